@@ -1,0 +1,35 @@
+//! Names of the block codecs. The numbers are part of the formats.
+
+/// How a block or value is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Stored as it is.
+    #[default]
+    None = 0,
+    /// LZ4 block format.
+    Lz4 = 1,
+    /// Zstandard, at the engine's default level.
+    Zstd = 2,
+}
+
+impl Compression {
+    /// The codec with this number.
+    pub fn from_u8(n: u8) -> Option<Self> {
+        match n {
+            0 => Some(Compression::None),
+            1 => Some(Compression::Lz4),
+            2 => Some(Compression::Zstd),
+            _ => None,
+        }
+    }
+
+    /// The name used in options and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Lz4 => "lz4",
+            Compression::Zstd => "zstd",
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The one error type of the engine.
+//!
+//! An [`Error`] has a small [`ErrorKind`] to match on (never match on message text), a sentence that says what
+//! happened and what to do, the file and offset it concerns where there are such, and the error that caused it.
+//! It is cheap to clone, because a failed background job reports the same error to every later caller.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result type of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What class of failure an [`Error`] is. Match on this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Stored bytes are not what was written: a checksum, a structure or a cross-reference is wrong.
+    Corruption,
+    /// The operating system refused an operation.
+    Io,
+    /// The disk, or the limit the user set, is full. Deletes and reads go on.
+    NoSpace,
+    /// An option, key, value or range that the engine does not accept.
+    InvalidArgument,
+    /// A key, value or batch is larger than the limits in [`crate::limits`].
+    TooLarge,
+    /// A file, store or column family does not exist.
+    NotFound,
+    /// It exists already.
+    AlreadyExists,
+    /// Another process (or handle) holds the store.
+    Locked,
+    /// The store was written by a newer release, or the combination of options is not supported.
+    Unsupported,
+    /// The store, file or medium is read-only.
+    ReadOnly,
+    /// A bounded queue or budget is full for now: try again.
+    Busy,
+    /// The store was closed.
+    Closed,
+    /// An earlier failed write or sync has poisoned the store: nothing is acknowledged until it is reopened.
+    Poisoned,
+    /// A callback supplied by the user panicked.
+    UserCallback,
+}
+
+impl ErrorKind {
+    /// A stable lower-case name, as printed and used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Corruption => "corruption",
+            ErrorKind::Io => "i/o error",
+            ErrorKind::NoSpace => "no space",
+            ErrorKind::InvalidArgument => "invalid argument",
+            ErrorKind::TooLarge => "too large",
+            ErrorKind::NotFound => "not found",
+            ErrorKind::AlreadyExists => "already exists",
+            ErrorKind::Locked => "locked",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::ReadOnly => "read-only",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Closed => "closed",
+            ErrorKind::Poisoned => "poisoned",
+            ErrorKind::UserCallback => "user callback",
+        }
+    }
+}
+
+/// An error of the engine: kind, what happened, where, and why.
+///
+/// ```
+/// use lavastore_base::{Error, ErrorKind};
+/// let e = Error::corruption("block checksum does not match").at_file("000007.ksst").at_offset(4096);
+/// assert_eq!(e.kind(), ErrorKind::Corruption);
+/// assert_eq!(e.to_string(), "corruption: block checksum does not match (file 000007.ksst, offset 4096)");
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    file: Option<PathBuf>,
+    offset: Option<u64>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A new error of `kind`; `message` says what happened and, where it can, what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Arc::new(Inner { kind, message: message.into(), file: None, offset: None, source: None }))
+    }
+
+    /// Stored bytes are damaged.
+    pub fn corruption(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corruption, message)
+    }
+
+    /// The caller passed something that is not accepted.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// Something does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    /// An operating-system error during `action`; the kind follows from the system's error code.
+    pub fn from_io(action: &str, file: impl AsRef<Path>, source: std::io::Error) -> Self {
+        use std::io::ErrorKind as K;
+        let kind = match source.kind() {
+            K::NotFound => ErrorKind::NotFound,
+            K::AlreadyExists => ErrorKind::AlreadyExists,
+            K::StorageFull | K::QuotaExceeded => ErrorKind::NoSpace,
+            K::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, action).at_file(file).caused_by(source)
+    }
+
+    /// Names the file the error concerns; the innermost file named first stays.
+    pub fn at_file(self, file: impl AsRef<Path>) -> Self {
+        self.edit(|e| {
+            e.file.get_or_insert_with(|| file.as_ref().to_owned());
+        })
+    }
+
+    /// Names the offset the error concerns; the innermost offset named first stays.
+    pub fn at_offset(self, offset: u64) -> Self {
+        self.edit(|e| {
+            e.offset.get_or_insert(offset);
+        })
+    }
+
+    /// Attaches the error that caused this one.
+    pub fn caused_by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.edit(|e| e.source = Some(Arc::new(source)))
+    }
+
+    /// Puts `context` before the message: what was being done when the error came up.
+    pub fn context(self, context: impl fmt::Display) -> Self {
+        self.edit(|e| e.message = format!("{context}: {}", e.message))
+    }
+
+    /// The same error under another kind (for example `Poisoned`, caused by the first failure).
+    pub fn with_kind(self, kind: ErrorKind) -> Self {
+        self.edit(|e| e.kind = kind)
+    }
+
+    /// The class of the failure.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What happened, without file, offset and source.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The file the error concerns.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.file.as_deref()
+    }
+
+    /// The byte offset in [`Error::file`].
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// True if stored bytes are damaged.
+    pub fn is_corruption(&self) -> bool {
+        self.kind() == ErrorKind::Corruption
+    }
+
+    fn edit(mut self, f: impl FnOnce(&mut Inner)) -> Self {
+        f(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.kind.name(), self.0.message)?;
+        match (&self.0.file, self.0.offset) {
+            (Some(file), Some(offset)) => write!(f, " (file {}, offset {offset})", file.display())?,
+            (Some(file), None) => write!(f, " (file {})", file.display())?,
+            (None, Some(offset)) => write!(f, " (offset {offset})")?,
+            (None, None) => {}
+        }
+        match &self.0.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}

@@ -1,0 +1,59 @@
+//! The iterator over internal keys that memtables, tables, levels and merges implement.
+
+use crate::error::Result;
+
+/// A cursor over entries in internal-key order (see [`crate::key`]).
+///
+/// A new iterator is not valid until it is positioned. Every method that moves it returns the error that stopped it;
+/// after an error it is not valid, and positioning it again tries again. `key` and `value` may only be called while
+/// it is valid, and the slices live until it moves.
+pub trait InternalIterator: Send {
+    /// True while it stands on an entry.
+    fn valid(&self) -> bool;
+    /// Moves to the first entry.
+    fn seek_to_first(&mut self) -> Result<()>;
+    /// Moves to the last entry.
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// Moves to the first entry at or after the encoded internal key `target`.
+    fn seek(&mut self, target: &[u8]) -> Result<()>;
+    /// Moves to the last entry at or before the encoded internal key `target`.
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
+    /// Moves forward. Must be valid.
+    fn next(&mut self) -> Result<()>;
+    /// Moves backward. Must be valid.
+    fn prev(&mut self) -> Result<()>;
+    /// The encoded internal key. Must be valid.
+    fn key(&self) -> &[u8];
+    /// The value (for a reference: the encoded reference). Must be valid.
+    fn value(&self) -> &[u8];
+}
+
+impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        (**self).seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        (**self).seek_to_last()
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        (**self).seek(target)
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        (**self).seek_for_prev(target)
+    }
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+}

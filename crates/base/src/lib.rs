@@ -1,0 +1,30 @@
+//! What every other crate of LavaStore speaks: keys, sequence numbers, codecs, checksums, errors, limits.
+//!
+//! Nothing here does I/O or starts a thread. The modules:
+//!
+//! * [`error`]: one [`Error`] with a small [`ErrorKind`], the file and offset it concerns, and its source.
+//! * [`key`]: internal keys (user key, sequence, kind) and their order.
+//! * [`codec`]: fixed and variable-length integers, and a [`codec::Reader`] that cannot panic.
+//! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced block is caught.
+//! * [`hash`]: the hash of keys (filters), and hash maps without hidden randomness.
+//! * [`iter`]: the iterator over internal keys that memtables, tables and merges implement.
+//! * [`range_del`]: range tombstones and their fragments.
+//! * [`compression`]: the codecs' names (the code behind them lives in `table`).
+//! * [`limits`]: the largest sizes the engine accepts or believes.
+
+pub mod checksum;
+pub mod codec;
+pub mod compression;
+pub mod error;
+pub mod hash;
+pub mod iter;
+pub mod key;
+pub mod limits;
+pub mod range_del;
+
+pub use checksum::Uid;
+pub use compression::Compression;
+pub use error::{Error, ErrorKind, Result};
+pub use hash::{HashMap, HashSet};
+pub use iter::InternalIterator;
+pub use key::{InternalKey, MAX_SEQ, SeqNo, ValueKind};

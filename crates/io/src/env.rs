@@ -1,0 +1,68 @@
+//! An environment: everything the engine may ask of the outside world.
+
+use crate::{Clock, FileSystem};
+use base::Result;
+use std::fmt;
+use std::sync::Arc;
+
+/// How urgent a thread is to the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// As the process itself.
+    Foreground,
+    /// Lower CPU and I/O priority.
+    Background,
+}
+
+/// A running thread.
+pub trait ThreadHandle: Send {
+    /// Waits for its end. True if it ended without a panic.
+    fn join(self: Box<Self>) -> bool;
+}
+
+/// Starts threads.
+pub trait Spawner: Send + Sync + fmt::Debug {
+    /// Starts `body` in a thread of its own.
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Box<dyn ThreadHandle>>;
+}
+
+/// File system, clock, randomness and threads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Files.
+    pub fs: Arc<dyn FileSystem>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Threads; `None` in simulation, where the caller's thread is the only one.
+    pub spawner: Option<Arc<dyn Spawner>>,
+    /// Seeds.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// A source of seeds and uids.
+pub trait Entropy: Send + Sync + fmt::Debug {
+    /// 64 bits: unpredictable on the kernel, a function of the seed in simulation.
+    fn next_u64(&self) -> u64;
+}
+
+impl Env {
+    /// A new random generator.
+    pub fn rng(&self) -> crate::Rng {
+        crate::Rng::new(self.entropy.next_u64())
+    }
+
+    /// A new file identity.
+    pub fn new_uid(&self) -> base::Uid {
+        base::Uid::from_words(self.entropy.next_u64(), self.entropy.next_u64())
+    }
+
+    /// True if there are no other threads (see the crate's documentation).
+    pub fn is_simulated(&self) -> bool {
+        self.spawner.is_none()
+    }
+}

@@ -1,0 +1,263 @@
+//! What a file system must offer to the engine: the seam between it and the kernel, LavaFS or the simulator.
+//!
+//! Four kinds of files, because their promises differ:
+//!
+//! * [`AppendFile`]: written once from front to back (tables, manifest).
+//! * [`ReadFile`]: read at offsets, possibly while an [`AppendFile`] on the same path still grows.
+//! * [`InPlaceFile`]: of fixed length, preallocated **and written once**, then written in place (log groups). A data
+//!   sync of an extent that was never written is a metadata commit; one that was written is not.
+//! * [`SharedMapping`]: memory that outlives the process but not the power (the log's open pages).
+//!
+//! Paths are absolute or relative to the process for the kernel; for other file systems the root is the volume.
+//! Directories are durable only after [`FileSystem::sync_dir`], file contents only after a sync of the file. A failed
+//! sync is never retried: what the device holds is then unknown, and the caller must stop acknowledging.
+//!
+//! All errors name the path. Kinds: `NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, `Locked`, else `Io`.
+
+use base::Result;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whether the kernel's page cache lies between the engine and the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Through the page cache.
+    Buffered,
+    /// Around it, where the file system supports that; buffered where it does not (tmpfs).
+    Direct,
+}
+
+/// How much a sync makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncKind {
+    /// The data, and the metadata needed to read it back (fdatasync).
+    Data,
+    /// Everything (fsync).
+    Full,
+}
+
+/// How a new append-only file is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Page cache or not.
+    pub access: Access,
+    /// The expected length in bytes (0: unknown): a hint for contiguous allocation, never a limit.
+    pub expected_len: u64,
+    /// Bytes collected in memory before they are written: a multiple of [`crate::PAGE`], at least one page.
+    pub write_buffer_len: usize,
+    /// For files written by background jobs: start writing back (or sync) every so many bytes, so that the final sync
+    /// does not come as one large burst. 0: never.
+    pub sync_every: u64,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        CreateOptions { access: Access::Buffered, expected_len: 0, write_buffer_len: 64 << 10, sync_every: 0 }
+    }
+}
+
+/// One entry of a directory: plain files only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// File name without its directory.
+    pub name: String,
+    /// Logical length, bytes.
+    pub len: u64,
+    /// Bytes allocated on the device.
+    pub allocated: u64,
+}
+
+/// Size of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Logical length, bytes.
+    pub len: u64,
+    /// Bytes allocated on the device.
+    pub allocated: u64,
+    /// Names of the file (hard links).
+    pub links: u64,
+    /// True for a directory.
+    pub is_dir: bool,
+}
+
+/// Room on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FsSpace {
+    /// Bytes of the volume.
+    pub total: u64,
+    /// Bytes that this process may still allocate.
+    pub available: u64,
+}
+
+/// A file system.
+pub trait FileSystem: Send + Sync + fmt::Debug {
+    /// Creates an append-only file. `AlreadyExists` if the path exists.
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>>;
+
+    /// Opens a file for reading.
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>>;
+
+    /// Creates a file of exactly `len` bytes (a multiple of the page), allocates it, writes zeros over all of it and
+    /// syncs it (its directory is the caller's to sync). `NoSpace` leaves no file behind.
+    fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>>;
+
+    /// Opens a file made by [`FileSystem::create_in_place`].
+    fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>>;
+
+    /// Creates (or truncates to zeros) a fully allocated file of `len` bytes and maps it shared.
+    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>>;
+
+    /// Reads a whole small file (at most `limit` bytes; longer: `Corruption`).
+    fn read_all(&self, path: &Path, limit: usize) -> Result<Vec<u8>> {
+        let file = self.open(path, Access::Buffered)?;
+        let len = file.len()?;
+        if len > limit as u64 {
+            let why = format!("file has {len} bytes, at most {limit} were expected");
+            return Err(base::Error::corruption(why).at_file(path));
+        }
+        let mut bytes = vec![0; len as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Renames atomically, replacing `to`.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file's name; open handles go on reading.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Gives a file a second name. `Unsupported` across file systems (the caller then copies).
+    fn link(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Frees the pages wholly inside `[offset, offset + len)`, which then read as zeros. `Unsupported` where the file
+    /// system cannot.
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()>;
+
+    /// The plain files in a directory, sorted by name. Files that vanish meanwhile are left out.
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>>;
+
+    /// Size and kind of a path.
+    fn metadata(&self, path: &Path) -> Result<Metadata>;
+
+    /// True if the path exists.
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.metadata(path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == base::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Creates a directory and its parents; fine if it exists.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Takes the exclusive lock of a path (created if missing) and writes `holder` (one line) into it. `Locked`, with
+    /// the line of the present holder in the message, if it is taken, also by this very process.
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>>;
+
+    /// Room on the volume that holds `dir`.
+    fn space(&self, dir: &Path) -> Result<FsSpace>;
+
+    /// The number of bytes at the start of a file that may hold data after a crash. On kernel file systems that is its
+    /// length; on a file system whose recorded length may lag behind (LavaFS after a data sync) it is where the file's
+    /// own extents end. The reader validates records itself.
+    fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
+        Ok(self.metadata(path)?.len)
+    }
+}
+
+/// A file written from front to back. Dropping it without a sync leaves what was written, durable or not.
+pub trait AppendFile: Send {
+    /// Appends bytes; they may stay in the write buffer.
+    fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Bytes appended so far.
+    fn len(&self) -> u64;
+    /// True if nothing was appended.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Hands the write buffer to the file system, so that readers of the path see all that was appended.
+    fn flush(&mut self) -> Result<()>;
+    /// Flushes, then makes everything appended so far durable. After an error the file is poisoned: every later call
+    /// fails with `Poisoned`.
+    fn sync(&mut self, kind: SyncKind) -> Result<()>;
+}
+
+/// One read of a batch.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where in the file.
+    pub offset: u64,
+    /// Filled whole, or the request fails.
+    pub buf: &'a mut [u8],
+}
+
+/// A file read at offsets.
+pub trait ReadFile: Send + Sync + fmt::Debug {
+    /// Its length now, bytes.
+    fn len(&self) -> Result<u64>;
+    /// Fills `buf` from `offset`. `Corruption` if the file ends before.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// Fills many buffers, with as many reads in flight as the engine allows. The first error is returned; other
+    /// buffers are then unspecified.
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        requests.iter_mut().try_for_each(|r| self.read_at(r.buf, r.offset))
+    }
+    /// Tells the system that the range will be read soon. A hint.
+    fn will_need(&self, _offset: u64, _len: u64) {}
+    /// The path it was opened by.
+    fn path(&self) -> &Path;
+}
+
+/// A file of fixed length that is written in place. All offsets and lengths are multiples of [`crate::PAGE`].
+pub trait InPlaceFile: Send + Sync + fmt::Debug {
+    /// Its fixed length, bytes.
+    fn len(&self) -> u64;
+    /// True if its length is 0.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Writes without making durable. Atomic per 512 B at best; a crash may tear, drop or reorder it.
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()>;
+    /// Writes, and returns when this write (and only this one) is on stable media. After an error nothing is known
+    /// about the range; the caller poisons the log and never retries.
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()>;
+    /// Makes all earlier writes of this file durable.
+    fn sync_data(&self) -> Result<()>;
+    /// Fills `buf`.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+    /// The path it was opened by.
+    fn path(&self) -> &Path;
+}
+
+use crate::buf::AlignedBuf;
+
+/// Shared memory backed by a file: survives the death of the process, not the loss of power.
+pub trait SharedMapping: Send + Sync + fmt::Debug {
+    /// Its length, bytes.
+    fn len(&self) -> usize;
+    /// True if its length is 0.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies `data` to `offset`. Panics if it does not fit (a bug of the caller). Two calls must not overlap in time
+    /// and range; a process killed in the middle leaves a prefix of the copy.
+    fn write(&self, offset: usize, data: &[u8]);
+    /// Copies from `offset` into `buf`.
+    fn read(&self, offset: usize, buf: &mut [u8]);
+}
+
+/// An exclusive lock; dropping it gives it up.
+pub trait FileLock: Send + Sync + fmt::Debug {}
+
+/// The path a store uses for a file name (kept here so that only this crate joins paths for I/O).
+pub fn join(dir: &Path, name: &str) -> PathBuf {
+    dir.join(name)
+}

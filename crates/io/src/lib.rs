@@ -1,0 +1,27 @@
+//! The only crate of LavaStore that calls the operating system.
+//!
+//! Everything above sees an [`Env`]: a file system, a clock, randomness, and a way to start threads. There are two:
+//!
+//! * [`Env::kernel`]: the machine's own (portable system calls, or io_uring where the kernel allows it).
+//! * [`sim`]: simulated, seeded and single-threaded; it records every operation and can produce any legal crash state
+//!   and any fault.
+//!
+//! An engine that runs on an `Env` whose [`Env::spawner`] is `None` must not wait for another thread: whatever it waits
+//! for, it has to do itself (its scheduler runs a job instead of sleeping).
+
+pub mod buf;
+pub mod clock;
+pub mod env;
+pub mod fs;
+pub mod kernel;
+pub mod rng;
+pub mod sim;
+
+pub use buf::{AlignedBuf, PAGE};
+pub use clock::Clock;
+pub use env::{Env, Priority, Spawner, ThreadHandle};
+pub use fs::{
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
+    ReadFile, ReadRequest, SharedMapping, SyncKind,
+};
+pub use rng::Rng;
