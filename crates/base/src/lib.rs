@@ -11,6 +11,7 @@
 //! * [`range_del`]: range tombstones and their fragments.
 //! * [`compression`]: the codecs' names (the code behind them lives in `table`).
 //! * [`limits`]: the largest sizes the engine accepts or believes.
+//! * [`sync`]: locks that ignore poisoning.
 
 pub mod checksum;
 pub mod codec;
@@ -21,6 +22,7 @@ pub mod iter;
 pub mod key;
 pub mod limits;
 pub mod range_del;
+pub mod sync;
 
 pub use checksum::Uid;
 pub use compression::Compression;
