@@ -1,0 +1,231 @@
+//! The merging iterator: many sorted children as one sorted cursor.
+//!
+//! The child that stands on the smallest key (largest, when moving backward) is kept apart from a binary heap of the
+//! others. As long as the same child stays first, a step costs one comparison; otherwise it changes places with the
+//! root of the heap and sinks. Each child's key is copied into a buffer of its own when the child moves, so that
+//! comparisons make no virtual calls and nothing is allocated once the buffers have grown.
+//!
+//! Children are given newest first: entries with equal internal keys come out in the order of the children, and in
+//! the reverse order when moving backward, so that the two directions visit the same sequence.
+//!
+//! Changing direction repositions every other child by a seek around the current key. That is as dear as a seek of
+//! the whole iterator, and it happens once for each turn, not for each step.
+
+use base::key::TRAILER_LEN;
+use base::{InternalIterator, Result};
+use std::cmp::Ordering;
+
+/// Which way the iterator moved last, and so how its heap is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+struct Child {
+    iter: Box<dyn InternalIterator>,
+    /// The key the child stands on; meaningless while the child is not valid.
+    key: Vec<u8>,
+}
+
+impl Child {
+    /// Copies the key of a valid child. True if the child is valid.
+    #[inline]
+    fn load(&mut self) -> bool {
+        if !self.iter.valid() {
+            return false;
+        }
+        self.key.clear();
+        self.key.extend_from_slice(self.iter.key());
+        true
+    }
+}
+
+/// Merges sorted children into one sorted cursor. See the module.
+pub struct MergingIterator {
+    children: Vec<Child>,
+    /// Valid children other than the current one, as a binary heap in the order of `direction`.
+    heap: Vec<usize>,
+    /// The child the iterator stands on.
+    current: Option<usize>,
+    direction: Direction,
+}
+
+impl MergingIterator {
+    /// Merges `children`, newest first.
+    pub fn new(children: Vec<Box<dyn InternalIterator>>) -> Self {
+        let children: Vec<Child> =
+            children.into_iter().map(|iter| Child { iter, key: Vec::with_capacity(64) }).collect();
+        let heap = Vec::with_capacity(children.len());
+        MergingIterator { children, heap, current: None, direction: Direction::Forward }
+    }
+
+    /// True if child `a` comes before child `b` in the present direction.
+    #[inline]
+    fn before(&self, a: usize, b: usize) -> bool {
+        let order = compare(&self.children[a].key, &self.children[b].key).then_with(|| a.cmp(&b));
+        match self.direction {
+            Direction::Forward => order == Ordering::Less,
+            Direction::Backward => order == Ordering::Greater,
+        }
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        let len = self.heap.len();
+        loop {
+            let left = 2 * at + 1;
+            if left >= len {
+                return;
+            }
+            let right = left + 1;
+            let first =
+                if right < len && self.before(self.heap[right], self.heap[left]) { right } else { left };
+            if !self.before(self.heap[first], self.heap[at]) {
+                return;
+            }
+            self.heap.swap(first, at);
+            at = first;
+        }
+    }
+
+    /// Makes the root of the heap the current child, or the iterator invalid if the heap is empty.
+    fn pop(&mut self) {
+        if self.heap.is_empty() {
+            self.current = None;
+            return;
+        }
+        self.current = Some(self.heap.swap_remove(0));
+        self.sift_down(0);
+    }
+
+    /// Rebuilds everything from where the children stand.
+    fn rebuild(&mut self, direction: Direction) {
+        self.direction = direction;
+        self.heap.clear();
+        for (i, child) in self.children.iter_mut().enumerate() {
+            if child.load() {
+                self.heap.push(i);
+            }
+        }
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+        self.pop();
+    }
+
+    /// Positions every child with `position`, then rebuilds.
+    fn reposition(
+        &mut self,
+        direction: Direction,
+        mut position: impl FnMut(&mut dyn InternalIterator) -> Result<()>,
+    ) -> Result<()> {
+        self.current = None;
+        for child in &mut self.children {
+            position(&mut *child.iter)?;
+        }
+        self.rebuild(direction);
+        Ok(())
+    }
+
+    /// Puts every child but `top` on its first entry after the current one (last before it, when turning backward),
+    /// so that the heap of the other direction can be built.
+    fn turn(&mut self, top: usize, direction: Direction) -> Result<()> {
+        self.current = None;
+        let target = std::mem::take(&mut self.children[top].key);
+        for (i, child) in self.children.iter_mut().enumerate().filter(|(i, _)| *i != top) {
+            match direction {
+                Direction::Forward => child.iter.seek(&target)?,
+                Direction::Backward => child.iter.seek_for_prev(&target)?,
+            }
+            // An equal key of an older child comes after the current entry, that of a newer child before it.
+            if child.iter.valid() && child.iter.key() == target.as_slice() {
+                match direction {
+                    Direction::Forward if i < top => child.iter.next()?,
+                    Direction::Backward if i > top => child.iter.prev()?,
+                    _ => {}
+                }
+            }
+        }
+        match direction {
+            Direction::Forward => self.children[top].iter.next()?,
+            Direction::Backward => self.children[top].iter.prev()?,
+        }
+        self.rebuild(direction);
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Result<()> {
+        let top = self.current.expect("moved an iterator that is not valid");
+        if self.direction != direction {
+            return self.turn(top, direction);
+        }
+        let child = &mut self.children[top];
+        let moved = match direction {
+            Direction::Forward => child.iter.next(),
+            Direction::Backward => child.iter.prev(),
+        };
+        if let Err(e) = moved {
+            self.current = None;
+            return Err(e);
+        }
+        if !child.load() {
+            self.pop();
+        } else if let Some(&next) = self.heap.first()
+            && self.before(next, top)
+        {
+            self.heap[0] = top;
+            self.current = Some(next);
+            self.sift_down(0);
+        }
+        Ok(())
+    }
+}
+
+impl InternalIterator for MergingIterator {
+    fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.reposition(Direction::Forward, |c| c.seek_to_first())
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.reposition(Direction::Backward, |c| c.seek_to_last())
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.reposition(Direction::Forward, |c| c.seek(target))
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.reposition(Direction::Backward, |c| c.seek_for_prev(target))
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.step(Direction::Forward)
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.step(Direction::Backward)
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.children[self.current.expect("key of an iterator that is not valid")].key
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.children[self.current.expect("value of an iterator that is not valid")].iter.value()
+    }
+}
+
+/// [`base::key::compare`], inlined: it is called several times for every entry a scan or a compaction passes.
+#[inline]
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    match (a.split_last_chunk::<TRAILER_LEN>(), b.split_last_chunk::<TRAILER_LEN>()) {
+        (Some((a_user, a_trailer)), Some((b_user, b_trailer))) => a_user
+            .cmp(b_user)
+            .then_with(|| u64::from_le_bytes(*b_trailer).cmp(&u64::from_le_bytes(*a_trailer))),
+        _ => base::key::compare(a, b),
+    }
+}
+
+#[cfg(test)]
+mod tests;
