@@ -8,8 +8,9 @@ use crate::segment::{BlockSegment, Inserted};
 use crate::share::{PARTS, Share};
 use crate::{Block, CacheKey, Segment};
 use base::HashSet;
+use base::sync::lock;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// A segment is cut into shards while each has at least this much at an even split.
 const SHARD_BYTES_MIN: usize = 1 << 20;
@@ -109,7 +110,7 @@ impl Cache {
     }
 
     fn split(&self) -> MutexGuard<'_, Split> {
-        self.split.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.split)
     }
 
     /// The block of `key`, if it is cached in `segment`.

@@ -10,11 +10,12 @@
 use crate::ghost::Ghosts;
 use crate::{Block, CacheKey, ENTRY_OVERHEAD_BYTES, SegmentStats};
 use base::hash::FixedHasher;
+use base::sync::lock;
 use quick_cache::sync::Cache as QuickCache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 type FixedState = BuildHasherDefault<FixedHasher>;
 
@@ -54,7 +55,7 @@ struct Evictions {
 
 impl Evictions {
     fn ghosts(&self) -> MutexGuard<'_, Ghosts> {
-        self.ghosts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ghosts)
     }
 
     fn record(&self, evicted: &[(CacheKey, Block)]) {

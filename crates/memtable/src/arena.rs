@@ -1,0 +1,245 @@
+//! Memory that is given out in pieces and freed all at once.
+//!
+//! # Algorithm
+//!
+//! Pieces come from the current chunk by a `fetch_add` on its fill mark. When a piece does not fit, the thread
+//! allocates a new chunk and tries to make it the current one by compare-and-swap; the loser of a race frees its
+//! chunk and uses the winner's. The first chunk is small and each one doubles up to a limit, so that thousands of
+//! nearly empty memtables stay cheap. A piece larger than a quarter of the chunk to come gets a chunk of its own in a
+//! second list: at most a quarter of a chunk is ever left unused at its end.
+//!
+//! # Why this is sound
+//!
+//! 1. *Pieces are disjoint and in bounds.* `fetch_add` hands each caller a range of the chunk that no other caller
+//!    gets, and it is returned only if it ends within the chunk. Fill marks do not overflow: the mark is read first,
+//!    so it passes the end of its chunk by at most one piece for each thread. All sizes are rounded up to [`ALIGN`] and chunks start
+//!    aligned to it, so every piece is aligned.
+//! 2. *Pieces live as long as the arena.* Chunks are only pushed to the two lists and only freed in `drop`, which has
+//!    the arena for itself. There is no removal, hence no ABA.
+//! 3. *Headers are visible before use.* A chunk's header is written before the chunk is published with `Release`, and
+//!    found through an `Acquire` load. In `drop`, the owner's exclusive access orders everything before it.
+
+use crate::sync::{Acquire, AtomicPtr, AtomicUsize, Relaxed, Release};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::{self, NonNull};
+
+/// Alignment of every piece.
+pub const ALIGN: usize = 8;
+
+/// Size of the first chunk, header included.
+const CHUNK_BYTES_FIRST: usize = 64 << 10;
+/// Size that chunks grow to, header included.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// The start of a chunk; its pieces follow.
+struct Chunk {
+    /// The chunk pushed before, or null.
+    previous: *mut Chunk,
+    /// Bytes of the whole allocation.
+    len: usize,
+    /// Offset of the first free byte; beyond `len` when the chunk is full.
+    used: AtomicUsize,
+}
+
+const HEADER: usize = size_of::<Chunk>().next_multiple_of(ALIGN);
+
+/// Memory given out in pieces.
+pub struct Arena {
+    /// The chunk that small pieces come from, and through `previous` all before it.
+    current: AtomicPtr<Chunk>,
+    /// Chunks that hold one large piece each.
+    large: AtomicPtr<Chunk>,
+    /// Bytes of all chunks.
+    bytes: AtomicUsize,
+    chunk_bytes_first: usize,
+}
+
+// SAFETY: an arena owns its chunks; the raw pointers in it are not tied to a thread.
+unsafe impl Send for Arena {}
+// SAFETY: shared access goes through atomics; see 1 to 3 above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// An arena without memory.
+    pub fn new() -> Self {
+        Self::with_first_chunk(CHUNK_BYTES_FIRST)
+    }
+
+    /// An arena whose first chunk has this size.
+    pub fn with_first_chunk(bytes: usize) -> Self {
+        assert!(bytes > HEADER && bytes <= CHUNK_BYTES_MAX);
+        Arena {
+            current: AtomicPtr::new(ptr::null_mut()),
+            large: AtomicPtr::new(ptr::null_mut()),
+            bytes: AtomicUsize::new(0),
+            chunk_bytes_first: bytes.next_multiple_of(ALIGN),
+        }
+    }
+
+    /// Bytes allocated from the system.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// A piece of `len` bytes, aligned to [`ALIGN`], not initialised, valid until the arena is dropped.
+    pub fn alloc(&self, len: usize) -> NonNull<u8> {
+        assert!(len <= isize::MAX as usize / 2, "a piece of {len} bytes");
+        let len = len.next_multiple_of(ALIGN);
+        let mut current = self.current.load(Acquire);
+        loop {
+            if let Some(piece) = take(current, len) {
+                return piece;
+            }
+            let chunk_bytes = self.next_chunk_bytes(current);
+            if len > (chunk_bytes - HEADER) / 4 {
+                return self.alloc_large(len);
+            }
+            let fresh = self.new_chunk(chunk_bytes, current, 0);
+            match self.current.compare_exchange(current, fresh, Release, Acquire) {
+                Ok(_) => current = fresh,
+                Err(winner) => {
+                    // SAFETY: the exchange failed, so `fresh` was never published and is not used again.
+                    unsafe { self.free(fresh) };
+                    current = winner;
+                }
+            }
+        }
+    }
+
+    fn next_chunk_bytes(&self, current: *mut Chunk) -> usize {
+        if current.is_null() {
+            return self.chunk_bytes_first;
+        }
+        // SAFETY: not null, so a published chunk of this arena (2, 3); `len` never changes.
+        let len = unsafe { (*current).len };
+        (len * 2).min(CHUNK_BYTES_MAX)
+    }
+
+    fn alloc_large(&self, len: usize) -> NonNull<u8> {
+        let chunk = self.new_chunk(HEADER + len, self.large.load(Relaxed), len);
+        loop {
+            // SAFETY: `chunk` is not published yet, so this thread is the only one that knows it.
+            let previous = unsafe { (*chunk).previous };
+            match self.large.compare_exchange(previous, chunk, Release, Relaxed) {
+                Ok(_) => break,
+                // SAFETY: as above, the exchange failed.
+                Err(now) => unsafe { (*chunk).previous = now },
+            }
+        }
+        // SAFETY: the chunk has `HEADER + len` bytes and its mark was made full, so the piece is ours alone.
+        unsafe { NonNull::new_unchecked(chunk.cast::<u8>().add(HEADER)) }
+    }
+
+    /// A new chunk of which `taken` bytes are used, not published.
+    fn new_chunk(&self, len: usize, previous: *mut Chunk, taken: usize) -> *mut Chunk {
+        let layout = layout(len);
+        // SAFETY: `len` is more than the header, hence not zero.
+        let chunk = unsafe { alloc(layout) }.cast::<Chunk>();
+        if chunk.is_null() {
+            handle_alloc_error(layout);
+        }
+        self.bytes.fetch_add(len, Relaxed);
+        // SAFETY: freshly allocated, aligned for `Chunk` by `layout`, and larger than it.
+        unsafe { chunk.write(Chunk { previous, len, used: AtomicUsize::new(HEADER + taken) }) };
+        chunk
+    }
+
+    /// Frees a chunk.
+    ///
+    /// # Safety
+    /// It came from `new_chunk` of this arena and nobody uses it or its pieces any more.
+    unsafe fn free(&self, chunk: *mut Chunk) {
+        // SAFETY: by the contract the header is initialised, not shared, and the layout is the one allocated with.
+        unsafe {
+            let len = (*chunk).len;
+            ptr::drop_in_place(chunk);
+            dealloc(chunk.cast(), layout(len));
+            self.bytes.fetch_sub(len, Relaxed);
+        }
+    }
+}
+
+fn layout(len: usize) -> Layout {
+    const { assert!(align_of::<Chunk>() <= 16 && 16 % ALIGN == 0) };
+    match Layout::from_size_align(len, 16) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!("lengths are bounded in alloc"),
+    }
+}
+
+/// A piece of `len` bytes (a multiple of [`ALIGN`]) of `chunk`, if it has room.
+fn take(chunk: *mut Chunk, len: usize) -> Option<NonNull<u8>> {
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so a published chunk of a live arena (2, 3): its header is initialised and shared.
+    let header = unsafe { &*chunk };
+    if header.used.load(Relaxed) + len > header.len {
+        return None;
+    }
+    let start = header.used.fetch_add(len, Relaxed);
+    if start + len > header.len {
+        return None;
+    }
+    // SAFETY: `start..start + len` lies in the allocation and `fetch_add` gave it to this call alone (1). The pointer
+    // is derived from the allocation's own, not from the reference to the header.
+    Some(unsafe { NonNull::new_unchecked(chunk.cast::<u8>().add(start)) })
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for list in [&self.current, &self.large] {
+            let mut chunk = list.load(Acquire);
+            while !chunk.is_null() {
+                // SAFETY: exclusive access to the arena, hence to all its chunks, each of which is in one list once.
+                // Pieces are not used after the arena by the contract of `alloc`.
+                unsafe {
+                    let previous = (*chunk).previous;
+                    self.free(chunk);
+                    chunk = previous;
+                }
+            }
+        }
+        debug_assert_eq!(self.bytes(), 0, "every byte counted was freed");
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_disjoint_aligned_and_counted() {
+        let arena = Arena::new();
+        assert_eq!(arena.bytes(), 0, "an unused arena costs nothing");
+        let mut pieces = Vec::new();
+        let mut x = 1u64;
+        for i in 0..3000u64 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let len = if i % 500 == 7 { 300_000 } else { (x >> 33) as usize % 700 + 1 };
+            let piece = arena.alloc(len);
+            assert_eq!(piece.as_ptr() as usize % ALIGN, 0);
+            // SAFETY: the piece has `len` bytes and is ours.
+            unsafe { piece.as_ptr().write_bytes(i as u8, len) };
+            pieces.push((piece, len, i as u8));
+        }
+        for (piece, len, byte) in &pieces {
+            // SAFETY: written above; the arena lives.
+            let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), *len) };
+            assert!(bytes.iter().all(|b| b == byte));
+        }
+        let asked: usize = pieces.iter().map(|p| p.1).sum();
+        assert!(arena.bytes() >= asked && arena.bytes() < asked + asked / 4 + CHUNK_BYTES_MAX);
+    }
+
+    #[test]
+    fn chunks_start_small() {
+        let arena = Arena::new();
+        arena.alloc(100);
+        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST);
+        arena.alloc(16 << 20);
+        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST + (16 << 20) + HEADER);
+        arena.alloc(100);
+        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST + (16 << 20) + HEADER, "a large piece leaves the chunk");
+    }
+}

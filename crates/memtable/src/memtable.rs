@@ -1,0 +1,225 @@
+//! The memtable as the engine sees it.
+//!
+//! Visibility is the business of the caller: an entry can be found as soon as it is linked, and a reader asks at a
+//! snapshot. A snapshot up to which all inserts have returned (published to the reader with release and acquire, as
+//! any shared counter is) sees the same entries at every later time.
+
+use crate::range_tombstones::RangeTombstones;
+use crate::skiplist::{Cursor, NodeRef, SkipList, Target};
+use base::key::pack_trailer;
+use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use base::{InternalIterator, Result, SeqNo, ValueKind};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A point entry of a memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemEntry<'a> {
+    /// The sequence of the write.
+    pub seq: SeqNo,
+    /// What it is.
+    pub kind: ValueKind,
+    /// The value, as inserted.
+    pub value: &'a [u8],
+}
+
+/// Recent writes in memory, sorted. Share it as `Arc<MemTable>`.
+///
+/// ```
+/// use base::ValueKind;
+/// use lavastore_memtable::MemTable;
+/// let table = MemTable::new(1);
+/// table.insert(7, ValueKind::Value, b"key", b"old");
+/// table.insert(9, ValueKind::Value, b"key", b"new");
+/// assert_eq!(table.get(b"key", 8).map(|e| e.value), Some(&b"old"[..]));
+/// assert_eq!(table.get(b"key", 6), None);
+/// ```
+pub struct MemTable {
+    id: u64,
+    list: Arc<SkipList>,
+    range_tombstones: RangeTombstones,
+    /// `u64::MAX` while the table is empty.
+    min_seq: AtomicU64,
+    max_seq: AtomicU64,
+}
+
+impl MemTable {
+    /// An empty memtable. It allocates nothing to speak of before the first insert.
+    pub fn new(id: u64) -> Self {
+        MemTable {
+            id,
+            list: Arc::new(SkipList::new(id)),
+            range_tombstones: RangeTombstones::default(),
+            min_seq: AtomicU64::new(u64::MAX),
+            max_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds an entry. Any number of threads may do so at once. For [`ValueKind::RangeDeletion`] the user key is the
+    /// start and `value` the end of the range.
+    ///
+    /// # Panics
+    /// If `(user_key, seq, kind)` is in the table already, if key or value are over [`base::limits`], or if the kind
+    /// belongs to the log only.
+    pub fn insert(&self, seq: SeqNo, kind: ValueKind, user_key: &[u8], value: &[u8]) {
+        use ValueKind as K;
+        assert!(!matches!(kind, K::Prepare | K::Commit | K::Rollback | K::Seek), "{kind:?} in a memtable");
+        if kind == K::RangeDeletion {
+            let tombstone = RangeTombstone { start: user_key.to_vec(), end: value.to_vec(), seq };
+            self.range_tombstones.push(tombstone);
+        } else {
+            self.list.insert(user_key, pack_trailer(seq, kind), value);
+        }
+        // Sequences mostly rise: the minimum is written once.
+        if self.min_seq.load(Relaxed) > seq {
+            self.min_seq.fetch_min(seq, Relaxed);
+        }
+        if self.max_seq.load(Relaxed) < seq {
+            self.max_seq.fetch_max(seq, Relaxed);
+        }
+    }
+
+    /// The newest point entry of `user_key` with a sequence of at most `snapshot`, tombstones included. Range
+    /// tombstones are not considered: see [`MemTable::covering_range_tombstone`].
+    pub fn get(&self, user_key: &[u8], snapshot: SeqNo) -> Option<MemEntry<'_>> {
+        let target = Target::new(user_key, pack_trailer(snapshot, ValueKind::Seek));
+        let node = self.list.first_from(&target).filter(|node| node.user_key() == user_key)?;
+        let trailer = node.trailer();
+        debug_assert!(trailer >> 8 <= snapshot);
+        Some(MemEntry { seq: trailer >> 8, kind: stored_kind(trailer), value: node.value() })
+    }
+
+    /// An iterator over the point entries. It sees entries that are inserted while it moves.
+    pub fn iter(self: &Arc<Self>) -> MemIter {
+        MemIter { cursor: Cursor::new(self.list.clone()), _table: self.clone() }
+    }
+
+    /// The range tombstones as fragments, made at the first call after an insert of one.
+    pub fn range_tombstones(&self) -> Arc<FragmentedRangeTombstones> {
+        self.range_tombstones.fragments()
+    }
+
+    /// True if there are range tombstones; costs one load.
+    pub fn has_range_tombstones(&self) -> bool {
+        self.range_tombstones.len() > 0
+    }
+
+    /// The newest range tombstone visible at `snapshot` that covers `user_key`: entries of the key with a lower
+    /// sequence are deleted. Costs one load where there are no range tombstones, and never fragments all of them for
+    /// the sake of a few new ones.
+    pub fn covering_range_tombstone(&self, user_key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
+        self.range_tombstones.covering(user_key, snapshot)
+    }
+
+    /// Bytes of memory held: chunks of the arena in full, and an estimate for range tombstones.
+    pub fn bytes(&self) -> usize {
+        self.list.bytes() + self.range_tombstones.bytes()
+    }
+
+    /// Entries, range tombstones included.
+    pub fn len(&self) -> usize {
+        self.list.len() + self.range_tombstones.len()
+    }
+
+    /// True if nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number given at creation.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The smallest and largest sequence inserted; `None` if there is none yet.
+    pub fn seq_range(&self) -> Option<(SeqNo, SeqNo)> {
+        let range = (self.min_seq.load(Relaxed), self.max_seq.load(Relaxed));
+        (range.0 <= range.1).then_some(range)
+    }
+}
+
+/// The kind in a trailer that `insert` packed.
+fn stored_kind(trailer: u64) -> ValueKind {
+    ValueKind::from_u8(trailer as u8).unwrap_or_else(|| unreachable!("insert packs stored kinds only"))
+}
+
+impl fmt::Debug for MemTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemTable")
+            .field("id", &self.id)
+            .field("len", &self.len())
+            .field("bytes", &self.bytes())
+            .field("seq_range", &self.seq_range())
+            .finish()
+    }
+}
+
+/// An iterator over the point entries of a memtable, which it keeps alive. Moving backward costs a search.
+pub struct MemIter {
+    cursor: Cursor,
+    /// Whoever counts the owners of a memtable counts its iterators too.
+    _table: Arc<MemTable>,
+}
+
+impl MemIter {
+    fn node(&self) -> NodeRef<'_> {
+        self.cursor.node().unwrap_or_else(|| panic!("the iterator is not valid"))
+    }
+}
+
+impl InternalIterator for MemIter {
+    fn valid(&self) -> bool {
+        self.cursor.node().is_some()
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.cursor.first();
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.cursor.last();
+        Ok(())
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.cursor.seek(&Target::encoded(target));
+        Ok(())
+    }
+
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.cursor.seek_for_prev(&Target::encoded(target));
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        self.cursor.next();
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid());
+        self.cursor.prev();
+        Ok(())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.node().key()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.node().value()
+    }
+}
+
+impl fmt::Debug for MemIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemIter").field("table", &self._table.id).field("valid", &self.valid()).finish()
+    }
+}
+
+// In the loom model the list's atomics live in a model run only.
+#[cfg(all(test, not(loom)))]
+mod tests;
