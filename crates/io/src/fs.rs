@@ -203,6 +203,10 @@ pub struct ReadRequest<'a> {
 pub trait ReadFile: Send + Sync + fmt::Debug {
     /// Its length now, bytes.
     fn len(&self) -> Result<u64>;
+    /// True if its length is 0 now.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
     /// Fills `buf` from `offset`. `Corruption` if the file ends before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Fills many buffers, with as many reads in flight as the engine allows. The first error is returned; other

@@ -1,0 +1,214 @@
+//! Files written from front to back.
+//!
+//! Bytes collect in an aligned buffer that is written when it is full. Through the page cache, a flush writes what there
+//! is and the buffer starts empty again. With direct access only whole pages can be written, so a flush pads the last
+//! page with zeros, writes it, and cuts the file back to its true length; the bytes of that page stay in the buffer, and
+//! the next write starts with them again. Rewriting them is safe for what was durable before: sectors are written
+//! whole, and old and new sector begin with the same bytes.
+//!
+//! ```text
+//!   file     0 ........ start ................ on_file       (reserved)
+//!   buffer              |== buffered =================|      bytes beyond `on_file` are not in the file yet
+//! ```
+//!
+//! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a multiple
+//! of the page; a failed write or sync poisons the file, since afterwards nobody knows what it holds.
+//!
+//! A length hint reserves blocks beyond the end of the file. Cutting the file back gives them up again (that is how
+//! file systems work, and why a full sync and the drop of the file cut unused ones off: allocated space stays honest).
+
+use super::ffi;
+use super::handle::{Handle, poisoned, retry};
+use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
+use base::{Error, Result};
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::ReadWriteFlags;
+use std::path::Path;
+
+pub(super) struct KernelAppendFile {
+    handle: Handle,
+    buf: AlignedBuf,
+    buffered: usize,
+    start: u64,
+    on_file: u64,
+    /// End of the blocks reserved by the hint; 0: none.
+    reserved: u64,
+    writeback: Writeback,
+    poison: Option<Error>,
+}
+
+/// Write-back of the page cache, a step at a time: waiting for the step before bounds what the final sync must write.
+#[derive(Default)]
+struct Writeback {
+    step: u64,
+    started: u64,
+    waited: u64,
+}
+
+impl KernelAppendFile {
+    pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Self> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let handle = Handle::open("cannot create a file", path, flags, options.access)?;
+        let capacity = options.write_buffer_len.max(PAGE).next_multiple_of(PAGE);
+        let step = if options.access == Access::Buffered { options.sync_every } else { 0 };
+        let mut file = KernelAppendFile {
+            handle,
+            buf: AlignedBuf::zeroed(capacity),
+            buffered: 0,
+            start: 0,
+            on_file: 0,
+            reserved: 0,
+            writeback: Writeback { step, ..Writeback::default() },
+            poison: None,
+        };
+        file.reserve(options.expected_len);
+        Ok(file)
+    }
+
+    fn reserve(&mut self, len: u64) {
+        // A hint: a file system that cannot, or has not so much room, writes on without it.
+        let keep = FallocateFlags::KEEP_SIZE;
+        if len == 0 {
+            return;
+        }
+        if retry(|| rustix::fs::fallocate(&self.handle.fd, keep, 0, len)).is_ok() {
+            self.reserved = len;
+        } else {
+            // It may have reserved a part before it ran out of room.
+            let _ = rustix::fs::ftruncate(&self.handle.fd, 0);
+        }
+    }
+
+    /// Runs a step that changes the file; its first failure poisons.
+    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(first) = &self.poison {
+            return Err(poisoned(first));
+        }
+        let result = step(self);
+        if let Err(e) = &result {
+            self.poison = Some(e.clone());
+        }
+        result
+    }
+
+    fn write(&self, data: &[u8], offset: u64) -> Result<()> {
+        let result = self.handle.write_all_at(data, offset, ReadWriteFlags::empty());
+        result.map_err(|e| self.handle.fail("cannot write a file", e).at_offset(offset))
+    }
+
+    /// Sets the file's length to what was appended, which also frees reserved blocks behind it.
+    fn cut(&mut self, len: u64) -> Result<()> {
+        retry(|| rustix::fs::ftruncate(&self.handle.fd, len))
+            .map_err(|e| self.handle.fail("cannot set the length of a file", e))?;
+        self.reserved = 0;
+        Ok(())
+    }
+
+    fn append_bytes(&mut self, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            if self.buffered == 0 && data.len() >= self.buf.capacity() && !self.handle.is_direct() {
+                self.write(data, self.start)?;
+                self.advance(data.len());
+                return self.write_back();
+            }
+            let room = self.buf.capacity() - self.buffered;
+            let (now, later) = data.split_at(room.min(data.len()));
+            self.buf.as_mut_slice()[self.buffered..][..now.len()].copy_from_slice(now);
+            self.buffered += now.len();
+            data = later;
+            if self.buffered == self.buf.capacity() {
+                self.write(self.buf.as_slice(), self.start)?;
+                self.buffered = 0;
+                self.advance(self.buf.capacity());
+                self.write_back()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves an empty buffer past `n` bytes that were just written.
+    fn advance(&mut self, n: usize) {
+        assert_eq!(self.buffered, 0, "bytes left in the buffer");
+        self.start += n as u64;
+        self.on_file = self.start;
+    }
+
+    fn write_back(&mut self) -> Result<()> {
+        let w = &mut self.writeback;
+        if w.step == 0 || self.start - w.started < w.step {
+            return Ok(());
+        }
+        let (waited, started, end) = (w.waited, w.started, self.start);
+        (w.waited, w.started) = (started, end);
+        let mut result = ffi::start_writeback(&self.handle.fd, started, end - started);
+        if result.is_ok() && started > waited {
+            result = ffi::wait_writeback(&self.handle.fd, waited, started - waited);
+        }
+        match result {
+            // A file system without the call has the final sync do it all.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::ESPIPE)) => {
+                self.writeback.step = 0;
+                Ok(())
+            }
+            result => result.map_err(|e| self.handle.fail("cannot write a file back", e).at_offset(waited)),
+        }
+    }
+
+    fn flush_buffer(&mut self) -> Result<()> {
+        let len = self.len();
+        if self.on_file == len {
+            return Ok(());
+        }
+        if !self.handle.is_direct() {
+            self.write(&self.buf.as_slice()[..self.buffered], self.start)?;
+            let n = std::mem::take(&mut self.buffered);
+            self.advance(n);
+            return self.write_back();
+        }
+        let padded = self.buffered.next_multiple_of(PAGE);
+        self.buf.as_mut_slice()[self.buffered..padded].fill(0);
+        self.write(&self.buf.as_slice()[..padded], self.start)?;
+        if padded != self.buffered {
+            self.cut(len)?;
+        }
+        let whole = self.buffered - self.buffered % PAGE;
+        self.buf.as_mut_slice().copy_within(whole..padded, 0);
+        self.start += whole as u64;
+        self.buffered -= whole;
+        self.on_file = len;
+        Ok(())
+    }
+}
+
+impl AppendFile for KernelAppendFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.guarded(|f| f.append_bytes(data))
+    }
+
+    fn len(&self) -> u64 {
+        self.start + self.buffered as u64
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.guarded(Self::flush_buffer)
+    }
+
+    fn sync(&mut self, kind: SyncKind) -> Result<()> {
+        self.guarded(|f| {
+            f.flush_buffer()?;
+            if kind == SyncKind::Full && f.reserved > f.len() {
+                f.cut(f.len())?;
+            }
+            f.handle.sync(kind).map_err(|e| f.handle.fail("cannot sync a file", e))
+        })
+    }
+}
+
+impl Drop for KernelAppendFile {
+    fn drop(&mut self) {
+        if self.poison.is_none() && self.reserved > self.on_file {
+            // Best effort: a failure leaves blocks reserved until the file is removed, and nothing else.
+            let _ = rustix::fs::ftruncate(&self.handle.fd, self.on_file);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The kernel's file system behind [`FileSystem`].
+//!
+//! Names that are not UTF-8 are not ours and are left out of listings. An empty directory path is the current directory
+//! (the parent of a bare file name).
+
+use super::append::KernelAppendFile;
+use super::handle::{dir_or_current, fail, retry};
+use super::inplace::KernelInPlaceFile;
+use super::lock;
+use super::mmap::KernelMapping;
+use super::pool::BufPool;
+use super::read::{Engine, KernelReadFile};
+use super::uring::RingPool;
+use crate::{
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
+    ReadFile, SharedMapping,
+};
+use base::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The unit in which the kernel counts allocated blocks, whatever the file system's own.
+const STAT_BLOCK: u64 = 512;
+
+/// Files of the kernel.
+#[derive(Debug)]
+pub(super) struct KernelFs {
+    engine: Arc<Engine>,
+}
+
+impl KernelFs {
+    pub(super) fn new(rings: Option<RingPool>) -> Self {
+        KernelFs { engine: Arc::new(Engine { pool: BufPool::default(), rings }) }
+    }
+}
+
+/// An error that is `Unsupported` when the file system lacks the operation.
+fn fail_optional(action: &str, path: &Path, errno: Errno, lacking: &[Errno]) -> Error {
+    let error = fail(action, path, errno);
+    if lacking.contains(&errno) { error.with_kind(ErrorKind::Unsupported) } else { error }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]
+fn metadata(stat: &Stat) -> Metadata {
+    Metadata {
+        len: u64::try_from(stat.st_size).unwrap_or(0),
+        allocated: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK),
+        links: stat.st_nlink as u64,
+        is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+    }
+}
+
+fn open_dir(action: &str, dir: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    retry(|| rustix::fs::open(dir_or_current(dir), flags, Mode::empty())).map_err(|e| fail(action, dir, e))
+}
+
+impl FileSystem for KernelFs {
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        Ok(Box::new(KernelAppendFile::create(path, options)?))
+    }
+
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(KernelReadFile::open(path, access, &self.engine)?))
+    }
+
+    fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        Ok(Arc::new(KernelInPlaceFile::create(path, len, access, &self.engine)?))
+    }
+
+    fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        Ok(Arc::new(KernelInPlaceFile::open(path, access, &self.engine)?))
+    }
+
+    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
+        Ok(Arc::new(KernelMapping::create(path, len)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        rustix::fs::rename(from, to)
+            .map_err(|e| fail(&format!("cannot rename a file to {}", to.display()), from, e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        rustix::fs::unlink(path).map_err(|e| fail("cannot remove a file", path, e))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        // EPERM is what file systems without hard links say, EMLINK that this file has no room for one more.
+        let lacking = [Errno::XDEV, Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
+        rustix::fs::link(from, to)
+            .map_err(|e| fail_optional(&format!("cannot link a file as {}", to.display()), from, e, &lacking))
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        let page = PAGE as u64;
+        let end = offset.saturating_add(len) / page * page;
+        let start = offset.checked_next_multiple_of(page).unwrap_or(u64::MAX);
+        if start >= end {
+            return Ok(());
+        }
+        let action = "cannot free a part of a file";
+        let fd = retry(|| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))
+            .map_err(|e| fail(action, path, e))?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        retry(|| rustix::fs::fallocate(&fd, flags, start, end - start))
+            .map_err(|e| fail_optional(action, path, e, &[Errno::OPNOTSUPP, Errno::NOSYS]).at_offset(offset))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        let action = "cannot list a directory";
+        let fd = open_dir(action, dir)?;
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&fd).map_err(|e| fail(action, dir, e))? {
+            let entry = entry.map_err(|e| fail(action, dir, e))?;
+            let stat = match rustix::fs::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(e) => return Err(fail(action, dir, e)),
+            };
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            if let (true, Ok(name)) = (is_file, entry.file_name().to_str()) {
+                let Metadata { len, allocated, .. } = metadata(&stat);
+                found.push(DirEntry { name: name.to_owned(), len, allocated });
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let stat =
+            rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+        Ok(metadata(&stat))
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir_or_current(dir)).map_err(|e| fail("cannot create a directory", dir, e))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        rustix::fs::rmdir(dir).map_err(|e| fail("cannot remove a directory", dir, e))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let action = "cannot sync a directory";
+        let fd = open_dir(action, dir)?;
+        // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged writes.
+        retry(|| rustix::fs::fsync(&fd)).map_err(|e| fail_optional(action, dir, e, &[Errno::INVAL]))
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        lock::lock(path, holder)
+    }
+
+    fn space(&self, dir: &Path) -> Result<FsSpace> {
+        let found = retry(|| rustix::fs::statvfs(dir_or_current(dir)))
+            .map_err(|e| fail("cannot read the room on a volume", dir, e))?;
+        Ok(FsSpace {
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            available: found.f_bavail.saturating_mul(found.f_frsize),
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! An open file: reads and writes that are exact or fail, around or through the page cache.
+//!
+//! **Exact.** The kernel may cut a read or write short or interrupt it with a signal; both are resumed here. A read that
+//! meets the end of the file is `Corruption`: the engine only reads what its metadata says was written.
+//!
+//! **Direct access** (`O_DIRECT`) wants the memory address, the offset and the length aligned; a page satisfies every
+//! device in use. It is switched on after opening, with `fcntl`: opening with the flag may create the file and then
+//! fail. File systems refuse it at that moment or, a few, only at the first transfer, both with `EINVAL`; the file is
+//! then read and written through the page cache, which callers cannot tell except by speed.
+//!
+//! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not that
+//! we asked for something wrong.
+
+use super::pool::BufPool;
+use crate::{Access, AlignedBuf, PAGE, SyncKind};
+use base::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSlice;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How often one transfer may come back without usable progress before it counts as failed.
+const STALLS_MAX: u32 = 16;
+
+/// The error of a failed system call.
+pub(super) fn fail(action: &str, path: &Path, errno: impl Into<std::io::Error>) -> Error {
+    Error::from_io(action, path, errno.into())
+}
+
+/// Runs a system call again as long as signals interrupt it.
+pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// The directory to pass to the system: an empty path is the current directory.
+pub(super) fn dir_or_current(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+/// True if direct access may transfer between `buf` and `offset`.
+pub(super) fn is_aligned(buf: &[u8], offset: u64) -> bool {
+    let page = PAGE as u64;
+    (buf.as_ptr() as usize).is_multiple_of(PAGE)
+        && buf.len().is_multiple_of(PAGE)
+        && offset.is_multiple_of(page)
+}
+
+/// The pages around `[offset, offset + len)`: where they start, and their length.
+pub(super) fn covering_pages(offset: u64, len: usize) -> (u64, usize) {
+    let start = offset - offset % PAGE as u64;
+    let skipped = (offset - start) as usize;
+    (start, (skipped + len).next_multiple_of(PAGE))
+}
+
+/// An open file and its path.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) fd: OwnedFd,
+    pub(super) path: PathBuf,
+    direct: AtomicBool,
+}
+
+impl Handle {
+    /// Opens `path`; `flags` say for what.
+    pub(super) fn open(action: &str, path: &Path, flags: OFlags, access: Access) -> Result<Handle> {
+        let mode = Mode::from_raw_mode(0o666);
+        let fd = retry(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))
+            .map_err(|e| fail(action, path, e))?;
+        let direct = access == Access::Direct && switch_direct(&fd, true).is_ok();
+        Ok(Handle { fd, path: path.to_owned(), direct: AtomicBool::new(direct) })
+    }
+
+    /// True while transfers go around the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// Gives up direct access after the file system refused it. False if there was none to give up.
+    fn leave_direct(&self) -> bool {
+        if !self.is_direct() || switch_direct(&self.fd, false).is_err() {
+            return false;
+        }
+        self.direct.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// The error of a failed operation on this file.
+    pub(super) fn fail(&self, action: &str, errno: impl Into<std::io::Error>) -> Error {
+        fail(action, &self.path, errno)
+    }
+
+    /// Its length now.
+    pub(super) fn len(&self) -> Result<u64> {
+        let stat =
+            rustix::fs::fstat(&self.fd).map_err(|e| self.fail("cannot read the length of a file", e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Refuses ranges that no file can have (an offset read from damaged bytes).
+    pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+        let end = offset.checked_add(len as u64).filter(|&end| end <= i64::MAX as u64 - PAGE as u64);
+        if end.is_some() { Ok(()) } else { Err(self.ends_early(offset, len)) }
+    }
+
+    fn ends_early(&self, offset: u64, len: usize) -> Error {
+        let end = self.len().map_or_else(|_| "an unknown offset".to_owned(), |end| end.to_string());
+        let why =
+            format!("the file ends at {end}, before the {len} bytes that should be read; it was cut off");
+        Error::corruption(why).at_file(&self.path).at_offset(offset)
+    }
+
+    /// Fills `buf` from `offset`, through an aligned buffer of `pool` where direct access needs one.
+    pub(super) fn read_exact_at(&self, pool: &BufPool, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.check_range(offset, buf.len())?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let asked = offset..offset + buf.len() as u64;
+        if !self.is_direct() || is_aligned(buf, offset) {
+            return self.fill(buf, offset, 0, asked);
+        }
+        let (start, span) = covering_pages(offset, buf.len());
+        let skipped = (offset - start) as usize;
+        let mut bounce = pool.take(span);
+        let result = self.fill(bounce.as_mut_slice(), start, 0, asked);
+        if result.is_ok() {
+            buf.copy_from_slice(&bounce.as_slice()[skipped..skipped + buf.len()]);
+        }
+        pool.put(bounce);
+        result
+    }
+
+    /// Reads into `buf`, which stands for the file from `start` on, until all of `asked` is there; its first `done` bytes
+    /// are there already.
+    pub(super) fn fill(&self, buf: &mut [u8], start: u64, mut done: usize, asked: Range<u64>) -> Result<()> {
+        let wanted = (asked.end - start) as usize;
+        assert!(done <= buf.len() && wanted <= buf.len(), "read past its buffer");
+        let ends_early = || self.ends_early(asked.start, (asked.end - asked.start) as usize);
+        let mut stalls = 0;
+        while done < wanted {
+            if self.is_direct() && !done.is_multiple_of(PAGE) {
+                // A direct read stops inside a page only at the end of the file. If the file has grown since, the
+                // page is read again; nothing else may be retried from an unaligned offset.
+                stalls += 1;
+                if self.len()? <= start + done as u64 || stalls > STALLS_MAX {
+                    return Err(ends_early());
+                }
+                done -= done % PAGE;
+            }
+            match rustix::io::pread(&self.fd, &mut buf[done..], start + done as u64) {
+                Ok(0) => return Err(ends_early()),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL) if self.leave_direct() => {}
+                Err(e) => return Err(self.fail("cannot read a file", e).at_offset(asked.start)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of `data` at `offset`. With `ReadWriteFlags::DSYNC` it is durable on return; `EOPNOTSUPP` and
+    /// `ENOSYS` then mean that nothing was written.
+    pub(super) fn write_all_at(
+        &self,
+        data: &[u8],
+        offset: u64,
+        flags: ReadWriteFlags,
+    ) -> rustix::io::Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let (rest, at) = (&data[done..], offset + done as u64);
+            let result = if flags.is_empty() {
+                rustix::io::pwrite(&self.fd, rest, at)
+            } else {
+                rustix::io::pwritev2(&self.fd, &[IoSlice::new(rest)], at, flags)
+            };
+            match result {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL) if is_aligned(rest, at) && self.leave_direct() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over `[0, len)`.
+    pub(super) fn write_zeros(&self, len: u64) -> rustix::io::Result<()> {
+        const STEP: u64 = 1 << 20;
+        let zeros = AlignedBuf::zeroed(STEP.min(len) as usize);
+        let mut offset = 0;
+        while offset < len {
+            let step = STEP.min(len - offset) as usize;
+            self.write_all_at(&zeros.as_slice()[..step], offset, ReadWriteFlags::empty())?;
+            offset += step as u64;
+        }
+        Ok(())
+    }
+
+    /// Reserves blocks for `[0, len)` and sets the length. File systems that cannot are left alone: the zeros written
+    /// next allocate too.
+    pub(super) fn allocate(&self, len: u64) -> rustix::io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match retry(|| rustix::fs::fallocate(&self.fd, rustix::fs::FallocateFlags::empty(), 0, len)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.
+    pub(super) fn sync(&self, kind: SyncKind) -> rustix::io::Result<()> {
+        retry(|| match kind {
+            SyncKind::Data => rustix::fs::fdatasync(&self.fd),
+            SyncKind::Full => rustix::fs::fsync(&self.fd),
+        })
+    }
+}
+
+fn switch_direct(fd: &OwnedFd, on: bool) -> rustix::io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(fd)?;
+    flags.set(OFlags::DIRECT, on);
+    rustix::fs::fcntl_setfl(fd, flags)
+}
+
+/// The error of every call after the first failure.
+pub(super) fn poisoned(first: &Error) -> Error {
+    first.clone().with_kind(ErrorKind::Poisoned).context(
+        "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
+    )
+}

@@ -1,0 +1,135 @@
+//! Files of fixed length that are written in place: the log's groups.
+//!
+//! Creating one reserves its blocks and writes zeros over all of them. Only then does a later data sync leave the file's
+//! metadata alone: a block that is reserved but was never written is marked as such, and the first write to it commits
+//! a transaction of the file system.
+//!
+//! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes that range durable and no other, with a forced write
+//! (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
+//!
+//! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a second
+//! sync would succeed and mean nothing.
+
+use super::handle::{Handle, poisoned};
+use super::read::Engine;
+use crate::{Access, AlignedBuf, InPlaceFile, PAGE, SyncKind};
+use base::{Error, Result};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+#[derive(Debug)]
+pub(super) struct KernelInPlaceFile {
+    handle: Handle,
+    len: u64,
+    engine: Arc<Engine>,
+    dsync_refused: AtomicBool,
+    poison: OnceLock<Error>,
+}
+
+impl KernelInPlaceFile {
+    pub(super) fn create(path: &Path, len: u64, access: Access, engine: &Arc<Engine>) -> Result<Self> {
+        if !len.is_multiple_of(PAGE as u64) {
+            let why =
+                format!("a file written in place must have whole pages of {PAGE} bytes, not {len} bytes");
+            return Err(Error::invalid(why).at_file(path));
+        }
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let handle = Handle::open("cannot create a file", path, flags, access)?;
+        let made = handle
+            .allocate(len)
+            .and_then(|()| handle.write_zeros(len))
+            .and_then(|()| handle.sync(SyncKind::Full))
+            .map_err(|e| handle.fail("cannot allocate a file", e));
+        if let Err(e) = made {
+            // The first error is the one to report; a file left behind is removed when the store is next opened.
+            let _ = rustix::fs::unlink(path);
+            return Err(e);
+        }
+        Ok(Self::new(handle, len, engine))
+    }
+
+    pub(super) fn open(path: &Path, access: Access, engine: &Arc<Engine>) -> Result<Self> {
+        let handle = Handle::open("cannot open a file", path, OFlags::RDWR, access)?;
+        let len = handle.len()?;
+        if !len.is_multiple_of(PAGE as u64) {
+            let why = format!("a file written in place has {len} bytes, not whole pages of {PAGE} bytes");
+            return Err(Error::corruption(why).at_file(path));
+        }
+        Ok(Self::new(handle, len, engine))
+    }
+
+    fn new(handle: Handle, len: u64, engine: &Arc<Engine>) -> Self {
+        KernelInPlaceFile {
+            handle,
+            len,
+            engine: engine.clone(),
+            dsync_refused: AtomicBool::new(false),
+            poison: OnceLock::new(),
+        }
+    }
+
+    fn check(&self, data: &AlignedBuf, offset: u64) {
+        let page = PAGE as u64;
+        let len = data.len() as u64;
+        assert!(len.is_multiple_of(page) && offset.is_multiple_of(page), "in-place write of parts of pages");
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "in-place write past the end");
+    }
+
+    /// Runs a write or sync; its first failure poisons.
+    fn guarded(&self, action: &str, step: impl FnOnce() -> rustix::io::Result<()>) -> Result<()> {
+        if let Some(first) = self.poison.get() {
+            return Err(poisoned(first));
+        }
+        step().map_err(|e| {
+            let error = self.handle.fail(action, e);
+            self.poison.get_or_init(|| error.clone());
+            error
+        })
+    }
+
+    fn write_dsync(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
+        if !self.dsync_refused.load(Ordering::Relaxed) {
+            match self.handle.write_all_at(data, offset, ReadWriteFlags::DSYNC) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dsync_refused.store(true, Ordering::Relaxed),
+                result => return result,
+            }
+        }
+        self.handle.write_all_at(data, offset, ReadWriteFlags::empty())?;
+        self.handle.sync(SyncKind::Data)
+    }
+}
+
+impl InPlaceFile for KernelInPlaceFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.check(data, offset);
+        self.guarded("cannot write a file in place", || {
+            self.handle.write_all_at(data.as_slice(), offset, ReadWriteFlags::empty())
+        })
+        .map_err(|e| e.at_offset(offset))
+    }
+
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.check(data, offset);
+        self.guarded("cannot write a file durably in place", || self.write_dsync(data.as_slice(), offset))
+            .map_err(|e| e.at_offset(offset))
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.guarded("cannot sync a file", || self.handle.sync(SyncKind::Data))
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.handle.read_exact_at(&self.engine.pool, buf, offset)
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}

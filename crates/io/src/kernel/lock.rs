@@ -1,0 +1,115 @@
+//! Exclusive locks that name their holder.
+//!
+//! The lock is `flock` on a file, which the kernel gives up when the process dies, however it dies. The file's content is
+//! one line about the holder, for the error message of whoever comes second. In addition a table in this process lists
+//! the files it holds, by device and inode: network file systems turn `flock` into record locks, which do not conflict
+//! within a process.
+//!
+//! The table is the one piece of state of the process as a whole: two environments of one process share its locks.
+
+use super::handle::{fail, retry};
+use crate::FileLock;
+use base::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The longest line that is written, in characters of up to 4 bytes.
+const HOLDER_CHARS_MAX: usize = 250;
+const HOLDER_BYTES_MAX: usize = 4 * HOLDER_CHARS_MAX;
+/// How often the file may be replaced under our hands before we give up.
+const REPLACED_MAX: u32 = 16;
+
+/// Device and inode of a locked file.
+type FileId = (u64, u64);
+
+/// The locks of this process, with their holders.
+static HELD: Mutex<BTreeMap<FileId, String>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug)]
+struct KernelLock {
+    id: FileId,
+    fd: Option<OwnedFd>,
+}
+
+impl FileLock for KernelLock {}
+
+fn held() -> MutexGuard<'static, BTreeMap<FileId, String>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]
+fn id(stat: &Stat) -> FileId {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+fn one_line(text: &str) -> String {
+    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    printable.take(HOLDER_CHARS_MAX).collect::<String>().trim().to_owned()
+}
+
+fn locked(path: &Path, holder: &str) -> Error {
+    let holder = if holder.is_empty() { "somebody who did not say who" } else { holder };
+    let why = format!("the lock is held by {holder}; close that first, or open a copy");
+    Error::new(ErrorKind::Locked, why).at_file(path)
+}
+
+fn read_holder(fd: &OwnedFd) -> String {
+    let mut bytes = [0; HOLDER_BYTES_MAX];
+    let len = retry(|| rustix::io::pread(fd, &mut bytes, 0)).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..len]);
+    one_line(text.lines().next().unwrap_or(""))
+}
+
+/// Takes the lock of `path`.
+pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+    let action = "cannot lock a file";
+    // The table stays locked meanwhile, so that two threads cannot both find a file free.
+    let mut held = held();
+    for _ in 0..REPLACED_MAX {
+        // A lock of our own is found by its path, without opening the file: on some network file systems, closing a
+        // second descriptor would give up the lock of the first.
+        if let Some(line) = rustix::fs::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
+            return Err(locked(path, line));
+        }
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let fd = retry(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)))
+            .map_err(|e| fail(action, path, e))?;
+        match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(locked(path, &read_holder(&fd))),
+            Err(e) => return Err(fail(action, path, e)),
+        }
+        let opened = id(&rustix::fs::fstat(&fd).map_err(|e| fail(action, path, e))?);
+        // Whoever held it may have removed the file between our opening and locking it.
+        if rustix::fs::stat(path).is_ok_and(|named| id(&named) == opened) {
+            let line = one_line(holder);
+            // Best effort: the line decorates a message, and a full disk must not keep a store from being opened.
+            let _ = write_holder(&fd, &line);
+            held.insert(opened, line);
+            return Ok(Box::new(KernelLock { id: opened, fd: Some(fd) }));
+        }
+    }
+    Err(Error::new(ErrorKind::Busy, "the lock file is replaced again and again; try again").at_file(path))
+}
+
+fn write_holder(fd: &OwnedFd, line: &str) -> rustix::io::Result<()> {
+    retry(|| rustix::fs::ftruncate(fd, 0))?;
+    retry(|| rustix::io::pwrite(fd, format!("{line}\n").as_bytes(), 0)).map(|_| ())
+}
+
+impl Drop for KernelLock {
+    fn drop(&mut self) {
+        let mut held = held();
+        if let Some(fd) = &self.fd {
+            // Best effort: a stale line only decorates a message, since the lock itself is free.
+            let _ = rustix::fs::ftruncate(fd, 0);
+        }
+        // The kernel's lock first, so that the next caller does not meet it after the table said free.
+        self.fd = None;
+        held.remove(&self.id);
+    }
+}

@@ -1,0 +1,126 @@
+//! Files read at offsets.
+//!
+//! A batch goes to the ring whole. Buffers that direct access cannot fill are replaced by aligned ones of the pool and
+//! copied afterwards; what the ring did not finish (the end of the file, an interruption, a refusal) is finished by plain
+//! reads, so that both engines give the same bytes and the same errors.
+
+use super::handle::{Handle, covering_pages, is_aligned};
+use super::pool::BufPool;
+use super::uring::{Outcome, Read, RingPool};
+use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
+use base::Result;
+use rustix::fd::AsFd;
+use rustix::fs::{Advice, OFlags};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Requests handed to a ring in one go: bounds the aligned buffers that a batch holds at once.
+const BATCH_MAX: usize = 512;
+
+/// What the files of one environment share.
+pub(super) struct Engine {
+    pub(super) pool: BufPool,
+    pub(super) rings: Option<RingPool>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.rings.is_some() { "io_uring" } else { "portable" })
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct KernelReadFile {
+    handle: Handle,
+    engine: Arc<Engine>,
+}
+
+/// An aligned buffer that stands in for the buffer of a request, and where in it the request begins.
+struct Bounce {
+    buf: AlignedBuf,
+    start: u64,
+    skipped: usize,
+}
+
+impl KernelReadFile {
+    pub(super) fn open(path: &Path, access: Access, engine: &Arc<Engine>) -> Result<Self> {
+        let handle = Handle::open("cannot open a file", path, OFlags::RDONLY, access)?;
+        Ok(KernelReadFile { handle, engine: engine.clone() })
+    }
+
+    fn bounce(&self, request: &ReadRequest<'_>) -> Option<Bounce> {
+        if !self.handle.is_direct() || is_aligned(request.buf, request.offset) {
+            return None;
+        }
+        let (start, span) = covering_pages(request.offset, request.buf.len());
+        let skipped = (request.offset - start) as usize;
+        Some(Bounce { buf: self.engine.pool.take(span), start, skipped })
+    }
+
+    fn read_through(&self, rings: &RingPool, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        let mut bounces: Vec<Option<Bounce>> = requests.iter().map(|r| self.bounce(r)).collect();
+        let mut reads: Vec<Read<'_>> = requests
+            .iter_mut()
+            .zip(&mut bounces)
+            .map(|(request, bounce)| match bounce {
+                Some(b) => (b.start, b.buf.as_mut_slice()),
+                None => (request.offset, &mut *request.buf),
+            })
+            .collect();
+        let outcomes = rings.read_many(self.handle.fd.as_fd(), &mut reads);
+        drop(reads);
+        let mut result = Ok(());
+        for ((request, bounce), outcome) in requests.iter_mut().zip(bounces).zip(outcomes) {
+            let done = match outcome {
+                Outcome::Read(n) => n,
+                Outcome::NotRun | Outcome::Failed(_) => 0,
+            };
+            let len = request.buf.len();
+            let asked = request.offset..request.offset + len as u64;
+            let one = match bounce {
+                None => self.handle.fill(request.buf, request.offset, done, asked),
+                Some(Bounce { mut buf, start, skipped }) => {
+                    let one = self.handle.fill(buf.as_mut_slice(), start, done, asked);
+                    if one.is_ok() {
+                        request.buf.copy_from_slice(&buf.as_slice()[skipped..skipped + len]);
+                    }
+                    self.engine.pool.put(buf);
+                    one
+                }
+            };
+            result = result.and(one);
+        }
+        result
+    }
+}
+
+impl ReadFile for KernelReadFile {
+    fn len(&self) -> Result<u64> {
+        self.handle.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.handle.read_exact_at(&self.engine.pool, buf, offset)
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        let Some(rings) = self.engine.rings.as_ref().filter(|_| requests.len() > 1) else {
+            return requests.iter_mut().try_for_each(|r| self.read_at(r.buf, r.offset));
+        };
+        requests.iter().try_for_each(|r| self.handle.check_range(r.offset, r.buf.len()))?;
+        requests.chunks_mut(BATCH_MAX).try_for_each(|chunk| self.read_through(rings, chunk))
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        if let (false, Some(len)) = (self.handle.is_direct(), NonZeroU64::new(len)) {
+            // A hint: without it the read itself waits for the device.
+            let _ = rustix::fs::fadvise(&self.handle.fd, offset, Some(len), Advice::WillNeed);
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}

@@ -1,0 +1,98 @@
+//! Time, threads and randomness of the machine: the one place where the engine may ask for them.
+
+use super::ffi;
+use crate::env::Entropy;
+use crate::{Clock, Priority, Spawner, ThreadHandle};
+use base::{Error, ErrorKind, Result};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a background thread adds to the nice value of the process: enough to yield to any foreground thread, not so
+/// much that it starves next to other idle work of the machine.
+const BACKGROUND_NICE: i32 = 10;
+const NICE_MAX: i32 = 19;
+
+/// The system's clocks.
+#[derive(Debug)]
+pub(super) struct KernelClock {
+    start: Instant,
+}
+
+impl KernelClock {
+    #[allow(clippy::disallowed_methods, reason = "this is what the engine's clock wraps")]
+    pub(super) fn new() -> Self {
+        KernelClock { start: Instant::now() }
+    }
+}
+
+impl Clock for KernelClock {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is what the engine's clock wraps")]
+    fn unix_seconds(&self) -> u64 {
+        // A clock before 1970 is not set at all.
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is what the engine's clock wraps")]
+    fn sleep_ns(&self, ns: u64) {
+        std::thread::sleep(Duration::from_nanos(ns));
+    }
+}
+
+/// Threads of the system.
+#[derive(Debug)]
+pub(super) struct KernelSpawner;
+
+struct KernelThread(std::thread::JoinHandle<()>);
+
+impl ThreadHandle for KernelThread {
+    fn join(self: Box<Self>) -> bool {
+        self.0.join().is_ok()
+    }
+}
+
+impl Spawner for KernelSpawner {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Box<dyn ThreadHandle>> {
+        let run = move || {
+            if priority == Priority::Background {
+                lower_priority();
+            }
+            body();
+        };
+        let name = name.replace('\0', " ");
+        let started = std::thread::Builder::new().name(name.clone()).spawn(run);
+        let handle = started.map_err(|e| {
+            let why = format!("cannot start the thread {name}; raise the limit of threads of this process");
+            Error::new(ErrorKind::Io, why).caused_by(e)
+        })?;
+        Ok(Box::new(KernelThread(handle)))
+    }
+}
+
+/// Lowers the calling thread's priority. Failures are ignored: a sandbox may forbid it, and the work is the same at any
+/// priority, only less considerate.
+fn lower_priority() {
+    // On Linux "this process" (`None`) means the calling thread.
+    if let Ok(now) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, (now + BACKGROUND_NICE).min(NICE_MAX));
+    }
+    let _ = ffi::lower_io_priority();
+}
+
+/// Randomness of the system.
+#[derive(Debug)]
+pub(super) struct KernelEntropy;
+
+impl Entropy for KernelEntropy {
+    fn next_u64(&self) -> u64 {
+        // No fallback: file identities that repeat would defeat the checksums that are masked with them.
+        ffi::random_u64().expect("the kernel gives random bytes")
+    }
+}

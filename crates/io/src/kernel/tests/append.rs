@@ -1,0 +1,174 @@
+//! Append-only files: tails, growth under readers, hints, full disks.
+
+use super::*;
+use crate::{Access, SyncKind};
+use base::ErrorKind;
+
+const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
+
+#[test]
+fn odd_lengths_are_read_back_while_the_file_grows() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            for read_access in BOTH {
+                grow_and_read(env, &dir.join(format!("{access:?}-{read_access:?}")), access, read_access);
+            }
+        }
+    });
+}
+
+fn grow_and_read(env: &Env, path: &Path, access: Access, read_access: Access) {
+    let mut rng = Rng::new(11);
+    let mut file = env.fs.create(path, &small_options(access)).unwrap();
+    let reader = env.fs.open(path, read_access).unwrap();
+    let mut model = Vec::new();
+    for round in 0..60 {
+        let len = match rng.below(4) {
+            0 => rng.below(4) as usize,
+            1 => PAGE * rng.below(3) as usize,
+            _ => rng.below(3 * PAGE as u64) as usize,
+        };
+        let bytes = random_bytes(&mut rng, len);
+        file.append(&bytes).unwrap();
+        model.extend_from_slice(&bytes);
+        assert_eq!(file.len(), model.len() as u64);
+        match round % 5 {
+            0 => file.sync(SyncKind::Data).unwrap(),
+            1 | 2 => file.flush().unwrap(),
+            _ => continue,
+        }
+        assert_eq!(reader.len().unwrap(), model.len() as u64);
+        let from = rng.below(model.len() as u64 + 1) as usize;
+        let mut buf = vec![0; model.len() - from];
+        reader.read_at(&mut buf, from as u64).unwrap();
+        assert!(buf == model[from..], "bytes differ after {} from {from}", model.len());
+    }
+    file.sync(SyncKind::Full).unwrap();
+    drop(file);
+    assert!(env.fs.read_all(path, 1 << 20).unwrap() == model);
+}
+
+#[test]
+fn large_appends_pass_the_buffer() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            let path = dir.join(format!("{access:?}"));
+            let bytes = random_bytes(&mut Rng::new(5), 300_001);
+            let mut file =
+                env.fs.create(&path, &CreateOptions { access, ..CreateOptions::default() }).unwrap();
+            file.append(b"x").unwrap();
+            file.append(&bytes).unwrap();
+            file.append(&[]).unwrap();
+            file.sync(SyncKind::Data).unwrap();
+            let read = env.fs.read_all(&path, 1 << 20).unwrap();
+            assert!(read[0] == b'x' && read[1..] == bytes);
+        }
+    });
+}
+
+#[test]
+fn unflushed_bytes_are_not_in_the_file_and_empty_files_are_fine() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let mut file = env.fs.create(&path, &CreateOptions::default()).unwrap();
+        assert!(file.is_empty());
+        file.sync(SyncKind::Full).unwrap();
+        file.append(b"lost with the handle").unwrap();
+        drop(file);
+        assert_eq!(env.fs.metadata(&path).unwrap().len, 0);
+        assert_eq!(
+            env.fs.create(&path, &CreateOptions::default()).err().unwrap().kind(),
+            ErrorKind::AlreadyExists
+        );
+    });
+}
+
+#[test]
+fn reserved_blocks_that_were_not_used_are_given_back() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            for (name, synced) in [("synced", true), ("dropped", false)] {
+                let path = dir.join(format!("{name}-{access:?}"));
+                let options = CreateOptions { expected_len: 1 << 20, ..small_options(access) };
+                let mut file = env.fs.create(&path, &options).unwrap();
+                if env.fs.metadata(&path).unwrap().allocated < 1 << 20 {
+                    println!("skipped: this file system reserves no blocks");
+                    return;
+                }
+                assert_eq!(env.fs.metadata(&path).unwrap().len, 0);
+                file.append(&[7; 2 * PAGE]).unwrap();
+                if synced {
+                    file.sync(SyncKind::Full).unwrap();
+                } else {
+                    drop(file);
+                }
+                let metadata = env.fs.metadata(&path).unwrap();
+                assert_eq!(metadata.len, 2 * PAGE as u64);
+                assert!(metadata.allocated <= 64 << 10, "{} bytes are still allocated", metadata.allocated);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_absurd_hint_is_only_a_hint() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let options = CreateOptions { expected_len: 1 << 60, ..CreateOptions::default() };
+        let mut file = env.fs.create(&path, &options).unwrap();
+        file.append(b"abc").unwrap();
+        file.sync(SyncKind::Full).unwrap();
+        assert_eq!(env.fs.read_all(&path, 10).unwrap(), b"abc");
+        assert!(env.fs.metadata(&path).unwrap().allocated <= 64 << 10);
+    });
+}
+
+#[test]
+fn write_back_in_steps_changes_nothing_but_the_timing() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            let path = dir.join(format!("{access:?}"));
+            let options = CreateOptions { sync_every: 3 * PAGE as u64, ..small_options(access) };
+            let mut file = env.fs.create(&path, &options).unwrap();
+            let bytes = random_bytes(&mut Rng::new(9), 40 * PAGE + 17);
+            bytes.chunks(1000).for_each(|chunk| file.append(chunk).unwrap());
+            file.sync(SyncKind::Data).unwrap();
+            assert!(env.fs.read_all(&path, 1 << 20).unwrap() == bytes);
+        }
+    });
+}
+
+#[test]
+fn a_full_volume_is_no_space_and_poisons_the_file() {
+    let Some(volume) = SmallVolume::mount(64 * PAGE) else { return };
+    let dir = &volume.0.0;
+    each_env(|env| {
+        for access in BOTH {
+            let path = dir.join("full");
+            let mut file = env.fs.create(&path, &small_options(access)).unwrap();
+            let first = loop {
+                if let Err(e) = file.append(&[1; PAGE]) {
+                    break e;
+                }
+            };
+            assert_eq!(first.kind(), ErrorKind::NoSpace);
+            assert_eq!(first.file(), Some(path.as_path()));
+            env.fs.remove(&path).unwrap();
+            for later in [file.append(b"x"), file.flush(), file.sync(SyncKind::Data)] {
+                let later = later.unwrap_err();
+                assert_eq!(later.kind(), ErrorKind::Poisoned);
+                assert_eq!(later.file(), Some(path.as_path()));
+            }
+        }
+        let group = dir.join("group");
+        let error = env.fs.create_in_place(&group, 128 * PAGE as u64, Access::Direct).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(!env.fs.exists(&group).unwrap());
+        let mapping = dir.join("mapping");
+        assert_eq!(env.fs.create_mapping(&mapping, 128 * PAGE).unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(!env.fs.exists(&mapping).unwrap());
+        let space = env.fs.space(dir).unwrap();
+        assert_eq!(space.total, 64 * PAGE as u64);
+        assert!(space.available <= space.total && space.available > 0);
+    });
+}

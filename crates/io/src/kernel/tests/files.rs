@@ -1,0 +1,225 @@
+//! Reads at offsets and in batches, files written in place, mappings.
+
+use super::*;
+use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
+use base::ErrorKind;
+
+const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
+
+#[test]
+fn reads_at_any_offset_and_length() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let mut rng = Rng::new(3);
+        let model = random_bytes(&mut rng, 20 * PAGE + 123);
+        write_file(env, &path, &model);
+        for access in BOTH {
+            let file = env.fs.open(&path, access).unwrap();
+            assert_eq!((file.len().unwrap(), file.path()), (model.len() as u64, path.as_path()));
+            file.will_need(0, 1 << 30);
+            file.will_need(5, 0);
+            let mut aligned = AlignedBuf::zeroed(8 * PAGE);
+            for _ in 0..300 {
+                let from = rng.below(model.len() as u64) as usize;
+                let len = (rng.below(6 * PAGE as u64) as usize).min(model.len() - from);
+                let (shift, from) = if rng.one_in(3) {
+                    (0, from - from % PAGE)
+                } else {
+                    (rng.below(PAGE as u64) as usize, from)
+                };
+                let buf = &mut aligned.as_mut_slice()[shift..shift + len];
+                file.read_at(buf, from as u64).unwrap();
+                assert!(buf == &model[from..from + len], "{access:?}: {len} bytes at {from}");
+            }
+        }
+    });
+}
+
+#[test]
+fn reads_past_the_end_are_corruption_that_names_file_and_offset() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        write_file(env, &path, &[9; PAGE + 10]);
+        for access in BOTH {
+            let file = env.fs.open(&path, access).unwrap();
+            let cases =
+                [(0u64, PAGE + 11), (PAGE as u64 + 10, 1), (1 << 40, 5), (u64::MAX - 2, 100), (u64::MAX, 1)];
+            for (offset, len) in cases {
+                let mut buf = vec![0; len];
+                let alone = file.read_at(&mut buf, offset).unwrap_err();
+                let mut good = [0; 3];
+                let mut batch =
+                    [ReadRequest { offset: 1, buf: &mut good }, ReadRequest { offset, buf: &mut buf }];
+                let together = file.read_batch(&mut batch).unwrap_err();
+                for e in [alone, together] {
+                    assert_eq!(e.kind(), ErrorKind::Corruption);
+                    assert_eq!(e.file(), Some(path.as_path()));
+                    assert_eq!(e.offset(), Some(offset));
+                }
+            }
+            file.read_at(&mut [], 0).unwrap();
+        }
+        assert_eq!(env.fs.read_all(&path, PAGE).unwrap_err().kind(), ErrorKind::Corruption);
+    });
+}
+
+#[test]
+fn batches_of_any_size_agree_with_single_reads() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let mut rng = Rng::new(4);
+        let model = random_bytes(&mut rng, 100 * PAGE + 1);
+        write_file(env, &path, &model);
+        for access in BOTH {
+            let file = env.fs.open(&path, access).unwrap();
+            for count in [0usize, 1, 2, 63, 64, 65, 200, 1100] {
+                let mut bufs: Vec<(usize, Vec<u8>)> = (0..count)
+                    .map(|_| {
+                        let from = rng.below(model.len() as u64) as usize;
+                        let len = (rng.below(5000) as usize).min(model.len() - from);
+                        (from, vec![0; len])
+                    })
+                    .collect();
+                let mut requests: Vec<ReadRequest<'_>> =
+                    bufs.iter_mut().map(|(from, buf)| ReadRequest { offset: *from as u64, buf }).collect();
+                file.read_batch(&mut requests).unwrap();
+                for (from, buf) in &bufs {
+                    assert!(buf == &model[*from..from + buf.len()], "{access:?} {count}: at {from}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn threads_read_in_batches_at_once() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let model = random_bytes(&mut Rng::new(6), 64 * PAGE);
+        write_file(env, &path, &model);
+        let file = env.fs.open(&path, Access::Direct).unwrap();
+        std::thread::scope(|scope| {
+            for seed in 0..12 {
+                let (file, model) = (&file, &model);
+                scope.spawn(move || read_pages(&**file, model, seed));
+            }
+        });
+    });
+}
+
+fn read_pages(file: &dyn ReadFile, model: &[u8], seed: u64) {
+    let mut rng = Rng::new(seed);
+    for _ in 0..20 {
+        let mut pages: Vec<(usize, AlignedBuf)> =
+            (0..16).map(|_| (rng.below(64) as usize * PAGE, AlignedBuf::zeroed(PAGE))).collect();
+        let mut requests: Vec<ReadRequest<'_>> = pages
+            .iter_mut()
+            .map(|(from, buf)| ReadRequest { offset: *from as u64, buf: buf.as_mut_slice() })
+            .collect();
+        file.read_batch(&mut requests).unwrap();
+        assert!(pages.iter().all(|(from, buf)| buf.as_slice() == &model[*from..from + PAGE]));
+    }
+}
+
+#[test]
+fn in_place_files_are_allocated_zeroed_and_written_anywhere() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            let path = dir.join(format!("{access:?}"));
+            let len = 40 * PAGE;
+            let file = env.fs.create_in_place(&path, len as u64, access).unwrap();
+            assert_eq!((file.len(), file.is_empty(), file.path()), (len as u64, false, path.as_path()));
+            let metadata = env.fs.metadata(&path).unwrap();
+            assert!(metadata.len == len as u64 && metadata.allocated >= len as u64);
+            let mut model = vec![0; len];
+            let mut rng = Rng::new(8);
+            for round in 0..40 {
+                let pages = 1 + rng.below(3) as usize;
+                let from = rng.below((40 - pages) as u64 + 1) as usize * PAGE;
+                let mut data = AlignedBuf::zeroed(pages * PAGE);
+                rng.fill(data.as_mut_slice());
+                model[from..from + data.len()].copy_from_slice(data.as_slice());
+                match round % 2 {
+                    0 => file.write_at(&data, from as u64).unwrap(),
+                    _ => file.write_durable(&data, from as u64).unwrap(),
+                }
+                let mut read = vec![0; pages * PAGE];
+                file.read_at(&mut read, from as u64).unwrap();
+                assert!(read == data.as_slice());
+            }
+            file.sync_data().unwrap();
+            drop(file);
+            let file = env.fs.open_in_place(&path, access).unwrap();
+            let mut read = vec![1; len];
+            file.read_at(&mut read, 0).unwrap();
+            assert!(file.len() == len as u64 && read == model);
+            assert_eq!(file.read_at(&mut [0; PAGE], len as u64).unwrap_err().kind(), ErrorKind::Corruption);
+            let again = env.fs.create_in_place(&path, len as u64, access).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+            assert!(env.fs.read_all(&path, len).unwrap() == model, "creating it again must not touch it");
+        }
+    });
+}
+
+#[test]
+fn in_place_files_have_whole_pages() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let refused = env.fs.create_in_place(&path, 100, Access::Buffered).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(!env.fs.exists(&path).unwrap());
+        write_file(env, &path, &[1; 100]);
+        assert_eq!(env.fs.open_in_place(&path, Access::Direct).unwrap_err().kind(), ErrorKind::Corruption);
+        let empty = env.fs.create_in_place(&dir.join("b"), 0, Access::Direct).unwrap();
+        assert!(empty.is_empty());
+    });
+}
+
+#[test]
+#[should_panic(expected = "past the end")]
+fn in_place_writes_past_the_end_are_a_bug_of_the_caller() {
+    let dir = Temp::new();
+    let file =
+        env(IoEngine::Portable).fs.create_in_place(&dir.0.join("a"), PAGE as u64, Access::Direct).unwrap();
+    let _ = file.write_at(&AlignedBuf::zeroed(PAGE), PAGE as u64);
+}
+
+#[test]
+fn mappings_outlive_their_handle_and_start_with_zeros() {
+    each_engine(|env, dir| {
+        let path = dir.join("a");
+        let len = 3 * PAGE + 5;
+        let mapping = env.fs.create_mapping(&path, len).unwrap();
+        assert_eq!((mapping.len(), mapping.is_empty()), (len, false));
+        assert!(env.fs.metadata(&path).unwrap().allocated >= len as u64);
+        let mut model = vec![0; len];
+        let mut rng = Rng::new(2);
+        for _ in 0..200 {
+            let from = rng.below(len as u64 + 1) as usize;
+            let n = (rng.below(100) as usize).min(len - from);
+            let bytes = random_bytes(&mut rng, n);
+            mapping.write(from, &bytes);
+            model[from..from + bytes.len()].copy_from_slice(&bytes);
+            let at = rng.below(len as u64) as usize;
+            let mut read = vec![0xEE; (rng.below(50) as usize).min(len - at)];
+            mapping.read(at, &mut read);
+            assert!(read == model[at..at + read.len()]);
+        }
+        assert!(env.fs.read_all(&path, len).unwrap() == model, "readers of the file see the memory");
+        drop(mapping);
+        assert!(env.fs.read_all(&path, len).unwrap() == model, "the memory outlives its handle");
+        let mapping = env.fs.create_mapping(&path, PAGE).unwrap();
+        let mut read = [1; PAGE];
+        mapping.read(0, &mut read);
+        assert_eq!((read, env.fs.metadata(&path).unwrap().len), ([0; PAGE], PAGE as u64));
+        assert_eq!(env.fs.create_mapping(&dir.join("b"), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    });
+}
+
+#[test]
+#[should_panic(expected = "past the end of a mapping")]
+fn mapping_writes_past_the_end_are_a_bug_of_the_caller() {
+    let dir = Temp::new();
+    let mapping = env(IoEngine::Portable).fs.create_mapping(&dir.0.join("a"), PAGE).unwrap();
+    mapping.write(PAGE - 1, &[1, 2]);
+}

@@ -1,0 +1,86 @@
+//! Clock, threads, randomness, engines, counters.
+
+use super::*;
+use crate::kernel::usage;
+use crate::{Access, AlignedBuf, Priority};
+use base::ErrorKind;
+use std::sync::mpsc;
+
+#[test]
+fn the_clock_moves_forward() {
+    let env = Env::kernel();
+    let start = env.clock.now_ns();
+    env.clock.sleep_ns(2_000_000);
+    assert!(env.clock.now_ns() >= start + 2_000_000);
+    assert!(env.clock.unix_seconds() > 1_600_000_000);
+}
+
+#[test]
+fn randomness_does_not_repeat() {
+    let env = Env::kernel();
+    assert_ne!(env.entropy.next_u64(), env.entropy.next_u64());
+    assert_ne!(env.new_uid(), env.new_uid());
+    assert!(!env.is_simulated());
+}
+
+fn nice_of_this_thread() -> i32 {
+    rustix::process::getpriority_process(None).unwrap()
+}
+
+#[test]
+fn threads_run_at_their_priority_and_report_panics() {
+    let env = Env::kernel();
+    let spawner = env.spawner.as_ref().unwrap();
+    let nice = |priority| {
+        let (send, receive) = mpsc::channel();
+        let body = Box::new(move || {
+            let name = std::thread::current().name().map(str::to_owned);
+            send.send((nice_of_this_thread(), name)).unwrap();
+        });
+        assert!(spawner.spawn("lava\0test", priority, body).unwrap().join());
+        receive.recv().unwrap()
+    };
+    let own = nice_of_this_thread();
+    assert_eq!(nice(Priority::Foreground), (own, Some("lava test".to_owned())));
+    assert_eq!(nice(Priority::Background).0, (own + 10).min(19));
+    assert_eq!(nice_of_this_thread(), own, "only the new thread is lowered");
+    let panics = spawner.spawn("panics", Priority::Foreground, Box::new(|| panic!("on purpose"))).unwrap();
+    assert!(!panics.join());
+}
+
+#[test]
+fn the_engine_is_what_was_asked_for() {
+    assert!(format!("{:?}", env(IoEngine::Portable)).contains("portable"));
+    let expected = if probe_io_uring().is_ok() { "io_uring" } else { "portable" };
+    for engine in [IoEngine::Auto, IoEngine::IoUring] {
+        assert!(format!("{:?}", env(engine)).contains(expected));
+    }
+}
+
+#[test]
+fn counters_count() {
+    let env = Env::kernel();
+    let dir = Temp::new();
+    let device_before = usage::device(&dir.0);
+    let before = match usage::process() {
+        Ok(usage) => usage,
+        Err(e) => return println!("skipped: {e}"),
+    };
+    let file = env.fs.create_in_place(&dir.0.join("a"), 1 << 20, Access::Direct).unwrap();
+    file.write_durable(&AlignedBuf::zeroed(1 << 20), 0).unwrap();
+    let after = usage::process().unwrap();
+    assert!(after.cpu_ns > before.cpu_ns && after.rss_peak_bytes >= after.rss_bytes && after.rss_bytes > 0);
+    match (device_before, usage::device(&dir.0)) {
+        (Ok(from), Ok(to)) => {
+            assert!(after.write_bytes >= before.write_bytes + (2 << 20));
+            assert!(to.writes > from.writes && to.write_bytes >= from.write_bytes + (2 << 20));
+        }
+        (_, Err(e)) => {
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            println!("skipped for the device: {e}");
+        }
+        (Err(e), _) => panic!("{e}"),
+    }
+    let missing = usage::device(&dir.0.join("no")).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+}

@@ -1,0 +1,190 @@
+//! Many reads in flight at once, through io_uring.
+//!
+//! A ring belongs to one caller at a time: it is taken out of a pool, used, and put back. (One ring for all threads would
+//! need a lock around every submission; one per thread would need thread-locals that outlive their environment.) The
+//! pool grows with the number of threads that read in batches at the same moment, and keeps at most [`RINGS_KEPT_MAX`].
+//!
+//! **The rule that makes it sound**: while a read is in flight the kernel writes into memory of the caller, so
+//! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has completed. `Flight` is the
+//! guard: dropping it waits, and if the kernel should refuse to wait, it ends the process, because going on would let the
+//! kernel write into memory that has been given to somebody else. A ring that failed is closed, never reused: entries
+//! that it holds but did not submit would point into the memory of an earlier caller.
+//!
+//! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
+//! reads, which give the exact error.
+
+use io_uring::{IoUring, opcode, types};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Reads in flight in one ring.
+const DEPTH: usize = 64;
+const RINGS_KEPT_MAX: usize = 8;
+/// The kernel transfers at most this much at once.
+const READ_LEN_MAX: usize = 1 << 30;
+/// How often the kernel may say that it is short of memory before the rest is left to plain reads.
+const REFUSALS_MAX: u32 = 1000;
+
+/// What became of one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The ring did not get to it.
+    NotRun,
+    /// So many bytes were read.
+    Read(usize),
+    /// The kernel refused it.
+    Failed(Errno),
+}
+
+/// A read: where in the file, and the buffer to fill.
+pub(super) type Read<'a> = (u64, &'a mut [u8]);
+
+/// Rings that are free.
+pub(super) struct RingPool {
+    free: Mutex<Vec<Ring>>,
+}
+
+impl RingPool {
+    /// Sets up a ring and reads through it. The error says what was refused.
+    pub(super) fn probe() -> io::Result<RingPool> {
+        let mut ring = Ring::new()?;
+        let zero = rustix::fs::open(
+            "/dev/zero",
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )?;
+        let mut buf = [0xFFu8; 64];
+        let outcome = ring.read_many(zero.as_fd(), &mut [(0, &mut buf)]);
+        match outcome[..] {
+            [Outcome::Read(64)] if buf == [0; 64] && !ring.broken => {}
+            [Outcome::Failed(e)] => return Err(e.into()),
+            _ => return Err(io::Error::other("a read through a ring did not deliver")),
+        }
+        Ok(RingPool { free: Mutex::new(vec![ring]) })
+    }
+
+    /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
+    pub(super) fn read_many(&self, fd: BorrowedFd<'_>, reads: &mut [Read<'_>]) -> Vec<Outcome> {
+        let found = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(mut ring) = found.or_else(|| Ring::new().ok()) else {
+            return vec![Outcome::NotRun; reads.len()];
+        };
+        let outcomes = ring.read_many(fd, reads);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ring.broken && free.len() < RINGS_KEPT_MAX {
+            free.push(ring);
+        }
+        outcomes
+    }
+}
+
+/// One ring with nothing in flight.
+struct Ring {
+    ring: IoUring,
+    broken: bool,
+}
+
+impl Ring {
+    fn new() -> io::Result<Ring> {
+        Ok(Ring { ring: IoUring::new(DEPTH as u32)?, broken: false })
+    }
+
+    /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any more.
+    fn read_many(&mut self, fd: BorrowedFd<'_>, reads: &mut [Read<'_>]) -> Vec<Outcome> {
+        let mut outcomes = vec![Outcome::NotRun; reads.len()];
+        let mut flight = Flight { ring: self, pushed: 0, completed: 0 };
+        let mut refusals = 0;
+        while flight.completed < reads.len() {
+            while flight.pushed < reads.len() && flight.in_flight() < DEPTH {
+                let (offset, buf) = &mut reads[flight.pushed];
+                let len = buf.len().min(READ_LEN_MAX) as u32;
+                let entry = opcode::Read::new(types::Fd(fd.as_raw_fd()), buf.as_mut_ptr(), len)
+                    .offset(*offset)
+                    .build()
+                    .user_data(flight.pushed as u64);
+                // SAFETY: `fd` and the buffer are borrowed by this call, the buffer exclusively and for at least `len`
+                // bytes, and `flight` keeps the call from ending, by return or panic, before the read has completed
+                // or its entry can no longer be submitted. Nothing else looks at the buffer meanwhile.
+                if unsafe { flight.ring.ring.submission().push(&entry) }.is_err() {
+                    break;
+                }
+                flight.pushed += 1;
+            }
+            match flight.ring.ring.submit_and_wait(1) {
+                Ok(_) => refusals = 0,
+                Err(e) if is_transient(&e) && refusals < REFUSALS_MAX => refusals += 1,
+                Err(_) => {
+                    flight.ring.broken = true;
+                    break;
+                }
+            }
+            flight.reap(&mut outcomes);
+        }
+        flight.finish(&mut outcomes);
+        outcomes
+    }
+}
+
+fn is_transient(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+}
+
+/// Reads that were handed to a ring. Its end is the end of all of them.
+struct Flight<'r> {
+    ring: &'r mut Ring,
+    pushed: usize,
+    completed: usize,
+}
+
+impl Flight<'_> {
+    fn in_flight(&self) -> usize {
+        self.pushed - self.completed
+    }
+
+    /// Collects what has completed.
+    fn reap(&mut self, outcomes: &mut [Outcome]) {
+        for entry in self.ring.ring.completion() {
+            self.completed += 1;
+            let outcome = match usize::try_from(entry.result()) {
+                Ok(n) => Outcome::Read(n),
+                Err(_) => Outcome::Failed(Errno::from_raw_os_error(entry.result().wrapping_neg())),
+            };
+            if let Some(slot) = outcomes.get_mut(entry.user_data() as usize) {
+                *slot = outcome;
+            }
+        }
+    }
+
+    /// Waits until the kernel is done with every entry it took over. After a failure the entries it did not take over
+    /// stay in the ring, which is then broken and closed.
+    fn finish(&mut self, outcomes: &mut [Outcome]) {
+        loop {
+            self.reap(outcomes);
+            let unsubmitted = self.ring.ring.submission().len();
+            assert!(unsubmitted == 0 || self.ring.broken, "entries left behind in a working ring");
+            if self.in_flight() <= unsubmitted {
+                return;
+            }
+            const GETEVENTS: u32 = 1;
+            // SAFETY: no argument structure is passed, and nothing new is submitted.
+            let waited = unsafe { self.ring.ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
+            if let Err(e) = waited
+                && !is_transient(&e)
+            {
+                // See the module: the kernel could still write into memory that is about to be reused.
+                std::process::abort();
+            }
+        }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if self.in_flight() > 0 {
+            self.ring.broken = true;
+            self.finish(&mut []);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the process and its devices have done so far: counters for benchmarks and reports.
+//!
+//! Everything is read from `/proc` and `/sys`; where these are not mounted, or hide what is asked for, the calls fail and
+//! nothing else does. Counters only grow: take two readings and subtract.
+
+use super::ffi;
+use super::handle::{dir_or_current, fail};
+use base::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+/// Sectors in the kernel's counters have 512 bytes, whatever the device's.
+const SECTOR: u64 = 512;
+const NS_PER_MS: u64 = 1_000_000;
+const KIB: u64 = 1024;
+
+/// What this process has used since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// CPU time of all threads, nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident memory now, bytes.
+    pub rss_bytes: u64,
+    /// The most resident memory so far, bytes.
+    pub rss_peak_bytes: u64,
+    /// Bytes that reads fetched from storage (not from the page cache).
+    pub read_bytes: u64,
+    /// Bytes that writes sent, or will send, to storage.
+    pub write_bytes: u64,
+}
+
+/// What a block device has done since the system started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Cache flushes completed (0 on kernels before 5.5).
+    pub flushes: u64,
+    /// Time during which at least one request was under way, nanoseconds.
+    pub busy_ns: u64,
+}
+
+/// Usage of this process.
+pub fn process() -> Result<ProcessUsage> {
+    let cpu_ns = ffi::process_cpu_ns()
+        .map_err(|e| Error::new(ErrorKind::Io, "cannot read the CPU time of the process").caused_by(e))?;
+    let status = read_text(Path::new("/proc/self/status"))?;
+    let io_path = Path::new("/proc/self/io");
+    let io = read_text(io_path)?;
+    let io_field = |name| field(&io, name).ok_or_else(|| missing(name, io_path));
+    Ok(ProcessUsage {
+        cpu_ns,
+        // Kernel threads aside, both lines are always there; a container's emulation may leave them out.
+        rss_bytes: field(&status, "VmRSS:").unwrap_or(0).saturating_mul(KIB),
+        rss_peak_bytes: field(&status, "VmHWM:").unwrap_or(0).saturating_mul(KIB),
+        read_bytes: io_field("read_bytes:")?,
+        write_bytes: io_field("write_bytes:")?,
+    })
+}
+
+/// Counters of the device (or partition) that holds `path`. `Unsupported` where the file system is not on one device of
+/// its own (tmpfs, network, btrfs).
+pub fn device(path: &Path) -> Result<DeviceCounters> {
+    let stat = rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let source = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+    let text = read_text(&source).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            let why = "the file system is not on a block device with counters of its own";
+            Error::new(ErrorKind::Unsupported, why).at_file(path)
+        }
+        _ => e,
+    })?;
+    parse_device(&text).ok_or_else(|| missing("the counters of a block device", &source))
+}
+
+fn missing(what: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("this kernel does not tell {what}")).at_file(path)
+}
+
+/// A file of `/proc` or `/sys`: its length is not known before it is read.
+fn read_text(path: &Path) -> Result<String> {
+    const TEXT_LEN_MAX: usize = 64 << 10;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let action = "cannot read a counter";
+    let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| fail(action, path, e))?;
+    let mut bytes = vec![0; TEXT_LEN_MAX];
+    let mut len = 0;
+    while len < bytes.len() {
+        match rustix::io::pread(&fd, &mut bytes[len..], len as u64) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(fail(action, path, e)),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
+}
+
+/// The number after `name` at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The fields of `/sys/block/*/stat`: reads, merged, sectors, ms; the same for writes; in flight, busy ms, queued ms; the
+/// first four again for discards; flushes, ms.
+fn parse_device(text: &str) -> Option<DeviceCounters> {
+    let fields: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    Some(DeviceCounters {
+        reads: *fields.first()?,
+        read_bytes: fields.get(2)?.saturating_mul(SECTOR),
+        writes: *fields.get(4)?,
+        write_bytes: fields.get(6)?.saturating_mul(SECTOR),
+        flushes: fields.get(15).copied().unwrap_or(0),
+        busy_ns: fields.get(9)?.saturating_mul(NS_PER_MS),
+    })
+}
