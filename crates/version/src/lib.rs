@@ -1,1 +1,28 @@
-//! to be written
+//! Versions, edits and the manifest: which files make up a store, and the durable history of that.
+//!
+//! * [`names`]: the names of the files of a store.
+//! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`], [`LogGroupMeta`]).
+//! * [`idmap`]: the copy-on-write ordered map in which a version keeps them.
+//! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
+//! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
+//! * [`state`]: [`State`], every family at one edit number; [`State::apply`] is pure and refuses contradictions.
+//! * [`manifest`]: the file that holds the history, group commit, roll and recovery.
+//!
+//! A reader takes an `Arc` of a [`Version`] and never sees it change. Everything that is derived (level sizes, how
+//! many bytes the tables reference under each blob id) is computed from the files themselves and carried along by
+//! [`State::apply`], so that it cannot drift from them; [`State::verify`] recomputes it all and compares.
+
+pub mod edit;
+pub mod idmap;
+pub mod manifest;
+pub mod meta;
+pub mod names;
+pub mod state;
+pub mod version;
+
+pub use edit::{Edit, Record};
+pub use idmap::IdMap;
+pub use manifest::{InitialState, Manifest, ManifestReport, dump_manifest};
+pub use meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, VsstClass, VsstMeta};
+pub use state::{FamilyState, Place, State};
+pub use version::{AliasTarget, Level, ReferenceTotals, Version};

@@ -1,0 +1,562 @@
+//! The manifest: the durable history of a store, and its state now.
+//!
+//! Commits are grouped: every caller appends its edit to a queue under the lock, and one of them, the leader, writes
+//! and syncs all that is queued while the lock is free for others to queue more. Then each caller publishes its own
+//! state, in the order of edit numbers. An edit is *accepted* when it is queued (later edits build on it), *durable*
+//! when its batch is synced, *published* when [`Manifest::state`] shows it. In a process without other threads the
+//! caller is always the leader and nothing waits.
+//!
+//! After a failed write or sync nobody knows what the device holds: the manifest is poisoned and every later commit
+//! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
+//! a crash, so its files must be left alone until the store has been reopened. One failure is survivable: when the
+//! file system refuses to append for lack of space, the manifest rolls back to what is durable by beginning a new
+//! manifest file, and only if that works do the edits fail with a plain `NoSpace`.
+//!
+//! Files are never opened for appending, so a recovered manifest begins a new file before its first commit: a record
+//! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
+//! then replaces `CURRENT` by rename; a crash at any point leaves one of the two complete.
+//!
+//! The history protects itself (see the byte map): every record vouches for the records that were durable when it
+//! was written, `CURRENT` for the snapshot, and the log's groups for the edits they have seen durable
+//! ([`Manifest::require_edit`]). Damage to anything vouched for is corruption. Damage to the very last records, for
+//! which nothing vouches yet, cannot be told from a torn write and is dropped like one; [`Manifest::vouch`] leaves no
+//! such records when a store is closed or idle.
+
+use crate::edit::Edit;
+use crate::meta::{FamilyId, NUMBER_MAX};
+use crate::names::{self, FileKind};
+use crate::state::State;
+use base::sync::lock;
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use io::{AppendFile, CreateOptions, Env, SyncKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+mod format;
+mod replay;
+
+pub use replay::dump_manifest;
+
+/// A manifest is rolled when it has grown past this, by default.
+const ROLL_LEN: u64 = 4 << 20;
+/// And when it is this many times as long as its snapshot, so that rolls cost a bounded share of what is written.
+const ROLL_RATIO: u64 = 4;
+
+/// The numbers a new store begins with. All but the first commit's edit are normally 1; tests begin near 2^32.
+#[derive(Clone, Copy, Debug)]
+pub struct InitialState {
+    /// The first sequence.
+    pub first_seq: SeqNo,
+    /// The first file number.
+    pub first_file_number: u64,
+    /// The first log tag number.
+    pub first_ltn: u64,
+    /// The edit number of the first snapshot.
+    pub first_edit: u64,
+    /// The first family id.
+    pub first_family: FamilyId,
+}
+
+impl Default for InitialState {
+    fn default() -> Self {
+        InitialState { first_seq: 1, first_file_number: 1, first_ltn: 1, first_edit: 1, first_family: 0 }
+    }
+}
+
+/// What recovery found, for reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManifestReport {
+    /// The manifest that was read; empty for a new store.
+    pub name: String,
+    /// Edits after its snapshot.
+    pub edits: u64,
+    /// Bytes at its end that a crash had torn.
+    pub torn_bytes: u64,
+}
+
+/// The durable history of a store, and its state now. Shared between threads.
+pub struct Manifest {
+    env: Env,
+    dir: PathBuf,
+    store: Uid,
+    read_only: bool,
+    report: ManifestReport,
+    inner: Mutex<Inner>,
+    /// Signalled whenever a leader resigns or a state is published.
+    turn: Condvar,
+    published: Mutex<Arc<State>>,
+    durable_edit: AtomicU64,
+    next_file_number: AtomicU64,
+    /// Length of the present file and of its snapshot; 0 while there is no file to append to.
+    file_len: AtomicU64,
+    snapshot_len: AtomicU64,
+    roll_len: AtomicU64,
+}
+
+struct Inner {
+    /// The state with every accepted edit.
+    tip: Arc<State>,
+    /// Accepted edits that no leader has taken yet.
+    queue: Vec<Pending>,
+    /// True while a leader writes.
+    leading: bool,
+    /// The open file; `None` before the first write and while a leader has it.
+    writer: Option<Writer>,
+    /// The state at the last durable edit.
+    durable: Arc<State>,
+    /// The number of the last published edit.
+    published: u64,
+    /// The history up to this edit is vouched for by something later.
+    vouched: u64,
+    /// For each time the tip went back to what was durable: the edit it went back to, and why.
+    roll_backs: Vec<(u64, Error)>,
+    poison: Option<Error>,
+}
+
+/// An accepted edit, encoded, and the state it leads to.
+struct Pending {
+    state: Arc<State>,
+    payload: Vec<u8>,
+}
+
+/// An open manifest file.
+struct Writer {
+    file: Box<dyn AppendFile>,
+    uid: Uid,
+    name: String,
+}
+
+/// How a batch of edits failed.
+enum Failure {
+    /// None of it will ever be read back: the store goes on from what was durable.
+    RolledBack(Option<Writer>, Error),
+    /// Nobody knows what will be read back.
+    Unknown(Error),
+}
+
+impl Manifest {
+    /// Creates the manifest of a new store in `dir` (made if missing), durably.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one without `CURRENT`.
+    pub fn create(env: &Env, dir: &Path, seed: InitialState) -> Result<Manifest> {
+        let mut state = State::empty(env.new_uid(), seed.first_edit);
+        state.last_seq = seed.first_seq.saturating_sub(1);
+        state.next_file_number = seed.first_file_number;
+        state.next_ltn = seed.first_ltn;
+        state.next_family = seed.first_family;
+        Self::create_with(env, dir, state)
+    }
+
+    /// Creates a manifest whose history begins with `state`: for checkpoints and repair. The files of the state are
+    /// the caller's to bring, before this is called.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state contradicts itself.
+    pub fn create_with(env: &Env, dir: &Path, state: State) -> Result<Manifest> {
+        state.verify().map_err(|e| e.with_kind(ErrorKind::InvalidArgument))?;
+        env.fs.create_dir_all(dir)?;
+        let largest_number = replay::check_vacant(env, dir, &state)?;
+        let manifest = Self::new(env, dir, state, false, ManifestReport::default());
+        manifest.bump_file_number(largest_number);
+        manifest.roll()?;
+        Ok(manifest)
+    }
+
+    /// Recovers the manifest of a store. Nothing is written, with `read_only` or without: the first commit, or an
+    /// explicit [`Manifest::roll`], begins a new file.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store in the directory, `Corruption` if anything that is vouched for is damaged or
+    /// missing, `Unsupported` if a newer release wrote it.
+    pub fn recover(env: &Env, dir: &Path, read_only: bool) -> Result<Manifest> {
+        let replay::Found { history, name, largest_number } = replay::find(env, dir)?;
+        let report = ManifestReport { name, edits: history.edits, torn_bytes: history.torn_bytes };
+        let manifest = Self::new(env, dir, history.state, read_only, report);
+        lock(&manifest.inner).vouched = history.vouched;
+        manifest.bump_file_number(largest_number);
+        Ok(manifest)
+    }
+
+    fn new(env: &Env, dir: &Path, state: State, read_only: bool, report: ManifestReport) -> Manifest {
+        let (number, next_file_number) = (state.edit_number, state.next_file_number);
+        let state = Arc::new(state);
+        let inner = Inner {
+            tip: state.clone(),
+            queue: Vec::new(),
+            leading: false,
+            writer: None,
+            durable: state.clone(),
+            published: number,
+            vouched: 0,
+            roll_backs: Vec::new(),
+            poison: None,
+        };
+        Manifest {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            store: state.store,
+            read_only,
+            report,
+            inner: Mutex::new(inner),
+            turn: Condvar::new(),
+            published: Mutex::new(state),
+            durable_edit: AtomicU64::new(number),
+            next_file_number: AtomicU64::new(next_file_number),
+            file_len: AtomicU64::new(0),
+            snapshot_len: AtomicU64::new(0),
+            roll_len: AtomicU64::new(ROLL_LEN),
+        }
+    }
+
+    /// The published state.
+    pub fn state(&self) -> Arc<State> {
+        lock(&self.published).clone()
+    }
+
+    /// The identity of the store.
+    pub fn store(&self) -> Uid {
+        self.store
+    }
+
+    /// What recovery found.
+    pub fn report(&self) -> &ManifestReport {
+        &self.report
+    }
+
+    /// The number of the last durable edit, for the log's groups to remember (see [`Manifest::require_edit`]).
+    pub fn durable_edit(&self) -> u64 {
+        self.durable_edit.load(Ordering::Acquire)
+    }
+
+    /// To be called after recovery, before anything is written, with every edit number that an outside witness saw
+    /// durable.
+    ///
+    /// # Errors
+    /// `Corruption` if the history ends before.
+    pub fn require_edit(&self, edit_number: u64) -> Result<()> {
+        let last = self.durable_edit();
+        if edit_number <= last {
+            return Ok(());
+        }
+        let why = format!(
+            "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing; \
+             restore a backup, or run repair"
+        );
+        Err(Error::corruption(why).at_file(self.dir.join(&self.report.name)))
+    }
+
+    /// A file number that no file has had.
+    pub fn allocate_file_number(&self) -> u64 {
+        let number = self.next_file_number.fetch_add(1, Ordering::Relaxed);
+        assert!(number <= NUMBER_MAX, "file numbers are used up");
+        number
+    }
+
+    /// Numbers up to `used` were seen in a directory of the store: only larger ones are allocated from now on.
+    /// (Recovery does this itself for the directory of the manifest.)
+    pub fn bump_file_number(&self, used: u64) {
+        self.next_file_number.fetch_max(used.saturating_add(1).min(NUMBER_MAX), Ordering::Relaxed);
+    }
+
+    /// Applies `edit`, makes it durable and publishes the new state. See [`Manifest::commit_with`].
+    pub fn commit(&self, edit: Edit) -> Result<Arc<State>> {
+        self.commit_with(|_| Ok(edit), |_| ())
+    }
+
+    /// Makes one edit durable and publishes the state after it.
+    ///
+    /// `build` gets the state with every edit accepted before (a job revalidates its inputs there) and returns the
+    /// edit; its error is passed on and changes nothing. `publish` gets the new state after [`Manifest::state`] shows
+    /// it. Both run under the manifest's lock, `publish` in the order of edit numbers; neither may commit or roll.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full; `ReadOnly`. After any other
+    /// failed write, and after a failed sync, the outcome of the edit is unknown and all later calls fail with
+    /// `Poisoned`: leave the edit's files alone until the store has been reopened.
+    pub fn commit_with(
+        &self,
+        build: impl FnOnce(&State) -> Result<Edit>,
+        publish: impl FnOnce(&Arc<State>),
+    ) -> Result<Arc<State>> {
+        let mut inner = lock(&self.inner);
+        self.check_writable(&inner)?;
+        let edit = build(&inner.tip)?;
+        let state = Arc::new(inner.tip.apply(&edit)?);
+        let payload = edit.encode();
+        check_len(&payload)?;
+        inner.tip = state.clone();
+        inner.queue.push(Pending { state: state.clone(), payload });
+        let (number, epoch) = (state.edit_number, inner.roll_backs.len());
+        loop {
+            if let Some((durable, e)) = inner.roll_backs.get(epoch)
+                && number > *durable
+            {
+                return Err(e.clone());
+            }
+            if number > inner.durable.edit_number {
+                if let Some(e) = &inner.poison {
+                    return Err(e.clone());
+                }
+                if !inner.leading {
+                    inner = self.lead(inner);
+                    continue;
+                }
+            } else if inner.published + 1 == number {
+                inner.published = number;
+                *lock(&self.published) = state.clone();
+                self.turn.notify_all();
+                publish(&state);
+                return Ok(state);
+            }
+            inner = self.wait(inner);
+        }
+    }
+
+    /// Leaves no edit for which nothing vouches, so that from now on damage to any byte of the history is noticed.
+    /// Writes an empty edit if that takes one. For close, and for idle stores.
+    pub fn vouch(&self) -> Result<()> {
+        let inner = lock(&self.inner);
+        if self.read_only || inner.vouched >= inner.tip.edit_number {
+            return Ok(());
+        }
+        drop(inner);
+        self.commit(Edit::default()).map(|_| ())
+    }
+
+    /// True if a roll would pay: the file is much longer than its snapshot, or was not begun by this process.
+    pub fn should_roll(&self) -> bool {
+        let len = self.file_len.load(Ordering::Relaxed);
+        let snapshot = self.snapshot_len.load(Ordering::Relaxed);
+        let long = len > self.roll_len.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
+        !self.read_only && (len == 0 || long)
+    }
+
+    /// Changes how long a manifest grows before [`Manifest::should_roll`] says so.
+    pub fn set_roll_len(&self, bytes: u64) {
+        self.roll_len.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
+    ///
+    /// # Errors
+    /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
+    /// would find, the manifest is poisoned.
+    pub fn roll(&self) -> Result<()> {
+        let mut inner = lock(&self.inner);
+        loop {
+            self.check_writable(&inner)?;
+            if inner.leading {
+                inner = self.wait(inner);
+            } else if !inner.queue.is_empty() {
+                inner = self.lead(inner);
+            } else {
+                break;
+            }
+        }
+        inner.leading = true;
+        let old = inner.writer.take();
+        let state = inner.durable.clone();
+        drop(inner);
+        let outcome = self.begin_file(&state);
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        self.turn.notify_all();
+        match outcome {
+            Ok(writer) => {
+                inner.writer = Some(writer);
+                inner.vouched = state.edit_number;
+                Ok(())
+            }
+            Err(Failure::RolledBack(_, e)) => {
+                inner.writer = old;
+                Err(e)
+            }
+            Err(Failure::Unknown(e)) => {
+                inner.poison = Some(e.clone());
+                Err(e)
+            }
+        }
+    }
+
+    /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
+    pub fn live_manifest_files(&self) -> Vec<String> {
+        let inner = lock(&self.inner);
+        let name = inner.writer.as_ref().map_or_else(|| self.report.name.clone(), |w| w.name.clone());
+        vec![names::CURRENT.to_owned(), name]
+    }
+
+    fn check_writable(&self, inner: &Inner) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&self.dir));
+        }
+        match &inner.poison {
+            Some(e) => {
+                let why = "an earlier write of the manifest failed: reopen the store";
+                Err(Error::new(ErrorKind::Poisoned, why).caused_by(e.clone()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wait<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        assert!(!self.env.is_simulated(), "in simulation nothing else could end this wait");
+        self.turn.wait(inner).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes and syncs all that is queued, with the lock free meanwhile.
+    fn lead<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        assert!(!inner.leading && !inner.queue.is_empty(), "one leader at a time, with something to write");
+        inner.leading = true;
+        let batch = std::mem::take(&mut inner.queue);
+        let writer = inner.writer.take();
+        let durable = inner.durable.clone();
+        drop(inner);
+        let outcome = self.write_batch(writer, &durable, &batch);
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        match outcome {
+            Ok(writer) => {
+                inner.writer = Some(writer);
+                let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
+                if let Some(last) = batch.into_iter().last() {
+                    // An empty edit needs nobody to vouch for it: its loss would lose nothing.
+                    inner.vouched = if alone { last.state.edit_number } else { durable.edit_number };
+                    self.durable_edit.store(last.state.edit_number, Ordering::Release);
+                    inner.durable = last.state;
+                }
+            }
+            Err(Failure::RolledBack(writer, e)) => {
+                inner.writer = writer;
+                inner.tip = durable.clone();
+                inner.queue.clear();
+                inner.roll_backs.push((durable.edit_number, e));
+            }
+            Err(Failure::Unknown(e)) => {
+                inner.queue.clear();
+                inner.poison = Some(e);
+            }
+        }
+        self.turn.notify_all();
+        inner
+    }
+
+    fn write_batch(
+        &self,
+        writer: Option<Writer>,
+        durable: &State,
+        batch: &[Pending],
+    ) -> Result<Writer, Failure> {
+        let mut writer = match writer {
+            Some(writer) => writer,
+            None => self.begin_file(durable)?,
+        };
+        let file = &mut writer.file;
+        let append = |file: &mut Box<dyn AppendFile>| {
+            for p in batch {
+                let (number, offset) = (p.state.edit_number, file.len());
+                let (uid, durable) = (writer.uid, durable.edit_number);
+                file.append(&format::encode_record(uid, offset, number, durable, &p.payload))?;
+            }
+            file.flush()
+        };
+        match append(file) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                // Part of the batch may be in the file and be read back one day: only a new file rules that out.
+                return Err(match self.begin_file(durable) {
+                    Ok(new) => Failure::RolledBack(Some(new), e),
+                    Err(_) => Failure::Unknown(e),
+                });
+            }
+            Err(e) => return Err(Failure::Unknown(e)),
+        }
+        file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
+        self.file_len.store(file.len(), Ordering::Relaxed);
+        Ok(writer)
+    }
+
+    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
+    /// as long as `CURRENT` is certainly the old one.
+    fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
+        let number = self.allocate_file_number();
+        let name = names::manifest(number);
+        let path = self.dir.join(&name);
+        let temp = self.dir.join(names::CURRENT_TEMP);
+        let uid = self.env.new_uid();
+        let prepared = self.write_snapshot(state, number, uid, &path).and_then(|file| {
+            // The name must be durable before CURRENT leads to it.
+            self.env.fs.sync_dir(&self.dir)?;
+            self.write_current(&temp, &format::Current { manifest: number, uid, edit: state.edit_number })?;
+            Ok(file)
+        });
+        let file = match prepared {
+            Ok(file) => file,
+            Err(e) => {
+                let _ = self.env.fs.remove(&path); // what stays is removed by the next roll
+                return Err(Failure::RolledBack(None, e));
+            }
+        };
+        let swapped = self.env.fs.rename(&temp, &self.dir.join(names::CURRENT));
+        swapped.and_then(|()| self.env.fs.sync_dir(&self.dir)).map_err(Failure::Unknown)?;
+        self.file_len.store(file.len(), Ordering::Relaxed);
+        self.snapshot_len.store(file.len(), Ordering::Relaxed);
+        self.remove_manifests_except(number);
+        Ok(Writer { file, uid, name })
+    }
+
+    fn write_snapshot(
+        &self,
+        state: &State,
+        number: u64,
+        uid: Uid,
+        path: &Path,
+    ) -> Result<Box<dyn AppendFile>> {
+        let payload = state.snapshot().encode();
+        check_len(&payload)?;
+        let header = format::Header { store: self.store, manifest: uid, number };
+        let mut file = self.env.fs.create(path, &CreateOptions::default())?;
+        file.append(&header.encode())?;
+        let edit = state.edit_number;
+        file.append(&format::encode_record(uid, format::HEADER_LEN as u64, edit, edit, &payload))?;
+        file.sync(SyncKind::Full)?;
+        Ok(file)
+    }
+
+    fn write_current(&self, temp: &Path, current: &format::Current) -> Result<()> {
+        match self.env.fs.remove(temp) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = self.env.fs.create(temp, &CreateOptions::default())?;
+        file.append(current.encode().as_bytes())?;
+        file.sync(SyncKind::Full)
+    }
+
+    /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
+    fn remove_manifests_except(&self, live: u64) {
+        for entry in self.env.fs.list(&self.dir).unwrap_or_default() {
+            if matches!(names::parse(&entry.name), Some(FileKind::Manifest(number)) if number != live) {
+                let _ = self.env.fs.remove(&self.dir.join(&entry.name));
+            }
+        }
+    }
+}
+
+fn check_len(payload: &[u8]) -> Result<()> {
+    if payload.len() <= format::PAYLOAD_LEN_MAX {
+        return Ok(());
+    }
+    let why = format!("a manifest edit of {} bytes: split it", payload.len());
+    Err(Error::new(ErrorKind::TooLarge, why))
+}
+
+impl std::fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Manifest({}, edit {})", self.dir.display(), self.durable_edit())
+    }
+}
+
+#[cfg(test)]
+mod tests;

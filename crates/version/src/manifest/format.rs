@@ -1,0 +1,199 @@
+//! The bytes of a manifest and of `CURRENT`. The byte map is in `docs/format/manifest.md`.
+//!
+//! A manifest is a header of 64 bytes and records, each with its length, a checksum over all of its other bytes
+//! (masked with the manifest's uid and the record's offset), its edit number and the number of the last edit that was
+//! durable when it was written. The first record is the snapshot of the state at its edit number; every other record
+//! is the edit that leads from the state before it to the state of its number.
+//!
+//! What that *durable* number is for: when a record does not check out, it was either torn by a crash before anybody
+//! relied on it, or damaged later. Any intact record behind it that vouches for its number proves damage, and
+//! [`vouched`] looks for one at every later offset, because the length of a damaged record cannot be believed.
+
+use crate::meta::NUMBER_MAX;
+use crate::names::{self, FileKind};
+use base::checksum::{self, checksum_of, mask};
+use base::codec::{Reader, put_u32, put_u64};
+use base::{Error, Result, Uid};
+
+/// First bytes of every manifest.
+const MAGIC: &[u8; 8] = b"LAVAMFST";
+/// The version this release writes, and the newest it reads.
+pub(super) const FORMAT_VERSION: u32 = 1;
+/// Length of the header. It and the place of its checksum are the same in every version to come.
+pub(super) const HEADER_LEN: usize = 64;
+/// Length, checksum, edit number, durable edit number.
+pub(super) const RECORD_HEADER_LEN: usize = 24;
+/// The longest payload that is written or believed.
+pub(super) const PAYLOAD_LEN_MAX: usize = 1 << 30;
+
+/// The header of a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) store: Uid,
+    pub(super) manifest: Uid,
+    pub(super) number: u64,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_LEN);
+        out.extend_from_slice(MAGIC);
+        put_u32(&mut out, FORMAT_VERSION);
+        put_u32(&mut out, 0);
+        out.extend_from_slice(&self.store.0);
+        out.extend_from_slice(&self.manifest.0);
+        put_u64(&mut out, self.number);
+        put_u32(&mut out, 0);
+        let sum = checksum::stored(&out, self.manifest, 0);
+        put_u32(&mut out, sum);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header> {
+        let mut r = Reader::new(bytes);
+        let body = Reader::new(bytes).take(HEADER_LEN - 4)?;
+        let magic: [u8; 8] = r.array()?;
+        let version = r.u32()?;
+        let reserved = r.u32()?;
+        let header = Header { store: Uid(r.array()?), manifest: Uid(r.array()?), number: r.u64()? };
+        let more_reserved = r.u32()?;
+        if magic != *MAGIC {
+            return Err(Error::corruption("this is not a manifest: its first bytes are wrong").at_offset(0));
+        }
+        // Only an intact header can tell that it is of a newer version.
+        checksum::verify(body, header.manifest, 0, r.u32()?)?;
+        if version > FORMAT_VERSION {
+            return Err(crate::meta::newer(format!("manifest format version {version}")));
+        }
+        if version == 0 || reserved != 0 || more_reserved != 0 || header.number > NUMBER_MAX {
+            return Err(Error::corruption("a field of the manifest's header is out of range").at_offset(0));
+        }
+        Ok(header)
+    }
+}
+
+/// A record as it lies in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawRecord<'a> {
+    pub(super) edit: u64,
+    pub(super) durable: u64,
+    pub(super) payload: &'a [u8],
+}
+
+impl RawRecord<'_> {
+    /// Bytes in the file.
+    pub(super) fn len(&self) -> usize {
+        RECORD_HEADER_LEN + self.payload.len()
+    }
+}
+
+/// Encodes a record for `offset` of the manifest.
+pub(super) fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
+    assert!(payload.len() <= PAYLOAD_LEN_MAX, "an edit of {} bytes", payload.len());
+    let mut out = Vec::with_capacity(RECORD_HEADER_LEN + payload.len());
+    put_u32(&mut out, payload.len() as u32);
+    put_u32(&mut out, 0);
+    put_u64(&mut out, edit);
+    put_u64(&mut out, durable);
+    out.extend_from_slice(payload);
+    let sum = record_checksum(manifest, offset, &out[..4], &out[8..]);
+    out[4..8].copy_from_slice(&sum.to_le_bytes());
+    out
+}
+
+fn record_checksum(manifest: Uid, offset: u64, length: &[u8], rest: &[u8]) -> u32 {
+    checksum_of(&[length, rest]) ^ mask(manifest, offset)
+}
+
+/// The record at `offset`, if it is intact.
+pub(super) fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawRecord<'_>> {
+    let at = |e: Error| e.at_offset(offset as u64);
+    let mut r = Reader::new(bytes.get(offset..).unwrap_or_default());
+    let length = r.take(4).map_err(at)?;
+    let len = Reader::new(length).u32()? as usize;
+    let stored = r.u32().map_err(at)?;
+    if len > PAYLOAD_LEN_MAX {
+        return Err(at(Error::corruption(format!("record length {len} is out of range"))));
+    }
+    let rest = r.take(RECORD_HEADER_LEN - 8 + len).map_err(at)?;
+    if record_checksum(manifest, offset as u64, length, rest) != stored {
+        return Err(at(Error::corruption("the checksum of a manifest record does not match")));
+    }
+    let mut fields = Reader::new(rest);
+    Ok(RawRecord { edit: fields.u64()?, durable: fields.u64()?, payload: fields.rest() })
+}
+
+/// True if some intact record at or behind `from` was written when `edit` was known to be durable.
+///
+/// Looks at every offset, but computes a checksum only where the numbers could be those of such a record. A crafted
+/// file can make that happen often; when the checksums have covered sixteen times the file, the answer is true, which
+/// refuses the file.
+pub(super) fn vouched(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bool {
+    let mut budget = bytes.len().saturating_mul(16);
+    for offset in from..bytes.len().saturating_sub(RECORD_HEADER_LEN - 1) {
+        let mut r = Reader::new(&bytes[offset..]);
+        let (Ok(len), Ok(_), Ok(number), Ok(durable)) = (r.u32(), r.u32(), r.u64(), r.u64()) else {
+            return false;
+        };
+        let fits = r.rest().len() >= len as usize;
+        if !fits || durable < edit || number <= durable || number > NUMBER_MAX {
+            continue;
+        }
+        if read_record(manifest, bytes, offset).is_ok() {
+            return true;
+        }
+        match budget.checked_sub(RECORD_HEADER_LEN + len as usize) {
+            Some(left) => budget = left,
+            None => return true,
+        }
+    }
+    false
+}
+
+/// What `CURRENT` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Current {
+    /// The number in the manifest's name.
+    pub(super) manifest: u64,
+    /// The identity in its header, so that a file swapped in under the name is noticed.
+    pub(super) uid: Uid,
+    /// The edit number of its snapshot: the manifest was synced with it before `CURRENT` was written.
+    pub(super) edit: u64,
+}
+
+impl Current {
+    pub(super) fn encode(&self) -> String {
+        let name = names::manifest(self.manifest);
+        let text = format!("{name}\nuid {:?}\nedit {}\n", self.uid, self.edit);
+        format!("{text}checksum {:08x}\n", checksum::checksum(text.as_bytes()))
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Current> {
+        let damaged = || Error::corruption("CURRENT is damaged: restore it from a backup, or run repair");
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+        let mut lines = text.lines();
+        let Some(FileKind::Manifest(manifest)) = lines.next().and_then(names::parse) else {
+            return Err(damaged());
+        };
+        let uid =
+            lines.next().and_then(|l| l.strip_prefix("uid ")).and_then(parse_uid).ok_or_else(damaged)?;
+        let edit = lines.next().and_then(|l| l.strip_prefix("edit ")?.parse().ok()).ok_or_else(damaged)?;
+        let current = Current { manifest, uid, edit };
+        // There is one spelling of everything in it, the checksum included.
+        if current.encode().as_bytes() != bytes || manifest > NUMBER_MAX || edit > NUMBER_MAX {
+            return Err(damaged());
+        }
+        Ok(current)
+    }
+}
+
+fn parse_uid(hex: &str) -> Option<Uid> {
+    if hex.len() != 32 || !hex.is_ascii() {
+        return None;
+    }
+    let mut uid = Uid::default();
+    for (i, byte) in uid.0.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(uid)
+}

@@ -1,0 +1,425 @@
+//! What the manifest knows of each file, and how that is encoded.
+//!
+//! All numbers are varints except uids (16 bytes) and flag bytes; byte strings carry their length. The layout is in
+//! `docs/format/manifest.md`. Decoding refuses what could not have been written: a file number or sequence out of
+//! range, keys without a trailer or out of order, an empty sequence range.
+
+use base::codec::{Reader, put_bytes, put_varint};
+use base::key::{self, TRAILER_LEN};
+use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
+
+/// The number of a column family. Never reused.
+pub type FamilyId = u32;
+/// The stable logical name of a file of separated values: the number of the vSST that first held them.
+pub type BlobId = u64;
+
+/// The largest file number, LTN, LPN or edit number that is believed. Two bits are kept free so that a damaged or
+/// hostile number cannot make `number + 1` overflow.
+pub const NUMBER_MAX: u64 = u64::MAX >> 2;
+
+/// How much a kSST references under one blob id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dependency {
+    /// The name in the references.
+    pub blob_id: BlobId,
+    /// References in the table.
+    pub count: u64,
+    /// Bytes of the values, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of their records in the vSST, padding included.
+    pub stored_bytes: u64,
+}
+
+/// A kSST.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileMeta {
+    /// File number.
+    pub number: u64,
+    /// The identity in the file's footer.
+    pub uid: Uid,
+    /// Which disk or directory holds it.
+    pub location: u8,
+    /// Physical length, bytes.
+    pub len: u64,
+    /// Smallest internal key, encoded.
+    pub smallest: Vec<u8>,
+    /// Largest internal key, encoded. The end of a range tombstone is the user key with the sentinel trailer (see
+    /// [`FileMeta::largest_is_exclusive`]).
+    pub largest: Vec<u8>,
+    /// Smallest sequence.
+    pub min_seq: SeqNo,
+    /// Largest sequence.
+    pub max_seq: SeqNo,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Point tombstones.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// Its own uncompressed bytes and those of the values it references.
+    pub raw_bytes: u64,
+    /// Estimated bytes that its tombstones hide in deeper levels.
+    pub hidden_bytes: u64,
+    /// The one sequence of all entries of an ingested file.
+    pub global_seq: Option<SeqNo>,
+    /// True if the file ever had a second hard link: it is then never changed in place (no hole punching).
+    pub shared: bool,
+    /// What it references, by blob id, ascending.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// The trailer word that sorts before every entry of its user key: as the largest key of a file it is exclusive.
+const SENTINEL_TRAILER: u64 = u64::MAX;
+
+impl FileMeta {
+    /// What the tree would hold for this file if no value were separated and every tombstone had its room.
+    pub fn compensated(&self) -> u64 {
+        self.raw_bytes.saturating_add(self.hidden_bytes)
+    }
+
+    /// The smallest user key.
+    pub fn smallest_user_key(&self) -> &[u8] {
+        key::user_key(&self.smallest)
+    }
+
+    /// The largest user key; not itself covered if [`FileMeta::largest_is_exclusive`].
+    pub fn largest_user_key(&self) -> &[u8] {
+        key::user_key(&self.largest)
+    }
+
+    /// True if the file ends with a range tombstone whose end is the largest user key: the file covers keys below it,
+    /// not the key itself, and the next file of the level may start there.
+    pub fn largest_is_exclusive(&self) -> bool {
+        key::split(&self.largest).1 == SENTINEL_TRAILER
+    }
+
+    /// True if every user key of the file is below `user_key`.
+    pub fn ends_before(&self, user_key: &[u8]) -> bool {
+        let largest = self.largest_user_key();
+        largest < user_key || (largest == user_key && self.largest_is_exclusive())
+    }
+
+    /// True if every user key of the file is above `user_key`.
+    pub fn starts_after(&self, user_key: &[u8]) -> bool {
+        self.smallest_user_key() > user_key
+    }
+
+    /// True if the file's range of user keys contains `user_key`.
+    pub fn covers(&self, user_key: &[u8]) -> bool {
+        !self.starts_after(user_key) && !self.ends_before(user_key)
+    }
+
+    /// True if the two files' ranges of user keys meet.
+    pub fn overlaps(&self, other: &FileMeta) -> bool {
+        !self.ends_before(other.smallest_user_key()) && !other.ends_before(self.smallest_user_key())
+    }
+
+    /// The sequences that its entries have for readers, smallest and largest.
+    pub fn seq_range(&self) -> (SeqNo, SeqNo) {
+        self.global_seq.map_or((self.min_seq, self.max_seq), |g| (g, g))
+    }
+
+    /// Checks what must hold of every file, whoever describes it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the file number and the fault.
+    pub fn validate(&self) -> Result<()> {
+        let number = self.number;
+        let fault = |why: &str| Err(Error::invalid(format!("table {number}: {why}")));
+        if number == 0 || number > NUMBER_MAX {
+            return fault("its file number is out of range");
+        }
+        if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
+            return fault("a boundary key is empty, too long or has no trailer");
+        }
+        if key::compare(&self.smallest, &self.largest).is_gt() {
+            return fault("its smallest key is above its largest");
+        }
+        if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
+            return fault("its sequences are out of range");
+        }
+        if !self.dependencies.is_sorted_by(|a, b| a.blob_id < b.blob_id) {
+            return fault("its dependencies are not in ascending order of blob ids");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.number);
+        out.extend_from_slice(&self.uid.0);
+        out.push(self.location);
+        put_varint(out, self.len);
+        put_bytes(out, &self.smallest);
+        put_bytes(out, &self.largest);
+        for n in [self.min_seq, self.max_seq, self.entries, self.tombstones, self.range_tombstones] {
+            put_varint(out, n);
+        }
+        put_varint(out, self.raw_bytes);
+        put_varint(out, self.hidden_bytes);
+        out.push(u8::from(self.shared) | u8::from(self.global_seq.is_some()) << 1);
+        if let Some(seq) = self.global_seq {
+            put_varint(out, seq);
+        }
+        put_varint(out, self.dependencies.len() as u64);
+        let mut previous = 0;
+        for d in &self.dependencies {
+            put_varint(out, d.blob_id.wrapping_sub(previous));
+            put_varint(out, d.count);
+            put_varint(out, d.raw_bytes);
+            put_varint(out, d.stored_bytes);
+            previous = d.blob_id;
+        }
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let mut meta = FileMeta {
+            number: r.varint()?,
+            uid: Uid(r.array()?),
+            location: r.u8()?,
+            len: r.varint()?,
+            smallest: r.bytes()?.to_vec(),
+            largest: r.bytes()?.to_vec(),
+            min_seq: r.varint()?,
+            max_seq: r.varint()?,
+            entries: r.varint()?,
+            tombstones: r.varint()?,
+            range_tombstones: r.varint()?,
+            raw_bytes: r.varint()?,
+            hidden_bytes: r.varint()?,
+            ..FileMeta::default()
+        };
+        let flags = flags(r, 0b11)?;
+        meta.shared = flags & 1 != 0;
+        if flags & 2 != 0 {
+            meta.global_seq = Some(r.varint()?);
+        }
+        // Every dependency takes at least four bytes, so the count is checked before it sizes anything.
+        let count = r.length(r.rest().len() / 4)?;
+        meta.dependencies.reserve_exact(count);
+        let mut blob_id = 0u64;
+        for _ in 0..count {
+            blob_id = blob_id.wrapping_add(r.varint()?);
+            meta.dependencies.push(Dependency {
+                blob_id,
+                count: r.varint()?,
+                raw_bytes: r.varint()?,
+                stored_bytes: r.varint()?,
+            });
+        }
+        meta.validate().map_err(damaged)?;
+        Ok(meta)
+    }
+}
+
+/// How often the values of a vSST are expected to be overwritten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum VsstClass {
+    /// Not classified.
+    #[default]
+    Mixed = 0,
+    /// Keys that compaction dropped lately.
+    Hot = 1,
+    /// All others.
+    Cold = 2,
+}
+
+/// A vSST, or a write-once value segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VsstMeta {
+    /// File number, and its own blob id.
+    pub number: u64,
+    /// The identity in the file's footer.
+    pub uid: Uid,
+    /// Which disk or directory holds it.
+    pub location: u8,
+    /// Physical length, bytes.
+    pub len: u64,
+    /// Bytes of all its records, padding included: what its garbage is measured against.
+    pub record_bytes: u64,
+    /// Bytes of its values, uncompressed.
+    pub raw_bytes: u64,
+    /// Records.
+    pub entries: u64,
+    /// Smallest internal key, encoded.
+    pub smallest: Vec<u8>,
+    /// Largest internal key, encoded.
+    pub largest: Vec<u8>,
+    /// Smallest sequence.
+    pub min_seq: SeqNo,
+    /// Largest sequence.
+    pub max_seq: SeqNo,
+    /// The one sequence of all records of an ingested file.
+    pub global_seq: Option<SeqNo>,
+    /// Hot or cold.
+    pub class: VsstClass,
+    /// True if the file ever had a second hard link: no holes are punched into it.
+    pub shared: bool,
+    /// True if its records are in order of arrival (a write-once segment), not of keys.
+    pub segment: bool,
+    /// Blob ids it took over from the files it replaced, ascending; without its own.
+    pub blob_ids: Vec<BlobId>,
+}
+
+impl VsstMeta {
+    /// Checks what must hold of every vSST, whoever describes it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the file number and the fault.
+    pub fn validate(&self) -> Result<()> {
+        let number = self.number;
+        let fault = |why: &str| Err(Error::invalid(format!("vSST {number}: {why}")));
+        if number == 0 || number > NUMBER_MAX {
+            return fault("its file number is out of range");
+        }
+        if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
+            return fault("a boundary key is empty, too long or has no trailer");
+        }
+        if key::compare(&self.smallest, &self.largest).is_gt() {
+            return fault("its smallest key is above its largest");
+        }
+        if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
+            return fault("its sequences are out of range");
+        }
+        if !self.blob_ids.is_sorted_by(|a, b| a < b) || self.blob_ids.contains(&number) {
+            return fault("the blob ids it took over are not ascending, or name the file itself");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.number);
+        out.extend_from_slice(&self.uid.0);
+        out.push(self.location);
+        for n in [self.len, self.record_bytes, self.raw_bytes, self.entries] {
+            put_varint(out, n);
+        }
+        put_bytes(out, &self.smallest);
+        put_bytes(out, &self.largest);
+        put_varint(out, self.min_seq);
+        put_varint(out, self.max_seq);
+        let flags = [self.shared, self.global_seq.is_some(), self.segment];
+        out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
+        if let Some(seq) = self.global_seq {
+            put_varint(out, seq);
+        }
+        out.push(self.class as u8);
+        put_numbers(out, &self.blob_ids);
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let mut meta = VsstMeta {
+            number: r.varint()?,
+            uid: Uid(r.array()?),
+            location: r.u8()?,
+            len: r.varint()?,
+            record_bytes: r.varint()?,
+            raw_bytes: r.varint()?,
+            entries: r.varint()?,
+            smallest: r.bytes()?.to_vec(),
+            largest: r.bytes()?.to_vec(),
+            min_seq: r.varint()?,
+            max_seq: r.varint()?,
+            ..VsstMeta::default()
+        };
+        let flags = flags(r, 0b111)?;
+        meta.shared = flags & 1 != 0;
+        if flags & 2 != 0 {
+            meta.global_seq = Some(r.varint()?);
+        }
+        meta.segment = flags & 4 != 0;
+        meta.class = match r.u8()? {
+            0 => VsstClass::Mixed,
+            1 => VsstClass::Hot,
+            2 => VsstClass::Cold,
+            n => return Err(newer(format!("vSST class {n}"))),
+        };
+        meta.blob_ids = numbers(r)?;
+        meta.validate().map_err(damaged)?;
+        Ok(meta)
+    }
+}
+
+/// A log group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogGroupMeta {
+    /// Log tag number: the group's place in the log. Never reused.
+    pub ltn: u64,
+    /// The number of its file (a file is recycled under a new tag).
+    pub file: u64,
+    /// Length of the file, bytes.
+    pub len: u64,
+    /// Which disk or directory holds it.
+    pub location: u8,
+    /// The page number at which recovery ended it: nothing from there on counts.
+    pub sealed_end: Option<u64>,
+    /// True if recovery found it to lie after the torn tail: nothing in it counts.
+    pub discarded: bool,
+}
+
+impl LogGroupMeta {
+    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.ltn);
+        put_varint(out, self.file);
+        put_varint(out, self.len);
+        out.push(self.location);
+        out.push(u8::from(self.sealed_end.is_some()) | u8::from(self.discarded) << 1);
+        if let Some(end) = self.sealed_end {
+            put_varint(out, end);
+        }
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let (ltn, file) = (number(r)?, number(r)?);
+        let (len, location) = (r.varint()?, r.u8()?);
+        let flags = flags(r, 0b11)?;
+        let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
+        Ok(LogGroupMeta { ltn, file, len, location, sealed_end, discarded: flags & 2 != 0 })
+    }
+}
+
+/// True if `encoded` can be a boundary key: a user key of legal length and a trailer.
+fn key_is_sound(encoded: &[u8]) -> bool {
+    (TRAILER_LEN + 1..=TRAILER_LEN + limits::KEY_LEN_MAX).contains(&encoded.len())
+}
+
+/// An error about something that only a newer release can have written.
+pub(crate) fn newer(what: impl std::fmt::Display) -> Error {
+    Error::new(
+        base::ErrorKind::Unsupported,
+        format!(
+            "{what} is not known to this release: open the store with the release that wrote it, or a newer one"
+        ),
+    )
+}
+
+/// What is an argument error for a caller is damage when it comes from disk.
+pub(crate) fn damaged(e: Error) -> Error {
+    e.with_kind(base::ErrorKind::Corruption)
+}
+
+/// A byte of flags, of which only those in `known` may be set.
+fn flags(r: &mut Reader<'_>, known: u8) -> Result<u8> {
+    let flags = r.u8()?;
+    if flags & !known != 0 { Err(newer(format!("flag byte {flags:#04x}"))) } else { Ok(flags) }
+}
+
+/// A file, log or page number within its range.
+pub(crate) fn number(r: &mut Reader<'_>) -> Result<u64> {
+    match r.varint()? {
+        n if n <= NUMBER_MAX => Ok(n),
+        n => Err(Error::corruption(format!("number {n} is out of range"))),
+    }
+}
+
+/// A list of numbers: count, then each.
+pub(crate) fn put_numbers(out: &mut Vec<u8>, list: &[u64]) {
+    put_varint(out, list.len() as u64);
+    list.iter().for_each(|&n| put_varint(out, n));
+}
+
+/// Reads what [`put_numbers`] wrote.
+pub(crate) fn numbers(r: &mut Reader<'_>) -> Result<Vec<u64>> {
+    let count = r.length(r.rest().len())?;
+    (0..count).map(|_| number(r)).collect()
+}

@@ -1,0 +1,144 @@
+//! The names of the files of a store.
+//!
+//! Numbers are written with at least twelve digits, so that a sorted listing is in order of age for the first 10^12
+//! files; larger numbers take more digits. [`parse`] accepts exactly what the functions here print: a name that only
+//! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it.
+
+use std::fmt;
+
+/// The name of the file that names the manifest.
+pub const CURRENT: &str = "CURRENT";
+/// The name under which a new `CURRENT` is written before it replaces the old one.
+pub const CURRENT_TEMP: &str = "CURRENT.tmp";
+/// The name of the lock file.
+pub const LOCK: &str = "LOCK";
+/// The name of the file behind the shared mapping of the log's open pages.
+pub const STAGING: &str = "STAGING";
+
+/// What a file of a store is, from its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// A table of keys and small values.
+    Ksst(u64),
+    /// A file of separated values.
+    Vsst(u64),
+    /// A log group.
+    Log(u64),
+    /// A manifest.
+    Manifest(u64),
+    /// The file that names the manifest.
+    Current,
+    /// A new `CURRENT`, not yet in place: left behind by a crash.
+    CurrentTemp,
+    /// The lock file.
+    Lock,
+    /// The open pages of the log.
+    Staging,
+}
+
+impl FileKind {
+    /// The file number, for the kinds that have one. All kinds share one sequence of numbers.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            FileKind::Ksst(n) | FileKind::Vsst(n) | FileKind::Log(n) | FileKind::Manifest(n) => Some(n),
+            FileKind::Current | FileKind::CurrentTemp | FileKind::Lock | FileKind::Staging => None,
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileKind::Ksst(n) => write!(f, "{n:012}.ksst"),
+            FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
+            FileKind::Log(n) => write!(f, "{n:012}.log"),
+            FileKind::Manifest(n) => write!(f, "MANIFEST-{n:012}"),
+            FileKind::Current => f.write_str(CURRENT),
+            FileKind::CurrentTemp => f.write_str(CURRENT_TEMP),
+            FileKind::Lock => f.write_str(LOCK),
+            FileKind::Staging => f.write_str(STAGING),
+        }
+    }
+}
+
+/// The name of the kSST `number`.
+pub fn ksst(number: u64) -> String {
+    FileKind::Ksst(number).to_string()
+}
+
+/// The name of the vSST `number`.
+pub fn vsst(number: u64) -> String {
+    FileKind::Vsst(number).to_string()
+}
+
+/// The name of the log group file `number`.
+pub fn log(number: u64) -> String {
+    FileKind::Log(number).to_string()
+}
+
+/// The name of the manifest `number`.
+pub fn manifest(number: u64) -> String {
+    FileKind::Manifest(number).to_string()
+}
+
+/// What the file `name` is; `None` if the store never gives a file that name.
+pub fn parse(name: &str) -> Option<FileKind> {
+    let kind = match name {
+        CURRENT => FileKind::Current,
+        CURRENT_TEMP => FileKind::CurrentTemp,
+        LOCK => FileKind::Lock,
+        STAGING => FileKind::Staging,
+        _ => match name.strip_prefix("MANIFEST-") {
+            Some(digits) => FileKind::Manifest(digits.parse().ok()?),
+            None => {
+                let (digits, extension) = name.split_once('.')?;
+                let number = digits.parse().ok()?;
+                match extension {
+                    "ksst" => FileKind::Ksst(number),
+                    "vsst" => FileKind::Vsst(number),
+                    "log" => FileKind::Log(number),
+                    _ => return None,
+                }
+            }
+        },
+    };
+    // The number's parser accepts "+7" and short forms: only the canonical spelling is ours.
+    (kind.to_string() == name).then_some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_only_canonical_ones_parse() {
+        for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, u64::MAX] {
+            for kind in [FileKind::Ksst(n), FileKind::Vsst(n), FileKind::Log(n), FileKind::Manifest(n)] {
+                assert_eq!(parse(&kind.to_string()), Some(kind));
+                assert_eq!(kind.number(), Some(n));
+            }
+        }
+        for name in [CURRENT, CURRENT_TEMP, LOCK, STAGING] {
+            assert_eq!(parse(name).map(|k| k.to_string()).as_deref(), Some(name));
+        }
+        assert_eq!(ksst(7), "000000000007.ksst");
+        assert_eq!(manifest(7), "MANIFEST-000000000007");
+        for bad in [
+            "",
+            ".",
+            "7.ksst",
+            "0000000000007.ksst",
+            "000000000007.KSST",
+            "000000000007.ksst.tmp",
+            "CURRENT2",
+            "+00000000007.ksst",
+            "MANIFEST-7",
+            "MANIFEST-",
+            "MANIFEST-99999999999999999999",
+            "lock",
+            "x.log",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

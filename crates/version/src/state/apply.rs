@@ -1,0 +1,486 @@
+//! Applying an edit to a copy of the state. See the module above for what is refused.
+
+use super::{FamilyState, Place, State};
+use crate::edit::{Edit, Record};
+use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, VsstMeta};
+use crate::version::{AliasTarget, Level, Version, sort_level};
+use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
+use base::{Error, HashSet, Result, Uid, key};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(super) fn apply(state: &State, edit: &Edit) -> Result<State> {
+    let mut next = state.clone();
+    next.edit_number = state.edit_number + 1;
+    let mut draft = Draft { state: next, families: BTreeMap::new() };
+    for record in &edit.0 {
+        match record {
+            Record::RemoveFile { family, level, number } => draft.remove_file(*family, *level, *number)?,
+            Record::RemoveLogGroup { ltn } => draft.remove_log_group(*ltn)?,
+            _ => {}
+        }
+    }
+    for record in &edit.0 {
+        draft.record(record)?;
+    }
+    draft.finish()
+}
+
+fn refuse<T>(why: impl std::fmt::Display) -> Result<T> {
+    Err(Error::invalid(format!("the edit contradicts the state of the store: {why}")))
+}
+
+/// A state in the making.
+struct Draft {
+    state: State,
+    /// The families the edit touches.
+    families: BTreeMap<FamilyId, FamilyDraft>,
+}
+
+/// A family in the making: levels are rebuilt once at the end, everything else is changed in place.
+struct FamilyDraft {
+    family: FamilyState,
+    version: Version,
+    /// Tables that leave, with level and identity (a file that moves keeps its identity).
+    removed: BTreeMap<u64, (usize, Uid)>,
+    added: Vec<(usize, Arc<FileMeta>)>,
+    /// Blob ids that must lead to a vSST at the end if a table depends on them.
+    names_touched: BTreeSet<BlobId>,
+    /// Aliases whose targets must exist at the end.
+    aliases_touched: BTreeSet<BlobId>,
+}
+
+impl Draft {
+    fn family(&mut self, id: FamilyId) -> Result<&mut FamilyDraft> {
+        use std::collections::btree_map::Entry;
+        match self.families.entry(id) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => match self.state.families.get(&id) {
+                Some(family) => Ok(entry.insert(FamilyDraft::new(FamilyState::clone(family)))),
+                None => refuse(format!("column family {id} does not exist")),
+            },
+        }
+    }
+
+    fn record(&mut self, record: &Record) -> Result<()> {
+        match record {
+            Record::RemoveFile { .. } | Record::RemoveLogGroup { .. } => Ok(()), // done before all others
+            Record::AddFile { family, level, meta } => self.add_file(*family, *level, meta),
+            Record::LogFloor { family, seq } => {
+                let version = &mut self.family(*family)?.version;
+                if *seq < version.log_floor || *seq > base::MAX_SEQ {
+                    return refuse(format!(
+                        "log floor {seq} of family {family} is below {}",
+                        version.log_floor
+                    ));
+                }
+                version.log_floor = *seq;
+                Ok(())
+            }
+            Record::CreateFamily { id, name, options } => self.create_family(*id, name, options),
+            Record::UpdateFamily { id, options } => {
+                self.family(*id)?.family.options.clone_from(options);
+                Ok(())
+            }
+            Record::DropFamily { id } => self.drop_family(*id),
+            Record::AddVsst { family, meta } => self.add_vsst(*family, meta),
+            Record::RemoveVsst { family, number } => self.remove_vsst(*family, *number).map(|_| ()),
+            Record::ReplaceVsst { family, inputs, outputs } => self.replace_vsst(*family, inputs, outputs),
+            Record::SetAlias { family, blob_id, targets } => {
+                let draft = self.family(*family)?;
+                draft.version.aliases.insert(*blob_id, Arc::new(targets.clone()));
+                draft.touch_alias(*blob_id);
+                Ok(())
+            }
+            Record::DropAlias { family, blob_id } => {
+                let draft = self.family(*family)?;
+                draft.touch_alias(*blob_id);
+                match draft.version.aliases.remove(blob_id) {
+                    Some(_) => Ok(()),
+                    None => refuse(format!("there is no alias {blob_id} in family {family}")),
+                }
+            }
+            Record::AddLogGroup { group } => self.add_log_group(*group),
+            Record::SealLogGroup { ltn, end_lpn } => self.log_group(*ltn, |g| match g.sealed_end {
+                Some(end) if end != *end_lpn => refuse(format!("log group {ltn} is sealed at page {end}")),
+                _ => {
+                    g.sealed_end = Some(*end_lpn);
+                    Ok(())
+                }
+            }),
+            Record::DiscardLogGroup { ltn } => self.log_group(*ltn, |g| {
+                g.discarded = true;
+                Ok(())
+            }),
+            Record::NextFileNumber(n) => raise(&mut self.state.next_file_number, *n),
+            Record::NextLtn(n) => raise(&mut self.state.next_ltn, *n),
+            Record::LastSeq(n) if *n > base::MAX_SEQ => refuse(format!("sequence {n} is out of range")),
+            Record::LastSeq(n) => raise(&mut self.state.last_seq, *n),
+            Record::NextFamily(n) => {
+                self.state.next_family = self.state.next_family.max(*n);
+                Ok(())
+            }
+            Record::ShareFile { number } => self.share_file(*number),
+        }
+    }
+
+    fn occupy(&mut self, number: u64, place: Place) -> Result<()> {
+        if number == 0 || number > NUMBER_MAX {
+            return refuse(format!("file number {number} is out of range"));
+        }
+        if let Some(old) = self.state.index.insert(number, place) {
+            return refuse(format!("file {number} exists already ({old:?})"));
+        }
+        raise(&mut self.state.next_file_number, number + 1)
+    }
+
+    fn add_file(&mut self, family: FamilyId, level: u32, meta: &FileMeta) -> Result<()> {
+        meta.validate()?;
+        if level as usize >= LEVELS_MAX {
+            return refuse(format!("table {} at level {level}, which does not exist", meta.number));
+        }
+        self.family(family)?.add_file(level as usize, Arc::new(meta.clone()))?;
+        self.occupy(meta.number, Place::Table { family, level })?;
+        raise(&mut self.state.last_seq, meta.max_seq.max(meta.seq_range().1))
+    }
+
+    fn remove_file(&mut self, family: FamilyId, level: u32, number: u64) -> Result<()> {
+        if self.state.index.get(&number) != Some(&Place::Table { family, level }) {
+            let place = self.state.place_of(number);
+            return refuse(format!(
+                "table {number} is not at level {level} of family {family} but {place:?}"
+            ));
+        }
+        self.state.index.remove(&number);
+        self.family(family)?.remove_file(level as usize, number)
+    }
+
+    fn create_family(&mut self, id: FamilyId, name: &str, options: &[u8]) -> Result<()> {
+        if id < self.state.next_family || id == FamilyId::MAX {
+            return refuse(format!("family id {id} has been used, or cannot be"));
+        }
+        if name.len() > FAMILY_NAME_LEN_MAX || self.state.families.len() >= FAMILIES_MAX {
+            return refuse("the name of a column family is too long, or there are too many families");
+        }
+        let created = self.families.values().any(|f| f.family.name == name);
+        if created || self.state.family_named(name).is_some() {
+            return refuse(format!("a column family named \"{}\" exists", name.escape_debug()));
+        }
+        self.state.next_family = id + 1;
+        let version = Arc::new(Version::new(id));
+        let family = FamilyState { id, name: name.to_owned(), options: options.to_vec(), version };
+        self.families.insert(id, FamilyDraft::new(family));
+        Ok(())
+    }
+
+    fn drop_family(&mut self, id: FamilyId) -> Result<()> {
+        let draft = self.family(id)?;
+        let gone: Vec<u64> = draft.version.file_numbers().collect();
+        let gone: Vec<u64> = gone.into_iter().filter(|n| !draft.removed.contains_key(n)).collect();
+        let added: Vec<u64> = draft.added.iter().map(|(_, f)| f.number).collect();
+        gone.iter().chain(&added).for_each(|n| {
+            self.state.index.remove(n);
+        });
+        self.families.remove(&id);
+        self.state.families.remove(&id);
+        Ok(())
+    }
+
+    fn add_vsst(&mut self, family: FamilyId, meta: &VsstMeta) -> Result<()> {
+        meta.validate()?;
+        let draft = self.family(family)?;
+        if draft.version.aliases.contains_key(&meta.number) {
+            return refuse(format!("vSST {} has the number of an alias", meta.number));
+        }
+        draft.version.vssts.insert(meta.number, Arc::new(meta.clone()));
+        self.occupy(meta.number, Place::Vsst { family })?;
+        raise(&mut self.state.last_seq, meta.global_seq.unwrap_or(meta.max_seq).max(meta.max_seq))
+    }
+
+    fn remove_vsst(&mut self, family: FamilyId, number: u64) -> Result<Arc<VsstMeta>> {
+        let draft = self.family(family)?;
+        let Some(meta) = draft.version.vssts.remove(&number) else {
+            return refuse(format!("there is no vSST {number} in family {family}"));
+        };
+        draft.touch_alias(number);
+        meta.blob_ids.iter().for_each(|&id| draft.touch_alias(id));
+        self.state.index.remove(&number);
+        Ok(meta)
+    }
+
+    fn replace_vsst(&mut self, family: FamilyId, inputs: &[u64], outputs: &[VsstMeta]) -> Result<()> {
+        let in_order = |a: &VsstMeta, b: &VsstMeta| key::compare(&a.largest, &b.smallest).is_lt();
+        if !outputs.is_sorted_by(in_order) {
+            return refuse("the vSSTs that take over are not in key order");
+        }
+        let version = &self.family(family)?.version;
+        let names: BTreeSet<BlobId> = inputs.iter().flat_map(|&n| version.names_of(n)).collect();
+        let mut moved = Vec::new();
+        for &name in &names {
+            let own = [AliasTarget { first_key: Vec::new(), file: name }];
+            let targets = version.aliases.get(&name).map_or(&own[..], |targets| targets.as_slice());
+            moved.push((name, redirect(targets, inputs, outputs)));
+        }
+        for &number in inputs {
+            self.remove_vsst(family, number)?;
+        }
+        for meta in outputs {
+            self.add_vsst(family, meta)?;
+        }
+        let draft = self.family(family)?;
+        for (name, targets) in moved {
+            if targets.is_empty() {
+                draft.version.aliases.remove(&name);
+            } else {
+                draft.version.aliases.insert(name, Arc::new(targets));
+            }
+            draft.touch_alias(name);
+        }
+        Ok(())
+    }
+
+    fn add_log_group(&mut self, group: LogGroupMeta) -> Result<()> {
+        let ltn = group.ltn;
+        if ltn > NUMBER_MAX || self.state.log_groups.contains_key(&ltn) {
+            return refuse(format!("log group {ltn} exists already, or cannot"));
+        }
+        self.state.log_groups.insert(ltn, group);
+        self.occupy(group.file, Place::Log { ltn })?;
+        raise(&mut self.state.next_ltn, ltn + 1)
+    }
+
+    fn remove_log_group(&mut self, ltn: u64) -> Result<()> {
+        match self.state.log_groups.remove(&ltn) {
+            Some(group) => {
+                self.state.index.remove(&group.file);
+                Ok(())
+            }
+            None => refuse(format!("there is no log group {ltn}")),
+        }
+    }
+
+    fn log_group(&mut self, ltn: u64, change: impl FnOnce(&mut LogGroupMeta) -> Result<()>) -> Result<()> {
+        let Some(mut group) = self.state.log_groups.get(&ltn).copied() else {
+            return refuse(format!("there is no log group {ltn}"));
+        };
+        change(&mut group)?;
+        self.state.log_groups.insert(ltn, group);
+        Ok(())
+    }
+
+    fn share_file(&mut self, number: u64) -> Result<()> {
+        match self.state.place_of(number) {
+            Some(Place::Table { family, level }) => {
+                let files = self.state.family(family)?.version.files(level as usize);
+                let meta = files.iter().find(|f| f.number == number).cloned();
+                // A table that this very edit adds or moves is described by it: the flag belongs there.
+                let changed = self.family(family)?.removed.contains_key(&number);
+                let Some(meta) = meta.filter(|_| !changed) else {
+                    return refuse(format!("table {number} is shared by an edit that also adds it"));
+                };
+                self.remove_file(family, level, number)?;
+                self.add_file(family, level, &FileMeta { shared: true, ..FileMeta::clone(&meta) })
+            }
+            Some(Place::Vsst { family }) => {
+                let vssts = &mut self.family(family)?.version.vssts;
+                if let Some(meta) = vssts.get(&number).cloned() {
+                    vssts.insert(number, Arc::new(VsstMeta { shared: true, ..VsstMeta::clone(&meta) }));
+                }
+                Ok(())
+            }
+            place => refuse(format!("file {number} cannot be shared: {place:?}")),
+        }
+    }
+
+    fn finish(mut self) -> Result<State> {
+        for (id, draft) in self.families {
+            self.state.families.insert(id, Arc::new(draft.finish()?));
+        }
+        Ok(self.state)
+    }
+}
+
+/// Counters only rise; a smaller value is no contradiction but old news.
+fn raise(counter: &mut u64, to: u64) -> Result<()> {
+    if to > NUMBER_MAX + 1 {
+        return refuse(format!("number {to} is out of range"));
+    }
+    *counter = (*counter).max(to);
+    Ok(())
+}
+
+/// `targets` with every file of `inputs` replaced by the `outputs` that hold its keys.
+fn redirect(targets: &[AliasTarget], inputs: &[u64], outputs: &[VsstMeta]) -> Vec<AliasTarget> {
+    let mut new: Vec<AliasTarget> = Vec::new();
+    let mut push = |first_key: &[u8], file: u64| {
+        if new.last().is_none_or(|last| last.file != file) {
+            let first_key = if new.is_empty() { Vec::new() } else { first_key.to_vec() };
+            new.push(AliasTarget { first_key, file });
+        }
+    };
+    for (i, target) in targets.iter().enumerate() {
+        if !inputs.contains(&target.file) {
+            push(&target.first_key, target.file);
+            continue;
+        }
+        let end = targets.get(i + 1).map(|next| next.first_key.as_slice());
+        for (j, output) in outputs.iter().enumerate() {
+            // Output j serves the keys from its smallest up to the smallest of the next one, the first one also
+            // everything below.
+            let serves_to = outputs.get(j + 1).map(|o| o.smallest.as_slice());
+            let over = serves_to.is_some_and(|to| key::compare(to, &target.first_key).is_le());
+            let from = if j == 0 { &[][..] } else { output.smallest.as_slice() };
+            let beyond = end.is_some_and(|end| key::compare(from, end).is_ge());
+            if !over && !beyond {
+                let from =
+                    if key::compare(from, &target.first_key).is_gt() { from } else { &target.first_key };
+                push(from, output.number);
+            }
+        }
+    }
+    new
+}
+
+impl FamilyDraft {
+    fn new(family: FamilyState) -> Self {
+        FamilyDraft {
+            version: Version::clone(&family.version),
+            family,
+            removed: BTreeMap::new(),
+            added: Vec::new(),
+            names_touched: BTreeSet::new(),
+            aliases_touched: BTreeSet::new(),
+        }
+    }
+
+    fn touch_alias(&mut self, id: BlobId) {
+        self.aliases_touched.insert(id);
+        self.names_touched.insert(id);
+    }
+
+    fn add_file(&mut self, level: usize, file: Arc<FileMeta>) -> Result<()> {
+        let number = file.number;
+        if self.removed.get(&number).is_some_and(|(_, uid)| *uid != file.uid) {
+            return refuse(format!("table {number} would come back as another file"));
+        }
+        for d in &file.dependencies {
+            let mut totals = self.version.references.get(&d.blob_id).copied().unwrap_or_default();
+            let added = (|| {
+                totals.tables += 1;
+                totals.count = totals.count.checked_add(d.count)?;
+                totals.raw_bytes = totals.raw_bytes.checked_add(d.raw_bytes)?;
+                totals.stored_bytes = totals.stored_bytes.checked_add(d.stored_bytes)?;
+                Some(totals)
+            })();
+            let Some(totals) = added else { return refuse(format!("table {number} references too much")) };
+            self.version.references.insert(d.blob_id, totals);
+            self.names_touched.insert(d.blob_id);
+        }
+        self.added.push((level, file));
+        Ok(())
+    }
+
+    fn remove_file(&mut self, level: usize, number: u64) -> Result<()> {
+        let files = self.version.files(level);
+        let Some(file) = files.iter().find(|f| f.number == number).cloned() else {
+            return refuse(format!("table {number} is not at level {level}"));
+        };
+        self.removed.insert(number, (level, file.uid));
+        file.dependencies.iter().for_each(|d| self.subtract(d));
+        Ok(())
+    }
+
+    fn subtract(&mut self, d: &Dependency) {
+        let totals = self.version.references.get(&d.blob_id).copied();
+        let mut totals = totals.expect("totals hold what every table added");
+        totals.tables -= 1;
+        totals.count -= d.count;
+        totals.raw_bytes -= d.raw_bytes;
+        totals.stored_bytes -= d.stored_bytes;
+        if totals.tables == 0 {
+            self.version.references.remove(&d.blob_id);
+        } else {
+            self.version.references.insert(d.blob_id, totals);
+        }
+    }
+
+    fn finish(mut self) -> Result<FamilyState> {
+        for level in 0..LEVELS_MAX {
+            self.rebuild_level(level)?;
+        }
+        for &id in &self.names_touched {
+            if self.version.references.contains_key(&id) && !self.version.resolves(id) {
+                return refuse(format!("a table depends on blob {id}, which leads to no vSST"));
+            }
+        }
+        for id in self.aliases_touched {
+            check_alias(&self.version, id)?;
+        }
+        self.family.version = Arc::new(self.version);
+        Ok(self.family)
+    }
+
+    fn rebuild_level(&mut self, level: usize) -> Result<()> {
+        let removed: HashSet<u64> =
+            self.removed.iter().filter(|(_, (l, _))| *l == level).map(|(n, _)| *n).collect();
+        let mut added: Vec<Arc<FileMeta>> =
+            self.added.iter().filter(|(l, _)| *l == level).map(|(_, f)| f.clone()).collect();
+        if removed.is_empty() && added.is_empty() {
+            return Ok(());
+        }
+        let old = &self.version.levels[level];
+        let mut files = Vec::with_capacity(old.len() + added.len() - removed.len());
+        if removed.is_empty() {
+            files.extend_from_slice(old);
+        } else {
+            files.extend(old.iter().filter(|f| !removed.contains(&f.number)).cloned());
+        }
+        sort_level(level, &mut added);
+        files.extend_from_slice(&added);
+        // The sort is adaptive: two sorted runs cost one merge.
+        sort_level(level, &mut files);
+        for file in &added {
+            check_neighbours(level, &files, file)?;
+        }
+        self.version.levels[level] = Level::from(files);
+        Ok(())
+    }
+}
+
+/// Checks that `file` fits among the others of its level.
+fn check_neighbours(level: usize, files: &[Arc<FileMeta>], file: &FileMeta) -> Result<()> {
+    let clash = if level == 0 {
+        let (min, max) = file.seq_range();
+        files.iter().find(|f| {
+            let (low, high) = f.seq_range();
+            f.number != file.number && low <= max && min <= high && f.overlaps(file)
+        })
+    } else {
+        // Sorted by smallest key: everything that starts before the file must end before it, and so on.
+        let at = files.partition_point(|f| key::compare(&f.smallest, &file.smallest).is_lt());
+        let near = files.get(at.saturating_sub(1)..files.len().min(at + 2)).unwrap_or_default();
+        near.iter().find(|f| f.number != file.number && f.overlaps(file))
+    };
+    match clash {
+        Some(f) => refuse(format!("tables {} and {} overlap at level {level}", f.number, file.number)),
+        None => Ok(()),
+    }
+}
+
+/// Checks that an alias, if `id` is one, is well formed and leads to living files that know of it.
+pub(super) fn check_alias(version: &Version, id: BlobId) -> Result<()> {
+    let Some(targets) = version.aliases.get(&id) else { return Ok(()) };
+    let knows =
+        |t: &AliasTarget| version.vssts.get(&t.file).is_some_and(|v| v.blob_ids.binary_search(&id).is_ok());
+    let ascending = targets.windows(2).all(|w| key::compare(&w[0].first_key, &w[1].first_key).is_lt());
+    if version.vssts.contains_key(&id) {
+        refuse(format!("alias {id} has the number of a vSST"))
+    } else if !targets.first().is_some_and(|t| t.first_key.is_empty()) || !ascending {
+        refuse(format!("the targets of alias {id} do not begin before every key and ascend"))
+    } else if let Some(target) = targets.iter().find(|t| !knows(t)) {
+        let file = target.file;
+        refuse(format!("alias {id} leads to vSST {file}, which is gone or does not list it as taken over"))
+    } else {
+        Ok(())
+    }
+}

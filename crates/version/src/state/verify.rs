@@ -1,0 +1,96 @@
+//! Checks a state from scratch: nothing that [`super::apply`] keeps up to date is believed.
+
+use super::{Place, State, apply::check_alias};
+use crate::idmap::IdMap;
+use crate::meta::{BlobId, FileMeta};
+use crate::version::{ReferenceTotals, Version};
+use base::limits::LEVELS_MAX;
+use base::{Error, Result, key};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+pub(super) fn verify(state: &State) -> Result<()> {
+    let mut index = IdMap::new();
+    let mut occupy = |number: u64, place: Place| match index.insert(number, place) {
+        Some(other) => fault(format!("file {number} is both {other:?} and {place:?}")),
+        None if number >= state.next_file_number => fault(format!("file {number} is past the next number")),
+        None => Ok(()),
+    };
+    for (ltn, group) in state.log_groups.iter() {
+        if ltn != group.ltn || ltn >= state.next_ltn {
+            return fault(format!("log group {ltn} is out of place"));
+        }
+        occupy(group.file, Place::Log { ltn })?;
+    }
+    let mut names = BTreeSet::new();
+    for (id, family) in state.families.iter() {
+        let version = &family.version;
+        if id != family.id || id != version.family || id >= state.next_family || !names.insert(&family.name) {
+            return fault(format!("column family {id} is out of place"));
+        }
+        for (level, files) in version.levels.iter().enumerate() {
+            for file in files {
+                file.validate().map_err(crate::meta::damaged)?;
+                occupy(file.number, Place::Table { family: id, level: level as u32 })?;
+            }
+        }
+        for (number, meta) in version.vssts.iter() {
+            meta.validate().map_err(crate::meta::damaged)?;
+            if number != meta.number {
+                return fault(format!("vSST {} is listed as {number}", meta.number));
+            }
+            occupy(number, Place::Vsst { family: id })?;
+        }
+        verify_version(version)?;
+    }
+    if index == state.index { Ok(()) } else { fault("the index of files is not what the families hold") }
+}
+
+fn verify_version(version: &Version) -> Result<()> {
+    if version.levels.len() != LEVELS_MAX {
+        return fault("a version does not have all levels");
+    }
+    for (level, files) in version.levels.iter().enumerate() {
+        for pair in files.windows(2) {
+            let [a, b] = pair else { continue };
+            if level == 0 && (a.seq_range().1, a.number) < (b.seq_range().1, b.number)
+                || level > 0 && !ordered(a, b)
+            {
+                return fault(format!(
+                    "tables {} and {} are out of order at level {level}",
+                    a.number, b.number
+                ));
+            }
+        }
+    }
+    let mut totals: IdMap<BlobId, ReferenceTotals> = IdMap::new();
+    for file in version.levels.iter().flatten() {
+        for d in &file.dependencies {
+            if !version.resolves(d.blob_id) {
+                let why =
+                    format!("table {} depends on blob {}, which leads to no vSST", file.number, d.blob_id);
+                return fault(why);
+            }
+            let t = totals.get(&d.blob_id).copied().unwrap_or_default();
+            let t = ReferenceTotals {
+                tables: t.tables + 1,
+                count: t.count.saturating_add(d.count),
+                raw_bytes: t.raw_bytes.saturating_add(d.raw_bytes),
+                stored_bytes: t.stored_bytes.saturating_add(d.stored_bytes),
+            };
+            totals.insert(d.blob_id, t);
+        }
+    }
+    if totals != version.references {
+        return fault("the sums of references are not those of the tables");
+    }
+    version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(crate::meta::damaged)
+}
+
+fn ordered(a: &FileMeta, b: &FileMeta) -> bool {
+    key::compare(&a.smallest, &b.smallest) == Ordering::Less && a.ends_before(b.smallest_user_key())
+}
+
+fn fault<T>(why: impl std::fmt::Display) -> Result<T> {
+    Err(Error::corruption(format!("the manifest contradicts itself: {why}; run repair")))
+}

@@ -1,0 +1,330 @@
+//! One immutable version of one column family: which tables lie at which level, and which vSSTs their references
+//! lead to.
+//!
+//! Level 0 is ordered newest first, so that a lookup may stop at the first file that has the key; the files of every
+//! other level are ordered by key and disjoint in **user** keys (a user key never spans two files), so that a lookup
+//! asks one file, found by binary search. All ranges asked of a version are of user keys.
+//!
+//! A reference names a [`BlobId`]. It resolves through [`Version::aliases`] if there is one, else to the vSST of that
+//! number. This is the file-number inheritance of LavaStore and TerarkDB, flattened: garbage collection replaces the
+//! files behind the names and never rewrites a reference.
+
+use crate::idmap::IdMap;
+use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
+use base::SeqNo;
+use base::key;
+use base::limits::LEVELS_MAX;
+use std::cmp::Reverse;
+use std::fmt::{self, Write as _};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// The tables of one level: a shared slice that knows its sums.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Level(Arc<LevelFiles>);
+
+#[derive(Default, PartialEq, Eq)]
+struct LevelFiles {
+    files: Vec<Arc<FileMeta>>,
+    bytes: u64,
+    compensated_bytes: u64,
+}
+
+impl Level {
+    /// Physical bytes of the files.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// Compensated bytes of the files (see [`FileMeta::compensated`]).
+    pub fn compensated_bytes(&self) -> u64 {
+        self.0.compensated_bytes
+    }
+}
+
+impl From<Vec<Arc<FileMeta>>> for Level {
+    fn from(files: Vec<Arc<FileMeta>>) -> Self {
+        let bytes = files.iter().fold(0, |sum: u64, f| sum.saturating_add(f.len));
+        let compensated_bytes = files.iter().fold(0, |sum: u64, f| sum.saturating_add(f.compensated()));
+        Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
+    }
+}
+
+impl Deref for Level {
+    type Target = [Arc<FileMeta>];
+    fn deref(&self) -> &Self::Target {
+        &self.0.files
+    }
+}
+
+impl<'a> IntoIterator for &'a Level {
+    type Item = &'a Arc<FileMeta>;
+    type IntoIter = std::slice::Iter<'a, Arc<FileMeta>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.files.iter()
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|file| file.number)).finish()
+    }
+}
+
+/// Where the records of a blob id lie from one internal key on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliasTarget {
+    /// First internal key, encoded; empty in the first target of an alias, which begins before every key.
+    pub first_key: Vec<u8>,
+    /// The vSST.
+    pub file: u64,
+}
+
+/// What all tables of a version reference under one blob id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReferenceTotals {
+    /// Tables with such references.
+    pub tables: u64,
+    /// References.
+    pub count: u64,
+    /// Bytes of the values, uncompressed.
+    pub raw_bytes: u64,
+    /// Bytes of their records, padding included.
+    pub stored_bytes: u64,
+}
+
+/// One version of one column family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The family.
+    pub family: FamilyId,
+    /// The levels: always [`LEVELS_MAX`] of them, the unused ones empty.
+    pub levels: Vec<Level>,
+    /// The vSSTs by file number.
+    pub vssts: IdMap<u64, Arc<VsstMeta>>,
+    /// Where blob ids lead whose own file is gone: the targets in key order, normally one.
+    pub aliases: IdMap<BlobId, Arc<Vec<AliasTarget>>>,
+    /// What the tables reference, by blob id: derived from their dependencies. Ids without references are absent.
+    pub references: IdMap<BlobId, ReferenceTotals>,
+    /// Every record of the family with a lower sequence is in tables: log replay skips it.
+    pub log_floor: SeqNo,
+}
+
+impl Version {
+    /// A version without files.
+    pub fn new(family: FamilyId) -> Self {
+        Version {
+            family,
+            levels: vec![Level::default(); LEVELS_MAX],
+            vssts: IdMap::new(),
+            aliases: IdMap::new(),
+            references: IdMap::new(),
+            log_floor: 0,
+        }
+    }
+
+    /// A version with the given tables (one list a level, in any order) and no vSSTs: for tests and simulations of
+    /// policies, which need neither a manifest nor files. Nothing but the order is established or checked.
+    pub fn with_files(family: FamilyId, levels: Vec<Vec<Arc<FileMeta>>>) -> Self {
+        let mut version = Version::new(family);
+        for (level, mut files) in levels.into_iter().enumerate().take(LEVELS_MAX) {
+            sort_level(level, &mut files);
+            version.levels[level] = files.into();
+        }
+        version
+    }
+
+    /// The files of a level; none for a level that cannot exist.
+    pub fn files(&self, level: usize) -> &[Arc<FileMeta>] {
+        self.levels.get(level).map_or(&[], |l| l)
+    }
+
+    /// Physical bytes of a level.
+    pub fn level_bytes(&self, level: usize) -> u64 {
+        self.levels.get(level).map_or(0, Level::bytes)
+    }
+
+    /// Compensated bytes of a level.
+    pub fn level_compensated_bytes(&self, level: usize) -> u64 {
+        self.levels.get(level).map_or(0, Level::compensated_bytes)
+    }
+
+    /// The deepest level that has files; `None` if there are none at all.
+    pub fn deepest_level(&self) -> Option<usize> {
+        (0..self.levels.len()).rev().find(|&level| !self.levels[level].is_empty())
+    }
+
+    /// The files of a level **below 0** whose user keys meet `[low, high]` (both inclusive; `None`: unbounded), as
+    /// indexes into the level.
+    ///
+    /// # Panics
+    /// For level 0, whose files are in order of age.
+    pub fn overlap_range(&self, level: usize, low: Option<&[u8]>, high: Option<&[u8]>) -> Range<usize> {
+        assert!(level > 0, "level 0 is not ordered by key");
+        let files = self.files(level);
+        let from = low.map_or(0, |low| files.partition_point(|f| f.ends_before(low)));
+        let to = high.map_or(files.len(), |high| files.partition_point(|f| !f.starts_after(high)));
+        from..to.max(from)
+    }
+
+    /// The files of any level whose user keys meet `[low, high]` (both inclusive; `None`: unbounded), in the order of
+    /// the level.
+    pub fn overlapping(&self, level: usize, low: Option<&[u8]>, high: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
+        if level > 0 {
+            return self.files(level)[self.overlap_range(level, low, high)].to_vec();
+        }
+        let meets = |f: &&Arc<FileMeta>| {
+            !low.is_some_and(|low| f.ends_before(low)) && !high.is_some_and(|high| f.starts_after(high))
+        };
+        self.files(0).iter().filter(meets).cloned().collect()
+    }
+
+    /// The file of a level below 0 whose range contains `user_key`.
+    pub fn file_at(&self, level: usize, user_key: &[u8]) -> Option<&Arc<FileMeta>> {
+        debug_assert!(level > 0, "level 0 is not ordered by key");
+        let files = self.files(level);
+        files.get(files.partition_point(|f| f.ends_before(user_key))).filter(|f| !f.starts_after(user_key))
+    }
+
+    /// Every file whose range contains `user_key`, in the order a lookup asks them: newest data first.
+    pub fn lookup<'a>(&'a self, user_key: &'a [u8]) -> impl Iterator<Item = (usize, &'a Arc<FileMeta>)> + 'a {
+        let newest = self.files(0).iter().filter(move |f| f.covers(user_key)).map(|f| (0, f));
+        newest.chain((1..self.levels.len()).filter_map(move |l| self.file_at(l, user_key).map(|f| (l, f))))
+    }
+
+    /// The vSST that holds the record of internal key `ikey` under `blob_id`.
+    pub fn resolve(&self, blob_id: BlobId, ikey: &[u8]) -> Option<&Arc<VsstMeta>> {
+        let Some(targets) = self.aliases.get(&blob_id) else { return self.vssts.get(&blob_id) };
+        let after = targets.partition_point(|t| key::compare(&t.first_key, ikey).is_le());
+        // The first target begins before every key.
+        self.vssts.get(&targets.get(after.max(1) - 1)?.file)
+    }
+
+    /// Every vSST that `blob_id` leads to, with repetition where an alias returns to a file.
+    pub fn resolve_all(&self, blob_id: BlobId) -> impl Iterator<Item = &Arc<VsstMeta>> + '_ {
+        let targets = self.aliases.get(&blob_id).map_or(&[][..], |t| t.as_slice());
+        let own = if targets.is_empty() { self.vssts.get(&blob_id) } else { None };
+        own.into_iter().chain(targets.iter().filter_map(|t| self.vssts.get(&t.file)))
+    }
+
+    /// True if `blob_id` leads somewhere.
+    pub fn resolves(&self, blob_id: BlobId) -> bool {
+        self.aliases.contains_key(&blob_id) || self.vssts.contains_key(&blob_id)
+    }
+
+    /// The blob ids that lead to the vSST `number`: its own, and the aliases.
+    pub fn names_of(&self, number: u64) -> Vec<BlobId> {
+        let Some(meta) = self.vssts.get(&number) else { return Vec::new() };
+        let leads_here = |id: &&BlobId| {
+            self.aliases.get(id).is_some_and(|targets| targets.iter().any(|t| t.file == number))
+        };
+        std::iter::once(number).chain(meta.blob_ids.iter().filter(leads_here).copied()).collect()
+    }
+
+    /// What the tables reference in the vSST `number` under all its names. Exact where an alias has one target; the
+    /// references of an alias with several are shared out in proportion to the targets' record bytes.
+    pub fn referenced_in(&self, number: u64) -> ReferenceTotals {
+        let mut sum = ReferenceTotals::default();
+        for id in self.names_of(number) {
+            let Some(totals) = self.references.get(&id) else { continue };
+            let all = self.resolve_all(id).fold(0u128, |all, v| all + u128::from(v.record_bytes));
+            let here = self.resolve_all(id).filter(|v| v.number == number);
+            let here = here.fold(0u128, |here, v| here + u128::from(v.record_bytes));
+            let share = |n: u64| if all == here { n } else { (u128::from(n) * here / all) as u64 };
+            sum.tables += totals.tables;
+            sum.count = sum.count.saturating_add(share(totals.count));
+            sum.raw_bytes = sum.raw_bytes.saturating_add(share(totals.raw_bytes));
+            sum.stored_bytes = sum.stored_bytes.saturating_add(share(totals.stored_bytes));
+        }
+        sum
+    }
+
+    /// Aliases and vSSTs that no table depends on: candidates to be dropped, once no running job has pinned them.
+    pub fn unreferenced(&self) -> (Vec<BlobId>, Vec<u64>) {
+        let unused = |id: &BlobId| !self.references.contains_key(id);
+        let aliases = self.aliases.keys().filter(unused).collect();
+        let vssts = self.vssts.keys().filter(|&n| self.names_of(n).iter().all(unused)).collect();
+        (aliases, vssts)
+    }
+
+    /// The numbers of all files of the version: tables by level, then vSSTs.
+    pub fn file_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.levels.iter().flatten().map(|f| f.number).chain(self.vssts.keys())
+    }
+
+    /// Number of tables in all levels.
+    pub fn table_count(&self) -> usize {
+        self.levels.iter().map(|l| l.len()).sum()
+    }
+
+    /// A listing for people: a line for each level, file, vSST and alias.
+    pub fn describe(&self) -> String {
+        let mut out = format!("family {}, log floor {}\n", self.family, self.log_floor);
+        // Writing to a string cannot fail.
+        let _ = self.write_description(&mut out);
+        out
+    }
+
+    fn write_description(&self, out: &mut String) -> fmt::Result {
+        for (i, level) in self.levels.iter().enumerate().filter(|(_, l)| !l.is_empty()) {
+            let (bytes, compensated) = (level.bytes(), level.compensated_bytes());
+            writeln!(out, "level {i}: {} tables, {bytes} B, compensated {compensated} B", level.len())?;
+            for f in level {
+                writeln!(out, "  {f}")?;
+            }
+        }
+        for v in self.vssts.values() {
+            let used = self.referenced_in(v.number);
+            writeln!(out, "{v} referenced {} B by {} tables", used.stored_bytes, used.tables)?;
+        }
+        for (id, targets) in self.aliases.iter() {
+            write!(out, "alias {id} ->")?;
+            for t in targets.iter() {
+                write!(out, " {} from \"{}\"", t.file, key::user_key(&t.first_key).escape_ascii())?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FileMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = (self.smallest_user_key().escape_ascii(), self.largest_user_key().escape_ascii());
+        let end = if self.largest_is_exclusive() { ')' } else { ']' };
+        write!(f, "table {} [\"{low}\", \"{high}\"{end} {} B", self.number, self.len)?;
+        write!(f, " compensated {} B, {} entries", self.compensated(), self.entries)?;
+        write!(f, " ({} tombstones, {} ranges)", self.tombstones, self.range_tombstones)?;
+        write!(f, " seq {}..{} location {}", self.min_seq, self.max_seq, self.location)?;
+        if let Some(seq) = self.global_seq {
+            write!(f, " global seq {seq}")?;
+        }
+        if self.shared {
+            write!(f, " shared")?;
+        }
+        self.dependencies.iter().try_for_each(|d| write!(f, " blob {}: {} B", d.blob_id, d.stored_bytes))
+    }
+}
+
+impl fmt::Display for VsstMeta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "vSST {} {} B, records {} B, {} entries",
+            self.number, self.len, self.record_bytes, self.entries
+        )?;
+        write!(f, " {:?} location {} took over {:?}", self.class, self.location, self.blob_ids)
+    }
+}
+
+/// Puts the files of a level into its order.
+pub(crate) fn sort_level(level: usize, files: &mut [Arc<FileMeta>]) {
+    if level == 0 {
+        files.sort_by_key(|f| Reverse((f.seq_range().1, f.number)));
+    } else {
+        files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
+    }
+}
+
+#[cfg(test)]
+mod tests;
