@@ -1,0 +1,248 @@
+//! What a volume may look like after a crash.
+//!
+//! [`Disk::crashed`] turns a volume with pending changes into one that a crash may leave, drawn from a seed. The rules
+//! are in the documentation of [`super`]; each [`Policy`] is a family of legal outcomes, and all of them keep what a
+//! sync or a durable write has promised, because that is in `durable`, which no policy takes from.
+//!
+//! Cost: a pointer for every untouched file, and work only for files and directories with pending changes.
+
+use super::SECTOR;
+use super::content::{Content, Page};
+use super::disk::{Change, Dir, Disk, File, Ino, Pending, set_names};
+use crate::{PAGE, Rng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a simulated machine dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashKind {
+    /// The process dies: everything handed to the file system stays, synced or not, and may still be lost by a later
+    /// loss of power. Write buffers and locks are gone.
+    ProcessKill,
+    /// The power fails; the seed picks the [`Policy`].
+    PowerLoss,
+    /// The power fails, with a given policy.
+    PowerLossWith(Policy),
+}
+
+/// Which un-synced changes a loss of power keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All up to one moment, none after it: a device that writes strictly in order.
+    Prefix,
+    /// Each write is kept whole or lost whole, independently.
+    Dropped,
+    /// In each file the newer writes are kept and older ones lost.
+    Reordered,
+    /// Each write is kept, lost or torn between two sectors of 512 bytes; lengths end inside a write.
+    Torn,
+    /// Each sector shows some version of its history; new sectors that were not written show what their place on the
+    /// media held before, bytes of other files.
+    Stale,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 5] =
+        [Policy::Prefix, Policy::Dropped, Policy::Reordered, Policy::Torn, Policy::Stale];
+}
+
+impl Disk {
+    /// The volume after a crash.
+    pub(super) fn crashed(&self, kind: CrashKind, rng: &mut Rng) -> Disk {
+        let policy = match kind {
+            CrashKind::ProcessKill => return self.clone(),
+            CrashKind::PowerLoss => Policy::ALL[rng.below(Policy::ALL.len() as u64) as usize],
+            CrashKind::PowerLossWith(policy) => policy,
+        };
+        let cut = self.moment(rng);
+        let mut after = self.clone();
+        for (ino, file) in &self.files {
+            if !file.pending.is_empty() || file.diverged {
+                let content = if policy == Policy::Prefix {
+                    file.until(cut)
+                } else {
+                    file.survivors(policy, rng, || self.donor(&mut Rng::new(cut ^ ino)))
+                };
+                let whole = File { live: content.clone(), durable: content, ..File::default() };
+                after.files.insert(*ino, Arc::new(whole));
+            }
+        }
+        let kept = self.kept_names(policy, cut, rng);
+        for (ino, through) in kept {
+            let dir = &self.dirs[&ino];
+            let mut names = dir.durable.clone();
+            for op in dir.pending.iter().filter(|op| op.stamp <= through) {
+                set_names(&mut names, &op.changes);
+            }
+            let whole = Dir { live: names.clone(), durable: names, ..Dir::default() };
+            after.dirs.insert(ino, Arc::new(whole));
+        }
+        after
+    }
+
+    /// A moment among the pending changes: before all of them and after all of them are likelier than chance.
+    fn moment(&self, rng: &mut Rng) -> u64 {
+        let files = self.files.values().filter_map(|f| f.pending.first().map(|p| p.stamp));
+        let dirs = self.dirs.values().filter_map(|d| d.pending.first().map(|op| op.stamp));
+        let first = files.chain(dirs).min().unwrap_or(self.stamp);
+        let before = first.saturating_sub(1);
+        match rng.below(8) {
+            0 => before,
+            1 => self.stamp,
+            _ => rng.range(before, self.stamp + 1),
+        }
+    }
+
+    /// For every directory with pending changes, the stamp of the last one that is kept.
+    fn kept_names(&self, policy: Policy, cut: u64, rng: &mut Rng) -> BTreeMap<Ino, u64> {
+        let mut kept: BTreeMap<Ino, u64> = BTreeMap::new();
+        for (&ino, dir) in self.dirs.iter().filter(|(_, d)| !d.pending.is_empty() || d.diverged) {
+            let count = dir.pending.len() as u64;
+            let keep = match rng.below(4) {
+                0 => 0,
+                1 => count,
+                _ => rng.below(count + 1),
+            };
+            let last = (keep as usize).checked_sub(1).and_then(|i| dir.pending.get(i));
+            kept.insert(ino, if policy == Policy::Prefix { cut } else { last.map_or(0, |op| op.stamp) });
+        }
+        // A rename between two directories happens in both or in neither: shorten until that holds.
+        loop {
+            let mut shorter = None;
+            for (&ino, &through) in &kept {
+                let ops = self.dirs[&ino].pending.iter().filter(|op| op.stamp <= through);
+                let halves = ops.filter_map(|op| Some((op.stamp, op.twin?)));
+                let mut torn = halves.filter(|(stamp, twin)| kept.get(twin).is_some_and(|t| t < stamp));
+                if let Some((stamp, _)) = torn.next() {
+                    shorter = Some((ino, stamp - 1));
+                    break;
+                }
+            }
+            match shorter {
+                Some((ino, through)) => kept.insert(ino, through),
+                None => return kept,
+            };
+        }
+    }
+
+    /// Some page of some file: what a block newly given to another file may have held before.
+    fn donor(&self, rng: &mut Rng) -> Option<Arc<Page>> {
+        let nth = rng.below(self.files.len() as u64) as usize;
+        let content = &self.files.values().nth(nth)?.durable;
+        content.page(rng.below(content.len() / PAGE as u64 + 1)).cloned()
+    }
+}
+
+impl File {
+    /// The content with all pending writes up to a moment.
+    fn until(&self, cut: u64) -> Content {
+        let mut content = self.durable.clone();
+        for pending in self.pending.iter().filter(|p| p.stamp <= cut) {
+            pending.land(&mut content);
+        }
+        content
+    }
+
+    /// The content with some of the pending writes.
+    fn survivors(&self, policy: Policy, rng: &mut Rng, donor: impl FnOnce() -> Option<Arc<Page>>) -> Content {
+        let mut content = self.durable.clone();
+        let count = self.pending.len() as u64;
+        let odds = [(1, 2), (1, 8), (7, 8)][rng.below(3) as usize];
+        let first_kept = rng.below(count + 1);
+        if policy == Policy::Stale && rng.one_in(2) {
+            self.expose(&mut content, donor());
+        }
+        let mut len = self.durable.len();
+        for (pending, nth) in self.pending.iter().zip(0u64..) {
+            let keep = match policy {
+                Policy::Reordered => nth >= first_kept || rng.one_in(4),
+                _ => rng.below(odds.1) < odds.0,
+            };
+            let torn = policy == Policy::Stale || (policy == Policy::Torn && rng.one_in(2));
+            if torn {
+                pending.tear(&mut content, policy, rng);
+            } else if keep {
+                pending.land(&mut content);
+            }
+            if keep {
+                len = pending.len_after;
+            }
+        }
+        content.set_len(self.crash_len(len, policy, rng));
+        content
+    }
+
+    /// The length that reached the media, which need not fit the data that did: usually that of the last kept write,
+    /// sometimes that of another, in the torn policies sometimes one in between.
+    fn crash_len(&self, kept: u64, policy: Policy, rng: &mut Rng) -> u64 {
+        let mut len = kept;
+        if rng.one_in(6) {
+            let any = rng.below(self.pending.len() as u64 + 1) as usize;
+            len = self.pending.get(any).map_or(self.durable.len(), |p| p.len_after);
+        }
+        let sectors = len.saturating_sub(self.durable.len()) / SECTOR as u64;
+        if matches!(policy, Policy::Torn | Policy::Stale) && sectors > 0 && rng.one_in(3) {
+            len = (len - rng.below(sectors + 1) * SECTOR as u64).next_multiple_of(SECTOR as u64).min(len);
+        }
+        len
+    }
+
+    /// Fills the places that pending writes would have allocated with what was there before.
+    fn expose(&self, content: &mut Content, before: Option<Arc<Page>>) {
+        for piece in self.pending.iter().flat_map(|p| &p.pieces) {
+            if self.durable.page(piece.page).is_none() && piece.after.is_some() {
+                content.set_sectors(piece.page, super::content::WHOLE_PAGE, before.as_ref());
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Some sectors of the write reach `content`: those before a point, those after it, or any.
+    fn tear(&self, content: &mut Content, policy: Policy, rng: &mut Rng) {
+        let at = rng.below(self.pieces.len() as u64 * 8 + 1);
+        let shape = if policy == Policy::Stale { 2 } else { rng.below(3) };
+        let mut sector = 0;
+        self.land_some(content, |_| {
+            let below = (1u16 << at.saturating_sub(sector).min(8)) - 1;
+            sector += 8;
+            match shape {
+                0 => below as u8,
+                1 => !(below as u8),
+                _ => rng.next_u64() as u8,
+            }
+        });
+    }
+}
+
+impl Change {
+    /// What may have happened of a change that was under way at the crash; `None`: nothing.
+    pub(super) fn interrupted(&self, kind: CrashKind, rng: &mut Rng) -> Option<Change> {
+        let killed = kind == CrashKind::ProcessKill;
+        match self {
+            // The policy decides sector by sector what lands of it.
+            Change::Write { ino, offset, data, .. } if !killed => {
+                Some(Change::Write { ino: *ino, offset: *offset, data: data.clone(), durable: false })
+            }
+            Change::Write { ino, offset, data, .. } => {
+                let prefix = rng.below(data.len() as u64 + 1) as usize;
+                Some(Change::Write {
+                    ino: *ino,
+                    offset: *offset,
+                    data: data[..prefix].into(),
+                    durable: false,
+                })
+            }
+            Change::Preallocate { ino, len } => {
+                let pages = rng.below(len / PAGE as u64 + 1);
+                let len = if rng.one_in(2) { *len } else { pages * PAGE as u64 };
+                Some(Change::Preallocate { ino: *ino, len })
+            }
+            Change::Reset { ino, .. } if rng.one_in(2) => Some(Change::Reset { ino: *ino, len: 0 }),
+            Change::SyncFailed { .. } | Change::SyncDirFailed { .. } => None,
+            // Syncs included: one that never returned may have done its work.
+            _ => rng.one_in(2).then(|| self.clone()),
+        }
+    }
+}

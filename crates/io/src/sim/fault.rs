@@ -1,0 +1,218 @@
+//! Faults: which operation goes wrong, and how.
+//!
+//! A [`FaultPlan`] counts the operations that match it from the moment it is injected, and acts on the k-th. Several
+//! plans may be active; each counts for itself and the first that strikes decides. Writes to a shared mapping cannot
+//! fail and are never counted.
+
+use crate::Rng;
+use base::Error;
+use std::path::Path;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum OpKind {
+    /// `FileSystem::create`
+    Create,
+    /// `FileSystem::open`
+    Open,
+    /// `FileSystem::create_in_place`
+    CreateInPlace,
+    /// `FileSystem::open_in_place`
+    OpenInPlace,
+    /// `FileSystem::create_mapping`
+    CreateMapping,
+    /// An `AppendFile` hands bytes to the file system.
+    Append,
+    /// `AppendFile::sync`
+    Sync,
+    /// `InPlaceFile::write_at`
+    WriteAt,
+    /// `InPlaceFile::write_durable`
+    WriteDurable,
+    /// `InPlaceFile::sync_data`
+    SyncData,
+    /// `SharedMapping::write`
+    MapWrite,
+    /// `read_at` and `read_batch` of any file
+    Read,
+    /// `FileSystem::rename`
+    Rename,
+    /// `FileSystem::remove`
+    Remove,
+    /// `FileSystem::link`
+    Link,
+    /// `FileSystem::punch_hole`
+    PunchHole,
+    /// `FileSystem::list`
+    List,
+    /// `FileSystem::metadata` and lengths
+    Metadata,
+    /// `FileSystem::create_dir_all`, once for each directory made
+    CreateDir,
+    /// `FileSystem::remove_dir`
+    RemoveDir,
+    /// `FileSystem::sync_dir`
+    SyncDir,
+    /// `FileSystem::lock`
+    Lock,
+    /// `FileSystem::space`
+    Space,
+    /// Damage done by the campaign; never fails.
+    Damage,
+}
+
+impl OpKind {
+    /// Number of kinds.
+    pub(super) const COUNT: usize = OpKind::Damage as usize + 1;
+    /// Those that make data or names durable.
+    pub const SYNCS: [OpKind; 4] = [OpKind::Sync, OpKind::WriteDurable, OpKind::SyncData, OpKind::SyncDir];
+    /// Those that carry bytes to a file.
+    pub const WRITES: [OpKind; 3] = [OpKind::Append, OpKind::WriteAt, OpKind::WriteDurable];
+
+    /// True if a read-only medium refuses it.
+    pub(super) fn mutates(self) -> bool {
+        use OpKind::*;
+        !matches!(self, Open | OpenInPlace | Read | List | Metadata | Space | MapWrite | Damage)
+    }
+
+    fn can_fail(self) -> bool {
+        !matches!(self, OpKind::MapWrite | OpKind::Damage)
+    }
+}
+
+/// How an operation goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultEffect {
+    /// EIO. A write may have reached the file in part (by seed), a failed sync keeps or loses each unsynced write.
+    Eio,
+    /// ENOSPC. As above.
+    NoSpace,
+    /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
+    /// operations: EIO.
+    Short,
+    /// A write says that it succeeded, but nothing reached the file. A sync likewise makes nothing durable.
+    /// Other operations succeed.
+    Lost,
+    /// A write says that it succeeded, but its bytes went to another place of the same file. Other operations succeed.
+    Misdirected,
+    /// A read returns one flipped bit. Other operations succeed.
+    FlippedRead,
+}
+
+/// Which operation fails, and how.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    nth: u64,
+    effect: FaultEffect,
+    kinds: Vec<OpKind>,
+    path: String,
+    sticky: bool,
+}
+
+impl FaultPlan {
+    /// The `nth` matching operation from now on, counted from 0. All operations match unless narrowed.
+    pub fn nth(nth: u64, effect: FaultEffect) -> Self {
+        FaultPlan { nth, effect, kinds: Vec::new(), path: String::new(), sticky: false }
+    }
+
+    /// Only these kinds match.
+    pub fn kinds(mut self, kinds: &[OpKind]) -> Self {
+        self.kinds = kinds.to_vec();
+        self
+    }
+
+    /// Only operations on paths that contain this match.
+    pub fn path(mut self, part: &str) -> Self {
+        self.path = part.to_owned();
+        self
+    }
+
+    /// Every later matching operation fails as well.
+    pub fn sticky(mut self) -> Self {
+        self.sticky = true;
+        self
+    }
+
+    /// Counts the operation; what happens to it if it is struck.
+    pub(super) fn strikes(&mut self, kind: OpKind, path: &str) -> Option<FaultEffect> {
+        let matches = kind.can_fail()
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && (self.path.is_empty() || path.contains(&self.path));
+        if !matches {
+            return None;
+        }
+        let left = self.nth.checked_sub(1);
+        let struck = self.nth == 0;
+        self.nth = match left {
+            Some(left) => left,
+            None if self.sticky => 0,
+            None => u64::MAX,
+        };
+        struck.then_some(self.effect)
+    }
+}
+
+/// What becomes of an operation.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Go,
+    /// Fails; a write has reached the file in part.
+    Fail(Error),
+    /// Fails without any effect.
+    Refused(Error),
+    /// As `Fail`, and the part is neither nothing nor all.
+    Short(Error),
+    Lost,
+    Misdirected,
+    FlippedRead,
+}
+
+impl Verdict {
+    /// For operations that happen whole or not at all.
+    pub(super) fn all_or_nothing(self) -> base::Result<()> {
+        match self {
+            Verdict::Fail(e) | Verdict::Refused(e) | Verdict::Short(e) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn of(effect: FaultEffect, kind: OpKind, path: &str) -> Self {
+        let error = |errno| os_error(errno, &format!("{kind:?} failed by plan"), path);
+        match effect {
+            FaultEffect::Eio => Verdict::Fail(error(EIO)),
+            FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
+            FaultEffect::Short => Verdict::Short(error(EIO)),
+            FaultEffect::Lost => Verdict::Lost,
+            FaultEffect::Misdirected => Verdict::Misdirected,
+            FaultEffect::FlippedRead => Verdict::FlippedRead,
+        }
+    }
+
+    /// For a write of `len` bytes that fails: how many of them reach the file.
+    pub(super) fn written(&self, len: u64, rng: &mut Rng) -> u64 {
+        match self {
+            Verdict::Short(_) if len > 1 => rng.range(1, len),
+            Verdict::Short(_) | Verdict::Refused(_) => 0,
+            _ => match rng.below(4) {
+                0 => 0,
+                1 => len,
+                _ => rng.below(len + 1),
+            },
+        }
+    }
+}
+
+pub(super) const ENOENT: i32 = 2;
+pub(super) const EIO: i32 = 5;
+pub(super) const EEXIST: i32 = 17;
+pub(super) const ENOTDIR: i32 = 20;
+pub(super) const EISDIR: i32 = 21;
+pub(super) const ENOSPC: i32 = 28;
+pub(super) const EROFS: i32 = 30;
+pub(super) const ENOTEMPTY: i32 = 39;
+
+/// An error as the operating system gives it.
+pub(super) fn os_error(errno: i32, action: &str, path: impl AsRef<Path>) -> Error {
+    Error::from_io(action, path, std::io::Error::from_raw_os_error(errno))
+}

@@ -1,0 +1,345 @@
+//! The simulated files behind their handles.
+
+use super::SECTOR;
+use super::disk::{Change, Ino};
+use super::fault::{ENOSPC, OpKind, Verdict, os_error};
+use super::fs::shown;
+use super::world::{Shared, World};
+use crate::{
+    AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, ReadFile, ReadRequest, SharedMapping,
+    SyncKind,
+};
+use base::{Error, ErrorKind, Result};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open file. As long as it lives the contents stay, with or without a name.
+pub(super) struct Handle {
+    shared: Arc<Shared>,
+    ino: Ino,
+    path: PathBuf,
+    shown: Arc<str>,
+}
+
+impl Handle {
+    pub(super) fn new(shared: Arc<Shared>, world: &mut World, ino: Ino, path: &Path) -> Self {
+        world.opened(ino);
+        Handle { shared, ino, path: path.to_owned(), shown: shown(path) }
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.shared.op(OpKind::Metadata, &self.shown, (0, 0), |world, verdict| {
+            verdict.all_or_nothing()?;
+            Ok(world.disk.file(self.ino).live.len())
+        })
+    }
+
+    fn read(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        let offset = requests.first().map_or(0, |r| r.offset);
+        let len = requests.iter().map(|r| r.buf.len() as u64).sum();
+        self.shared.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
+            let flip = matches!(verdict, Verdict::FlippedRead);
+            verdict.all_or_nothing()?;
+            let content = &world.disk.file(self.ino).live;
+            for request in requests.iter_mut() {
+                let end = request.offset.checked_add(request.buf.len() as u64);
+                if end.is_none_or(|end| end > content.len()) {
+                    let (wanted, has) = (request.buf.len(), content.len());
+                    let why = format!("the file ends at byte {has}, before the {wanted} bytes to be read");
+                    return Err(Error::corruption(why).at_file(&self.path).at_offset(request.offset));
+                }
+                content.read(request.offset, request.buf);
+            }
+            if flip && len > 0 {
+                let nth = world.rng.below(requests.len() as u64) as usize;
+                let buf = &mut *requests[nth].buf;
+                let at = world.rng.below(buf.len() as u64) as usize;
+                if let Some(byte) = buf.get_mut(at) {
+                    *byte ^= 1 << world.rng.below(8);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn write(&self, kind: OpKind, offset: u64, data: &[u8]) -> Result<()> {
+        let range = (offset, data.len() as u64);
+        let durable = kind == OpKind::WriteDurable;
+        let put = |world: &mut World, offset, data: &[u8], durable| {
+            if !data.is_empty() {
+                world.apply(Change::Write { ino: self.ino, offset, data: data.into(), durable });
+            }
+        };
+        // The file system believes that the bytes of an append are there, whatever the device did with them.
+        let lengthen = |world: &mut World| {
+            if kind == OpKind::Append {
+                put(world, offset, &vec![0; data.len()], false);
+            }
+        };
+        self.shared.op(kind, &self.shown, range, |world, verdict| {
+            match &verdict {
+                Verdict::Refused(_) => {}
+                Verdict::Fail(_) | Verdict::Short(_) => {
+                    let unit = if kind == OpKind::Append { 1 } else { SECTOR };
+                    let units = verdict.written((data.len() / unit) as u64, &mut world.rng) as usize;
+                    put(world, offset, &data[..units * unit], false);
+                }
+                Verdict::Lost => lengthen(world),
+                Verdict::Misdirected => {
+                    lengthen(world);
+                    if let Some(elsewhere) = self.elsewhere(world, kind, range) {
+                        put(world, elsewhere, data, durable);
+                    }
+                }
+                Verdict::Go | Verdict::FlippedRead => {
+                    let fits = world.room_for(self.ino, offset, data.len());
+                    put(world, offset, &data[..fits], durable && fits == data.len());
+                    if fits < data.len() {
+                        return Err(os_error(ENOSPC, "write to a full volume", &self.path));
+                    }
+                }
+            }
+            verdict.all_or_nothing()
+        })
+    }
+
+    /// Another place of the file for a misdirected write, if there is one.
+    fn elsewhere(&self, world: &mut World, kind: OpKind, (offset, len): (u64, u64)) -> Option<u64> {
+        if kind == OpKind::Append {
+            // Among the bytes before, so that the file does not grow twice.
+            let last = offset.checked_sub(len)?;
+            return Some(world.rng.below(last / SECTOR as u64 + 1) * SECTOR as u64);
+        }
+        let last = world.disk.file(self.ino).live.len().checked_sub(len)? / PAGE as u64;
+        let elsewhere = world.rng.below(last) * PAGE as u64;
+        let past_itself = if elsewhere >= offset { elsewhere + PAGE as u64 } else { elsewhere };
+        (last > 0).then_some(past_itself)
+    }
+
+    fn sync(&self, kind: OpKind) -> Result<()> {
+        let ino = self.ino;
+        self.shared.op(kind, &self.shown, (0, 0), |world, verdict| {
+            match &verdict {
+                Verdict::Refused(_) | Verdict::Lost => {}
+                Verdict::Fail(_) | Verdict::Short(_) => {
+                    let seed = world.rng.next_u64();
+                    world.apply(Change::SyncFailed { ino, seed });
+                }
+                _ => world.apply(Change::Sync { ino }),
+            }
+            verdict.all_or_nothing()
+        })
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "simulated file {}", self.shown)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.lock().closed(self.ino);
+    }
+}
+
+/// A file opened for reading.
+#[derive(Debug)]
+pub(super) struct SimReadFile(pub(super) Handle);
+
+impl ReadFile for SimReadFile {
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.0.read(&mut [ReadRequest { offset, buf }])
+    }
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        self.0.read(requests)
+    }
+    fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+/// A file written from front to back. What is in its buffer when it is dropped was never written.
+pub(super) struct SimAppendFile {
+    handle: Handle,
+    buffer: Vec<u8>,
+    buffer_len: usize,
+    /// Bytes handed to the file system.
+    written: u64,
+    failed: Option<Error>,
+}
+
+impl SimAppendFile {
+    pub(super) fn new(handle: Handle, options: &CreateOptions) -> Self {
+        let buffer_len = options.write_buffer_len;
+        assert!(
+            buffer_len >= PAGE && buffer_len.is_multiple_of(PAGE),
+            "a write buffer consists of whole pages, at least one"
+        );
+        SimAppendFile { handle, buffer: Vec::new(), buffer_len, written: 0, failed: None }
+    }
+
+    fn usable(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(first) => {
+                let why = "an earlier write or sync of this file failed; what it holds is unknown";
+                let error = Error::new(ErrorKind::Poisoned, why).at_file(&self.handle.path);
+                Err(error.caused_by(first.clone()))
+            }
+        }
+    }
+
+    fn remember<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn hand_over(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let result = self.handle.write(OpKind::Append, self.written, &self.buffer);
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.remember(result)
+    }
+}
+
+impl AppendFile for SimAppendFile {
+    fn append(&mut self, mut data: &[u8]) -> Result<()> {
+        self.usable()?;
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(self.buffer_len - self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            data = later;
+            if self.buffer.len() == self.buffer_len {
+                self.hand_over()?;
+            }
+        }
+        Ok(())
+    }
+    fn len(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.usable()?;
+        self.hand_over()
+    }
+    fn sync(&mut self, _kind: SyncKind) -> Result<()> {
+        self.flush()?;
+        let result = self.handle.sync(OpKind::Sync);
+        self.remember(result)
+    }
+}
+
+/// A file written in place.
+#[derive(Debug)]
+pub(super) struct SimInPlaceFile {
+    handle: Handle,
+    len: u64,
+}
+
+impl SimInPlaceFile {
+    pub(super) fn new(handle: Handle, len: u64) -> Self {
+        SimInPlaceFile { handle, len }
+    }
+
+    fn check(&self, offset: u64, len: usize) {
+        let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
+        assert!(aligned, "in-place I/O of {len} bytes at {offset} is not in whole pages");
+    }
+
+    fn check_write(&self, offset: u64, len: usize) {
+        self.check(offset, len);
+        assert!(offset + len as u64 <= self.len, "in-place write past the end of {:?}", self.handle);
+    }
+}
+
+impl InPlaceFile for SimInPlaceFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.check_write(offset, data.len());
+        self.handle.write(OpKind::WriteAt, offset, data.as_slice())
+    }
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.check_write(offset, data.len());
+        self.handle.write(OpKind::WriteDurable, offset, data.as_slice())
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.handle.sync(OpKind::SyncData)
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.check(offset, buf.len());
+        self.handle.read(&mut [ReadRequest { offset, buf }])
+    }
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}
+
+/// Shared memory.
+#[derive(Debug)]
+pub(super) struct SimMapping {
+    handle: Handle,
+    len: usize,
+}
+
+impl SimMapping {
+    pub(super) fn new(handle: Handle, len: usize) -> Self {
+        SimMapping { handle, len }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "access of {len} bytes at {offset} of a mapping of {} bytes", self.len);
+    }
+}
+
+impl SharedMapping for SimMapping {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn write(&self, offset: usize, data: &[u8]) {
+        self.check(offset, data.len());
+        let range = (offset as u64, data.len() as u64);
+        let written = self.handle.shared.op(OpKind::MapWrite, &self.handle.shown, range, |world, _| {
+            if !data.is_empty() {
+                let (ino, offset) = (self.handle.ino, offset as u64);
+                world.apply(Change::Write { ino, offset, data: data.into(), durable: false });
+            }
+            Ok(())
+        });
+        debug_assert!(written.is_ok(), "memory cannot refuse a write");
+    }
+    fn read(&self, offset: usize, buf: &mut [u8]) {
+        self.check(offset, buf.len());
+        let world = self.handle.shared.lock();
+        let content = &world.disk.file(self.handle.ino).live;
+        // Damage may have cut the file under the mapping.
+        let present = content.len().saturating_sub(offset as u64).min(buf.len() as u64) as usize;
+        content.read(offset as u64, &mut buf[..present]);
+        buf[present..].fill(0);
+    }
+}
+
+/// A lock; dropping it gives it up.
+#[derive(Debug)]
+pub(super) struct SimLock(pub(super) Handle);
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.0.shared.lock().locks.remove(&self.0.ino);
+    }
+}

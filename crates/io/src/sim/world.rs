@@ -1,0 +1,320 @@
+//! The state behind a [`super::SimEnv`]: the volume, the record of what was done to it, and the faults in force.
+//!
+//! Every operation gets a number, in the order in which they begin. An operation logs its effects as [`Change`]s under
+//! its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes the log keeps a copy of the volume (pointers to
+//! shared pages), so that the state at any number is a copy of the nearest earlier one plus a short replay.
+
+use super::clock::{SimClock, SimEntropy};
+use super::crash::CrashKind;
+use super::disk::{Change, Disk, Ino, ROOT};
+use super::fault::{EROFS, FaultPlan, OpKind, Verdict, os_error};
+use super::{Costs, SimEnv};
+use crate::{Clock, PAGE, Rng};
+use base::{ErrorKind, HashMap, Result};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Changes between two copies of the volume.
+const CHECKPOINT_CHANGES: usize = 48;
+/// Operations the trace keeps.
+const TRACE_OPS_MAX: usize = 4096;
+
+/// What all handles of one environment share.
+pub(super) struct Shared {
+    pub(super) world: Mutex<World>,
+    pub(super) clock: Arc<SimClock>,
+    pub(super) entropy: Arc<SimEntropy>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        // A test that panicked while it held the lock has failed anyway; others may still look at the state.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how it ended.
+    pub(super) fn op<T>(
+        &self,
+        kind: OpKind,
+        path: &Arc<str>,
+        range: (u64, u64),
+        body: impl FnOnce(&mut World, Verdict) -> Result<T>,
+    ) -> Result<T> {
+        let mut world = self.lock();
+        let verdict = world.begin(kind, path, range, &self.clock);
+        let result = body(&mut world, verdict);
+        if let Err(error) = &result
+            && let Some(entry) = world.trace.back_mut()
+        {
+            entry.failed = Some(error.kind());
+        }
+        result
+    }
+}
+
+struct TraceEntry {
+    op: u64,
+    kind: OpKind,
+    path: Arc<str>,
+    range: (u64, u64),
+    failed: Option<ErrorKind>,
+}
+
+#[derive(Clone)]
+struct Logged {
+    op: u64,
+    change: Change,
+}
+
+#[derive(Clone)]
+struct Checkpoint {
+    /// Number of logged changes it contains.
+    changes: usize,
+    disk: Disk,
+}
+
+pub(super) struct World {
+    pub(super) seed: u64,
+    pub(super) disk: Disk,
+    log: Vec<Logged>,
+    checkpoints: Vec<Checkpoint>,
+    /// Clock after each operation.
+    times_ns: Vec<u64>,
+    next_ino: Ino,
+    /// Open handles of each file.
+    open: HashMap<Ino, u32>,
+    /// Holders of locks.
+    pub(super) locks: BTreeMap<Ino, String>,
+    counts: BTreeMap<Arc<str>, [u64; OpKind::COUNT]>,
+    trace: VecDeque<TraceEntry>,
+    pub(super) faults: Vec<FaultPlan>,
+    pub(super) faults_fired: u64,
+    pub(super) rng: Rng,
+    pub(super) capacity: Option<u64>,
+    pub(super) read_only: bool,
+    pub(super) costs: Costs,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, disk: Disk) -> Self {
+        let files = disk.files.last_key_value().map_or(ROOT, |(&ino, _)| ino);
+        let dirs = disk.dirs.last_key_value().map_or(ROOT, |(&ino, _)| ino);
+        World {
+            seed,
+            checkpoints: vec![Checkpoint { changes: 0, disk: disk.clone() }],
+            disk,
+            log: Vec::new(),
+            times_ns: Vec::new(),
+            next_ino: files.max(dirs) + 1,
+            open: HashMap::default(),
+            locks: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            trace: VecDeque::new(),
+            faults: Vec::new(),
+            faults_fired: 0,
+            rng: Rng::new(seed ^ 0xfa17),
+            capacity: None,
+            read_only: false,
+            costs: Costs::default(),
+        }
+    }
+
+    fn begin(&mut self, kind: OpKind, path: &Arc<str>, range: (u64, u64), clock: &SimClock) -> Verdict {
+        let op = self.op_count();
+        clock.advance(self.costs.of(kind, range.1));
+        self.times_ns.push(clock.now_ns());
+        match self.counts.get_mut(path) {
+            Some(counts) => counts[kind as usize] += 1,
+            None => {
+                let mut counts = [0; OpKind::COUNT];
+                counts[kind as usize] = 1;
+                self.counts.insert(path.clone(), counts);
+            }
+        }
+        if self.trace.len() == TRACE_OPS_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(TraceEntry { op, kind, path: path.clone(), range, failed: None });
+        let mut struck = None;
+        for plan in &mut self.faults {
+            let strike = plan.strikes(kind, path);
+            struck = struck.or(strike);
+        }
+        if let Some(effect) = struck {
+            self.faults_fired += 1;
+            return Verdict::of(effect, kind, path);
+        }
+        if self.read_only && kind.mutates() {
+            return Verdict::Refused(os_error(
+                EROFS,
+                &format!("{kind:?} on a read-only medium"),
+                path.as_ref(),
+            ));
+        }
+        Verdict::Go
+    }
+
+    /// Number of operations begun.
+    pub(super) fn op_count(&self) -> u64 {
+        self.times_ns.len() as u64
+    }
+
+    /// Performs a change and logs it under the current operation.
+    pub(super) fn apply(&mut self, change: Change) {
+        if self.log.len() >= self.checkpoints.last().map_or(0, |c| c.changes) + CHECKPOINT_CHANGES {
+            let open = &self.open;
+            self.disk.sweep(|ino| open.contains_key(&ino));
+            self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
+        }
+        self.disk.apply(&change);
+        self.log.push(Logged { op: self.op_count() - 1, change });
+    }
+
+    pub(super) fn new_ino(&mut self) -> Ino {
+        self.next_ino += 1;
+        self.next_ino - 1
+    }
+
+    pub(super) fn opened(&mut self, ino: Ino) {
+        *self.open.entry(ino).or_default() += 1;
+    }
+
+    pub(super) fn closed(&mut self, ino: Ino) {
+        if let Some(count) = self.open.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&ino);
+            }
+        }
+    }
+
+    /// Bytes of the volume in use.
+    pub(super) fn used(&self) -> u64 {
+        self.disk.used_pages(|ino| self.open.contains_key(&ino)) * PAGE as u64
+    }
+
+    /// Bytes that still fit; `None`: no limit.
+    pub(super) fn free(&self) -> Option<u64> {
+        self.capacity.map(|capacity| capacity.saturating_sub(self.used()))
+    }
+
+    /// How many bytes of a write fit on the volume: it needs room for the pages that are holes.
+    pub(super) fn room_for(&self, ino: Ino, offset: u64, len: usize) -> usize {
+        let Some(mut free) = self.free() else { return len };
+        let content = &self.disk.file(ino).live;
+        for (page, _, range) in super::content::pages_of(offset, len) {
+            if content.page(page).is_none() {
+                if free < PAGE as u64 {
+                    return range.start;
+                }
+                free -= PAGE as u64;
+            }
+        }
+        len
+    }
+
+    pub(super) fn count_ops(&self, kind: Option<OpKind>, path_suffix: &str) -> u64 {
+        let matching = self.counts.iter().filter(|(path, _)| path.ends_with(path_suffix));
+        matching
+            .map(|(_, counts)| match kind {
+                Some(kind) => counts[kind as usize],
+                None => counts.iter().sum(),
+            })
+            .sum()
+    }
+
+    pub(super) fn trace(&self) -> String {
+        let mut text = String::new();
+        for entry in &self.trace {
+            let (offset, len) = entry.range;
+            let _ = write!(text, "{:6} {:?} {}", entry.op, entry.kind, entry.path);
+            if len > 0 {
+                let _ = write!(text, " {offset}+{len}");
+            }
+            let _ = match entry.failed {
+                Some(kind) => writeln!(text, " -> {}", kind.name()),
+                None => writeln!(text),
+            };
+        }
+        text
+    }
+
+    pub(super) fn record(&self) -> Record {
+        Record {
+            seed: self.seed,
+            log: self.log.clone().into(),
+            checkpoints: self.checkpoints.clone().into(),
+            times_ns: self.times_ns.clone().into(),
+        }
+    }
+}
+
+/// The history of a run, from which the state at any operation can be made again. Cheap to clone, and independent of
+/// the environment it was taken from.
+#[derive(Clone)]
+pub struct Record {
+    seed: u64,
+    log: Arc<[Logged]>,
+    checkpoints: Arc<[Checkpoint]>,
+    times_ns: Arc<[u64]>,
+}
+
+impl Record {
+    /// Number of operations recorded.
+    pub fn op_count(&self) -> u64 {
+        self.times_ns.len() as u64
+    }
+
+    /// The numbers of the operations that changed the volume, ascending: a crash at any other number gives the same
+    /// states as one at the next of these.
+    pub fn mutations(&self) -> Vec<u64> {
+        let mut ops: Vec<u64> = self.log.iter().map(|logged| logged.op).collect();
+        ops.dedup();
+        ops
+    }
+
+    /// A new environment on the volume as a crash leaves it when operations `0..op` were complete and operation `op`
+    /// was under way: not begun, half done or (short of its promise) done, by the seed. Beyond the end: nothing was.
+    pub fn crash_at(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
+        self.crash(op, kind, seed, true)
+    }
+
+    /// As [`Record::crash_at`], but operation `op` had not begun.
+    pub fn crash_before(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {
+        self.crash(op, kind, seed, false)
+    }
+
+    fn crash(&self, op: u64, kind: CrashKind, seed: u64, interrupted: bool) -> SimEnv {
+        let mut rng = Rng::new(seed ^ op.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let complete = self.log.partition_point(|logged| logged.op < op);
+        let checkpoint = self.checkpoints.partition_point(|c| c.changes <= complete) - 1;
+        let Checkpoint { changes, disk } = &self.checkpoints[checkpoint];
+        let mut disk = disk.clone();
+        self.log[*changes..complete].iter().for_each(|logged| disk.apply(&logged.change));
+        let under_way = self.log[complete..].iter().take_while(|logged| logged.op == op).count();
+        if interrupted && under_way > 0 {
+            let done = complete + rng.below(under_way as u64) as usize;
+            self.log[complete..done].iter().for_each(|logged| disk.apply(&logged.change));
+            if let Some(change) = self.log[done].change.interrupted(kind, &mut rng) {
+                disk.apply(&change);
+            }
+        }
+        let time_ns = (op as usize).min(self.times_ns.len()).checked_sub(1).map(|i| self.times_ns[i]);
+        restarted(&disk, kind, self.seed, seed, time_ns.unwrap_or(0), &mut rng)
+    }
+}
+
+/// A new environment on what a crash leaves of `disk`.
+pub(super) fn restarted(
+    disk: &Disk,
+    kind: CrashKind,
+    run_seed: u64,
+    seed: u64,
+    time_ns: u64,
+    rng: &mut Rng,
+) -> SimEnv {
+    let after = disk.crashed(kind, rng);
+    let new_seed = Rng::new(run_seed.rotate_left(17) ^ seed ^ rng.next_u64()).next_u64();
+    SimEnv::on(new_seed, after, time_ns + super::RESTART_NS)
+}
