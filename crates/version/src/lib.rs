@@ -12,6 +12,8 @@
 //! many bytes the tables reference under each blob id) is computed from the files themselves and carried along by
 //! [`State::apply`], so that it cannot drift from them; [`State::verify`] recomputes it all and compares.
 
+#[cfg(test)]
+mod arbitrary;
 pub mod edit;
 pub mod idmap;
 pub mod manifest;

@@ -1,0 +1,333 @@
+//! Random contents for tests: records of any kind, and edits that are valid for a given state.
+
+use crate::edit::{Edit, Record};
+use crate::meta::{Dependency, FileMeta, LogGroupMeta, VsstClass, VsstMeta};
+use crate::state::{FamilyState, State};
+use crate::version::AliasTarget;
+use base::{SeqNo, Uid, ValueKind, key};
+use io::Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn bytes(rng: &mut Rng, len_max: u64) -> Vec<u8> {
+    let mut out = vec![0; rng.below(len_max + 1) as usize];
+    rng.fill(&mut out);
+    out
+}
+
+/// Small and large numbers alike.
+fn number(rng: &mut Rng) -> u64 {
+    (rng.next_u64() >> rng.range(8, 64)).max(1)
+}
+
+fn uid(rng: &mut Rng) -> Uid {
+    Uid::from_words(rng.next_u64(), rng.next_u64())
+}
+
+/// A table with any contents that pass validation.
+pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
+    let mut keys = [[vec![1], bytes(rng, 20)].concat(), [vec![1], bytes(rng, 20)].concat()];
+    keys.sort();
+    let [smallest, largest] = keys;
+    let (a, b) = (number(rng), number(rng));
+    let mut ids: Vec<u64> = (0..rng.below(4)).map(|_| number(rng)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let dependency = |blob_id| Dependency { blob_id, count: a, raw_bytes: b, stored_bytes: a ^ b };
+    FileMeta {
+        number: number(rng),
+        uid: uid(rng),
+        location: rng.next_u64() as u8,
+        len: number(rng),
+        smallest: key::encode(&smallest, a.max(b), ValueKind::Value),
+        largest: key::encode(&largest, 0, ValueKind::Deletion),
+        min_seq: a.min(b),
+        max_seq: a.max(b),
+        entries: number(rng),
+        tombstones: rng.below(100),
+        range_tombstones: rng.below(3),
+        raw_bytes: number(rng),
+        hidden_bytes: number(rng),
+        global_seq: rng.one_in(4).then(|| number(rng)),
+        shared: rng.one_in(2),
+        dependencies: ids.into_iter().map(dependency).collect(),
+    }
+}
+
+/// A vSST with any contents that pass validation.
+pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
+    let like = any_file(rng);
+    let mut blob_ids: Vec<u64> =
+        (0..rng.below(4)).map(|_| number(rng)).filter(|n| *n != like.number).collect();
+    blob_ids.sort_unstable();
+    blob_ids.dedup();
+    VsstMeta {
+        number: like.number,
+        uid: like.uid,
+        location: like.location,
+        len: like.len,
+        record_bytes: number(rng),
+        raw_bytes: like.raw_bytes,
+        entries: like.entries,
+        smallest: like.smallest,
+        largest: like.largest,
+        min_seq: like.min_seq,
+        max_seq: like.max_seq,
+        global_seq: like.global_seq,
+        class: [VsstClass::Mixed, VsstClass::Hot, VsstClass::Cold][rng.below(3) as usize],
+        shared: like.shared,
+        segment: rng.one_in(3),
+        blob_ids,
+    }
+}
+
+/// Number of kinds of records.
+pub(crate) const KINDS: u64 = 20;
+
+/// A record of the given kind with random contents, valid in itself.
+pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
+    let (family, level) = (rng.next_u64() as u32, rng.below(7) as u32);
+    let n = number(rng);
+    let list = |rng: &mut Rng| (0..rng.below(4)).map(|_| number(rng)).collect::<Vec<u64>>();
+    match kind {
+        0 => Record::AddFile { family, level, meta: any_file(rng) },
+        1 => Record::RemoveFile { family, level, number: n },
+        2 => Record::LogFloor { family, seq: n },
+        3 => {
+            let name = String::from_utf8_lossy(&bytes(rng, 30)).into_owned();
+            Record::CreateFamily { id: family, name, options: bytes(rng, 300) }
+        }
+        4 => Record::UpdateFamily { id: family, options: bytes(rng, 300) },
+        5 => Record::DropFamily { id: family },
+        6 => Record::AddVsst { family, meta: any_vsst(rng) },
+        7 => Record::RemoveVsst { family, number: n },
+        8 => {
+            let outputs = (0..rng.below(3)).map(|_| any_vsst(rng)).collect();
+            Record::ReplaceVsst { family, inputs: list(rng), outputs }
+        }
+        9 => {
+            let target = |file| AliasTarget { first_key: vec![file as u8; (file % 9) as usize], file };
+            Record::SetAlias { family, blob_id: n, targets: list(rng).into_iter().map(target).collect() }
+        }
+        10 => Record::DropAlias { family, blob_id: n },
+        11 => {
+            let sealed_end = rng.one_in(2).then(|| number(rng));
+            let (len, file) = (number(rng), number(rng));
+            let group = LogGroupMeta { ltn: n, file, len, location: 7, sealed_end, discarded: rng.one_in(2) };
+            Record::AddLogGroup { group }
+        }
+        12 => Record::SealLogGroup { ltn: n, end_lpn: number(rng) },
+        13 => Record::DiscardLogGroup { ltn: n },
+        14 => Record::RemoveLogGroup { ltn: n },
+        15 => Record::NextFileNumber(n),
+        16 => Record::LastSeq(n),
+        17 => Record::NextLtn(n),
+        18 => Record::NextFamily(family),
+        _ => Record::ShareFile { number: n },
+    }
+}
+
+/// Makes edits that are valid for the state at hand, as a store would make them.
+pub(crate) struct Editor {
+    pub(crate) rng: Rng,
+}
+
+/// The user keys of the tests.
+pub(crate) fn user_key(n: u64) -> Vec<u8> {
+    format!("key{n:04}").into_bytes()
+}
+
+impl Editor {
+    pub(crate) fn new(seed: u64) -> Self {
+        Editor { rng: Rng::new(seed) }
+    }
+
+    /// A table over `[low, high]`.
+    fn file(&mut self, number: u64, (low, high): (u64, u64), (min_seq, max_seq): (SeqNo, SeqNo)) -> FileMeta {
+        FileMeta {
+            number,
+            uid: uid(&mut self.rng),
+            len: self.rng.range(100, 1000),
+            smallest: key::encode(&user_key(low), max_seq, ValueKind::Value),
+            largest: key::encode(&user_key(high), min_seq, ValueKind::Value),
+            min_seq,
+            max_seq,
+            entries: 10,
+            raw_bytes: self.rng.range(100, 5000),
+            ..FileMeta::default()
+        }
+    }
+
+    fn vsst(&mut self, number: u64, (low, high): (u64, u64)) -> VsstMeta {
+        VsstMeta {
+            number,
+            uid: uid(&mut self.rng),
+            len: 5000,
+            record_bytes: 4000,
+            raw_bytes: 3800,
+            entries: 4,
+            smallest: key::encode(&user_key(low), 9, ValueKind::Value),
+            largest: key::encode(&user_key(high), 9, ValueKind::Value),
+            min_seq: 1,
+            max_seq: 9,
+            ..VsstMeta::default()
+        }
+    }
+
+    /// A valid edit; empty where the chosen kind of change has nothing to change.
+    pub(crate) fn edit(&mut self, state: &State) -> Edit {
+        let families: Vec<&Arc<FamilyState>> = state.families.values().collect();
+        let pick = self.rng.below(families.len() as u64 + 1) as usize;
+        let Some(family) = families.get(pick) else {
+            return Edit(if families.len() < 3 { self.create_family(state) } else { self.log_groups(state) });
+        };
+        Edit(match self.rng.below(16) {
+            0..5 => self.flush(state, family),
+            5..10 => self.compact(state, family),
+            10..12 => self.collect(state, family),
+            12 => self.tidy(family),
+            13 => self.log_groups(state),
+            14 if self.rng.one_in(8) => vec![Record::DropFamily { id: family.id }],
+            14 => vec![Record::UpdateFamily { id: family.id, options: bytes(&mut self.rng, 20) }],
+            _ => {
+                let next = state.next_file_number + self.rng.below(3);
+                let numbers: Vec<u64> = family.version.file_numbers().collect();
+                let mut records = vec![Record::LastSeq(state.last_seq + 1), Record::NextFileNumber(next)];
+                if !numbers.is_empty() {
+                    let number = numbers[self.rng.below(numbers.len() as u64) as usize];
+                    records.push(Record::ShareFile { number });
+                }
+                records
+            }
+        })
+    }
+
+    fn create_family(&mut self, state: &State) -> Vec<Record> {
+        let id = state.next_family + self.rng.below(3) as u32;
+        vec![Record::CreateFamily { id, name: format!("family {id}"), options: bytes(&mut self.rng, 20) }]
+    }
+
+    fn flush(&mut self, state: &State, family: &FamilyState) -> Vec<Record> {
+        let id = family.id;
+        let low = self.rng.below(900);
+        let range = (low, low + self.rng.below(100));
+        let mut number = state.next_file_number + self.rng.below(2);
+        let seqs = (state.last_seq + 1, state.last_seq + 1 + self.rng.below(50));
+        let mut records = Vec::new();
+        let mut dependencies = Vec::new();
+        if self.rng.one_in(2) {
+            records.push(Record::AddVsst { family: id, meta: self.vsst(number, range) });
+            let (raw_bytes, stored_bytes) = (3800, 4000);
+            dependencies.push(Dependency { blob_id: number, count: 4, raw_bytes, stored_bytes });
+            number += 1;
+        }
+        let meta = FileMeta { dependencies, ..self.file(number, range, seqs) };
+        records.push(Record::AddFile { family: id, level: 0, meta });
+        records.push(Record::LogFloor { family: id, seq: seqs.1 + 1 });
+        records
+    }
+
+    /// All of level 0, or one file of a deeper level, into the next level; often without any change of the file.
+    fn compact(&mut self, state: &State, family: &FamilyState) -> Vec<Record> {
+        let (id, version) = (family.id, &family.version);
+        let level = self.rng.below(4) as usize;
+        let mut inputs = version.files(level).to_vec();
+        if level > 0 && !inputs.is_empty() {
+            inputs = vec![inputs[self.rng.below(inputs.len() as u64) as usize].clone()];
+        }
+        let Some(low) = inputs.iter().map(|f| f.smallest_user_key().to_vec()).min() else {
+            return Vec::new();
+        };
+        let high = inputs.iter().map(|f| f.largest_user_key().to_vec()).max().unwrap_or_default();
+        let below = version.overlapping(level + 1, Some(&low), Some(&high));
+        let mut records = Vec::new();
+        let remove = |level: usize, f: &FileMeta| Record::RemoveFile {
+            family: id,
+            level: level as u32,
+            number: f.number,
+        };
+        let add = |meta: FileMeta| Record::AddFile { family: id, level: level as u32 + 1, meta };
+        if below.is_empty() && inputs.len() == 1 && self.rng.one_in(2) {
+            // A trivial move, with the records in either order.
+            records = vec![remove(level, &inputs[0]), add(inputs[0].as_ref().clone())];
+            if self.rng.one_in(2) {
+                records.reverse();
+            }
+            return records;
+        }
+        records.extend(inputs.iter().map(|f| remove(level, f)));
+        records.extend(below.iter().map(|f| remove(level + 1, f)));
+        let all: Vec<&Arc<FileMeta>> = inputs.iter().chain(&below).collect();
+        let place = |key: &[u8]| String::from_utf8_lossy(&key[3..]).parse::<u64>().unwrap();
+        let mut low = all.iter().map(|f| place(f.smallest_user_key())).min().unwrap_or(0);
+        let high = all.iter().map(|f| place(f.largest_user_key())).max().unwrap_or(0);
+        let seqs = (all.iter().map(|f| f.min_seq).min(), all.iter().map(|f| f.max_seq).max());
+        let seqs = (seqs.0.unwrap_or(0), seqs.1.unwrap_or(0));
+        let mut sums: BTreeMap<u64, Dependency> = BTreeMap::new();
+        for d in all.iter().flat_map(|f| &f.dependencies) {
+            let sum = sums.entry(d.blob_id).or_insert(Dependency { blob_id: d.blob_id, ..*d });
+            sum.count = sum.count.max(d.count);
+        }
+        let mut number = state.next_file_number;
+        while low <= high {
+            let end = (low + self.rng.below(150)).min(high);
+            let mut meta = self.file(number, (low, end), seqs);
+            meta.dependencies = sums.values().filter(|_| self.rng.below(3) > 0).copied().collect();
+            records.push(add(meta));
+            (low, number) = (end + 1, number + 1);
+        }
+        records
+    }
+
+    /// Garbage collection of one or two vSSTs into none, one or two.
+    fn collect(&mut self, state: &State, family: &FamilyState) -> Vec<Record> {
+        let (id, version) = (family.id, &family.version);
+        let mut inputs: Vec<u64> = version.vssts.keys().filter(|_| self.rng.one_in(3)).collect();
+        inputs.truncate(2);
+        let mut names: Vec<u64> = inputs.iter().flat_map(|&n| version.names_of(n)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let alive = names.iter().any(|n| version.references.contains_key(n));
+        let count = if alive { self.rng.range(1, 3) } else { self.rng.below(3) };
+        let outputs = (0..count).map(|i| VsstMeta {
+            blob_ids: names.clone(),
+            ..self.vsst(state.next_file_number + i, (i * 500, i * 500 + 499))
+        });
+        let outputs: Vec<VsstMeta> = outputs.collect();
+        if inputs.is_empty() { Vec::new() } else { vec![Record::ReplaceVsst { family: id, inputs, outputs }] }
+    }
+
+    /// Drops names and files on which nothing depends.
+    fn tidy(&mut self, family: &FamilyState) -> Vec<Record> {
+        let id = family.id;
+        let (aliases, vssts) = family.version.unreferenced();
+        let aliases = aliases.into_iter().map(|blob_id| Record::DropAlias { family: id, blob_id });
+        aliases.chain(vssts.into_iter().map(|number| Record::RemoveVsst { family: id, number })).collect()
+    }
+
+    fn log_groups(&mut self, state: &State) -> Vec<Record> {
+        let groups: Vec<LogGroupMeta> = state.log_groups.values().copied().collect();
+        let new = LogGroupMeta {
+            ltn: state.next_ltn,
+            file: state.next_file_number,
+            len: 1 << 20,
+            ..LogGroupMeta::default()
+        };
+        match groups.first() {
+            Some(first) if self.rng.one_in(2) => match self.rng.below(4) {
+                0 => vec![
+                    Record::SealLogGroup { ltn: first.ltn, end_lpn: first.sealed_end.unwrap_or(77) },
+                    Record::AddLogGroup { group: new },
+                ],
+                1 => vec![Record::DiscardLogGroup { ltn: first.ltn }],
+                2 => vec![Record::RemoveLogGroup { ltn: first.ltn }],
+                // Recycled: the same file under a new tag.
+                _ => vec![
+                    Record::AddLogGroup { group: LogGroupMeta { file: first.file, ..new } },
+                    Record::RemoveLogGroup { ltn: first.ltn },
+                ],
+            },
+            _ => vec![Record::AddLogGroup { group: new }],
+        }
+    }
+}
