@@ -1,11 +1,15 @@
 //! The log-structured merge tree's moving parts: iterators that merge, and the job that rewrites sorted runs.
 //!
 //! * [`merging`]: many sorted cursors as one.
+//! * [`merge_job`]: the engine of flush and compaction.
+//! * [`below`]: what may lie in the levels under a job's output.
 //! * [`visible`]: what a user sees of a merged cursor at a snapshot.
 //! * [`operator`]: the merge operator, called so that its panics stay its own.
 //! * [`tombstones`]: range tombstones as a scan asks for them.
 //! * [`vec_iter`]: sorted entries in memory as a cursor.
 
+pub mod below;
+pub mod merge_job;
 pub mod merging;
 #[cfg(test)]
 mod model;
@@ -14,6 +18,11 @@ pub mod tombstones;
 pub mod vec_iter;
 pub mod visible;
 
+pub use below::{Anything, Below, DeeperLevels};
+pub use merge_job::{
+    DropObserver, DropReason, Hooks, MergeJob, MergeOptions, MergeOutput, MergeStats, OutputCutter,
+    OutputFile, OutputFiles, OutputSize, OutputTable, Rewrite, SizeCutter, Step, ValueHook,
+};
 pub use merging::MergingIterator;
 pub use operator::MergeOperator;
 pub use visible::{ReferenceResolver, VisibleIterator, VisibleOptions};

@@ -228,6 +228,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     }
 
     /// Moves to the next visible key. Must be valid.
+    #[expect(clippy::should_implement_trait, reason = "a cursor in both directions, which may fail")]
     pub fn next(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Invalid) {
             State::Invalid => panic!("moved an iterator that is not valid"),

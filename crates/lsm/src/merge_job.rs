@@ -1,0 +1,349 @@
+//! The merge job: the engine of flush and compaction.
+//!
+//! It reads sorted runs through one merged cursor, drops what no snapshot can see, and writes the rest to new files.
+//! What is dropped is decided by the module `rules`; where files end and which part of each range tombstone goes into
+//! which file, by the module `output`. This module drives the two, one bounded step after the other, so that a
+//! scheduler (or a simulation with a single thread) can put other work between the steps.
+//!
+//! ## Snapshots
+//!
+//! The caller passes every sequence that a reader may hold, ascending, **with the visible frontier at the job's start
+//! as the last one**. They cut the sequences into stripes; two versions of a key in the same stripe look the same to
+//! every reader, so the newer one is enough. What lies above the last snapshot is copied as it is.
+//!
+//! ## Contract for the inputs
+//!
+//! The inputs hold, for every user key in their range, a contiguous stretch of its history: whatever is newer than an
+//! input entry lies above the job or in it, whatever is older in it or below (see [`crate::below`]). Pickers keep that by
+//! taking the oldest files of level 0 and all overlapping files of the output level.
+//!
+//! ## Failure
+//!
+//! After an error every further step returns the same error. [`MergeJob::created`] lists every file made, finished or
+//! not: the caller deletes them. Nothing else has been touched, since inputs are only read.
+
+use crate::below::Below;
+use crate::operator::MergeOperator;
+use base::key::{self, ValueKind, encode};
+use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use base::{Error, InternalIterator, MAX_SEQ, Result, SeqNo};
+use output::Output;
+use rules::Rules;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+mod output;
+mod rules;
+
+pub use output::{MergeOutput, OutputCutter, OutputFile, OutputFiles, OutputSize, OutputTable, SizeCutter};
+
+/// What a job does besides merging.
+#[derive(Clone)]
+pub struct MergeOptions {
+    /// Every sequence that a reader may hold, ascending; the last is the visible frontier at the job's start. Empty:
+    /// nothing is dropped.
+    pub snapshots: Vec<SeqNo>,
+    /// Only user keys from here on take part; `None`: no border.
+    pub lower: Option<Vec<u8>>,
+    /// Only user keys below take part; `None`: no border.
+    pub upper: Option<Vec<u8>>,
+    /// About how many input bytes a step reads.
+    pub step_bytes: u64,
+    /// Zero the sequences of inline values that all snapshots see and that have nothing underneath, so that they
+    /// compress better.
+    pub zero_sequences: bool,
+    /// Folds merge operands; without it they are copied.
+    pub operator: Option<Arc<dyn MergeOperator>>,
+}
+
+impl MergeOptions {
+    /// The usual settings for `snapshots`.
+    pub fn new(snapshots: Vec<SeqNo>) -> Self {
+        MergeOptions {
+            snapshots,
+            lower: None,
+            upper: None,
+            step_bytes: 256 << 10,
+            zero_sequences: true,
+            operator: None,
+        }
+    }
+}
+
+/// What becomes of an entry's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// It is written as it is.
+    Keep,
+    /// It is replaced: the new value is in the buffer, of this kind (`Value` or `Reference`).
+    As(ValueKind),
+}
+
+/// Sees every value and reference that is kept, in key order, before it is written: separates values into vSSTs at
+/// flush, renews references (or brings values along) in compactions.
+pub trait ValueHook {
+    /// What becomes of the value of entry `(user_key, seq)`. The sequence is the one the entry keeps if the result is
+    /// a reference. `out` is empty on entry.
+    fn rewrite(
+        &mut self,
+        user_key: &[u8],
+        seq: SeqNo,
+        kind: ValueKind,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite>;
+}
+
+/// Why an entry was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// A newer version of the key in the same stripe of snapshots hides it.
+    Shadowed,
+    /// A range tombstone in the same stripe covers it.
+    Covered,
+    /// It is a single delete and the value it deletes, which vanish together.
+    Annihilated,
+    /// It is a tombstone with nothing underneath.
+    Obsolete,
+    /// It went into the value that a merge operator made.
+    Folded,
+}
+
+/// Learns of dropped entries.
+pub trait DropObserver {
+    /// The entry is gone. For a tombstone that waited for its fate the value is empty.
+    fn dropped(&mut self, user_key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8], reason: DropReason);
+}
+
+/// The world around a job, lent to it for a step.
+pub struct Hooks<'a, T: OutputTable> {
+    /// Makes output files.
+    pub files: &'a mut dyn OutputFiles<T>,
+    /// Decides where they end.
+    pub cutter: &'a mut dyn OutputCutter,
+    /// Knows what lies under the output.
+    pub below: &'a mut dyn Below,
+    /// Rewrites values.
+    pub values: Option<&'a mut dyn ValueHook>,
+    /// Learns of dropped entries.
+    pub observer: Option<&'a mut dyn DropObserver>,
+}
+
+/// Counts of a job so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeStats {
+    /// Point entries read.
+    pub input_entries: u64,
+    /// Bytes of their keys and values.
+    pub input_bytes: u64,
+    /// Point entries written.
+    pub output_entries: u64,
+    /// Bytes of their keys and values.
+    pub output_bytes: u64,
+    /// Entries dropped because of [`DropReason::Shadowed`].
+    pub shadowed: u64,
+    /// Entries dropped because of [`DropReason::Covered`].
+    pub covered: u64,
+    /// Entries dropped because of [`DropReason::Annihilated`].
+    pub annihilated: u64,
+    /// Entries dropped because of [`DropReason::Obsolete`].
+    pub obsolete: u64,
+    /// Entries dropped because of [`DropReason::Folded`].
+    pub folded: u64,
+    /// Runs of operands that the merge operator refused; they were copied.
+    pub fold_failures: u64,
+    /// Entries whose sequence was zeroed.
+    pub zeroed: u64,
+    /// Range tombstones read, as fragments times sequences.
+    pub input_range_tombstones: u64,
+    /// Range tombstones written, in the pieces that went into each file.
+    pub output_range_tombstones: u64,
+}
+
+impl MergeStats {
+    /// All entries dropped.
+    pub fn dropped(&self) -> u64 {
+        self.shadowed + self.covered + self.annihilated + self.obsolete + self.folded
+    }
+}
+
+/// What a step came to.
+#[derive(Debug)]
+pub enum Step<F> {
+    /// There is more to do.
+    More,
+    /// The job is done; its outputs in key order, synced.
+    Done(Vec<MergeOutput<F>>),
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Running,
+    Done,
+    Failed(Error),
+}
+
+/// A flush or compaction in progress. See the module.
+pub struct MergeJob<T: OutputTable, I = crate::MergingIterator> {
+    input: I,
+    rules: Rules,
+    output: Output<T>,
+    upper: Option<Vec<u8>>,
+    lower: Option<Vec<u8>>,
+    step_bytes: u64,
+    /// Trailer of the entry read last.
+    last_trailer: u64,
+    reported_bytes: u64,
+    state: State,
+}
+
+impl<T: OutputTable, I: InternalIterator> MergeJob<T, I> {
+    /// A job over `input` and the range tombstones of the same sources. Nothing is read yet.
+    pub fn new(input: I, tombstones: &[Arc<FragmentedRangeTombstones>], options: MergeOptions) -> Self {
+        let MergeOptions { snapshots, lower, upper, step_bytes, zero_sequences, operator } = options;
+        assert!(snapshots.is_sorted(), "snapshots are not in ascending order");
+        let tombstones = clip(tombstones, lower.as_deref(), upper.as_deref());
+        MergeJob {
+            input,
+            rules: Rules::new(snapshots, tombstones, zero_sequences, operator),
+            output: Output::new(lower.clone()),
+            upper,
+            lower,
+            step_bytes: step_bytes.max(1),
+            last_trailer: 0,
+            reported_bytes: 0,
+            state: State::New,
+        }
+    }
+
+    /// Does a bounded amount of work: about `step_bytes` of input, and the files that end meanwhile.
+    ///
+    /// # Errors
+    /// Those of inputs, outputs and hooks; `Corruption` if the input is out of order. See the module on failure.
+    ///
+    /// # Panics
+    /// If the job is done already, or if the counts of entries do not add up.
+    pub fn step(&mut self, hooks: &mut Hooks<'_, T>) -> Result<Step<T::Finished>> {
+        let result = match &self.state {
+            State::Done => panic!("a step after the job was done"),
+            State::Failed(e) => return Err(e.clone()),
+            State::New => self.begin(hooks).and_then(|()| self.run(hooks)),
+            State::Running => self.run(hooks),
+        };
+        match result {
+            Ok(done) => {
+                self.state = if done { State::Done } else { State::Running };
+                Ok(if done { Step::Done(self.output.take_finished()) } else { Step::More })
+            }
+            Err(e) => {
+                self.state = State::Failed(e.clone());
+                Err(e)
+            }
+        }
+    }
+
+    /// Every file the job made so far, finished or not: number and path.
+    pub fn created(&self) -> &[(u64, PathBuf)] {
+        self.output.created()
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> &MergeStats {
+        &self.rules.stats
+    }
+
+    /// Physical bytes written since the last call (estimated for the file that is open): what a rate limiter is
+    /// charged after each step.
+    pub fn take_written_bytes(&mut self) -> u64 {
+        let total = self.output.written_bytes();
+        let new = total.saturating_sub(self.reported_bytes);
+        self.reported_bytes = self.reported_bytes.max(total);
+        new
+    }
+
+    /// The input cursor, for the statistics it keeps.
+    pub fn input(&self) -> &I {
+        &self.input
+    }
+
+    fn begin(&mut self, hooks: &mut Hooks<'_, T>) -> Result<()> {
+        let retained = self.rules.retained(hooks.below);
+        self.output.set_tombstones(retained);
+        match &self.lower {
+            Some(lower) => self.input.seek(&encode(lower, MAX_SEQ, ValueKind::Seek)),
+            None => self.input.seek_to_first(),
+        }
+    }
+
+    /// True when the job is done.
+    fn run(&mut self, hooks: &mut Hooks<'_, T>) -> Result<bool> {
+        let until = self.rules.stats.input_bytes.saturating_add(self.step_bytes);
+        while self.rules.stats.input_bytes < until {
+            if !self.input.valid() {
+                return self.finish(hooks);
+            }
+            let (user_key, trailer) = key::split(self.input.key());
+            match user_key.cmp(self.rules.key()) {
+                std::cmp::Ordering::Equal if self.rules.has_key() => {
+                    if trailer >= self.last_trailer {
+                        return Err(disorder(user_key));
+                    }
+                }
+                std::cmp::Ordering::Less => return Err(disorder(user_key)),
+                _ => {
+                    if self.upper.as_deref().is_some_and(|upper| upper <= user_key) {
+                        return self.finish(hooks);
+                    }
+                    self.rules.end_key(hooks, &mut self.output)?;
+                    self.rules.begin_key(user_key);
+                }
+            }
+            self.last_trailer = trailer;
+            self.rules.entry(hooks, &mut self.output, trailer, self.input.value())?;
+            self.input.next()?;
+        }
+        Ok(false)
+    }
+
+    fn finish(&mut self, hooks: &mut Hooks<'_, T>) -> Result<bool> {
+        self.rules.end_key(hooks, &mut self.output)?;
+        self.output.finish(hooks)?;
+        let stats = &mut self.rules.stats;
+        stats.output_range_tombstones = self.output.range_tombstones();
+        assert_eq!(
+            stats.input_entries,
+            stats.output_entries + stats.dropped(),
+            "entries in = entries out + dropped: {stats:?}"
+        );
+        Ok(true)
+    }
+}
+
+fn disorder(user_key: &[u8]) -> Error {
+    Error::corruption(format!(
+        "the inputs of a compaction are out of order at key \"{}\": verify the tables",
+        user_key.escape_ascii()
+    ))
+}
+
+/// All tombstones together, cut to the job's part of the key space.
+fn clip(
+    sources: &[Arc<FragmentedRangeTombstones>],
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+) -> FragmentedRangeTombstones {
+    let mut all: Vec<RangeTombstone> = sources.iter().flat_map(|s| s.tombstones()).collect();
+    for t in &mut all {
+        if let Some(lower) = lower.filter(|&l| t.start.as_slice() < l) {
+            t.start = lower.to_vec();
+        }
+        if let Some(upper) = upper.filter(|&u| u < t.end.as_slice()) {
+            t.end = upper.to_vec();
+        }
+    }
+    FragmentedRangeTombstones::new(&all)
+}
+
+#[cfg(test)]
+mod tests;
