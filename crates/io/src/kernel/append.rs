@@ -1,21 +1,22 @@
 //! Files written from front to back.
 //!
-//! Bytes collect in an aligned buffer that is written when it is full. Through the page cache, a flush writes what there
-//! is and the buffer starts empty again. With direct access only whole pages can be written, so a flush pads the last
-//! page with zeros, writes it, and cuts the file back to its true length; the bytes of that page stay in the buffer, and
-//! the next write starts with them again. Rewriting them is safe for what was durable before: sectors are written
-//! whole, and old and new sector begin with the same bytes.
+//! Bytes collect in an aligned buffer that is written when it is full. Through the page cache, a flush writes what
+//! there is and the buffer starts empty again. With direct access only whole pages can be written, so a flush pads
+//! the last page with zeros, writes it, and cuts the file back to its true length; the bytes of that page stay in the
+//! buffer, and the next write starts with them again. Rewriting them is safe for what was durable before: sectors are
+//! written whole, and old and new sector begin with the same bytes.
 //!
 //! ```text
 //!   file     0 ........ start ................ on_file       (reserved)
 //!   buffer              |== buffered =================|      bytes beyond `on_file` are not in the file yet
 //! ```
 //!
-//! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a multiple
-//! of the page; a failed write or sync poisons the file, since afterwards nobody knows what it holds.
+//! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a
+//! multiple of the page; a failed write or sync poisons the file, since afterwards nobody knows what it holds.
 //!
 //! A length hint reserves blocks beyond the end of the file. Cutting the file back gives them up again (that is how
-//! file systems work, and why a full sync and the drop of the file cut unused ones off: allocated space stays honest).
+//! file systems work, and why a full sync and the drop of the file cut unused ones off: allocated space stays
+//! honest).
 
 use super::ffi;
 use super::handle::{Handle, poisoned, retry};

@@ -17,8 +17,8 @@ pub(super) fn start_writeback(fd: impl AsFd, offset: u64, len: u64) -> io::Resul
     sync_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE)
 }
 
-/// Waits until the pages of `[offset, offset + len)` are written back; reports errors of the write-back. Does not make
-/// anything durable: neither metadata nor the device's cache is flushed.
+/// Waits until the pages of `[offset, offset + len)` are written back; reports errors of the write-back. Does not
+/// make anything durable: neither metadata nor the device's cache is flushed.
 pub(super) fn wait_writeback(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let all =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;

@@ -1,7 +1,7 @@
 //! The kernel's file system behind [`FileSystem`].
 //!
-//! Names that are not UTF-8 are not ours and are left out of listings. An empty directory path is the current directory
-//! (the parent of a bare file name).
+//! Names that are not UTF-8 are not ours and are left out of listings. An empty directory path is the current
+//! directory (the parent of a bare file name).
 
 use super::append::KernelAppendFile;
 use super::handle::{dir_or_current, fail, retry};
@@ -148,7 +148,8 @@ impl FileSystem for KernelFs {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         let action = "cannot sync a directory";
         let fd = open_dir(action, dir)?;
-        // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged writes.
+        // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged
+        // writes.
         retry(|| rustix::fs::fsync(&fd)).map_err(|e| fail_optional(action, dir, e, &[Errno::INVAL]))
     }
 

@@ -1,15 +1,15 @@
 //! An open file: reads and writes that are exact or fail, around or through the page cache.
 //!
-//! **Exact.** The kernel may cut a read or write short or interrupt it with a signal; both are resumed here. A read that
-//! meets the end of the file is `Corruption`: the engine only reads what its metadata says was written.
+//! **Exact.** The kernel may cut a read or write short or interrupt it with a signal; both are resumed here. A read
+//! that meets the end of the file is `Corruption`: the engine only reads what its metadata says was written.
 //!
 //! **Direct access** (`O_DIRECT`) wants the memory address, the offset and the length aligned; a page satisfies every
 //! device in use. It is switched on after opening, with `fcntl`: opening with the flag may create the file and then
 //! fail. File systems refuse it at that moment or, a few, only at the first transfer, both with `EINVAL`; the file is
 //! then read and written through the page cache, which callers cannot tell except by speed.
 //!
-//! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not that
-//! we asked for something wrong.
+//! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not
+//! that we asked for something wrong.
 
 use super::pool::BufPool;
 use crate::{Access, AlignedBuf, PAGE, SyncKind};
@@ -138,8 +138,8 @@ impl Handle {
         result
     }
 
-    /// Reads into `buf`, which stands for the file from `start` on, until all of `asked` is there; its first `done` bytes
-    /// are there already.
+    /// Reads into `buf`, which stands for the file from `start` on, until all of `asked` is there; its first `done`
+    /// bytes are there already.
     pub(super) fn fill(&self, buf: &mut [u8], start: u64, mut done: usize, asked: Range<u64>) -> Result<()> {
         let wanted = (asked.end - start) as usize;
         assert!(done <= buf.len() && wanted <= buf.len(), "read past its buffer");

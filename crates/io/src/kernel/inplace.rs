@@ -1,14 +1,14 @@
 //! Files of fixed length that are written in place: the log's groups.
 //!
-//! Creating one reserves its blocks and writes zeros over all of them. Only then does a later data sync leave the file's
-//! metadata alone: a block that is reserved but was never written is marked as such, and the first write to it commits
-//! a transaction of the file system.
+//! Creating one reserves its blocks and writes zeros over all of them. Only then does a later data sync leave the
+//! file's metadata alone: a block that is reserved but was never written is marked as such, and the first write to it
+//! commits a transaction of the file system.
 //!
-//! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes that range durable and no other, with a forced write
-//! (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
+//! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes that range durable and no other, with a forced
+//! write (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
 //!
-//! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a second
-//! sync would succeed and mean nothing.
+//! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a
+//! second sync would succeed and mean nothing.
 
 use super::handle::{Handle, poisoned};
 use super::read::Engine;

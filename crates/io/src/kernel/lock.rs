@@ -1,9 +1,9 @@
 //! Exclusive locks that name their holder.
 //!
-//! The lock is `flock` on a file, which the kernel gives up when the process dies, however it dies. The file's content is
-//! one line about the holder, for the error message of whoever comes second. In addition a table in this process lists
-//! the files it holds, by device and inode: network file systems turn `flock` into record locks, which do not conflict
-//! within a process.
+//! The lock is `flock` on a file, which the kernel gives up when the process dies, however it dies. The file's
+//! content is one line about the holder, for the error message of whoever comes second. In addition a table in this
+//! process lists the files it holds, by device and inode: network file systems turn `flock` into record locks, which
+//! do not conflict within a process.
 //!
 //! The table is the one piece of state of the process as a whole: two environments of one process share its locks.
 
@@ -107,6 +107,9 @@ impl Drop for KernelLock {
         if let Some(fd) = &self.fd {
             // Best effort: a stale line only decorates a message, since the lock itself is free.
             let _ = rustix::fs::ftruncate(fd, 0);
+            // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
+            // its own program. Should unlocking fail, closing still does it a moment later.
+            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
         }
         // The kernel's lock first, so that the next caller does not meet it after the table said free.
         self.fd = None;

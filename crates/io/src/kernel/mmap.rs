@@ -1,15 +1,16 @@
 //! Memory that outlives the process: a shared mapping of a file.
 //!
-//! The pages of a shared mapping are those of the page cache. When the process dies, even by `SIGKILL` in the middle of a
-//! store, what it stored so far is in the file; when the power fails, nothing is promised.
+//! The pages of a shared mapping are those of the page cache. When the process dies, even by `SIGKILL` in the middle
+//! of a store, what it stored so far is in the file; when the power fails, nothing is promised.
 //!
 //! The file's blocks are reserved and written before it is mapped: a store into a hole of a full file system would
-//! otherwise kill the process with `SIGBUS`. For the same reason nobody may cut the file while it is mapped (the store's
-//! lock keeps other processes of ours away).
+//! otherwise kill the process with `SIGBUS`. For the same reason nobody may cut the file while it is mapped (the
+//! store's lock keeps other processes of ours away).
 //!
-//! Copies go through atomic words in ascending order with a compiler fence after each, not through `memcpy`. That gives
-//! the two promises of the trait: a copy cut off by the death of the process is a prefix (`memcpy` may store the last
-//! bytes first), and a caller that breaks the rule about overlapping calls gets mixed bytes, not undefined behaviour.
+//! Copies go through atomic words in ascending order with a compiler fence after each, not through `memcpy`. That
+//! gives the two promises of the trait: a copy cut off by the death of the process is a prefix (`memcpy` may store
+//! the last bytes first), and a caller that breaks the rule about overlapping calls gets mixed bytes, not undefined
+//! behaviour.
 
 use super::handle::Handle;
 use crate::{Access, SharedMapping, SyncKind};
@@ -76,8 +77,8 @@ impl KernelMapping {
     /// The byte at `offset`.
     fn byte(&self, offset: usize) -> &AtomicU8 {
         self.check(offset, 1);
-        // SAFETY: `offset` is inside the mapping, which lives as long as `self` and is only accessed by atomics. (Words
-        // and bytes of one range are only mixed by callers that overlap, which the trait forbids.)
+        // SAFETY: `offset` is inside the mapping, which lives as long as `self` and is only accessed by atomics.
+        // (Words and bytes of one range are only mixed by callers that overlap, which the trait forbids.)
         unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(offset)) }
     }
 
@@ -146,8 +147,8 @@ impl SharedMapping for KernelMapping {
 
 impl Drop for KernelMapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made by `map`, whole, and no reference into it outlives `self`. A failure could only
-        // mean that it is not a mapping; then there is nothing to give back.
+        // SAFETY: this is the mapping made by `map`, whole, and no reference into it outlives `self`. A failure could
+        // only mean that it is not a mapping; then there is nothing to give back.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,8 +1,8 @@
 //! Aligned buffers kept for reuse.
 //!
-//! A direct read of an unaligned range goes through an aligned buffer. Allocating and zeroing one for every point read
-//! costs more than the copy out of it, so a few are kept. The pool holds at most [`BUFFERS_KEPT_MAX`] buffers of at most
-//! [`BUFFER_LEN_KEPT_MAX`] bytes: 4 MiB; larger ones are freed after use.
+//! A direct read of an unaligned range goes through an aligned buffer. Allocating and zeroing one for every point
+//! read costs more than the copy out of it, so a few are kept. The pool holds at most [`BUFFERS_KEPT_MAX`] buffers of
+//! at most [`BUFFER_LEN_KEPT_MAX`] bytes: 4 MiB; larger ones are freed after use.
 
 use crate::{AlignedBuf, PAGE};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Files read at offsets.
 //!
-//! A batch goes to the ring whole. Buffers that direct access cannot fill are replaced by aligned ones of the pool and
-//! copied afterwards; what the ring did not finish (the end of the file, an interruption, a refusal) is finished by plain
-//! reads, so that both engines give the same bytes and the same errors.
+//! A batch goes to the ring whole. Buffers that direct access cannot fill are replaced by aligned ones of the pool
+//! and copied afterwards; what the ring did not finish (the end of the file, an interruption, a refusal) is finished
+//! by plain reads, so that both engines give the same bytes and the same errors.
 
 use super::handle::{Handle, covering_pages, is_aligned};
 use super::pool::BufPool;

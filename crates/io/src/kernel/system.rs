@@ -76,8 +76,8 @@ impl Spawner for KernelSpawner {
     }
 }
 
-/// Lowers the calling thread's priority. Failures are ignored: a sandbox may forbid it, and the work is the same at any
-/// priority, only less considerate.
+/// Lowers the calling thread's priority. Failures are ignored: a sandbox may forbid it, and the work is the same at
+/// any priority, only less considerate.
 fn lower_priority() {
     // On Linux "this process" (`None`) means the calling thread.
     if let Ok(now) = rustix::process::getpriority_process(None) {

@@ -1,5 +1,5 @@
-//! Every test of files runs against both engines, in a directory of its own. Where the kernel refuses io_uring, or a file
-//! system or privilege is missing, a line says so and that part is left out.
+//! Every test of files runs against both engines, in a directory of its own. Where the kernel refuses io_uring, or a
+//! file system or privilege is missing, a line says so and that part is left out.
 
 mod append;
 mod files;

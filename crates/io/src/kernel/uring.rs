@@ -1,14 +1,15 @@
 //! Many reads in flight at once, through io_uring.
 //!
-//! A ring belongs to one caller at a time: it is taken out of a pool, used, and put back. (One ring for all threads would
-//! need a lock around every submission; one per thread would need thread-locals that outlive their environment.) The
-//! pool grows with the number of threads that read in batches at the same moment, and keeps at most [`RINGS_KEPT_MAX`].
+//! A ring belongs to one caller at a time: it is taken out of a pool, used, and put back. (One ring for all threads
+//! would need a lock around every submission; one per thread would need thread-locals that outlive their
+//! environment.) The pool grows with the number of threads that read in batches at the same moment, and keeps at most
+//! [`RINGS_KEPT_MAX`].
 //!
 //! **The rule that makes it sound**: while a read is in flight the kernel writes into memory of the caller, so
-//! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has completed. `Flight` is the
-//! guard: dropping it waits, and if the kernel should refuse to wait, it ends the process, because going on would let the
-//! kernel write into memory that has been given to somebody else. A ring that failed is closed, never reused: entries
-//! that it holds but did not submit would point into the memory of an earlier caller.
+//! [`Ring::read_many`] does not return, not even by a panic, before every read it submitted has completed. `Flight`
+//! is the guard: dropping it waits, and if the kernel should refuse to wait, it ends the process, because going on
+//! would let the kernel write into memory that has been given to somebody else. A ring that failed is closed, never
+//! reused: entries that it holds but did not submit would point into the memory of an earlier caller.
 //!
 //! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
 //! reads, which give the exact error.
@@ -104,9 +105,9 @@ impl Ring {
                     .offset(*offset)
                     .build()
                     .user_data(flight.pushed as u64);
-                // SAFETY: `fd` and the buffer are borrowed by this call, the buffer exclusively and for at least `len`
-                // bytes, and `flight` keeps the call from ending, by return or panic, before the read has completed
-                // or its entry can no longer be submitted. Nothing else looks at the buffer meanwhile.
+                // SAFETY: `fd` and the buffer are borrowed by this call, the buffer exclusively and for at least
+                // `len` bytes, and `flight` keeps the call from ending, by return or panic, before the read has
+                // completed or its entry can no longer be submitted. Nothing else looks at the buffer meanwhile.
                 if unsafe { flight.ring.ring.submission().push(&entry) }.is_err() {
                     break;
                 }

@@ -1,7 +1,7 @@
 //! What the process and its devices have done so far: counters for benchmarks and reports.
 //!
-//! Everything is read from `/proc` and `/sys`; where these are not mounted, or hide what is asked for, the calls fail and
-//! nothing else does. Counters only grow: take two readings and subtract.
+//! Everything is read from `/proc` and `/sys`; where these are not mounted, or hide what is asked for, the calls fail
+//! and nothing else does. Counters only grow: take two readings and subtract.
 
 use super::ffi;
 use super::handle::{dir_or_current, fail};
@@ -63,8 +63,8 @@ pub fn process() -> Result<ProcessUsage> {
     })
 }
 
-/// Counters of the device (or partition) that holds `path`. `Unsupported` where the file system is not on one device of
-/// its own (tmpfs, network, btrfs).
+/// Counters of the device (or partition) that holds `path`. `Unsupported` where the file system is not on one device
+/// of its own (tmpfs, network, btrfs).
 pub fn device(path: &Path) -> Result<DeviceCounters> {
     let stat = rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
@@ -108,8 +108,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// The fields of `/sys/block/*/stat`: reads, merged, sectors, ms; the same for writes; in flight, busy ms, queued ms; the
-/// first four again for discards; flushes, ms.
+/// The fields of `/sys/block/*/stat`: reads, merged, sectors, ms; the same for writes; in flight, busy ms, queued ms;
+/// the first four again for discards; flushes, ms.
 fn parse_device(text: &str) -> Option<DeviceCounters> {
     let fields: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
     Some(DeviceCounters {

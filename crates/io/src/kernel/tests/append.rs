@@ -48,6 +48,48 @@ fn grow_and_read(env: &Env, path: &Path, access: Access, read_access: Access) {
     assert!(env.fs.read_all(path, 1 << 20).unwrap() == model);
 }
 
+/// The byte that the test below puts at an offset.
+fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+#[test]
+fn readers_on_other_threads_see_all_that_was_flushed() {
+    each_engine(|env, dir| {
+        for (access, read_access) in BOTH.into_iter().flat_map(|a| BOTH.map(|b| (a, b))) {
+            let path = dir.join(format!("{access:?}-{read_access:?}"));
+            let mut file = env.fs.create(&path, &small_options(access)).unwrap();
+            let reader = env.fs.open(&path, read_access).unwrap();
+            let (flushed, done) = (AtomicU64::new(0), AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for seed in 0..2 {
+                    let (reader, flushed, done) = (&reader, &flushed, &done);
+                    scope.spawn(move || {
+                        let mut rng = Rng::new(seed);
+                        while done.load(Ordering::Acquire) == 0 {
+                            let end = flushed.load(Ordering::Acquire);
+                            let start = rng.range(end.saturating_sub(3 * PAGE as u64), end);
+                            let mut buf = vec![0; (end - start) as usize];
+                            reader.read_at(&mut buf, start).unwrap();
+                            let differs = (start..end).zip(&buf).find(|&(at, &b)| b != byte_at(at));
+                            assert!(differs.is_none(), "{access:?} {read_access:?}: {differs:?} of {end}");
+                        }
+                    });
+                }
+                let mut rng = Rng::new(77);
+                for _ in 0..150 {
+                    let (start, n) = (file.len(), 1 + rng.below(1500));
+                    let bytes: Vec<u8> = (start..start + n).map(byte_at).collect();
+                    file.append(&bytes).unwrap();
+                    file.flush().unwrap();
+                    flushed.store(file.len(), Ordering::Release);
+                }
+                done.store(1, Ordering::Release);
+            });
+        }
+    });
+}
+
 #[test]
 fn large_appends_pass_the_buffer() {
     each_engine(|env, dir| {

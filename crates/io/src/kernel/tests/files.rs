@@ -1,8 +1,12 @@
 //! Reads at offsets and in batches, files written in place, mappings.
 
 use super::*;
+use crate::kernel::uring::{Outcome, Read, RingPool};
 use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
 use base::ErrorKind;
+use rustix::fd::AsFd;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 const BOTH: [Access; 2] = [Access::Buffered, Access::Direct];
 
@@ -118,6 +122,44 @@ fn read_pages(file: &dyn ReadFile, model: &[u8], seed: u64) {
             .collect();
         file.read_batch(&mut requests).unwrap();
         assert!(pages.iter().all(|(from, buf)| buf.as_slice() == &model[*from..from + PAGE]));
+    }
+}
+
+#[test]
+fn direct_access_falls_back_where_the_file_system_refuses_it() {
+    each_env(|env| {
+        let file = match env.fs.open(Path::new("/proc/version"), Access::Direct) {
+            Ok(file) => file,
+            Err(e) => return println!("skipped: {e}"),
+        };
+        let mut word = [0; 4];
+        file.read_at(&mut word, 1).unwrap();
+        assert_eq!(&word, b"inux");
+    });
+}
+
+#[test]
+fn a_ring_reports_what_the_kernel_said_of_each_read() {
+    let rings = match RingPool::probe() {
+        Ok(rings) => rings,
+        Err(e) => return println!("skipped for io_uring: {e}"),
+    };
+    let dir = Temp::new();
+    let path = dir.0.join("a");
+    write_file(&env(IoEngine::Portable), &path, &[5; 10]);
+    let open = |flags| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+    let (readable, writable) = (open(OFlags::RDONLY), open(OFlags::WRONLY));
+    let mut bufs = vec![[0; 8]; 150];
+    let mut reads: Vec<Read<'_>> =
+        bufs.iter_mut().enumerate().map(|(i, buf)| (i as u64 % 15, &mut buf[..])).collect();
+    for _ in 0..3 {
+        let outcomes = rings.read_many(readable.as_fd(), &mut reads);
+        for (i, outcome) in outcomes.iter().enumerate() {
+            assert_eq!(*outcome, Outcome::Read(10usize.saturating_sub(i % 15).min(8)));
+        }
+        let refused = rings.read_many(writable.as_fd(), &mut reads);
+        assert!(refused.iter().all(|outcome| *outcome == Outcome::Failed(Errno::BADF)));
+        assert!(rings.read_many(readable.as_fd(), &mut []).is_empty());
     }
 }
 
