@@ -1,1 +1,84 @@
-//! to be written
+//! The write-ahead log: numbered pages in preallocated groups, packed in shared memory, written by one leader at a time.
+//!
+//! A batch of writes is appended to the *open page* (4 KB), which lives in a ring of pages in a shared mapping: the
+//! batch then survives the process, at the cost of a copy. [`Wal::sync`] closes the open page, writes every page that is
+//! not yet on the device and returns when all of them are durable; callers that arrive while a write is in flight
+//! share the next one (group commit). A batch is acknowledged when every page up to its last is durable, so that
+//! recovery, which stops at the first hole, never loses an acknowledged batch behind somebody else's torn page.
+//!
+//! Pages carry a store-wide number (LPN) that is never used twice, the number of their group (LTN) and the durable
+//! watermark at the time they were built. Recovery replays whole batches of contiguous pages; a damaged page below the
+//! highest watermark found is corruption, one above it is the torn tail and is cut off together with everything after
+//! it. `docs/format/wal.md` has the byte map and the argument.
+//!
+//! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
+//! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the pages that a crash
+//! left in the mapping), [`dump`] (a group as text).
+//!
+//! Leader and followers, and packing the batches of all waiting writers into shared pages, follow the group commit
+//! of DeWitt et al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984); page numbers, log
+//! tags and preallocated groups follow SpanDB (FAST 2021), which acknowledges out of order and here does not.
+
+#[cfg(test)]
+mod caller;
+mod commit;
+pub mod dump;
+mod groups;
+pub mod page;
+pub mod recover;
+mod staging;
+mod tail;
+pub mod wal;
+
+pub use dump::dump_group;
+pub use groups::PreparedGroup;
+pub use page::group_len_needed;
+pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
+pub use wal::{Position, Wal, WalOptions, WalStats};
+
+use base::SeqNo;
+
+/// The name of the staging file, which backs the open pages, in the log's directory.
+pub const STAGING_NAME: &str = "STAGING";
+
+/// What a write promises when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// Survives power loss.
+    Durable,
+    /// Survives the death of the process.
+    Buffered,
+    /// Survives neither: not logged at all.
+    Volatile,
+}
+
+/// Where a group begins to continue another: the end of the pages before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The group that ends here.
+    pub ltn: u64,
+    /// One more than the number of its last page.
+    pub end_lpn: u64,
+    /// Bytes used in that page.
+    pub used: u16,
+}
+
+/// A closed group that still holds records somebody may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorGroup {
+    /// Its number.
+    pub ltn: u64,
+    /// Bytes of its file.
+    pub len: u64,
+    /// Lowest and highest sequence of its batches; `None` if it has none.
+    pub seqs: Option<(SeqNo, SeqNo)>,
+}
+
+/// What a log continues when it starts: nothing in a new store, else what recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The end of the accepted pages; `None` if there are none.
+    pub chain: Option<Chain>,
+    /// The groups that were accepted, oldest first. [`Wal::release_below`] hands them out like the log's own.
+    pub groups: Vec<PriorGroup>,
+}

@@ -1,0 +1,366 @@
+//! For tests: what surrounds a log in a store. A manifest that is durable when it says so, batches that are told apart,
+//! and the rules that a recovered log must keep.
+
+use crate::recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
+use crate::{Durability, History, Position, PreparedGroup, Wal, WalOptions, group_len_needed};
+use base::{ErrorKind, Result, Uid};
+use io::sim::{CrashKind, SimEnv};
+use io::{Access, PAGE, Rng};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub(crate) const STORE: [u64; 2] = [7, 11];
+
+pub(crate) fn store() -> Uid {
+    Uid::from_words(STORE[0], STORE[1])
+}
+
+pub(crate) fn dir() -> &'static Path {
+    Path::new("/log")
+}
+
+pub(crate) fn path_of(ltn: u64) -> PathBuf {
+    dir().join(format!("{ltn:012}.log"))
+}
+
+/// The groups, each with the end that a recovery gave it, and the number for the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Manifest {
+    pub groups: BTreeMap<u64, Option<u64>>,
+    pub next_ltn: u64,
+}
+
+/// A batch that was appended, and from which operation on it must survive which crash.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub seq: u64,
+    pub payload: Vec<u8>,
+    pub position: Option<Position>,
+    pub begun_op: u64,
+    pub buffered_op: Option<u64>,
+    pub durable_op: Option<u64>,
+}
+
+/// A store without tables: its log, and the model of what is in it.
+pub(crate) struct Caller {
+    pub sim: SimEnv,
+    pub wal: Wal,
+    pub group_pages: u64,
+    pub rng: Rng,
+    /// Every version of the manifest, from the operation at which it was durable.
+    pub manifests: Vec<(u64, Manifest)>,
+    pub written: Vec<Written>,
+    /// Batches below need not be there any more, from the operation on.
+    pub floors: Vec<(u64, u64)>,
+    pub next_seq: u64,
+}
+
+pub(crate) fn options() -> WalOptions {
+    WalOptions {
+        group_len: 12 * PAGE as u64,
+        staging_len: 5 * PAGE,
+        write_len_min: 2 * PAGE,
+        write_len_max: 3 * PAGE,
+        spares: 1,
+    }
+}
+
+pub(crate) fn payload(rng: &mut Rng, seq: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len.max(8)];
+    rng.fill(&mut bytes);
+    bytes[..8].copy_from_slice(&seq.to_le_bytes());
+    bytes
+}
+
+impl Caller {
+    pub fn new(seed: u64, start: u64) -> Caller {
+        let sim = SimEnv::new(seed);
+        sim.env().fs.create_dir_all(dir()).unwrap();
+        sim.env().fs.sync_dir(Path::new("/")).unwrap();
+        let manifest = Manifest { groups: BTreeMap::new(), next_ltn: start.max(1) };
+        Caller::begin(sim, seed, manifest, start, History::default(), options(), Vec::new(), start)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn begin(
+        sim: SimEnv,
+        seed: u64,
+        mut manifest: Manifest,
+        next_lpn: u64,
+        history: History,
+        options: WalOptions,
+        written: Vec<Written>,
+        next_seq: u64,
+    ) -> Caller {
+        let env = sim.env();
+        let ltn = manifest.next_ltn;
+        manifest.next_ltn += 1;
+        let file = env.fs.create_in_place(&path_of(ltn), options.group_len, Access::Direct).unwrap();
+        env.fs.sync_dir(dir()).unwrap();
+        manifest.groups.insert(ltn, None);
+        let at = sim.op_count();
+        let first = PreparedGroup { ltn, file };
+        let group_pages = options.group_len / PAGE as u64;
+        let wal = Wal::start(&env, dir(), options, store(), next_lpn, first, history).unwrap();
+        Caller {
+            sim,
+            wal,
+            group_pages,
+            rng: Rng::new(seed),
+            manifests: vec![(at, manifest)],
+            written,
+            floors: vec![(0, 0)],
+            next_seq,
+        }
+    }
+
+    fn manifest(&self) -> Manifest {
+        self.manifests.last().unwrap().1.clone()
+    }
+
+    fn commit(&mut self, manifest: Manifest) {
+        self.manifests.push((self.sim.op_count(), manifest));
+    }
+
+    pub fn add_group(&mut self, pages: u64) -> Result<()> {
+        let mut manifest = self.manifest();
+        let ltn = manifest.next_ltn;
+        manifest.next_ltn += 1;
+        let env = self.sim.env();
+        let file = env.fs.create_in_place(&path_of(ltn), pages * PAGE as u64, Access::Direct)?;
+        env.fs.sync_dir(dir())?;
+        manifest.groups.insert(ltn, None);
+        self.commit(manifest);
+        self.wal.add_group(PreparedGroup { ltn, file })
+    }
+
+    /// Appends a batch of a random payload, adding groups as the log asks for them.
+    pub fn append(&mut self, len: usize, durability: Durability) -> Result<Position> {
+        let seq = self.next_seq;
+        self.next_seq += 1 + self.rng.below(3);
+        let bytes = payload(&mut self.rng, seq, len);
+        let cut = self.rng.below(bytes.len() as u64 + 1) as usize;
+        self.written.push(Written {
+            seq,
+            payload: bytes.clone(),
+            position: None,
+            begun_op: self.sim.op_count(),
+            buffered_op: None,
+            durable_op: None,
+        });
+        let (a, b) = bytes.split_at(cut);
+        loop {
+            match self.wal.append(&[a, b"", b], seq, self.next_seq - 1, durability, seq) {
+                Err(e) if e.kind() == ErrorKind::Busy => {
+                    let pages = (group_len_needed(bytes.len()) / PAGE as u64).max(self.group_pages);
+                    self.add_group(pages)?;
+                }
+                outcome => {
+                    let position = outcome?;
+                    let written = self.written.last_mut().unwrap();
+                    written.position = Some(position);
+                    written.buffered_op = Some(self.sim.op_count());
+                    return Ok(position);
+                }
+            }
+        }
+    }
+
+    /// Notes that everything up to a position is acknowledged as durable.
+    fn acknowledged(&mut self, position: Position) {
+        let op = self.sim.op_count();
+        for w in self.written.iter_mut().filter(|w| w.position.is_some_and(|p| p <= position)) {
+            w.durable_op.get_or_insert(op);
+        }
+    }
+
+    pub fn sync(&mut self, position: Position) -> Result<()> {
+        self.wal.sync(position)?;
+        self.acknowledged(position);
+        Ok(())
+    }
+
+    pub fn put(&mut self, len: usize) -> Result<Position> {
+        let position = self.append(len, Durability::Durable)?;
+        self.sync(position)?;
+        Ok(position)
+    }
+
+    pub fn persist_watermark(&mut self) -> Result<bool> {
+        let done = self.wal.persist_watermark()?;
+        if let Some(position) = self.wal.last_position() {
+            self.acknowledged(position);
+        }
+        Ok(done)
+    }
+
+    pub fn close(&mut self) -> Result<()> {
+        self.wal.close()?;
+        if let Some(position) = self.wal.last_position() {
+            self.acknowledged(position);
+        }
+        Ok(())
+    }
+
+    /// A flush of everything below a sequence, and the removal of the groups that allows.
+    pub fn flush_below(&mut self, floor: u64) {
+        self.floors.push((self.sim.op_count(), floor));
+        let released = self.wal.release_below(floor);
+        let mut manifest = self.manifest();
+        for ltn in &released {
+            assert_eq!(manifest.groups.keys().next(), Some(ltn), "oldest first");
+            manifest.groups.remove(ltn);
+        }
+        self.commit(manifest);
+        for ltn in released {
+            self.sim.env().fs.remove(&path_of(ltn)).unwrap();
+        }
+    }
+
+    /// One random step of a busy store.
+    pub fn step(&mut self) -> Result<()> {
+        let durability = if self.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
+        let len = match self.rng.below(12) {
+            0 => self.rng.range(3000, 9000),
+            1 => self.rng.range(9000, 60_000),
+            2..=4 => self.rng.range(500, 3000),
+            _ => self.rng.range(8, 300),
+        };
+        match self.rng.below(24) {
+            0 => self.wal.write_out().map(drop),
+            1 => self.persist_watermark().map(drop),
+            2 if self.wal.groups_wanted() > 0 => self.add_group(self.group_pages),
+            3 => match self.wal.last_position() {
+                Some(position) => self.sync(position),
+                None => Ok(()),
+            },
+            4 if self.written.len() > 6 => {
+                let floor = self.written[self.rng.below(self.written.len() as u64) as usize].seq;
+                let floor = self.floors.last().map_or(0, |f| f.1).max(floor);
+                self.flush_below(floor);
+                Ok(())
+            }
+            _ => {
+                let position = self.append(len as usize, durability)?;
+                match durability {
+                    Durability::Durable if self.rng.below(3) > 0 => self.sync(position),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// What the manifest says and the model expects of a crash under way at an operation.
+    pub fn expectation(&self, op: u64, kind: CrashKind) -> Expectation {
+        let version = self.manifests.iter().rev().find(|(at, _)| *at <= op);
+        let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
+        let begun: Vec<Written> = self.written.iter().filter(|w| w.begun_op <= op).cloned().collect();
+        let durable = begun.iter().rposition(|w| passed(w.durable_op)).map_or(0, |i| i + 1);
+        let buffered = begun.iter().rposition(|w| passed(w.buffered_op)).map_or(0, |i| i + 1);
+        Expectation {
+            manifest: version.map(|(_, m)| m.clone()).unwrap_or_default(),
+            next_seq: begun.last().map_or(self.next_seq, |w| w.seq + 4),
+            // Acknowledgement is by prefix, so the last one that must survive says how many.
+            required: if kind == CrashKind::ProcessKill { buffered } else { durable },
+            durable,
+            floor: self.floors.iter().rev().find(|(at, _)| *at <= op).map_or(0, |f| f.1),
+            begun,
+        }
+    }
+}
+
+/// What must come back after a crash.
+#[derive(Clone)]
+pub(crate) struct Expectation {
+    pub manifest: Manifest,
+    pub begun: Vec<Written>,
+    /// At least so many of `begun`.
+    pub required: usize,
+    /// How many of them survive any crash.
+    pub durable: usize,
+    pub floor: u64,
+    pub next_seq: u64,
+}
+
+pub(crate) fn groups(sim: &SimEnv, manifest: &Manifest) -> Vec<LogGroup> {
+    let env = sim.env();
+    let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
+    manifest.groups.iter().map(|(&ltn, &sealed_end)| LogGroup { ltn, file: open(ltn), sealed_end }).collect()
+}
+
+/// Batches as recovery hands them out.
+pub(crate) type Replayed = Vec<(u64, Vec<u8>)>;
+
+pub(crate) fn recover_all(
+    sim: &SimEnv,
+    manifest: &Manifest,
+    mode: RecoveryMode,
+) -> Result<(RecoveryReport, Replayed)> {
+    let mut replayed = Vec::new();
+    let report = recover(&sim.env(), dir(), store(), &groups(sim, manifest), mode, &mut |seq, payload| {
+        replayed.push((seq, payload.to_vec()));
+        Ok(())
+    })?;
+    Ok((report, replayed))
+}
+
+impl Expectation {
+    /// Checks what came back against the model, and returns how many of the batches that is.
+    pub fn check(&self, replayed: &Replayed) -> usize {
+        let first = replayed.first().map_or(u64::MAX, |r| r.0);
+        let from = self.begun.partition_point(|w| w.seq < first.max(self.floor));
+        let skipped = replayed.iter().filter(|r| r.0 < self.floor).count();
+        if !replayed.is_empty() && skipped == 0 {
+            assert!(
+                first <= self.floor || from == 0 || self.begun[from - 1].seq < self.floor,
+                "a gap at the front"
+            );
+        }
+        let replayed = &replayed[skipped..];
+        let end = match replayed.is_empty() {
+            true => self.begun.partition_point(|w| w.seq < self.floor).min(self.begun.len()),
+            false => from + replayed.len(),
+        };
+        for (w, (seq, bytes)) in self.begun[end - replayed.len()..].iter().zip(replayed) {
+            assert_eq!(w.seq, *seq, "order");
+            assert!(w.payload == *bytes, "payload of {seq}");
+        }
+        assert!(end >= self.required, "{end} batches came back, {} were promised", self.required);
+        end
+    }
+
+    /// Goes on after a recovery as a store does: one edit seals and discards, then a new group.
+    pub fn resume(&self, sim: SimEnv, report: &RecoveryReport, kept: usize, seed: u64) -> Caller {
+        let mut manifest = self.manifest.clone();
+        if let Some((ltn, end)) = report.sealed {
+            manifest.groups.insert(ltn, Some(end));
+        }
+        for ltn in &report.discarded {
+            manifest.groups.remove(ltn);
+        }
+        let written: Vec<Written> = self.begun[..kept]
+            .iter()
+            .map(|w| Written {
+                position: None,
+                begun_op: 0,
+                buffered_op: Some(0),
+                durable_op: Some(0),
+                ..w.clone()
+            })
+            .collect();
+        let history = report.history.clone();
+        let next_lpn = report.next_lpn;
+        let before = (sim.op_count(), manifest.clone());
+        // Groups that are not in the manifest, or not any more.
+        let listed: Vec<PathBuf> = manifest.groups.keys().map(|&ltn| path_of(ltn)).collect();
+        let files = sim.files().into_iter().map(|(path, _)| path);
+        for path in files.filter(|p| p.extension().is_some_and(|e| e == "log") && !listed.contains(p)) {
+            sim.env().fs.remove(&path).unwrap();
+        }
+        let mut caller =
+            Caller::begin(sim, seed, manifest, next_lpn, history, options(), written, self.next_seq);
+        caller.manifests.insert(0, before);
+        caller.floors = vec![(0, self.floor)];
+        caller
+    }
+}

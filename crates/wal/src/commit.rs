@@ -1,0 +1,221 @@
+//! Who writes, and up to where the log is written and durable.
+//!
+//! One thread at a time holds the *token* and moves pages to the device. A `sync` that finds it free leads: it takes
+//! every page there is, its own among them, and writes for all. One that finds it taken waits, on one of two condition
+//! variables chosen by the round that will cover it, so that the end of a round wakes exactly the threads it
+//! satisfied, and one of the others to lead the next. Nobody waits where there is only one thread: the token is then
+//! always free.
+//!
+//! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
+//! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
+//! were written. The first failure is kept for good, and nothing is acknowledged after it.
+
+use base::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
+#[derive(Debug, Default)]
+pub(crate) struct Frontier {
+    written_end: AtomicU64,
+    durable_end: AtomicU64,
+    vouched_end: AtomicU64,
+}
+
+impl Frontier {
+    /// All pages below were handed to their group file: their slots in the ring are free.
+    pub fn written_end(&self) -> u64 {
+        self.written_end.load(Ordering::Acquire)
+    }
+
+    /// All pages below are durable.
+    pub fn durable_end(&self) -> u64 {
+        self.durable_end.load(Ordering::Acquire)
+    }
+
+    /// A durable page says that all pages below are durable.
+    pub fn vouched_end(&self) -> u64 {
+        self.vouched_end.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    busy: bool,
+    /// Counts holders of the token.
+    round: u64,
+    /// The present round makes everything below durable.
+    covers: u64,
+    /// Threads that wait for a round to make them durable, by parity of the round.
+    waiting: [usize; 2],
+    /// Threads that wait for the token itself.
+    queued: usize,
+    failure: Option<Error>,
+}
+
+/// The token, the frontiers and the first failure.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    state: Mutex<State>,
+    rounds: [Condvar; 2],
+    freed: Condvar,
+    failed: AtomicBool,
+    pub frontier: Frontier,
+}
+
+/// What a caller of [`Commit::lead_or_wait`] has to do.
+#[derive(Debug)]
+pub(crate) enum Turn<'a> {
+    /// Its pages are durable.
+    Durable,
+    /// It writes, for all.
+    Lead(Token<'a>),
+}
+
+impl Commit {
+    pub fn new(durable_end: u64, written_end: u64) -> Self {
+        let frontier = Frontier {
+            written_end: written_end.into(),
+            durable_end: durable_end.into(),
+            vouched_end: durable_end.into(),
+        };
+        Commit { frontier, ..Commit::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        base::sync::lock(&self.state)
+    }
+
+    /// Fails the log for a reason other than a write.
+    pub fn fail(&self, error: Error) {
+        self.lock().failure.get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// The error for everybody who comes after the first failure.
+    pub fn check(&self) -> Result<()> {
+        if self.failed.load(Ordering::Relaxed) { Err(poisoned(&self.lock())) } else { Ok(()) }
+    }
+
+    /// Waits until the page is durable, or until it is the caller's turn to write.
+    pub fn lead_or_wait(&self, lpn: u64) -> Result<Turn<'_>> {
+        if self.frontier.durable_end() > lpn {
+            return Ok(Turn::Durable);
+        }
+        let mut state = self.lock();
+        loop {
+            if self.frontier.durable_end() > lpn {
+                return Ok(Turn::Durable);
+            }
+            if state.failure.is_some() {
+                return Err(poisoned(&state));
+            }
+            if !state.busy {
+                // Whatever was appended until now will be taken; how far that is, is known in a moment.
+                return Ok(Turn::Lead(self.begin(&mut state, u64::MAX)));
+            }
+            let round = if state.covers > lpn { state.round } else { state.round + 1 };
+            let side = (round % 2) as usize;
+            state.waiting[side] += 1;
+            state = self.rounds[side].wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting[side] -= 1;
+        }
+    }
+
+    /// Waits for the token, to do something else than a sync.
+    pub fn acquire(&self) -> Result<Token<'_>> {
+        let mut state = self.lock();
+        while state.busy {
+            state.queued += 1;
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.queued -= 1;
+        }
+        if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(self.begin(&mut state, 0)) }
+    }
+
+    fn begin(&self, state: &mut State, covers: u64) -> Token<'_> {
+        assert!(!state.busy && state.failure.is_none(), "one writer at a time, none after a failure");
+        state.busy = true;
+        state.round += 1;
+        state.covers = covers;
+        Token { commit: self, finished: false }
+    }
+
+    fn end(&self, failure: Option<Error>) {
+        let mut state = self.lock();
+        state.busy = false;
+        if let Some(error) = failure {
+            self.failed.store(true, Ordering::Relaxed);
+            state.failure.get_or_insert(error);
+        }
+        let (this, next) = ((state.round % 2) as usize, ((state.round + 1) % 2) as usize);
+        let all = state.failure.is_some();
+        let (wake_this, wake_next, wake_queued) =
+            (state.waiting[this] > 0, state.waiting[next] > 0, state.queued > 0);
+        drop(state);
+        if wake_this {
+            self.rounds[this].notify_all();
+        }
+        match (wake_next, all) {
+            (true, true) => self.rounds[next].notify_all(),
+            (true, false) => self.rounds[next].notify_one(),
+            (false, _) => {}
+        }
+        if wake_queued {
+            self.freed.notify_all();
+        }
+    }
+}
+
+fn poisoned(state: &State) -> Error {
+    let cause = state.failure.clone().unwrap_or_else(|| Error::new(ErrorKind::Poisoned, "the log failed"));
+    cause.with_kind(ErrorKind::Poisoned).context(
+        "an earlier write or sync of the log failed; nothing is acknowledged until the store is reopened",
+    )
+}
+
+/// The right to write pages. Dropped without [`Token::finish`] (a panic), it poisons the log.
+#[derive(Debug)]
+pub(crate) struct Token<'a> {
+    commit: &'a Commit,
+    finished: bool,
+}
+
+impl Token<'_> {
+    /// Tells threads that come now up to where this round makes pages durable.
+    pub fn covers(&self, end: u64) {
+        self.commit.lock().covers = end;
+    }
+
+    pub fn written(&self, end: u64) {
+        let frontier = &self.commit.frontier;
+        assert!(end >= frontier.written_end(), "pages are written in order");
+        frontier.written_end.store(end, Ordering::Release);
+    }
+
+    pub fn durable(&self, end: u64, vouched_end: u64) {
+        let frontier = &self.commit.frontier;
+        assert!(end >= frontier.durable_end() && end <= frontier.written_end(), "durable pages were written");
+        frontier.durable_end.store(end, Ordering::Release);
+        frontier.vouched_end.fetch_max(vouched_end, Ordering::AcqRel);
+    }
+
+    /// Gives the token up; an error is what poisons the log.
+    pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
+        self.finished = true;
+        self.commit.end(outcome.as_ref().err().cloned());
+        outcome
+    }
+}
+
+impl Drop for Token<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.commit
+                .end(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

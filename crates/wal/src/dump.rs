@@ -1,0 +1,79 @@
+//! A log group as text, for people who look into a store by hand.
+//!
+//! Nothing is judged against the rest of the log: each page is shown with what its own bytes say, and a page that is not
+//! intact with the reason. The store's uid is taken from the pages, so that a group can be read without its manifest.
+
+use crate::page::{self, FragmentKind, Fragments, Verdict};
+use base::{Error, ErrorKind, Result};
+use io::{AlignedBuf, InPlaceFile, PAGE};
+use std::fmt::{self, Write};
+
+/// Writes one line for each page and each fragment of a group file; runs of pages that are no log pages take one line.
+///
+/// # Errors
+/// Those of reading the file, and `Io` if `out` refuses.
+pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
+    let pages = file.len() / PAGE as u64;
+    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the output refuses the text");
+    let mut buf = AlignedBuf::zeroed(PAGE);
+    let mut blank = 0;
+    for i in 0..pages {
+        file.read_at(buf.as_mut_slice(), i * PAGE as u64)?;
+        if buf.as_slice().starts_with(&page::MAGIC) {
+            dump_blank(out, i, blank).and_then(|()| dump_page(out, i, buf.as_slice())).map_err(refused)?;
+            blank = 0;
+        } else {
+            blank += 1;
+        }
+    }
+    dump_blank(out, pages, blank).map_err(refused)
+}
+
+fn dump_blank(out: &mut dyn Write, end: u64, count: u64) -> fmt::Result {
+    match count {
+        0 => Ok(()),
+        _ => writeln!(out, "pages {}..{end}: no log pages", end - count),
+    }
+}
+
+fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
+    let Some(header) = page::peek(bytes) else {
+        return writeln!(out, "page {i}: the header makes no sense");
+    };
+    write!(
+        out,
+        "page {i}: lpn {} ltn {} first {} used {} durable-end {} prev {}@{} prev-used {} edit {} store {:?}",
+        header.lpn,
+        header.ltn,
+        header.first_lpn,
+        header.used,
+        header.durable_end,
+        header.prev_end,
+        header.prev_ltn,
+        header.prev_used,
+        header.witness_edit,
+        header.store
+    )?;
+    match page::read_closed(bytes, header.store, header.ltn) {
+        Verdict::Valid(_) => writeln!(out)?,
+        Verdict::Invalid => writeln!(out, " DAMAGED")?,
+        Verdict::Newer(version) => return writeln!(out, " of a later format, {version}"),
+    }
+    for fragment in Fragments::new(bytes, header.store, header.lpn) {
+        let kind = match fragment.kind {
+            FragmentKind::Full => "full",
+            FragmentKind::First => "first",
+            FragmentKind::Middle => "middle",
+            FragmentKind::Last => "last",
+        };
+        write!(out, "  @{} {kind} {} bytes", fragment.pos, fragment.payload.len())?;
+        match fragment.batch {
+            Some(b) => {
+                let last = b.first_seq.saturating_add(u64::from(b.seq_span));
+                writeln!(out, ", batch of {} bytes, sequences {}..={last}", b.len, b.first_seq)?;
+            }
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
+}

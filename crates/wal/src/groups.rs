@@ -1,0 +1,188 @@
+//! Which groups there are: closed ones that still hold needed records, the active one, and spares.
+//!
+//! Groups are used in the order of their numbers. A closed group is handed out for removal when all its records are
+//! below the caller's floor **and the first page of its successor is durable**. The second half keeps recovery simple:
+//! the oldest group on disk, unless it is the first of all, always begins with a page that was durable, so a missing
+//! beginning is never mistaken for a torn one.
+
+use crate::{Chain, History, PriorGroup};
+use base::{Error, Result, SeqNo};
+use io::{InPlaceFile, PAGE};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A group file that the manifest already lists, ready to be written.
+#[derive(Clone, Debug)]
+pub struct PreparedGroup {
+    /// Its number: above those of all groups before.
+    pub ltn: u64,
+    /// Its file: new, or recycled from a removed group.
+    pub file: Arc<dyn InPlaceFile>,
+}
+
+impl PreparedGroup {
+    fn pages(&self) -> u64 {
+        self.file.len() / PAGE as u64
+    }
+}
+
+/// The group that pages are appended to.
+#[derive(Debug)]
+pub(crate) struct ActiveGroup {
+    pub prepared: PreparedGroup,
+    pub first_lpn: u64,
+    /// What it continues; `ltn` and `end_lpn` 0: nothing.
+    pub prev: Chain,
+    pub seqs: Option<(SeqNo, SeqNo)>,
+}
+
+impl ActiveGroup {
+    /// Pages that data may use: the last one is kept for a watermark, so that the log can always be closed.
+    pub fn data_pages(&self) -> u64 {
+        self.prepared.pages() - 1
+    }
+}
+
+/// A group that nothing enters any more.
+#[derive(Debug)]
+struct ClosedGroup {
+    prior: PriorGroup,
+    first_lpn: u64,
+    end_lpn: u64,
+    /// `None`: it came from recovery, and all its pages are durable.
+    file: Option<Arc<dyn InPlaceFile>>,
+}
+
+/// A part of a group file that holds pages `start..end`, contiguous.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub file: Arc<dyn InPlaceFile>,
+    pub first_lpn: u64,
+    pub start: u64,
+    pub end: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Groups {
+    closed: VecDeque<ClosedGroup>,
+    pub active: ActiveGroup,
+    spares: VecDeque<PreparedGroup>,
+}
+
+/// A group must hold a page of data and one of watermark.
+fn check(group: &PreparedGroup) -> Result<()> {
+    if group.pages() < 2 || group.pages() > u64::from(u32::MAX) {
+        let why = format!("a log group of {} bytes: it needs at least two pages of {PAGE}", group.file.len());
+        return Err(Error::invalid(why).at_file(group.file.path()));
+    }
+    Ok(())
+}
+
+impl Groups {
+    pub fn new(first: PreparedGroup, next_lpn: u64, history: &History) -> Result<Self> {
+        check(&first)?;
+        let prev = history.chain.unwrap_or(Chain { ltn: 0, end_lpn: 0, used: 0 });
+        if prev.end_lpn > next_lpn || history.groups.iter().any(|g| g.ltn >= first.ltn) {
+            let why = format!(
+                "log group {} from page {next_lpn} does not follow page {} of group {}",
+                first.ltn, prev.end_lpn, prev.ltn
+            );
+            return Err(Error::invalid(why).at_file(first.file.path()));
+        }
+        let closed = history.groups.iter().map(|&prior| ClosedGroup {
+            prior,
+            first_lpn: prev.end_lpn,
+            end_lpn: prev.end_lpn,
+            file: None,
+        });
+        let active = ActiveGroup { prepared: first, first_lpn: next_lpn, prev, seqs: None };
+        Ok(Groups { closed: closed.collect(), active, spares: VecDeque::new() })
+    }
+
+    pub fn add_spare(&mut self, group: PreparedGroup) -> Result<()> {
+        check(&group)?;
+        let last = self.spares.back().map_or(self.active.prepared.ltn, |s| s.ltn);
+        if group.ltn <= last {
+            let why = format!("spare log group {} does not come after group {last}", group.ltn);
+            return Err(Error::invalid(why).at_file(group.file.path()));
+        }
+        self.spares.push_back(group);
+        Ok(())
+    }
+
+    pub fn spares(&self) -> usize {
+        self.spares.len()
+    }
+
+    /// Closes the active group at `end` and makes the first spare with room for `pages` of data the active one. Spares
+    /// that are too small are closed empty. False, and nothing happened, if no spare fits.
+    pub fn roll(&mut self, end: Chain, pages: u64) -> bool {
+        let Some(fits) = self.spares.iter().position(|s| s.pages() > pages) else { return false };
+        let next_lpn = end.end_lpn;
+        for prepared in self.spares.drain(..=fits).collect::<Vec<_>>() {
+            // A batch is put where it fits whole; what lies between was never written and is removed in its turn.
+            let empty = self.active.first_lpn == next_lpn;
+            let prev = if empty { self.active.prev } else { end };
+            let next = ActiveGroup { prepared, first_lpn: next_lpn, prev, seqs: None };
+            let old = std::mem::replace(&mut self.active, next);
+            let prior = PriorGroup { ltn: old.prepared.ltn, len: old.prepared.file.len(), seqs: old.seqs };
+            self.closed.push_back(ClosedGroup {
+                prior,
+                first_lpn: old.first_lpn,
+                end_lpn: next_lpn,
+                file: Some(old.prepared.file),
+            });
+        }
+        true
+    }
+
+    /// The parts of files that hold the pages `start..end`.
+    pub fn segments(&self, start: u64, end: u64) -> Vec<Segment> {
+        let closed = self.closed.iter().filter_map(|g| Some((g.file.as_ref()?, g.first_lpn, g.end_lpn)));
+        let active = (&self.active.prepared.file, self.active.first_lpn, end);
+        closed
+            .chain([active])
+            .map(|(file, first_lpn, group_end)| Segment {
+                file: Arc::clone(file),
+                first_lpn,
+                start: start.max(first_lpn),
+                end: end.min(group_end),
+            })
+            .filter(|s| s.start < s.end)
+            .collect()
+    }
+
+    /// True if older groups wait for a durable page of the active one before they can be released.
+    pub fn release_waits(&self, durable_end: u64) -> bool {
+        !self.closed.is_empty() && durable_end <= self.active.first_lpn
+    }
+
+    /// See [`crate::Wal::release_below`].
+    pub fn release_below(&mut self, floor: SeqNo, durable_end: u64) -> Vec<u64> {
+        let mut released = Vec::new();
+        while let Some(oldest) = self.closed.front() {
+            let successor = self.closed.get(1).map_or(self.active.first_lpn, |g| g.first_lpn);
+            let own = self.closed.get(1).is_none_or(|g| g.file.is_some());
+            let needed = oldest.prior.seqs.is_some_and(|(_, last)| last >= floor);
+            if needed || (own && durable_end <= successor) {
+                break;
+            }
+            released.extend(self.closed.pop_front().map(|g| g.prior.ltn));
+        }
+        released
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        self.closed.iter().map(|g| g.prior.len).sum::<u64>() + self.active.prepared.file.len()
+    }
+
+    pub fn oldest_seq(&self) -> Option<SeqNo> {
+        self.closed
+            .iter()
+            .map(|g| g.prior.seqs)
+            .chain([self.active.seqs])
+            .flatten()
+            .map(|(first, _)| first)
+            .min()
+    }
+}

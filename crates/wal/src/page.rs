@@ -1,0 +1,361 @@
+//! The format of log pages and of the fragments in them (byte map: `docs/format/wal.md`).
+//!
+//! A page has two forms. The *open* form lives in the staging mapping while fragments are added; its checksum covers
+//! the header alone, and how far the page is filled follows from the fragments, each of which has a checksum of its own
+//! that is written last. So at every instant the page parses up to its last complete fragment. The *closed* form is
+//! what a group file holds: one checksum over the whole page, `used` filled in, the rest zero. A closed page is written
+//! once.
+//!
+//! Invariants:
+//!
+//! * Page checksums are masked with the store's uid and the page's number, fragment checksums with the number and
+//!   the position in the page, so nothing left in a reused staging slot or a recycled file parses as something else.
+//! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (the mapping
+//!   is written back whenever the kernel likes) followed by a complete next page would lose the fragments between.
+//! * Decoding never panics and allocates nothing.
+
+use base::checksum::{checksum, mask};
+use base::codec::Reader;
+use base::{SeqNo, Uid};
+use io::PAGE;
+
+/// The first four bytes of every page.
+pub const MAGIC: [u8; 4] = *b"LWAL";
+/// The version of the page format that this release writes.
+pub const FORMAT_VERSION: u8 = 1;
+/// Bytes of the page header.
+pub const HEADER_LEN: usize = 88;
+/// Bytes of the header of a fragment that begins a batch.
+pub const FIRST_FRAGMENT_HEADER_LEN: usize = 24;
+/// Bytes of the header of a fragment that continues a batch.
+pub const NEXT_FRAGMENT_HEADER_LEN: usize = 8;
+/// A page with less room than this is closed.
+pub const ROOM_LEN_MIN: usize = FIRST_FRAGMENT_HEADER_LEN + 32;
+/// Page numbers at and above this are not believed.
+pub const LPN_LIMIT: u64 = 1 << 56;
+
+/// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
+const UNCOVERED_LEN: usize = 8;
+
+/// How a page is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// In staging, growing.
+    Open = 1,
+    /// In a group file, for good.
+    Closed = 2,
+}
+
+/// The header of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// Open or closed.
+    pub form: Form,
+    /// Bytes used, with the header; 0 in the open form.
+    pub used: u16,
+    /// Bytes used in the page before (0: there is none).
+    pub prev_used: u16,
+    /// The store.
+    pub store: Uid,
+    /// The group.
+    pub ltn: u64,
+    /// The page.
+    pub lpn: u64,
+    /// The first page of the group.
+    pub first_lpn: u64,
+    /// Every page with a lower number was durable when this one was built (the watermark, plus one).
+    pub durable_end: u64,
+    /// The group that this one continues; 0 with `prev_end` 0: none.
+    pub prev_ltn: u64,
+    /// The end of that group's pages.
+    pub prev_end: u64,
+    /// The number of an edit of the manifest that was durable when this page was opened.
+    pub witness_edit: u64,
+}
+
+/// What a reader makes of 4 KB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A page of this store, intact.
+    Valid(PageHeader),
+    /// Anything else: never written, stale, torn, damaged.
+    Invalid,
+    /// Intact, but of a later format.
+    Newer(u8),
+}
+
+impl PageHeader {
+    /// The header as stored in the open form, with its checksum.
+    pub fn encode_open(&self) -> [u8; HEADER_LEN] {
+        let mut out = self.encode(Form::Open);
+        let sum = checksum(covered(&out)) ^ mask(self.store, self.lpn);
+        out[4..8].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    fn encode(&self, form: Form) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[..4].copy_from_slice(&MAGIC);
+        out[8] = FORMAT_VERSION;
+        out[9] = form as u8;
+        out[10..12].copy_from_slice(&self.used.to_le_bytes());
+        out[12..14].copy_from_slice(&self.prev_used.to_le_bytes());
+        out[16..32].copy_from_slice(&self.store.0);
+        let words = [
+            self.ltn,
+            self.lpn,
+            self.first_lpn,
+            self.durable_end,
+            self.prev_ltn,
+            self.prev_end,
+            self.witness_edit,
+        ];
+        for (slot, word) in out[32..].chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    /// Parses the fields; `None` where they make no sense.
+    fn decode(page: &[u8]) -> Option<PageHeader> {
+        let mut r = Reader::new(page.get(9..HEADER_LEN)?);
+        let form = match r.u8().ok()? {
+            1 => Form::Open,
+            2 => Form::Closed,
+            _ => return None,
+        };
+        let used = r.u16().ok()?;
+        let prev_used = r.u16().ok()?;
+        r.u16().ok()?;
+        let store = Uid(r.array().ok()?);
+        let mut word = || r.u64().ok();
+        let (ltn, lpn, first_lpn, durable_end) = (word()?, word()?, word()?, word()?);
+        let (prev_ltn, prev_end, witness_edit) = (word()?, word()?, word()?);
+        let sound = first_lpn <= lpn && lpn < LPN_LIMIT && durable_end <= lpn && prev_end <= first_lpn;
+        let header = PageHeader {
+            form,
+            used,
+            prev_used,
+            store,
+            ltn,
+            lpn,
+            first_lpn,
+            durable_end,
+            prev_ltn,
+            prev_end,
+            witness_edit,
+        };
+        sound.then_some(header)
+    }
+}
+
+fn covered(bytes: &[u8]) -> &[u8] {
+    bytes.get(UNCOVERED_LEN..).unwrap_or_default()
+}
+
+/// Turns an open page that was copied from staging into its closed form, in place: `used` and the watermark filled in,
+/// the unused rest zeroed, the checksum over all of it.
+pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, store: Uid, lpn: u64) {
+    assert!((HEADER_LEN..=PAGE).contains(&usize::from(used)), "a page of {used} bytes");
+    assert!(durable_end <= lpn, "page {lpn} cannot vouch for itself");
+    page[9] = Form::Closed as u8;
+    page[10..12].copy_from_slice(&used.to_le_bytes());
+    page[56..64].copy_from_slice(&durable_end.to_le_bytes());
+    page[usize::from(used)..].fill(0);
+    let sum = checksum(covered(page)) ^ mask(store, lpn);
+    page[4..8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Judges a page of a group file: the checksum over all of it, and fragments that fill exactly the used part.
+pub fn read_closed(page: &[u8], store: Uid, ltn: u64) -> Verdict {
+    let verdict = read(page, Form::Closed, page.len(), store, Some(ltn));
+    let Verdict::Valid(header) = verdict else { return verdict };
+    let used = usize::from(header.used);
+    let whole = page.len() == PAGE && used >= HEADER_LEN && used <= PAGE;
+    let mut fragments = Fragments::new(page.get(..used).unwrap_or_default(), store, header.lpn);
+    fragments.by_ref().for_each(drop);
+    if whole && fragments.end() == used { verdict } else { Verdict::Invalid }
+}
+
+/// The header of a page as its bytes say, unchecked; `None` if they make no sense at all.
+pub(crate) fn peek(page: &[u8]) -> Option<PageHeader> {
+    page.starts_with(&MAGIC).then(|| PageHeader::decode(page)).flatten()
+}
+
+/// Judges a page of the staging mapping: the header alone.
+pub fn read_open(page: &[u8], store: Uid) -> Verdict {
+    read(page, Form::Open, HEADER_LEN, store, None)
+}
+
+fn read(page: &[u8], form: Form, covers: usize, store: Uid, ltn: Option<u64>) -> Verdict {
+    let (Some(bytes), Some(magic)) = (page.get(UNCOVERED_LEN..covers), page.get(..4)) else {
+        return Verdict::Invalid;
+    };
+    let stored = Reader::new(page.get(4..).unwrap_or_default()).u32();
+    // Identity first: pages left over from a former use of the file are told by it without the cost of a checksum.
+    let (Some(header), Ok(stored)) = (PageHeader::decode(page), stored) else { return Verdict::Invalid };
+    let known = magic == MAGIC && header.form == form && header.store == store;
+    if !known || ltn.is_some_and(|ltn| ltn != header.ltn) {
+        return Verdict::Invalid;
+    }
+    if checksum(bytes) ^ mask(store, header.lpn) != stored {
+        return Verdict::Invalid;
+    }
+    match page.get(8) {
+        Some(&FORMAT_VERSION) => Verdict::Valid(header),
+        Some(&version) if version > FORMAT_VERSION => Verdict::Newer(version),
+        _ => Verdict::Invalid,
+    }
+}
+
+/// What part of a batch a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FragmentKind {
+    /// All of it.
+    Full = 1,
+    /// Its beginning; the rest is in the next pages.
+    First = 2,
+    /// Neither beginning nor end.
+    Middle = 3,
+    /// Its end.
+    Last = 4,
+}
+
+impl FragmentKind {
+    /// Bytes of the header of such a fragment.
+    pub fn header_len(self) -> usize {
+        match self {
+            FragmentKind::Full | FragmentKind::First => FIRST_FRAGMENT_HEADER_LEN,
+            FragmentKind::Middle | FragmentKind::Last => NEXT_FRAGMENT_HEADER_LEN,
+        }
+    }
+}
+
+/// A batch as the first fragment describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Its lowest sequence.
+    pub first_seq: SeqNo,
+    /// How much higher its highest sequence is.
+    pub seq_span: u32,
+    /// Bytes of its payload, over all fragments.
+    pub len: u32,
+}
+
+/// One fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Which part.
+    pub kind: FragmentKind,
+    /// The batch: only on [`FragmentKind::Full`] and [`FragmentKind::First`].
+    pub batch: Option<BatchHeader>,
+    /// The bytes of this part.
+    pub payload: &'a [u8],
+    /// Where it begins in its page.
+    pub pos: usize,
+}
+
+/// The mask of a fragment: no two positions of the log share it.
+fn fragment_mask(store: Uid, lpn: u64, pos: usize) -> u32 {
+    mask(store, lpn.wrapping_mul(PAGE as u64).wrapping_add(pos as u64))
+}
+
+/// Fills in the header of a fragment whose payload already stands behind the header in `bytes`.
+pub fn encode_fragment(
+    bytes: &mut [u8],
+    kind: FragmentKind,
+    batch: BatchHeader,
+    store: Uid,
+    lpn: u64,
+    pos: usize,
+) {
+    let payload_len = bytes.len() - kind.header_len();
+    bytes[4..6].copy_from_slice(&(payload_len as u16).to_le_bytes());
+    bytes[6] = kind as u8;
+    bytes[7] = 0;
+    if kind.header_len() == FIRST_FRAGMENT_HEADER_LEN {
+        bytes[8..16].copy_from_slice(&batch.first_seq.to_le_bytes());
+        bytes[16..20].copy_from_slice(&batch.seq_span.to_le_bytes());
+        bytes[20..24].copy_from_slice(&batch.len.to_le_bytes());
+    }
+    let sum = checksum(&bytes[4..]) ^ fragment_mask(store, lpn, pos);
+    bytes[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The fragments of a page, up to the first that is not intact.
+#[derive(Clone, Debug)]
+pub struct Fragments<'a> {
+    page: &'a [u8],
+    pos: usize,
+    store: Uid,
+    lpn: u64,
+}
+
+impl<'a> Fragments<'a> {
+    /// Those of the page `lpn`.
+    pub fn new(page: &'a [u8], store: Uid, lpn: u64) -> Self {
+        Fragments { page, pos: HEADER_LEN, store, lpn }
+    }
+
+    /// Where the next one would begin.
+    pub fn end(&self) -> usize {
+        self.pos
+    }
+
+    fn parse(&self) -> Option<(Fragment<'a>, usize)> {
+        let rest = self.page.get(self.pos..)?;
+        let mut r = Reader::new(rest);
+        let stored = r.u32().ok()?;
+        let payload_len = usize::from(r.u16().ok()?);
+        let kind = match r.u8().ok()? {
+            1 => FragmentKind::Full,
+            2 => FragmentKind::First,
+            3 => FragmentKind::Middle,
+            4 => FragmentKind::Last,
+            _ => return None,
+        };
+        let len = kind.header_len().checked_add(payload_len)?;
+        let bytes = rest.get(4..len)?;
+        if payload_len == 0 || checksum(bytes) ^ fragment_mask(self.store, self.lpn, self.pos) != stored {
+            return None;
+        }
+        r.u8().ok()?;
+        let batch = match kind {
+            FragmentKind::Full | FragmentKind::First => {
+                Some(BatchHeader { first_seq: r.u64().ok()?, seq_span: r.u32().ok()?, len: r.u32().ok()? })
+            }
+            FragmentKind::Middle | FragmentKind::Last => None,
+        };
+        let payload = r.take(payload_len).ok()?;
+        Some((Fragment { kind, batch, payload, pos: self.pos }, self.pos.checked_add(len)?))
+    }
+}
+
+impl<'a> Iterator for Fragments<'a> {
+    type Item = Fragment<'a>;
+
+    fn next(&mut self) -> Option<Fragment<'a>> {
+        let (fragment, end) = self.parse()?;
+        self.pos = end;
+        Some(fragment)
+    }
+}
+
+/// How many pages a batch of `len` bytes opens when the open page has `used` bytes (0: there is none).
+pub(crate) fn pages_to_open(used: usize, len: usize) -> u64 {
+    let first_room = |used: usize| PAGE - used - FIRST_FRAGMENT_HEADER_LEN;
+    let next_room = PAGE - HEADER_LEN - NEXT_FRAGMENT_HEADER_LEN;
+    let (opened, room) = if used == 0 { (1, first_room(HEADER_LEN)) } else { (0, first_room(used)) };
+    (opened + len.saturating_sub(room).div_ceil(next_room)) as u64
+}
+
+/// The length of the smallest group that takes a batch of `batch_len` bytes: its pages, and one kept for the last
+/// watermark.
+pub fn group_len_needed(batch_len: usize) -> u64 {
+    (pages_to_open(0, batch_len) + 1) * PAGE as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,478 @@
+//! After a restart: which pages are the log, and which the torn tail.
+//!
+//! Groups are read in the order of their numbers, every page once. The log is the longest run of pages that continue
+//! each other: by number, by group (a first page names the group before it and its end) and by fill (`prev_used`). Where
+//! a group file has no intact page, the staging file may have it. Batches are replayed as their last fragment comes by.
+//!
+//! Let `h` be the number after that run, and `D` the highest `durable_end` on any intact page of a live group, or the
+//! end of a group that was sealed by an earlier recovery. If `h < D`, a page that was durable is gone: corruption. Else
+//! nothing at or above `h` was ever acknowledged as durable, and all of it is cut off. `docs/format/wal.md` argues why
+//! this is right in both directions.
+//!
+//! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`] returns, every
+//! page it accepted is durable in its group file.
+
+use crate::page::{self, Fragment, FragmentKind, Fragments, PageHeader, Verdict};
+use crate::staging::Staging;
+use crate::{Chain, History, PriorGroup, STAGING_NAME};
+use base::limits::BATCH_LEN_MAX;
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use io::{AlignedBuf, Env, InPlaceFile, PAGE};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of a group file read at a time.
+const READ_LEN: usize = 512 << 10;
+
+/// A group that the manifest lists.
+#[derive(Clone, Debug)]
+pub struct LogGroup {
+    /// Its number.
+    pub ltn: u64,
+    /// Its file.
+    pub file: Arc<dyn InPlaceFile>,
+    /// Where an earlier recovery cut it: pages from this number on do not count.
+    pub sealed_end: Option<u64>,
+}
+
+/// Whether recovery may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveryMode {
+    /// Pages found only in staging are written to their group files, and these are synced.
+    ReadWrite,
+    /// Nothing is written.
+    ReadOnly,
+}
+
+/// What recovery found, and what the caller must make durable **before** it serves anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Above every page number seen anywhere: the first number of the next group.
+    pub next_lpn: u64,
+    /// The group to seal, and the page number where it ends; `None` if there is no log, or it is sealed there already.
+    pub sealed: Option<(u64, u64)>,
+    /// Groups after the end of the log, spares among them: drop them from the manifest, in the edit that seals.
+    pub discarded: Vec<u64>,
+    /// The highest sequence replayed.
+    pub last_seq: Option<SeqNo>,
+    /// Bytes of accepted pages with batches that no later page vouches for: had one of them been damaged, it would have
+    /// been taken for torn.
+    pub unverified_tail_bytes: u64,
+    /// Intact pages that were cut off because one before them is missing.
+    pub discarded_pages: u64,
+    /// Accepted pages that were found in staging only.
+    pub staged_pages: u64,
+    /// Batches replayed.
+    pub batches: u64,
+    /// The highest edit of the manifest that a page saw durable: a manifest that ends before it has lost its end.
+    pub witness_edit: u64,
+    /// For every accepted group its highest sequence.
+    pub group_max_seq: Vec<(u64, Option<SeqNo>)>,
+    /// What the next log continues: for [`crate::Wal::start`].
+    pub history: History,
+}
+
+/// Reads the log of `store`, hands every whole batch to `replay` in order, and says where the log ends.
+///
+/// `groups` are all groups of the manifest, ascending. On success the caller makes one edit durable that seals and
+/// discards what the report says; then it starts a new log in a new group, whose number is above all in `groups`, with
+/// the report's `next_lpn` and `history`. Until that edit is durable recovery can be repeated.
+///
+/// # Errors
+/// `Corruption`, naming file and page, if a page is missing that was durable, also after batches were replayed;
+/// `Unsupported` for pages of a later format; those of `replay` and of the file system.
+pub fn recover(
+    env: &Env,
+    dir: &Path,
+    store: Uid,
+    groups: &[LogGroup],
+    mode: RecoveryMode,
+    replay: &mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+) -> Result<RecoveryReport> {
+    if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
+        return Err(Error::invalid("log groups must be given in ascending order, each once"));
+    }
+    let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
+    let mut scan = Scan::new(store, &staging, replay);
+    for (index, group) in groups.iter().enumerate() {
+        scan.group(index, group)?;
+    }
+    scan.judge(groups)?;
+    if mode == RecoveryMode::ReadWrite {
+        scan.make_durable(groups)?;
+    }
+    Ok(scan.report(groups))
+}
+
+/// A page that was accepted from staging.
+struct FromStaging {
+    group: usize,
+    index: u64,
+    lpn: u64,
+    used: usize,
+}
+
+/// What was accepted of a group.
+struct Accepted {
+    group: usize,
+    first_lpn: u64,
+    pages: u64,
+    seqs: Option<(SeqNo, SeqNo)>,
+}
+
+/// Puts fragments together.
+#[derive(Default)]
+struct Assembly {
+    /// First sequence, highest sequence, whole length, bytes so far.
+    partial: Option<(SeqNo, SeqNo, usize, Vec<u8>)>,
+}
+
+struct Scan<'a> {
+    store: Uid,
+    staging: &'a Staging,
+    replay: &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+    /// The end of the accepted run.
+    end: Option<Chain>,
+    /// The group it ends in was sealed by an earlier recovery.
+    end_sealed: bool,
+    /// An intact page was left out, so that no later one can be accepted.
+    broken: bool,
+    /// Where the next page of the run was expected: index of the group, and of the page in it.
+    hole: Option<(usize, u64)>,
+    durable_end: u64,
+    highest_lpn: Option<u64>,
+    staged: Vec<FromStaging>,
+    /// Accepted pages that hold fragments.
+    data_pages: Vec<u64>,
+    assembly: Assembly,
+    accepted: Vec<Accepted>,
+    report: RecoveryReport,
+}
+
+/// The state of the group being read.
+struct Cursor<'g> {
+    index: usize,
+    group: &'g LogGroup,
+    first_lpn: Option<u64>,
+    accepting: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn new(store: Uid, staging: &'a Staging, replay: &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<()>) -> Self {
+        Scan {
+            store,
+            staging,
+            replay,
+            end: None,
+            end_sealed: false,
+            broken: false,
+            hole: None,
+            durable_end: 0,
+            highest_lpn: staging.highest_lpn,
+            staged: Vec::new(),
+            data_pages: Vec::new(),
+            assembly: Assembly::default(),
+            accepted: Vec::new(),
+            report: RecoveryReport::default(),
+        }
+    }
+
+    fn group(&mut self, index: usize, group: &LogGroup) -> Result<()> {
+        self.durable_end = self.durable_end.max(group.sealed_end.unwrap_or(0));
+        for page in self.staging.of_group(group.ltn) {
+            self.note(group, &page.header);
+        }
+        let staged_first = self.staging.of_group(group.ltn).next().map(|page| page.header.first_lpn);
+        let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
+        let pages = group.file.len() / PAGE as u64;
+        let mut buf = AlignedBuf::zeroed(READ_LEN);
+        let mut first = 0;
+        while first < pages {
+            let n = (pages - first).min((READ_LEN / PAGE) as u64);
+            buf.resize(n as usize * PAGE);
+            let offset = first * PAGE as u64;
+            let read = group.file.read_at(buf.as_mut_slice(), offset);
+            read.map_err(|e| e.at_file(group.file.path()).at_offset(offset))?;
+            for (i, bytes) in (first..).zip(buf.as_slice().chunks_exact(PAGE)) {
+                self.page(&mut cursor, i, bytes)?;
+            }
+            first += n;
+        }
+        Ok(())
+    }
+
+    /// What any intact page tells, accepted or not.
+    fn note(&mut self, group: &LogGroup, header: &PageHeader) {
+        self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
+        if group.sealed_end.is_none_or(|end| header.lpn < end) {
+            self.durable_end = self.durable_end.max(header.durable_end);
+            self.report.witness_edit = self.report.witness_edit.max(header.witness_edit);
+        }
+    }
+
+    fn page(&mut self, cursor: &mut Cursor<'_>, i: u64, bytes: &[u8]) -> Result<()> {
+        let group = cursor.group;
+        let in_file = match page::read_closed(bytes, self.store, group.ltn) {
+            // One that says it belongs elsewhere in the file was written to the wrong place.
+            Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(i) => Some(header),
+            Verdict::Newer(version) => return Err(newer(group, i, version)),
+            Verdict::Valid(_) | Verdict::Invalid => None,
+        };
+        if let Some(header) = &in_file {
+            self.note(group, header);
+            // The file knows better than staging where the group begins.
+            if i == 0 {
+                cursor.first_lpn = Some(header.first_lpn);
+            }
+        }
+        let lpn = cursor.first_lpn.and_then(|first| first.checked_add(i));
+        let beyond = lpn.zip(group.sealed_end).is_some_and(|(lpn, end)| lpn >= end);
+        if beyond {
+            cursor.accepting = false;
+            return Ok(());
+        }
+        let taken = match (cursor.accepting, &in_file) {
+            (false, _) => false,
+            (true, Some(header)) => {
+                self.continues(header, i) && self.accept_file(cursor, header, bytes, i)?
+            }
+            (true, None) => self.accept_staged(cursor, lpn, i)?,
+        };
+        if taken {
+            return Ok(());
+        }
+        if cursor.accepting {
+            self.hole.get_or_insert((cursor.index, i));
+        }
+        cursor.accepting = false;
+        if let Some(header) = &in_file {
+            self.broken = true;
+            self.report.discarded_pages += 1;
+            // Its group continues what was accepted: then it is the beginning of this group that is missing.
+            let prev = (header.prev_ltn, header.prev_end);
+            if self.end.is_some_and(|end| prev == (end.ltn, end.end_lpn)) {
+                self.hole = Some((cursor.index, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a page is the next of the run.
+    fn continues(&self, header: &PageHeader, i: u64) -> bool {
+        match &self.end {
+            None => i == 0,
+            Some(end) if i == 0 => {
+                (header.prev_ltn, header.prev_end, header.prev_used) == (end.ltn, end.end_lpn, end.used)
+            }
+            Some(end) => (header.ltn, header.lpn, header.prev_used) == (end.ltn, end.end_lpn, end.used),
+        }
+    }
+
+    fn accept_file(
+        &mut self,
+        cursor: &Cursor<'_>,
+        header: &PageHeader,
+        bytes: &[u8],
+        i: u64,
+    ) -> Result<bool> {
+        let used = usize::from(header.used);
+        self.accept(cursor, header, bytes.get(..used).unwrap_or_default(), i)?;
+        Ok(true)
+    }
+
+    /// Accepts the page from staging, if it is there, continues the run and holds anything.
+    fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, i: u64) -> Result<bool> {
+        let Some(lpn) = lpn.filter(|_| cursor.group.sealed_end.is_none()) else { return Ok(false) };
+        let staging = self.staging;
+        let Some(page) = staging.get(cursor.group.ltn, lpn) else { return Ok(false) };
+        if page.header.lpn.checked_sub(page.header.first_lpn) != Some(i) || !self.continues(&page.header, i) {
+            return Ok(false);
+        }
+        let mut fragments = Fragments::new(&page.bytes, self.store, lpn);
+        fragments.by_ref().for_each(drop);
+        let used = fragments.end();
+        if used == page::HEADER_LEN {
+            return Ok(false);
+        }
+        self.staged.push(FromStaging { group: cursor.index, index: i, lpn, used });
+        self.accept(cursor, &page.header, page.bytes.get(..used).unwrap_or_default(), i)?;
+        Ok(true)
+    }
+
+    /// Takes a page into the run and its fragments into batches.
+    fn accept(&mut self, cursor: &Cursor<'_>, header: &PageHeader, used: &[u8], i: u64) -> Result<()> {
+        let group = cursor.group;
+        let here = |e: Error| e.at_file(group.file.path()).at_offset(i * PAGE as u64);
+        if i == 0 {
+            self.enter(cursor, header).map_err(here)?;
+        }
+        if let Some(accepted) = self.accepted.last_mut() {
+            accepted.pages += 1;
+        }
+        for fragment in Fragments::new(used, self.store, header.lpn) {
+            let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
+                continue;
+            };
+            (self.replay)(first_seq, whole.as_deref().unwrap_or(fragment.payload))?;
+            self.report.batches += 1;
+            self.report.last_seq = self.report.last_seq.max(Some(last_seq));
+            if let Some(accepted) = self.accepted.last_mut() {
+                let (low, high) = accepted.seqs.unwrap_or((first_seq, last_seq));
+                accepted.seqs = Some((low.min(first_seq), high.max(last_seq)));
+            }
+        }
+        if used.len() > page::HEADER_LEN {
+            self.data_pages.push(header.lpn);
+        }
+        let end_lpn = header.lpn.saturating_add(1);
+        self.end = Some(Chain { ltn: group.ltn, end_lpn, used: used.len() as u16 });
+        self.hole = None;
+        Ok(())
+    }
+
+    /// Enters a group. Half a batch at the end of the one before is what a recovery cut off, if that sealed it; no
+    /// other half batch is followed by a group.
+    fn enter(&mut self, cursor: &Cursor<'_>, first: &PageHeader) -> Result<()> {
+        let half = self.assembly.partial.take().is_some();
+        if half && !self.end_sealed {
+            return Err(Error::corruption(
+                "the group before this one ends in the middle of a batch; restore from a checkpoint or backup",
+            ));
+        }
+        self.end_sealed = cursor.group.sealed_end.is_some();
+        self.accepted.push(Accepted { group: cursor.index, first_lpn: first.lpn, pages: 0, seqs: None });
+        Ok(())
+    }
+
+    /// Torn or damaged?
+    fn judge(&self, groups: &[LogGroup]) -> Result<()> {
+        let end = self.end.map_or(0, |end| end.end_lpn);
+        let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
+        let (lpn, place) = match staged {
+            Some(page) => (page.lpn, Some((page.group, page.index))),
+            None if end < self.durable_end => (end, self.hole),
+            None => return Ok(()),
+        };
+        let error = Error::corruption(format!(
+            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; \
+             restore from a checkpoint or backup, or run repair",
+            self.durable_end
+        ));
+        let last = groups.last().map(|group| (group, group.file.len()));
+        let found = place.and_then(|(group, i)| Some((groups.get(group)?, i.saturating_mul(PAGE as u64))));
+        Err(match found.or(last) {
+            Some((group, offset)) => error.at_file(group.file.path()).at_offset(offset),
+            None => error,
+        })
+    }
+
+    /// Makes every accepted page durable in its file.
+    ///
+    /// Pages that nobody vouches for are written once more, whole and unchanged (or for the first time, where they come
+    /// from staging). A sync alone would not do: if a sync failed before the restart, the kernel may show bytes that are
+    /// not on the device and that it no longer means to write.
+    fn make_durable(&self, groups: &[LogGroup]) -> Result<()> {
+        let mut buf = AlignedBuf::zeroed(0);
+        for accepted in &self.accepted {
+            let Some(group) = groups.get(accepted.group).filter(|group| group.sealed_end.is_none()) else {
+                continue;
+            };
+            let mut start = self.durable_end.max(accepted.first_lpn);
+            let end = accepted.first_lpn.saturating_add(accepted.pages);
+            while start < end {
+                let n = (end - start).min((READ_LEN / PAGE) as u64);
+                let offset = (start - accepted.first_lpn) * PAGE as u64;
+                buf.resize(n as usize * PAGE);
+                group.file.read_at(buf.as_mut_slice(), offset)?;
+                for (lpn, page) in (start..).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
+                    self.overlay(group.ltn, lpn, page);
+                }
+                group.file.write_at(&buf, offset)?;
+                start += n;
+            }
+            group.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Puts the closed form of a page that was accepted from staging in the place of what the file has.
+    fn overlay(&self, ltn: u64, lpn: u64, page: &mut [u8; PAGE]) {
+        let Ok(i) = self.staged.binary_search_by_key(&lpn, |page| page.lpn) else { return };
+        let (Some(from), Some(staged)) = (self.staged.get(i), self.staging.get(ltn, lpn)) else { return };
+        page.copy_from_slice(&staged.bytes);
+        page::close(page, from.used as u16, staged.header.durable_end, self.store, lpn);
+    }
+
+    fn report(mut self, groups: &[LogGroup]) -> RecoveryReport {
+        let kept = self.accepted.last().map_or(0, |last| last.group + 1);
+        let (kept, cut) = groups.split_at(kept.min(groups.len()));
+        let end_lpn = self.end.map_or(0, |end| end.end_lpn);
+        let unverified = self.data_pages.iter().filter(|&&lpn| lpn >= self.durable_end).count();
+        let seqs = |index: usize| self.accepted.iter().find(|a| a.group == index).and_then(|a| a.seqs);
+        let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
+            ltn: group.ltn,
+            len: group.file.len(),
+            seqs: seqs(index),
+        };
+        let prior: Vec<PriorGroup> = kept.iter().enumerate().map(prior).collect();
+        let highest_end = self.highest_lpn.map_or(0, |lpn| lpn.saturating_add(1));
+        self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
+        self.report.sealed =
+            kept.last().filter(|group| group.sealed_end.is_none()).map(|group| (group.ltn, end_lpn));
+        self.report.discarded = cut.iter().map(|group| group.ltn).collect();
+        self.report.unverified_tail_bytes = (unverified * PAGE) as u64;
+        self.report.staged_pages = self.staged.len() as u64;
+        self.report.group_max_seq = prior.iter().map(|g| (g.ltn, g.seqs.map(|(_, high)| high))).collect();
+        self.report.history = History { chain: self.end, groups: prior };
+        self.report
+    }
+}
+
+/// A batch that is complete: its lowest and highest sequence, and its bytes unless they are those of the last fragment.
+type Whole = (SeqNo, SeqNo, Option<Vec<u8>>);
+
+impl Assembly {
+    /// Takes the next fragment of the log. The memory it keeps never exceeds the fragments that were really there.
+    fn add(&mut self, fragment: &Fragment<'_>) -> Result<Option<Whole>> {
+        let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
+        let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
+        let (first_seq, last_seq, len, mut bytes) = match (begins, fragment.batch, self.partial.take()) {
+            (true, Some(batch), None) => {
+                let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
+                let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
+                (batch.first_seq, last_seq, batch.len as usize, Vec::new())
+            }
+            (false, None, Some(partial)) => partial,
+            (true, ..) => return Err(disorder("begins inside another")),
+            (false, ..) => return Err(disorder("goes on without a beginning")),
+        };
+        let have = bytes.len() + fragment.payload.len();
+        if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
+            return Err(disorder("has another length than its beginning says"));
+        }
+        if begins && ends {
+            return Ok(Some((first_seq, last_seq, None)));
+        }
+        bytes.extend_from_slice(fragment.payload);
+        if ends {
+            return Ok(Some((first_seq, last_seq, Some(bytes))));
+        }
+        self.partial = Some((first_seq, last_seq, len, bytes));
+        Ok(None)
+    }
+}
+
+/// Pages that are intact and yet make no sense: a bug, or a forgery.
+fn disorder(what: &str) -> Error {
+    Error::corruption(format!("a batch in the log {what}; restore from a checkpoint or backup"))
+}
+
+fn newer(group: &LogGroup, i: u64, version: u8) -> Error {
+    let known = page::FORMAT_VERSION;
+    let why =
+        format!("log page of format {version}, this release knows up to {known}: open it with a newer one");
+    Error::new(ErrorKind::Unsupported, why).at_file(group.file.path()).at_offset(i * PAGE as u64)
+}
+
+#[cfg(test)]
+mod tests;

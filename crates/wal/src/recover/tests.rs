@@ -1,0 +1,90 @@
+use super::*;
+use crate::caller::{Caller, Expectation, recover_all};
+use io::Rng;
+use io::sim::{CrashKind, SimEnv};
+
+const STARTS: [u64; 2] = [1, (1 << 32) - 10];
+
+fn rw(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, crate::caller::Replayed) {
+    recover_all(sim, &expected.manifest, RecoveryMode::ReadWrite)
+        .unwrap_or_else(|e| panic!("{e}\n{}", sim.trace()))
+}
+
+/// Recovers, checks, recovers again (also read-only) and checks that it is the same.
+fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, usize) {
+    let hash = sim.state_hash();
+    let (peeked, seen) = recover_all(sim, &expected.manifest, RecoveryMode::ReadOnly).unwrap();
+    assert_eq!(sim.state_hash(), hash, "read-only recovery writes nothing");
+    let (report, replayed) = rw(sim, expected);
+    assert_eq!((peeked.batches, &seen), (report.batches, &replayed));
+    let kept = expected.check(&replayed);
+    (report, kept)
+}
+
+/// Random life, then a crash at every operation; from some of the states a second life and a second crash.
+fn campaign(seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
+    let mut rng = Rng::new(seed ^ 0xca);
+    let mut caller = Caller::new(seed, STARTS[rng.below(2) as usize]);
+    for _ in 0..rng.range(5, 40) {
+        caller.step().unwrap();
+    }
+    let record = caller.sim.record();
+    let first = caller.manifests[0].0;
+    let mut states = 0;
+    for op in first..record.op_count() + 1 {
+        let seed = rng.next_u64();
+        let expected = caller.expectation(op, kind);
+        let sim = record.crash_at(op, kind, seed);
+        if rng.one_in(8) {
+            second_life(&record.crash_at(op, kind, seed), &expected, &mut rng);
+            *again += 1;
+        } else {
+            recover_and_check(&sim, &expected);
+        }
+        states += 1;
+    }
+    states
+}
+
+fn any_kind(rng: &mut Rng) -> CrashKind {
+    if rng.one_in(3) { CrashKind::ProcessKill } else { CrashKind::PowerLoss }
+}
+
+fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
+    // A crash inside the recovery itself: nothing was served, so that the second must only keep the promises.
+    let start = sim.op_count();
+    rw(sim, expected);
+    let op = rng.range(start, sim.op_count() + 1);
+    let kind = any_kind(rng);
+    let interrupted = sim.record().crash_at(op, kind, rng.next_u64());
+    let mut weaker = expected.clone();
+    if kind != CrashKind::ProcessKill {
+        // What was buffered may now be lost after all.
+        weaker.required = weaker.durable;
+    }
+    let (report, kept) = recover_and_check(&interrupted, &weaker);
+
+    // Goes on; what was recovered is now there for good, and what was cut off never comes back.
+    let mut next = weaker.resume(interrupted, &report, kept, rng.next_u64());
+    for _ in 0..rng.below(12) {
+        next.step().unwrap();
+    }
+    let op = rng.range(next.manifests[0].0, next.sim.op_count() + 1);
+    let kind = any_kind(rng);
+    let expected = next.expectation(op, kind);
+    let crashed = next.sim.record().crash_at(op, kind, rng.next_u64());
+    recover_and_check(&crashed, &expected);
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
+    let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(24);
+    let (mut states, mut again) = (0, 0);
+    for seed in 0..scale {
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
+            states += campaign(seed, kind, &mut again);
+        }
+    }
+    println!("{states} crash states, {again} with a second life");
+    assert!(states > 1000);
+}

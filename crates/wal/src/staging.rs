@@ -1,0 +1,70 @@
+//! What a crash left in the staging file: open pages, by group and number.
+//!
+//! After the death of the process these are the pages that were not written out, each filled up to its last complete
+//! fragment. After a loss of power each page is some earlier state of its slot, or a torn one; the header's checksum
+//! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
+//! a page continues the log is decided by recovery.
+
+use crate::page::{self, PageHeader, Verdict};
+use crate::wal::STAGING_LEN_MAX;
+use base::{ErrorKind, Result, Uid};
+use io::{Access, Env, PAGE};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Bytes read at a time.
+const READ_LEN: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(crate) struct StagedPage {
+    pub header: PageHeader,
+    pub bytes: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    pages: BTreeMap<(u64, u64), StagedPage>,
+    /// The highest number of any page, of whatever group.
+    pub highest_lpn: Option<u64>,
+}
+
+impl Staging {
+    /// Reads the staging file; one that does not exist has no pages.
+    pub fn read(env: &Env, path: &Path, store: Uid) -> Result<Staging> {
+        let file = match env.fs.open(path, Access::Buffered) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Staging::default()),
+            Err(e) => return Err(e),
+        };
+        // A length that does not fit what this release writes is not believed, and not an error: the file is scratch.
+        let len = file.len()?.min(STAGING_LEN_MAX as u64) as usize / PAGE * PAGE;
+        let mut staging = Staging::default();
+        let mut buf = vec![0; READ_LEN.min(len)];
+        let mut offset = 0;
+        while offset < len {
+            let n = READ_LEN.min(len - offset);
+            buf.truncate(n);
+            file.read_at(&mut buf, offset as u64)?;
+            buf.chunks_exact(PAGE).for_each(|bytes| staging.add(bytes, store));
+            offset += n;
+        }
+        Ok(staging)
+    }
+
+    fn add(&mut self, bytes: &[u8], store: Uid) {
+        // A page of a later format means an older release was started on a newer store; the group files say so.
+        if let Verdict::Valid(header) = page::read_open(bytes, store) {
+            self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
+            self.pages.insert((header.ltn, header.lpn), StagedPage { header, bytes: bytes.into() });
+        }
+    }
+
+    pub fn get(&self, ltn: u64, lpn: u64) -> Option<&StagedPage> {
+        self.pages.get(&(ltn, lpn))
+    }
+
+    /// The pages of one group, by number.
+    pub fn of_group(&self, ltn: u64) -> impl Iterator<Item = &StagedPage> {
+        self.pages.range((ltn, 0)..=(ltn, u64::MAX)).map(|(_, page)| page)
+    }
+}

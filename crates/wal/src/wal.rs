@@ -1,0 +1,497 @@
+//! The log while it is open: appending, syncing, writing out, rolling.
+//!
+//! Locks, in the order they are taken: `order` (one appender at a time, for a whole batch), the token of
+//! [`crate::commit`] (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs the token and,
+//! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
+//! up the tail, takes the token and writes the ring out itself.
+
+use crate::commit::{Commit, Token, Turn};
+use crate::groups::{PreparedGroup, Segment};
+use crate::page::{self, BatchHeader};
+use crate::tail::{Batch, Ring, Surroundings, Tail};
+use crate::{Durability, History, STAGING_NAME};
+use base::limits::BATCH_LEN_MAX;
+use base::sync::lock;
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use io::{AlignedBuf, Env, PAGE};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// Sizes of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalOptions {
+    /// Bytes of a group file, as the caller prepares them.
+    pub group_len: u64,
+    /// Bytes of the ring of pages that are not written yet.
+    pub staging_len: usize,
+    /// Full pages in the ring that make a background write worth its while, bytes.
+    pub write_len_min: usize,
+    /// The most that goes to the device in one write, bytes.
+    pub write_len_max: usize,
+    /// Spare groups to keep ready.
+    pub spares: usize,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        WalOptions {
+            group_len: 64 << 20,
+            staging_len: 4 << 20,
+            write_len_min: 256 << 10,
+            write_len_max: 1 << 20,
+            spares: 1,
+        }
+    }
+}
+
+/// The largest ring that recovery reads back, bytes.
+pub const STAGING_LEN_MAX: usize = 64 << 20;
+
+/// Where a batch ended up: the page of its last byte. Later batches have equal or greater positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Number of the page.
+    pub lpn: u64,
+}
+
+/// What the log did since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalStats {
+    /// Batches appended.
+    pub batches: u64,
+    /// Their payload, bytes.
+    pub payload_bytes: u64,
+    /// Bytes of pages handed to the group files.
+    pub written_bytes: u64,
+    /// Writes that made themselves durable.
+    pub durable_writes: u64,
+    /// Writes that did not.
+    pub writes: u64,
+    /// Data syncs of group files.
+    pub syncs: u64,
+    /// Times an append found the ring full and wrote it out itself.
+    pub inline_write_outs: u64,
+    /// Groups closed.
+    pub rolls: u64,
+    /// Pages numbered so far, as the number of the next.
+    pub next_lpn: u64,
+    /// All pages below are durable.
+    pub durable_end: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    written_bytes: AtomicU64,
+    durable_writes: AtomicU64,
+    writes: AtomicU64,
+    syncs: AtomicU64,
+    inline_write_outs: AtomicU64,
+}
+
+/// The write-ahead log of a store.
+#[derive(Debug)]
+pub struct Wal {
+    options: WalOptions,
+    /// The number of the first page since the start.
+    start_lpn: u64,
+    ring: Ring,
+    order: Mutex<()>,
+    tail: Mutex<Tail>,
+    commit: Commit,
+    /// The buffer of whoever holds the token.
+    buf: Mutex<AlignedBuf>,
+    closed: AtomicBool,
+    counters: Counters,
+}
+
+/// Poisons the log if the thread panics while it changes the tail: half a batch may stand there.
+struct PanicGuard<'a>(&'a Commit);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(Error::new(ErrorKind::Poisoned, "a thread panicked while it appended to the log"));
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+impl Wal {
+    /// Starts the log of `store` with an empty group, in which the first page gets the number `next_lpn`.
+    ///
+    /// The manifest must list the group already, and whatever recovery reported to be sealed and discarded must be
+    /// durable: starting erases the staging file. `next_lpn` is above every number seen before
+    /// ([`crate::RecoveryReport::next_lpn`]); `history` is what the log continues.
+    ///
+    /// # Errors
+    /// Those of the file system; `InvalidArgument` for a group or ring that is too small, or out of order.
+    pub fn start(
+        env: &Env,
+        dir: &Path,
+        options: WalOptions,
+        store: Uid,
+        next_lpn: u64,
+        first: PreparedGroup,
+        history: History,
+    ) -> Result<Wal> {
+        let staging_len = options.staging_len;
+        if staging_len < 2 * PAGE || staging_len > STAGING_LEN_MAX || options.write_len_max < PAGE {
+            return Err(Error::invalid(format!(
+                "the log's staging takes {} to {STAGING_LEN_MAX} bytes and its writes at least {PAGE}, not {} and {}",
+                2 * PAGE,
+                staging_len,
+                options.write_len_max
+            )));
+        }
+        if next_lpn >= page::LPN_LIMIT {
+            return Err(Error::invalid(format!("page number {next_lpn} is over the format's limit")));
+        }
+        let tail = Tail::new(first, next_lpn, &history)?;
+        let mapping = env.fs.create_mapping(&io::fs::join(dir, STAGING_NAME), staging_len / PAGE * PAGE)?;
+        Ok(Wal {
+            options,
+            start_lpn: next_lpn,
+            ring: Ring::new(mapping, store),
+            order: Mutex::new(()),
+            commit: Commit::new(tail.data_end, next_lpn),
+            tail: Mutex::new(tail),
+            buf: Mutex::new(AlignedBuf::zeroed(PAGE)),
+            closed: AtomicBool::new(false),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Appends one batch, given in pieces, which recovery hands back whole or not at all. It has then survived the
+    /// process; [`Wal::sync`] makes it survive the power.
+    ///
+    /// The caller serializes its calls, so that sequences ascend with positions. `witness_edit` is the number of the
+    /// manifest's last durable edit; pages carry it, so that a manifest that lost its end is found out.
+    ///
+    /// # Errors
+    /// `Busy` when there is no spare group that the batch fits in: add one of at least [`crate::group_len_needed`]
+    /// bytes and try again; nothing happened. `TooLarge` above [`BATCH_LEN_MAX`], `InvalidArgument` when empty,
+    /// `Poisoned` and `Closed`.
+    pub fn append(
+        &self,
+        payload: &[&[u8]],
+        first_seq: SeqNo,
+        last_seq: SeqNo,
+        durability: Durability,
+        witness_edit: u64,
+    ) -> Result<Position> {
+        assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
+        let header = batch_header(payload, first_seq, last_seq)?;
+        let _order = lock(&self.order);
+        self.check()?;
+        let _guard = PanicGuard(&self.commit);
+        let mut tail = lock(&self.tail);
+        if !tail.reserve(&self.ring, header.len as usize) {
+            return Err(busy(header.len as usize));
+        }
+        let mut batch = Batch::new(payload, header);
+        let mut position = Position { lpn: tail.next_lpn };
+        while batch.left() > 0 {
+            if tail.used == 0 {
+                tail = self.wait_for_slot(tail)?;
+                let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
+                tail.open_page(&self.ring, around);
+            }
+            position.lpn = tail.write_fragment(&self.ring, &mut batch);
+        }
+        tail.record(header);
+        Ok(position)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the log is closed"));
+        }
+        self.commit.check()
+    }
+
+    /// Writes the ring out, as often as it takes until the next page has a slot.
+    fn wait_for_slot<'a>(&'a self, mut tail: MutexGuard<'a, Tail>) -> Result<MutexGuard<'a, Tail>> {
+        while !tail.has_slot(&self.ring, self.commit.frontier.written_end()) {
+            drop(tail);
+            let token = self.commit.acquire()?;
+            add(&self.counters.inline_write_outs, 1);
+            let end = lock(&self.tail).next_lpn;
+            let outcome = self.write_pages(&token, end);
+            token.finish(outcome)?;
+            tail = lock(&self.tail);
+        }
+        Ok(tail)
+    }
+
+    /// Returns when every page up to `position` is durable: then, and not before, the batch may be acknowledged as
+    /// durable, together with all before it.
+    ///
+    /// # Errors
+    /// The first failure as it is to the caller that met it, `Poisoned` to all others. What the device then holds is
+    /// unknown; only a restart tells.
+    pub fn sync(&self, position: Position) -> Result<()> {
+        match self.commit.lead_or_wait(position.lpn)? {
+            Turn::Durable => Ok(()),
+            Turn::Lead(token) => {
+                let end = self.take_all(&token);
+                assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
+                let outcome = self.make_durable(&token, end);
+                token.finish(outcome)
+            }
+        }
+    }
+
+    /// Closes the open page and returns the end of all pages.
+    fn take_all(&self, token: &Token<'_>) -> u64 {
+        let end = {
+            let mut tail = lock(&self.tail);
+            tail.close_page(&self.ring);
+            tail.next_lpn
+        };
+        token.covers(end);
+        end
+    }
+
+    /// Makes all pages below `end` durable: those not written yet by one durable write where they fit one, else by
+    /// plain writes and a data sync, which pages written earlier need in any case.
+    fn make_durable(&self, token: &Token<'_>, end: u64) -> Result<()> {
+        let frontier = &self.commit.frontier;
+        let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
+        for segment in segments {
+            let watermark = frontier.durable_end();
+            let start = segment.start.max(frontier.written_end().min(segment.end));
+            let fresh_len = (segment.end - start) * PAGE as u64;
+            let unsynced = segment.start < start;
+            if unsynced || fresh_len > self.options.write_len_max as u64 {
+                self.write_segment(token, &segment, start)?;
+                add(&self.counters.syncs, 1);
+                segment.file.sync_data()?;
+            } else {
+                let mut buf = lock(&self.buf);
+                self.fill(&mut buf, start, fresh_len as usize);
+                add(&self.counters.durable_writes, 1);
+                segment.file.write_durable(&buf, offset_of(&segment, start))?;
+                token.written(segment.end);
+            }
+            // Pages written earlier may carry an older watermark than this one.
+            token.durable(segment.end, if fresh_len > 0 { watermark } else { 0 });
+        }
+        Ok(())
+    }
+
+    /// Writes all closed pages below `end`, without making them durable.
+    fn write_pages(&self, token: &Token<'_>, end: u64) -> Result<()> {
+        let segments = lock(&self.tail).groups.segments(self.commit.frontier.written_end(), end);
+        segments.iter().try_for_each(|segment| self.write_segment(token, segment, segment.start))
+    }
+
+    /// Writes the pages of a segment from `start`, in large runs; their slots are then free.
+    fn write_segment(&self, token: &Token<'_>, segment: &Segment, mut start: u64) -> Result<()> {
+        let run_max = (self.options.write_len_max / PAGE) as u64;
+        let mut buf = lock(&self.buf);
+        while start < segment.end {
+            let pages = (segment.end - start).min(run_max);
+            self.fill(&mut buf, start, pages as usize * PAGE);
+            add(&self.counters.writes, 1);
+            segment.file.write_at(&buf, offset_of(segment, start))?;
+            start += pages;
+            token.written(start);
+        }
+        Ok(())
+    }
+
+    fn fill(&self, buf: &mut AlignedBuf, start: u64, len: usize) {
+        buf.resize(len);
+        self.ring.copy_closed(start, self.commit.frontier.durable_end(), buf.as_mut_slice());
+        add(&self.counters.written_bytes, len as u64);
+    }
+
+    /// Installs a spare group; the manifest must list it already.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is too small or its number not above those before.
+    pub fn add_group(&self, group: PreparedGroup) -> Result<()> {
+        lock(&self.tail).groups.add_spare(group)
+    }
+
+    /// How many spares are missing. The caller prepares them ahead of time, in the background.
+    pub fn groups_wanted(&self) -> usize {
+        self.options.spares.saturating_sub(lock(&self.tail).groups.spares())
+    }
+
+    /// Closed groups, oldest first, that hold no record with a sequence of `floor` or above. Each is handed out once:
+    /// the caller drops it from the manifest and removes or recycles its file.
+    ///
+    /// A group stays until the first page of its successor is durable; where nobody syncs, [`Wal::write_out`] and
+    /// [`Wal::persist_watermark`] see to that.
+    pub fn release_below(&self, floor: SeqNo) -> Vec<u64> {
+        let durable_end = self.commit.frontier.durable_end();
+        lock(&self.tail).groups.release_below(floor, durable_end)
+    }
+
+    /// Bytes of all groups that were not released (spares not counted).
+    pub fn live_bytes(&self) -> u64 {
+        lock(&self.tail).groups.live_bytes()
+    }
+
+    /// The lowest sequence in a group that was not released.
+    pub fn oldest_seq(&self) -> Option<SeqNo> {
+        lock(&self.tail).groups.oldest_seq()
+    }
+
+    /// The position of the last page that was begun; a sync of it makes all of the log durable. `None` if nothing
+    /// was appended since the start.
+    pub fn last_position(&self) -> Option<Position> {
+        let tail = lock(&self.tail);
+        let end = tail.next_lpn + u64::from(tail.used != 0);
+        end.checked_sub(1).filter(|_| end > self.start_lpn).map(|lpn| Position { lpn })
+    }
+
+    /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
+    pub fn wants_write_out(&self) -> bool {
+        let tail = lock(&self.tail);
+        let half = (self.ring.slots() / 2).max(1);
+        let threshold = ((self.options.write_len_min / PAGE) as u64).clamp(1, half);
+        let frontier = &self.commit.frontier;
+        let full = tail.next_lpn - frontier.written_end().min(tail.next_lpn);
+        full >= threshold
+            || (tail.groups.release_waits(frontier.durable_end())
+                && frontier.written_end() > tail.groups.active.first_lpn)
+    }
+
+    /// Moves full pages from the ring to the group files, if enough have come together for a large write. True if
+    /// there was work. For a background thread; without one, appends do it when the ring is full.
+    ///
+    /// Where nobody syncs, this makes the log durable once for each group, when the group's first pages have been
+    /// written: older groups can be released only then.
+    ///
+    /// # Errors
+    /// Those of the file system; they poison the log.
+    pub fn write_out(&self) -> Result<bool> {
+        if !self.wants_write_out() {
+            self.commit.check()?;
+            return Ok(false);
+        }
+        let token = self.commit.acquire()?;
+        let (end, waits) = {
+            let tail = lock(&self.tail);
+            (tail.next_lpn, tail.groups.release_waits(self.commit.frontier.durable_end()))
+        };
+        let written = self.write_pages(&token, end);
+        let outcome = written.and_then(|()| if waits { self.make_durable(&token, end) } else { Ok(()) });
+        token.finish(outcome)?;
+        Ok(true)
+    }
+
+    /// Makes everything appended so far durable, and then leaves a page that says so. After that a damaged page is
+    /// told from a torn one everywhere in the log. True if there was something to vouch for.
+    ///
+    /// To be called on idleness (nothing is gained while batches keep coming); [`Wal::close`] does it too.
+    ///
+    /// # Errors
+    /// Those of the file system; they poison the log.
+    pub fn persist_watermark(&self) -> Result<bool> {
+        let _order = lock(&self.order);
+        self.check()?;
+        self.persist_watermark_in_order()
+    }
+
+    fn persist_watermark_in_order(&self) -> Result<bool> {
+        let _guard = PanicGuard(&self.commit);
+        let token = self.commit.acquire()?;
+        let end = self.take_all(&token);
+        let outcome = self.make_durable(&token, end).and_then(|()| self.write_watermark(&token));
+        token.finish(outcome)
+    }
+
+    fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
+        let frontier = &self.commit.frontier;
+        let watermark = frontier.durable_end();
+        let mut buf = lock(&self.buf);
+        buf.resize(PAGE);
+        let (lpn, segments) = {
+            let mut tail = lock(&self.tail);
+            let waits = tail.groups.release_waits(watermark);
+            if tail.data_end <= frontier.vouched_end() && !waits {
+                return Ok(false);
+            }
+            let (pages, _) = buf.as_mut_slice().as_chunks_mut::<PAGE>();
+            let around = Surroundings { durable_end: watermark, witness_edit: 0 };
+            let lpn = tail.watermark_page(&self.ring, around, &mut pages[0]);
+            (lpn, tail.groups.segments(lpn, lpn + 1))
+        };
+        for segment in segments {
+            assert!(lpn - segment.first_lpn < segment.file.len() / PAGE as u64, "a page was kept for it");
+            add(&self.counters.durable_writes, 1);
+            add(&self.counters.written_bytes, PAGE as u64);
+            segment.file.write_durable(&buf, offset_of(&segment, lpn))?;
+        }
+        token.written(lpn + 1);
+        token.durable(lpn + 1, watermark);
+        Ok(true)
+    }
+
+    /// Makes everything durable, vouches for it and ends the log: later appends fail with `Closed`. Closing twice
+    /// does nothing.
+    ///
+    /// # Errors
+    /// Those of the file system; `Poisoned` after an earlier failure.
+    pub fn close(&self) -> Result<()> {
+        let _order = lock(&self.order);
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.persist_watermark_in_order().map(drop)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> WalStats {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tail = lock(&self.tail);
+        WalStats {
+            batches: tail.batches,
+            payload_bytes: tail.payload_bytes,
+            written_bytes: load(&self.counters.written_bytes),
+            durable_writes: load(&self.counters.durable_writes),
+            writes: load(&self.counters.writes),
+            syncs: load(&self.counters.syncs),
+            inline_write_outs: load(&self.counters.inline_write_outs),
+            rolls: tail.rolls,
+            next_lpn: tail.next_lpn,
+            durable_end: self.commit.frontier.durable_end(),
+        }
+    }
+}
+
+fn offset_of(segment: &Segment, lpn: u64) -> u64 {
+    (lpn - segment.first_lpn) * PAGE as u64
+}
+
+fn batch_header(payload: &[&[u8]], first_seq: SeqNo, last_seq: SeqNo) -> Result<BatchHeader> {
+    let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
+    if len == 0 {
+        return Err(Error::invalid("an empty batch cannot be logged"));
+    }
+    if len > BATCH_LEN_MAX {
+        let why = format!("a batch of {len} bytes is over the limit of {BATCH_LEN_MAX}: split it");
+        return Err(Error::new(ErrorKind::TooLarge, why));
+    }
+    let span = last_seq.checked_sub(first_seq).and_then(|span| u32::try_from(span).ok());
+    let seq_span = span.ok_or_else(|| {
+        Error::invalid(format!("a batch cannot take the sequences {first_seq} to {last_seq}"))
+    })?;
+    Ok(BatchHeader { first_seq, seq_span, len: len as u32 })
+}
+
+fn busy(len: usize) -> Error {
+    let needed = page::group_len_needed(len);
+    let why = format!("no spare log group takes a batch of {len} bytes: add one of at least {needed} bytes");
+    Error::new(ErrorKind::Busy, why)
+}
+
+#[cfg(test)]
+mod tests;
