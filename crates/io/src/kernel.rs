@@ -64,7 +64,7 @@ impl Env {
     /// ```
     /// let env = lavastore_io::Env::kernel();
     /// assert!(env.fs.exists(&std::env::temp_dir())?);
-    /// # base::Result::Ok(())
+    /// # base::Result::<()>::Ok(())
     /// ```
     pub fn kernel() -> Env {
         Env::kernel_with(KernelOptions::default())
