@@ -26,8 +26,6 @@ use std::ptr::{self, NonNull};
 /// Alignment of every piece.
 pub const ALIGN: usize = 8;
 
-/// Size of the first chunk, header included.
-const CHUNK_BYTES_FIRST: usize = 64 << 10;
 /// Size that chunks grow to, header included.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
@@ -60,13 +58,8 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena without memory.
-    pub fn new() -> Self {
-        Self::with_first_chunk(CHUNK_BYTES_FIRST)
-    }
-
-    /// An arena whose first chunk has this size.
-    pub fn with_first_chunk(bytes: usize) -> Self {
+    /// An arena without memory, whose first chunk will have `bytes`.
+    pub fn new(bytes: usize) -> Self {
         assert!(bytes > HEADER && bytes <= CHUNK_BYTES_MAX);
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
@@ -208,9 +201,11 @@ impl Drop for Arena {
 mod tests {
     use super::*;
 
+    const FIRST: usize = 16 << 10;
+
     #[test]
     fn pieces_are_disjoint_aligned_and_counted() {
-        let arena = Arena::new();
+        let arena = Arena::new(FIRST);
         assert_eq!(arena.bytes(), 0, "an unused arena costs nothing");
         let mut pieces = Vec::new();
         let mut x = 1u64;
@@ -234,12 +229,12 @@ mod tests {
 
     #[test]
     fn chunks_start_small() {
-        let arena = Arena::new();
+        let arena = Arena::new(FIRST);
         arena.alloc(100);
-        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST);
+        assert_eq!(arena.bytes(), FIRST);
         arena.alloc(16 << 20);
-        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST + (16 << 20) + HEADER);
+        assert_eq!(arena.bytes(), FIRST + (16 << 20) + HEADER);
         arena.alloc(100);
-        assert_eq!(arena.bytes(), CHUNK_BYTES_FIRST + (16 << 20) + HEADER, "a large piece leaves the chunk");
+        assert_eq!(arena.bytes(), FIRST + (16 << 20) + HEADER, "a large piece leaves the chunk");
     }
 }

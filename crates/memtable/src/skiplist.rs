@@ -2,11 +2,15 @@
 //!
 //! # Nodes
 //!
-//! A node is one piece of the arena, so that a step of a search touches one place in memory:
+//! A node is one piece of memory, so that a step of a search touches one place:
 //!
 //! ```text
 //! prefix u64 | user key length and height u32 | value length u32 | links [AtomicPtr; height] | user key | trailer | value
 //! ```
+//!
+//! A value longer than [`VALUE_INLINE_MAX`] lies in an arena of its own, and the node has its address instead: the
+//! nodes of a memtable of 16 MB with values of 200 B then fit in 4 MB, and searches meet far fewer cache and TLB
+//! misses.
 //!
 //! `prefix` is the first eight bytes of the user key as a big-endian number, padded with zeros. If two prefixes
 //! differ, they decide (a key that ends early is padded with the smallest byte, as the order of byte strings has it);
@@ -26,9 +30,9 @@
 //!
 //! # Why this is sound
 //!
-//! 1. *Every node pointer that is stored or returned is to an initialised node of this list's arena*, which lives as
-//!    long as the list: a node is written completely (all links too) before the first `Release` exchange that
-//!    publishes it, and nodes are never freed or moved alone.
+//! 1. *Every node pointer that is stored or returned is to an initialised node of this list's arenas*, which live as
+//!    long as the list: a node is written completely (value and all links too) before the first `Release` exchange
+//!    that publishes it, and nodes are never freed or moved alone.
 //! 2. *Readers see it initialised*: links and tails are loaded with `Acquire`. A link that was copied into a new node
 //!    (`Relaxed`) had been loaded with `Acquire` by the thread that then publishes the new node with `Release`, so
 //!    whoever reaches it through the new node is ordered after its initialisation too.
@@ -52,6 +56,13 @@ use std::sync::Arc;
 const HEIGHT_MAX: usize = 14;
 #[cfg(all(loom, test))]
 const HEIGHT_MAX: usize = 2;
+
+/// Longer values lie apart from their node. At this length the address and the second place cost more than they save.
+const VALUE_INLINE_MAX: usize = 32;
+
+/// First chunks of the two arenas: small, since most column families see few writes.
+const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
+const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
 
 /// One node in `1 << HEIGHT_BITS` reaches the next level.
 const HEIGHT_BITS: u32 = 2;
@@ -199,8 +210,17 @@ impl<'a> NodeRef<'a> {
 
     /// The value.
     pub fn value(&self) -> &'a [u8] {
-        // SAFETY: the value follows the internal key.
-        unsafe { self.bytes(self.key_len() + TRAILER_LEN, self.header().value_len as usize) }
+        let len = self.header().value_len as usize;
+        let skip = self.key_len() + TRAILER_LEN;
+        if len <= VALUE_INLINE_MAX {
+            // SAFETY: the value follows the internal key.
+            return unsafe { self.bytes(skip, len) };
+        }
+        // SAFETY: the address of `len` initialised bytes of the value arena follows the internal key, not aligned.
+        unsafe {
+            let address = self.bytes(skip, size_of::<*const u8>()).as_ptr().cast::<*const u8>();
+            std::slice::from_raw_parts(address.read_unaligned(), len)
+        }
     }
 
     /// The order of this node's key and `target`.
@@ -266,23 +286,25 @@ pub struct SkipList {
     height: AtomicUsize,
     len: AtomicUsize,
     seed: u64,
-    arena: Arena,
+    nodes: Arena,
+    values: Arena,
 }
 
 impl SkipList {
     /// An empty list; `seed` varies the heights.
     pub fn new(seed: u64) -> Self {
-        Self::in_arena(seed, Arena::new())
+        Self::with_first_chunks(seed, NODE_CHUNK_BYTES_FIRST, VALUE_CHUNK_BYTES_FIRST)
     }
 
-    fn in_arena(seed: u64, arena: Arena) -> Self {
+    fn with_first_chunks(seed: u64, node_chunk_bytes: usize, value_chunk_bytes: usize) -> Self {
         SkipList {
             head: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             tails: std::array::from_fn(|_| Link::new(ptr::null_mut())),
             height: AtomicUsize::new(1),
             len: AtomicUsize::new(0),
             seed,
-            arena,
+            nodes: Arena::new(node_chunk_bytes),
+            values: Arena::new(value_chunk_bytes),
         }
     }
 
@@ -291,9 +313,9 @@ impl SkipList {
         self.len.load(Relaxed)
     }
 
-    /// Bytes that the arena holds.
+    /// Bytes that the arenas hold.
     pub fn bytes(&self) -> usize {
-        self.arena.bytes()
+        self.nodes.bytes() + self.values.bytes()
     }
 
     fn head(&self) -> Links<'_> {
@@ -326,8 +348,10 @@ impl SkipList {
     /// Writes a node with empty links.
     fn new_node(&self, height: usize, target: &Target<'_>, value: &[u8]) -> NodeRef<'_> {
         let key = target.user_key;
+        let apart = (value.len() > VALUE_INLINE_MAX).then(|| self.new_value(value));
+        let value_part_len = if apart.is_some() { size_of::<*const u8>() } else { value.len() };
         let links_len = height * size_of::<Link>();
-        let start = self.arena.alloc(LINKS + links_len + key.len() + TRAILER_LEN + value.len()).as_ptr();
+        let start = self.nodes.alloc(LINKS + links_len + key.len() + TRAILER_LEN + value_part_len).as_ptr();
         let header = Node {
             prefix: Plain::new(target.prefix),
             key_len_and_height: key.len() as u32 | (height as u32) << HEIGHT_SHIFT,
@@ -343,9 +367,21 @@ impl SkipList {
             bytes.copy_from_nonoverlapping(key.as_ptr(), key.len());
             let bytes = bytes.add(key.len());
             bytes.copy_from_nonoverlapping(target.trailer.to_le_bytes().as_ptr(), TRAILER_LEN);
-            bytes.add(TRAILER_LEN).copy_from_nonoverlapping(value.as_ptr(), value.len());
+            let bytes = bytes.add(TRAILER_LEN);
+            match apart {
+                Some(address) => bytes.cast::<*const u8>().write_unaligned(address),
+                None => bytes.copy_from_nonoverlapping(value.as_ptr(), value.len()),
+            }
             NodeRef { node: NonNull::new_unchecked(start.cast()), list: PhantomData }
         }
+    }
+
+    /// Copies a long value to its arena.
+    fn new_value(&self, value: &[u8]) -> *const u8 {
+        let start = self.values.alloc(value.len()).as_ptr();
+        // SAFETY: a fresh piece of that length.
+        unsafe { start.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+        start
     }
 
     /// Links `node`, whose key is `target`, into one level, in or behind `gap`.
