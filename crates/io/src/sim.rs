@@ -17,7 +17,8 @@
 //!
 //! Lost: the write buffer of every append file, and all locks.
 //!
-//! The operation under way may have happened in part: a prefix of the bytes of a write, a preallocated file that is
+//! The operation under way may have happened in part: a prefix of the bytes of a write, an append followed by zeros up
+//! to the end of the page (direct I/O writes whole pages and cuts the file afterwards), a preallocated file that is
 //! shorter than asked for, a truncation without the growth that follows it; or whole, or not at all.
 //!
 //! ## Loss of power
@@ -41,9 +42,9 @@
 //!   come up is the [`Policy`]: a prefix in time, whole writes dropped, newer kept and older lost, torn writes, or any
 //!   version of every sector.
 //! * **Lengths.** The length of a growing file is that of some moment since the sync (in the torn policies any sector
-//!   in between), independent of which data landed. Below the length, sectors that did not land read as zeros, or,
-//!   under [`Policy::Stale`], as bytes that another file held there before, as on file systems that journal metadata
-//!   only.
+//!   in between, or rounded up to the page, with zeros), independent of which data landed. Below the length, sectors
+//!   that did not land read as zeros, or, under [`Policy::Stale`], as bytes that another file held there before, as on
+//!   file systems that journal metadata only.
 //! * **Shared mappings**: never synced, so every sector shows some version of its history. Many versions in the middle
 //!   are forgotten in time to bound memory; the oldest and the newest are always possible.
 //! * **Holes punched** are writes of zeros like any other.
@@ -61,7 +62,7 @@
 //!
 //! Each call that reaches the environment is an operation with a number ([`SimEnv::op_count`]). The record holds the
 //! changes of every operation, and a copy-on-write copy of the volume every few dozen, so that the state at any number
-//! costs a short replay, and an image of a few hundred KB takes some tens of microseconds. [`SimEnv::state_hash`] tells
+//! costs a short replay: for a store of some MB about a tenth of a millisecond. [`SimEnv::state_hash`] tells
 //! distinct images apart; the hashes of pages are remembered in the pages that images share.
 //!
 //! # What it does not model

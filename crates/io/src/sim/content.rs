@@ -167,8 +167,12 @@ impl Content {
         }
         for (n, within, range) in pages_of(offset, data.len()) {
             let slot = self.slot(n);
-            let page = slot.get_or_insert_with(|| Arc::new(Page::zeroed()));
             let piece = &data[range];
+            if let Ok(&bytes) = piece.try_into() {
+                *slot = Some(Arc::new(Page { bytes, hash: AtomicU64::new(0) }));
+                continue;
+            }
+            let page = slot.get_or_insert_with(|| ZERO_PAGE.clone());
             Arc::make_mut(page).bytes_mut()[within..within + piece.len()].copy_from_slice(piece);
         }
     }

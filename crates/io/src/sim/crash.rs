@@ -174,7 +174,7 @@ impl File {
     }
 
     /// The length that reached the media, which need not fit the data that did: usually that of the last kept write,
-    /// sometimes that of another, in the torn policies sometimes one in between.
+    /// sometimes that of another, in the torn policies sometimes one in between or the end of the last page.
     fn crash_len(&self, kept: u64, policy: Policy, rng: &mut Rng) -> u64 {
         let mut len = kept;
         if rng.one_in(6) {
@@ -184,6 +184,10 @@ impl File {
         let sectors = len.saturating_sub(self.durable.len()) / SECTOR as u64;
         if matches!(policy, Policy::Torn | Policy::Stale) && sectors > 0 && rng.one_in(3) {
             len = (len - rng.below(sectors + 1) * SECTOR as u64).next_multiple_of(SECTOR as u64).min(len);
+        }
+        let grows = self.pending.last().is_some_and(|p| p.len_after > self.durable.len());
+        if matches!(policy, Policy::Torn | Policy::Stale) && grows && rng.one_in(5) {
+            len = len.next_multiple_of(PAGE as u64);
         }
         len
     }
@@ -218,7 +222,7 @@ impl Pending {
 
 impl Change {
     /// What may have happened of a change that was under way at the crash; `None`: nothing.
-    pub(super) fn interrupted(&self, kind: CrashKind, rng: &mut Rng) -> Option<Change> {
+    pub(super) fn interrupted(&self, disk: &Disk, kind: CrashKind, rng: &mut Rng) -> Option<Change> {
         let killed = kind == CrashKind::ProcessKill;
         match self {
             // The policy decides sector by sector what lands of it.
@@ -226,13 +230,16 @@ impl Change {
                 Some(Change::Write { ino: *ino, offset: *offset, data: data.clone(), durable: false })
             }
             Change::Write { ino, offset, data, .. } => {
-                let prefix = rng.below(data.len() as u64 + 1) as usize;
-                Some(Change::Write {
-                    ino: *ino,
-                    offset: *offset,
-                    data: data[..prefix].into(),
-                    durable: false,
-                })
+                let end = offset + data.len() as u64;
+                let grows = disk.files.get(ino).is_some_and(|file| file.live.len() < end);
+                let mut data = data.to_vec();
+                if grows && rng.one_in(4) {
+                    // Direct I/O writes whole pages and cuts the file afterwards.
+                    data.resize((end.next_multiple_of(PAGE as u64) - offset) as usize, 0);
+                } else {
+                    data.truncate(rng.below(data.len() as u64 + 1) as usize);
+                }
+                Some(Change::Write { ino: *ino, offset: *offset, data: data.into(), durable: false })
             }
             Change::Preallocate { ino, len } => {
                 let pages = rng.below(len / PAGE as u64 + 1);

@@ -20,7 +20,8 @@ pub(super) type Ino = u64;
 /// The directory everything lives in.
 pub(super) const ROOT: Ino = 1;
 /// A file with more pending writes than this, and than twice its pages, has the older ones merged page by page
-/// (shared mappings, which are never synced, come here). The merge forgets versions in the middle of a sector's history, not the oldest nor the newest.
+/// (shared mappings, which are never synced, come here). The merge forgets versions in the middle of a sector's
+/// history, not the oldest nor the newest.
 const PENDING_MAX: usize = 512;
 
 /// What a name stands for.

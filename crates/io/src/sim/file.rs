@@ -176,12 +176,13 @@ pub(super) struct SimAppendFile {
 
 impl SimAppendFile {
     pub(super) fn new(handle: Handle, options: &CreateOptions) -> Self {
-        let buffer_len = options.write_buffer_len;
-        assert!(
-            buffer_len >= PAGE && buffer_len.is_multiple_of(PAGE),
-            "a write buffer consists of whole pages, at least one"
-        );
-        SimAppendFile { handle, buffer: Vec::new(), buffer_len, written: 0, failed: None }
+        SimAppendFile {
+            handle,
+            buffer: Vec::new(),
+            buffer_len: options.write_buffer_len.max(PAGE).next_multiple_of(PAGE),
+            written: 0,
+            failed: None,
+        }
     }
 
     fn usable(&self) -> Result<()> {

@@ -190,7 +190,11 @@ impl FileSystem for SimFs {
     }
 
     fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        assert!(len.is_multiple_of(PAGE as u64), "the length of an in-place file is a multiple of the page");
+        if !len.is_multiple_of(PAGE as u64) {
+            let why =
+                format!("a file written in place must have whole pages of {PAGE} bytes, not {len} bytes");
+            return Err(Error::invalid(why).at_file(path));
+        }
         self.op(OpKind::CreateInPlace, path, len, |world| {
             world.require_free(len, path)?;
             let ino = world.make_file(path)?;

@@ -266,8 +266,8 @@ impl Record {
         self.times_ns.len() as u64
     }
 
-    /// The numbers of the operations that changed the volume, ascending: a crash at any other number gives the same
-    /// states as one at the next of these.
+    /// The numbers of the operations that changed the volume, ascending: the moments worth crashing at. (A crash during
+    /// any other operation leaves what one just before the next of these leaves.)
     pub fn mutations(&self) -> Vec<u64> {
         let mut ops: Vec<u64> = self.log.iter().map(|logged| logged.op).collect();
         ops.dedup();
@@ -296,7 +296,7 @@ impl Record {
         if interrupted && under_way > 0 {
             let done = complete + rng.below(under_way as u64) as usize;
             self.log[complete..done].iter().for_each(|logged| disk.apply(&logged.change));
-            if let Some(change) = self.log[done].change.interrupted(kind, &mut rng) {
+            if let Some(change) = self.log[done].change.interrupted(&disk, kind, &mut rng) {
                 disk.apply(&change);
             }
         }

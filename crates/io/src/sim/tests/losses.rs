@@ -8,7 +8,8 @@ fn synced_bytes_stay_and_appended_ones_may_go() {
     file.flush().unwrap();
     let seen: Vec<Vec<u8>> = outcomes(&sim, "/t").into_iter().map(|o| o.expect("name is durable")).collect();
     assert!(seen.iter().all(|bytes| bytes.len() >= 6000 && bytes[..6000] == [1; 6000]));
-    assert!(seen.iter().all(|bytes| bytes.len() <= 15_000));
+    assert!(seen.iter().all(|bytes| bytes.len() <= 4 * PAGE), "up to the end of the page");
+    assert!(seen.iter().any(|bytes| bytes.len() == 4 * PAGE && bytes[15_000..].iter().all(|&b| b == 0)));
     assert!(seen.iter().any(|bytes| bytes.len() == 6000), "all of it lost");
     assert!(seen.iter().any(|bytes| bytes.len() == 15_000 && bytes[6000..] == [2; 9000]), "all of it kept");
     assert!(seen.iter().any(|b| b.len() % SECTOR == 0 && (6001..15_000).contains(&b.len())), "length torn");
@@ -260,10 +261,11 @@ fn a_kill_keeps_what_was_handed_over() {
     assert!(outcomes(&killed, "/t").contains(&None), "a later loss of power may still take it");
     let op = sim.op_count();
     file.flush().unwrap();
-    let lens: Vec<usize> = (0..40)
+    let lens: Vec<usize> = (0..60)
         .map(|seed| sim.record().crash_at(op, CrashKind::ProcessKill, seed).read_file("/t").unwrap().len())
         .collect();
     assert!(lens.iter().any(|&len| len > 1000 && len < 2000), "a write under way leaves a prefix");
+    assert!(lens.contains(&PAGE), "or is not cut to its length yet");
 }
 
 #[test]
@@ -280,4 +282,29 @@ fn a_creation_under_way_leaves_a_short_file() {
     assert!(
         seen.contains(&None) && seen.contains(&Some(8 * PAGE)) && seen.contains(&Some(0)) && seen.len() > 5
     );
+}
+
+#[test]
+fn a_truncation_under_way_may_leave_an_empty_file() {
+    let sim = SimEnv::new(1);
+    drop(settled(&sim, "/map", &[5; PAGE]));
+    let op = sim.op_count();
+    sim.env().fs.create_mapping(p("/map"), 2 * PAGE).unwrap();
+    let record = sim.record();
+    let mut lens: Vec<usize> = (0..60)
+        .map(|seed| record.crash_at(op, CrashKind::ProcessKill, seed).read_file("/map").unwrap().len())
+        .collect();
+    lens.sort_unstable();
+    lens.dedup();
+    assert_eq!(lens, [0, PAGE, 2 * PAGE], "cut, untouched, done");
+}
+
+#[test]
+fn a_punched_hole_is_there_or_not() {
+    let sim = SimEnv::new(1);
+    drop(settled(&sim, "/t", &[5; 2 * PAGE]));
+    sim.env().fs.punch_hole(p("/t"), 0, PAGE as u64).unwrap();
+    let seen: Vec<Vec<u8>> = outcomes(&sim, "/t").into_iter().flatten().collect();
+    assert!(seen.iter().any(|b| b[..PAGE] == [0; PAGE]) && seen.contains(&vec![5; 2 * PAGE]));
+    assert!(seen.iter().all(|b| b.len() == 2 * PAGE && b[PAGE..] == [5; PAGE]));
 }
