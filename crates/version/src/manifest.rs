@@ -286,6 +286,8 @@ impl Manifest {
         let state = Arc::new(inner.tip.apply(&edit)?);
         let payload = edit.encode();
         check_len(&payload)?;
+        // Edits whose numbers come from elsewhere (repair, ingestion) must not meet allocated ones later.
+        self.next_file_number.fetch_max(state.next_file_number, Ordering::Relaxed);
         inner.tip = state.clone();
         inner.queue.push(Pending { state: state.clone(), payload });
         let (number, epoch) = (state.edit_number, inner.roll_backs.len());

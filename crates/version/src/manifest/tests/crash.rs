@@ -1,0 +1,193 @@
+//! Crashes and faults at every operation of whole sessions.
+
+use super::*;
+use io::sim::{CrashKind, FaultEffect, FaultPlan};
+use std::collections::BTreeMap;
+
+/// Every state that was ever submitted, by edit number, and when each commit was acknowledged.
+#[derive(Default)]
+struct History {
+    states: BTreeMap<u64, Arc<State>>,
+    /// Operation count and edit number at each acknowledgement.
+    acknowledged: Vec<(u64, u64)>,
+}
+
+/// Three sessions with commits, rolls and a vouched close.
+fn run_sessions(sim: &SimEnv, seed: u64) -> History {
+    let mut history = History::default();
+    let mut editor = Editor::new(seed);
+    for session in 0..3 {
+        let manifest = match session {
+            0 => Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default()).unwrap(),
+            _ => recover(sim).unwrap(),
+        };
+        let mut note = |state: Arc<State>| {
+            history.acknowledged.push((sim.op_count(), state.edit_number));
+            history.states.insert(state.edit_number, state);
+        };
+        note(manifest.state());
+        for step in 0..8 {
+            note(manifest.commit(editor.edit(&manifest.state())).unwrap());
+            if (step + session) % 4 == 3 {
+                manifest.roll().unwrap();
+            }
+        }
+        manifest.vouch().unwrap();
+        note(manifest.state());
+    }
+    history
+}
+
+#[test]
+fn every_crash_leaves_all_that_was_acknowledged() {
+    let (mut recovered, mut torn) = (0, 0);
+    for seed in 0..3 {
+        let sim = SimEnv::new(seed);
+        let history = run_sessions(&sim, seed);
+        let record = sim.record();
+        for op in record.mutations() {
+            for (kind, seeds) in [(CrashKind::ProcessKill, 1), (CrashKind::PowerLoss, 6)] {
+                for crash_seed in 0..seeds {
+                    let after = record.crash_at(op, kind, crash_seed);
+                    let acknowledged = history.acknowledged.iter().filter(|(at, _)| *at <= op);
+                    let acknowledged = acknowledged.map(|(_, edit)| *edit).max();
+                    let what = format!("seed {seed} op {op} {kind:?} {crash_seed}");
+                    let manifest = match recover(&after) {
+                        Ok(manifest) => manifest,
+                        Err(e) if e.kind() == ErrorKind::NotFound && acknowledged.is_none() => {
+                            Manifest::create(&after.env(), DIR.as_ref(), InitialState::default())
+                                .unwrap_or_else(|e| panic!("{what}: {e}"));
+                            continue;
+                        }
+                        Err(e) => panic!("{what}: {e}\n{}", sim.trace()),
+                    };
+                    let state = manifest.state();
+                    assert!(Some(state.edit_number) >= acknowledged, "{what}: {} edits", state.edit_number);
+                    assert_eq!(*state, *history.states[&state.edit_number], "{what}");
+                    manifest.require_edit(acknowledged.unwrap_or(0)).unwrap();
+                    recovered += 1;
+                    torn += u32::from(manifest.report().torn_bytes > 0);
+                    if crash_seed == 1 {
+                        go_on(&after, &manifest, &what);
+                    }
+                }
+            }
+        }
+    }
+    assert!(recovered > 1500 && torn > 20, "{recovered} recovered, {torn} with a torn tail");
+}
+
+/// A commit after a recovery, with crashes at each of its own operations.
+fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
+    let start = sim.op_count();
+    let before = manifest.state();
+    let after = manifest.commit(Editor::new(99).edit(&before)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let record = sim.record();
+    for op in record.mutations().into_iter().filter(|op| *op >= start).chain([sim.op_count()]) {
+        let again =
+            recover(&record.crash_at(op, CrashKind::PowerLoss, op)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let state = again.state();
+        assert!(*state == *before && op < sim.op_count() || *state == *after, "{what}, then op {op}");
+    }
+}
+
+/// An error at every operation of a session, once and from then on: what was acknowledged is there after a reopen,
+/// what failed without poisoning is not, and after poisoning nothing more is acknowledged.
+#[test]
+fn every_fault_is_reported_and_loses_nothing() {
+    let (mut poisoned, mut survived) = (0, 0);
+    for effect in [FaultEffect::Eio, FaultEffect::NoSpace] {
+        for sticky in [false, true] {
+            for nth in 0.. {
+                let (sim, manifest) = new_store(nth);
+                let mut editor = Editor::new(5);
+                commit_some(&manifest, &mut editor, 3);
+                let plan = FaultPlan::nth(nth, effect);
+                sim.inject(if sticky { plan.sticky() } else { plan });
+                let outcome = session_with_faults(&manifest, &mut editor);
+                if sim.faults_fired() == 0 {
+                    assert!(nth > 20);
+                    break;
+                }
+                sim.clear_faults();
+                check_outcome(&sim, manifest, outcome.clone(), &format!("{effect:?} {sticky} {nth}"));
+                poisoned += u32::from(outcome.poisoned);
+                survived += u32::from(!outcome.poisoned);
+            }
+        }
+    }
+    assert!(poisoned > 20 && survived > 20, "{poisoned} poisoned, {survived} survived");
+}
+
+#[derive(Clone)]
+struct Outcome {
+    last: Arc<State>,
+    /// States that may have become durable although their commit failed.
+    perhaps: Vec<State>,
+    poisoned: bool,
+}
+
+fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
+    let mut outcome = Outcome { last: manifest.state(), perhaps: Vec::new(), poisoned: false };
+    for step in 0..11 {
+        let edit = if step == 10 { Edit::default() } else { editor.edit(&manifest.state()) };
+        match manifest.commit(edit.clone()) {
+            Ok(state) => {
+                assert!(!outcome.poisoned, "acknowledged after poisoning");
+                // What failed before has been overtaken: it must be gone for good.
+                outcome.perhaps.clear();
+                outcome.last = state;
+            }
+            Err(e) if e.kind() == ErrorKind::Poisoned => outcome.poisoned = true,
+            Err(_) => outcome.perhaps.push(outcome.last.apply(&edit).unwrap()),
+        }
+        assert_eq!(manifest.state().edit_number, outcome.last.edit_number);
+        if step % 4 == 2 {
+            let _ = manifest.roll();
+        }
+    }
+    match manifest.commit(Edit::default()) {
+        Ok(state) => (outcome.last, outcome.perhaps) = (state, Vec::new()),
+        Err(e) if e.kind() == ErrorKind::Poisoned => outcome.poisoned = true,
+        // The fault struck here: whether it poisoned shows at the next attempt, which does not count.
+        Err(_) => {
+            outcome.perhaps.push(outcome.last.apply(&Edit::default()).unwrap());
+            outcome.poisoned = manifest.roll().is_err_and(|e| e.kind() == ErrorKind::Poisoned);
+        }
+    }
+    outcome
+}
+
+fn check_outcome(sim: &SimEnv, manifest: Manifest, outcome: Outcome, what: &str) {
+    if !outcome.poisoned {
+        // The store goes on without a reopen.
+        manifest.commit(Edit::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+    let last = if outcome.poisoned { outcome.last.clone() } else { manifest.state() };
+    drop(manifest);
+    for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss] {
+        for seed in 0..3 {
+            let state = recover(&sim.crash(kind, seed)).unwrap_or_else(|e| panic!("{what}: {e}")).state();
+            let known = *state == *last || outcome.poisoned && outcome.perhaps.contains(&state);
+            assert!(known, "{what}: edit {} after {}", state.edit_number, last.edit_number);
+        }
+    }
+}
+
+/// A full disk fails commits with `NoSpace` and the store goes on when there is room again, without a reopen.
+#[test]
+fn a_full_disk_passes() {
+    let (sim, manifest) = new_store(11);
+    let mut editor = Editor::new(11);
+    commit_some(&manifest, &mut editor, 10);
+    let before = manifest.state();
+    let fault = FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[io::sim::OpKind::Append]);
+    sim.inject(fault);
+    let e = manifest.commit(editor.edit(&before)).unwrap_err();
+    assert_eq!((e.kind(), sim.faults_fired()), (ErrorKind::NoSpace, 1));
+    assert_eq!(*manifest.state(), *before);
+    commit_some(&manifest, &mut editor, 3);
+    let state = manifest.state();
+    drop(manifest);
+    assert_eq!(*recover(&sim.crash(CrashKind::PowerLoss, 1)).unwrap().state(), *state);
+}

@@ -1,0 +1,81 @@
+//! The bytes of version 1, kept for ever. `LAVASTORE_BLESS=1 cargo test` writes them anew, which is right only while
+//! the version number in the header changes with them.
+
+use super::*;
+use crate::arbitrary::{KINDS, any_record};
+use io::Rng;
+
+const MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1.bin");
+const LISTING: &str = include_str!("../../../tests/golden/manifest-v1.txt");
+const RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1.bin");
+const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
+
+fn fixed_current() -> Current {
+    Current { manifest: 77, uid: Uid::from_words(3, 4), edit: 1 << 40 }
+}
+
+/// A snapshot and some edits, made from a fixed seed.
+fn fixed_manifest() -> Vec<u8> {
+    let header = Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: 77 };
+    let mut editor = Editor::new(2024);
+    let mut state = State::empty(header.store, (1 << 40) - 60);
+    for _ in 0..60 {
+        state = state.apply(&editor.edit(&state)).unwrap();
+    }
+    let mut bytes = header.encode();
+    let edit = state.edit_number;
+    let payload = state.snapshot().encode();
+    bytes.extend(encode_record(header.manifest, bytes.len() as u64, edit, edit, &payload));
+    for _ in 0..25 {
+        let (edit, number) = (editor.edit(&state), state.edit_number);
+        bytes.extend(encode_record(header.manifest, bytes.len() as u64, number + 1, number, &edit.encode()));
+        state = state.apply(&edit).unwrap();
+    }
+    bytes
+}
+
+fn fixed_records() -> Vec<u8> {
+    let mut rng = Rng::new(2025);
+    Edit((0..KINDS * 4).map(|i| any_record(&mut rng, i % KINDS)).collect()).encode()
+}
+
+fn listing(bytes: &[u8]) -> String {
+    let described = replay(bytes).map(|h| h.state.describe()).unwrap_or_default();
+    format!("{}\n\n{described}", dump_manifest(bytes).join("\n"))
+}
+
+#[test]
+fn the_writer_produces_version_1() {
+    let manifest = fixed_manifest();
+    let now = [
+        ("manifest-v1.bin", manifest.clone(), MANIFEST),
+        ("manifest-v1.txt", listing(&manifest).into_bytes(), LISTING.as_bytes()),
+        ("records-v1.bin", fixed_records(), RECORDS),
+        ("current-v1.txt", fixed_current().encode().into_bytes(), CURRENT),
+    ];
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let fs = Env::kernel().fs;
+        for (name, bytes, _) in now {
+            let _ = fs.remove(&dir.join(name));
+            let mut file = fs.create(&dir.join(name), &CreateOptions::default()).unwrap();
+            file.append(&bytes).unwrap();
+            file.flush().unwrap();
+        }
+        return;
+    }
+    for (name, bytes, golden) in now {
+        assert!(bytes == golden, "{name} is not what version 1 looks like");
+    }
+}
+
+#[test]
+fn version_1_is_read() {
+    assert_eq!(listing(MANIFEST), LISTING);
+    let history = replay(MANIFEST).unwrap();
+    assert_eq!((history.edits, history.torn_bytes), (25, 0));
+    history.state.verify().unwrap();
+    let records = Edit::decode(RECORDS).unwrap();
+    assert_eq!((records.0.len() as u64, records.encode()), (KINDS * 4, RECORDS.to_vec()));
+    assert_eq!(Current::decode(CURRENT).unwrap(), fixed_current());
+}
