@@ -313,7 +313,7 @@ impl Expectation {
         if !replayed.is_empty() && skipped == 0 {
             assert!(
                 first <= self.floor || from == 0 || self.begun[from - 1].seq < self.floor,
-                "a gap at the front"
+                "a gap at the front: {first} is first, the floor {}, manifest {:?}, begun {:?}, required {}", self.floor, self.manifest, self.begun.iter().map(|w| (w.seq, w.position)).collect::<Vec<_>>(), self.required
             );
         }
         let replayed = &replayed[skipped..];

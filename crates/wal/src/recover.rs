@@ -135,6 +135,8 @@ struct Scan<'a> {
     end: Option<Chain>,
     /// The group it ends in was sealed by an earlier recovery.
     end_sealed: bool,
+    /// Groups already read.
+    passed: Vec<u64>,
     /// An intact page was left out, so that no later one can be accepted.
     broken: bool,
     /// Where the next page of the run was expected: index of the group, and of the page in it.
@@ -165,6 +167,7 @@ impl<'a> Scan<'a> {
             replay,
             end: None,
             end_sealed: false,
+            passed: Vec::new(),
             broken: false,
             hole: None,
             durable_end: 0,
@@ -198,6 +201,7 @@ impl<'a> Scan<'a> {
             }
             first += n;
         }
+        self.passed.push(group.ltn);
         Ok(())
     }
 
@@ -260,7 +264,8 @@ impl<'a> Scan<'a> {
     /// True if a page is the next of the run.
     fn continues(&self, header: &PageHeader, i: u64) -> bool {
         match &self.end {
-            None => i == 0,
+            // The oldest group continues one that is gone by now, or none; never one that is listed and has no pages.
+            None => i == 0 && !self.passed.contains(&header.prev_ltn),
             Some(end) if i == 0 => {
                 (header.prev_ltn, header.prev_end, header.prev_used) == (end.ltn, end.end_lpn, end.used)
             }
