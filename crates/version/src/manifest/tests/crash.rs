@@ -191,3 +191,26 @@ fn a_full_disk_passes() {
     drop(manifest);
     assert_eq!(*recover(&sim.crash(CrashKind::PowerLoss, 1)).unwrap().state(), *state);
 }
+
+/// A failed sync of a commit ends all acknowledgement; one of a new file that nothing leads to yet does not.
+#[test]
+fn a_failed_sync_poisons() {
+    for (kind, roll) in
+        [(io::sim::OpKind::Sync, false), (io::sim::OpKind::Sync, true), (io::sim::OpKind::Rename, true)]
+    {
+        let (sim, manifest) = new_store(12);
+        let mut editor = Editor::new(12);
+        commit_some(&manifest, &mut editor, 3);
+        sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[kind]));
+        let attempt = || if roll { manifest.roll() } else { manifest.commit(Edit::default()).map(|_| ()) };
+        assert_eq!(attempt().unwrap_err().kind(), ErrorKind::Io);
+        let next = manifest.commit(Edit(vec![Record::LastSeq(1)]));
+        if roll && kind == io::sim::OpKind::Sync {
+            next.unwrap();
+        } else {
+            assert_eq!(next.unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(manifest.roll().unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(manifest.commit(Edit::default()).unwrap_err().kind(), ErrorKind::Poisoned);
+        }
+    }
+}
