@@ -1,1 +1,46 @@
-//! to be written
+//! Table formats of LavaStore.
+//!
+//! A **kSST** holds keys with small values, tombstones, merge operands, and references to values that live in vSSTs.
+//! It has two streams of blocks, each sorted by internal key and with an index and a filter of its own (the DTable of
+//! Scavenger+): inline entries ([`block`]) and references ([`reference_block`]). What garbage collection asks is
+//! answered by the reference stream alone, whose blocks are small and cached with priority; a scan merges both.
+//!
+//! * Writing: [`KsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`]; checking: [`Ksst::verify`]; listing: [`dump`].
+//! * Formats: [`frame`] (every block), [`index`], [`filter`], [`properties`], [`sections`] (meta index), [`footer`]; the
+//!   byte map is `docs/format/ksst.md`.
+//!
+//! Every byte of a file is under a checksum that is masked with the file's uid and the block's offset. Decoders are
+//! made for hostile bytes: they return `Corruption`, never panic, and allocate nothing from a size they did not check.
+
+pub mod block;
+mod builder;
+pub mod compress;
+pub mod cursor;
+pub mod dump;
+mod file;
+pub mod filter;
+pub mod footer;
+pub mod frame;
+pub mod index;
+mod iterator;
+mod options;
+pub mod packed;
+pub mod prefix;
+pub mod properties;
+mod reader;
+pub mod reference;
+pub mod reference_block;
+pub mod sections;
+mod sink;
+mod stream;
+mod stream_builder;
+mod stream_iter;
+pub mod tombstone_block;
+mod verify;
+
+pub use builder::{FinishedTable, KsstBuilder};
+pub use iterator::KsstIter;
+pub use options::{IterOptions, ReadCounters, TableIdentity, TableOptions};
+pub use properties::{Dependency, Properties};
+pub use reader::{FoundEntry, Ksst};
+pub use reference::Reference;

@@ -1,0 +1,432 @@
+//! Inline blocks: prefix-compressed entries that carry their values.
+//!
+//! ```text
+//! first sequence: varint
+//! entry ...           shared: varint, suffix length: varint, tag: u8, sequence: zigzag varint against the first,
+//!                     [expiry: zigzag varint against the base, if the tag has 0x10], value length: varint,
+//!                     suffix, value
+//! restarts            offsets of the entries that share nothing with their predecessor, u32 each
+//! [expiry base: u64]  if bit 31 of the next is set
+//! restart count: u32  (bit 31: some entry of the block expires)
+//! ```
+//!
+//! The tag is the kind of the entry (0-3) plus 0x10 if it expires. Keys are user keys; the sequence is coded apart, so
+//! a second version of a key costs no key bytes, and a block of one age costs one byte a sequence. Every
+//! `restart_interval`-th entry is a restart: a search bisects the restarts and then scans one run.
+//!
+//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0;
+//! the first entry is a restart. Readers believe none of it: what contradicts the layout is `Corruption`, and a wrong
+//! order leads to a wrong answer at worst, never out of the block.
+
+use crate::cursor::{BlockCursor, Step, before, extend_match, partition_point, reported_trailer};
+use crate::prefix::{unzigzag, varint_at, zigzag};
+use base::codec::{put_u32, put_u64, put_varint, varint_len};
+use base::{Error, Result, SeqNo, ValueKind, key};
+use cache::Block;
+use std::ops::Range;
+
+const EXPIRES: u8 = 0x10;
+const EXPIRES_FLAG: u32 = 1 << 31;
+
+/// Builds inline blocks, one after another, in one buffer.
+#[derive(Debug)]
+pub struct InlineBlockBuilder {
+    buf: Vec<u8>,
+    restarts: Vec<u32>,
+    interval: usize,
+    since_restart: usize,
+    first_seq: SeqNo,
+    expiry_base: u64,
+}
+
+impl InlineBlockBuilder {
+    /// An empty block with a restart every `interval` entries.
+    pub fn new(interval: usize) -> Self {
+        let interval = interval.max(1);
+        InlineBlockBuilder {
+            buf: Vec::new(),
+            restarts: Vec::new(),
+            interval,
+            since_restart: 0,
+            first_seq: 0,
+            expiry_base: 0,
+        }
+    }
+
+    /// Appends an entry. `shared` is what `user_key` has in common with the previous one; expiry 0 means none.
+    #[inline]
+    pub fn add(&mut self, user_key: &[u8], shared: usize, trailer: u64, expiry: u64, value: &[u8]) {
+        let seq = trailer >> 8;
+        let mut shared = shared;
+        if self.since_restart == self.interval || self.restarts.is_empty() {
+            if self.restarts.is_empty() {
+                self.first_seq = seq;
+                put_varint(&mut self.buf, seq);
+            }
+            self.restarts.push(self.buf.len() as u32);
+            self.since_restart = 0;
+            shared = 0;
+        }
+        self.since_restart += 1;
+        let suffix = &user_key[shared..];
+        let tag = trailer as u8 | if expiry == 0 { 0 } else { EXPIRES };
+        put_varint(&mut self.buf, shared as u64);
+        put_varint(&mut self.buf, suffix.len() as u64);
+        self.buf.push(tag);
+        put_varint(&mut self.buf, zigzag(seq as i64 - self.first_seq as i64));
+        if expiry != 0 {
+            if self.expiry_base == 0 {
+                self.expiry_base = expiry;
+            }
+            put_varint(&mut self.buf, zigzag(expiry.wrapping_sub(self.expiry_base) as i64));
+        }
+        put_varint(&mut self.buf, value.len() as u64);
+        self.buf.extend_from_slice(suffix);
+        self.buf.extend_from_slice(value);
+    }
+
+    /// Bytes of the block if it were finished now.
+    #[inline]
+    pub fn len_estimate(&self) -> usize {
+        self.buf.len() + 4 * self.restarts.len() + 12
+    }
+
+    /// About how many bytes an entry would add.
+    #[inline]
+    pub fn entry_len(suffix_len: usize, value_len: usize) -> usize {
+        suffix_len + value_len + varint_len(value_len as u64) + 6
+    }
+
+    /// True if nothing was added since the last [`InlineBlockBuilder::clear`].
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.restarts.is_empty()
+    }
+
+    /// Completes the block; the caller frames the buffer in place and then clears the builder.
+    pub fn finish(&mut self) -> &mut Vec<u8> {
+        debug_assert!(!self.is_empty());
+        let mut count = self.restarts.len() as u32;
+        self.restarts.iter().for_each(|&r| put_u32(&mut self.buf, r));
+        if self.expiry_base != 0 {
+            put_u64(&mut self.buf, self.expiry_base);
+            count |= EXPIRES_FLAG;
+        }
+        put_u32(&mut self.buf, count);
+        &mut self.buf
+    }
+
+    /// Starts the next block.
+    pub fn clear(&mut self) {
+        self.buf.clear();
+        self.restarts.clear();
+        self.since_restart = 0;
+        self.expiry_base = 0;
+    }
+}
+
+/// Where the parts of a block are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
+    first_seq: SeqNo,
+    expiry_base: u64,
+    entries_start: usize,
+    entries_end: usize,
+    restart_count: usize,
+}
+
+#[cold]
+fn bad(what: &str) -> Error {
+    Error::corruption(format!("inline block: {what}"))
+}
+
+impl Shape {
+    fn parse(block: &[u8]) -> Result<Shape> {
+        let (body, tail) = block.split_last_chunk::<4>().ok_or_else(|| bad("shorter than its tail"))?;
+        let tail = u32::from_le_bytes(*tail);
+        let (body, expiry_base) = if tail & EXPIRES_FLAG == 0 {
+            (body, 0)
+        } else {
+            let (body, base) = body.split_last_chunk::<8>().ok_or_else(|| bad("shorter than its tail"))?;
+            (body, u64::from_le_bytes(*base))
+        };
+        let restart_count = (tail & !EXPIRES_FLAG) as usize;
+        let entries_end = restart_count.checked_mul(4).and_then(|n| body.len().checked_sub(n));
+        let entries_end = entries_end.ok_or_else(|| bad("more restarts than bytes"))?;
+        let mut entries_start = 0;
+        let first_seq = varint_at(block, &mut entries_start).ok_or_else(|| bad("no first sequence"))?;
+        if restart_count == 0 || entries_start >= entries_end {
+            return Err(bad("no entries"));
+        }
+        Ok(Shape { first_seq, expiry_base, entries_start, entries_end, restart_count })
+    }
+
+    fn restart(&self, block: &[u8], i: usize) -> Result<usize> {
+        let at = self.entries_end + 4 * i;
+        let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        let offset = bytes.map(|b| u32::from_le_bytes(*b) as usize);
+        offset
+            .filter(|&o| o >= self.entries_start && o < self.entries_end)
+            .ok_or_else(|| bad("a restart outside of it"))
+    }
+
+    #[inline(always)]
+    fn entry(&self, block: &[u8], at: usize) -> Result<Entry> {
+        match self.entry_at(block, at) {
+            Some(entry) => Ok(entry),
+            None => Err(bad("a malformed entry")),
+        }
+    }
+
+    #[inline(always)]
+    fn entry_at(&self, block: &[u8], mut at: usize) -> Option<Entry> {
+        let bytes = block.get(..self.entries_end)?;
+        let shared = varint_at(bytes, &mut at)? as usize;
+        let suffix_len = varint_at(bytes, &mut at)? as usize;
+        let tag = *bytes.get(at)?;
+        at += 1;
+        let seq = self.first_seq.wrapping_add(unzigzag(varint_at(bytes, &mut at)?) as u64);
+        let mut expiry = 0;
+        let mut kind = tag;
+        if tag & EXPIRES != 0 {
+            kind &= !EXPIRES;
+            expiry = self.expiry_base.wrapping_add(unzigzag(varint_at(bytes, &mut at)?) as u64);
+        }
+        if kind > ValueKind::SingleDeletion as u8 || seq > key::MAX_SEQ {
+            return None;
+        }
+        let value_len = varint_at(bytes, &mut at)? as usize;
+        let value = at.checked_add(suffix_len)?;
+        let end = value.checked_add(value_len)?;
+        if end > self.entries_end {
+            return None;
+        }
+        Some(Entry { shared, suffix: at, value, end, trailer: seq << 8 | u64::from(kind), expiry })
+    }
+
+    /// The last run whose first entry satisfies `before`, or the first run.
+    fn run(&self, block: &[u8], mut before: impl FnMut(&[u8], u64) -> bool) -> Result<usize> {
+        let after = partition_point(self.restart_count, |i| {
+            let entry = self.entry(block, self.restart(block, i)?)?;
+            Ok(before(entry.suffix(block), entry.trailer))
+        })?;
+        Ok(after.saturating_sub(1))
+    }
+}
+
+/// A decoded entry header; offsets are in the block, and lie inside it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    shared: usize,
+    suffix: usize,
+    value: usize,
+    end: usize,
+    trailer: u64,
+    expiry: u64,
+}
+
+impl Entry {
+    #[inline(always)]
+    fn suffix<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        block.get(self.suffix..self.value).unwrap_or_default()
+    }
+}
+
+/// An entry found by [`find`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its stored sequence and kind.
+    pub trailer: u64,
+    /// Where its value lies in the block.
+    pub value: Range<usize>,
+    /// When it expires; 0: never.
+    pub expiry: u64,
+}
+
+/// Finds the newest entry of `user_key` with a trailer of at most `trailer`, without building any key.
+///
+/// # Errors
+/// `Corruption` if the block is malformed where the search passes.
+pub fn find(block: &[u8], user_key: &[u8], trailer: u64) -> Result<Option<Hit>> {
+    let shape = Shape::parse(block)?;
+    let run = shape.run(block, |key, t| before(key, t, user_key, trailer))?;
+    let mut at = shape.restart(block, run)?;
+    let mut matched = 0;
+    while at < shape.entries_end {
+        let entry = shape.entry(block, at)?;
+        match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
+            Step::Before => {}
+            Step::After => return Ok(None),
+            Step::Equal if entry.trailer <= trailer => {
+                let value = entry.value..entry.end;
+                return Ok(Some(Hit { trailer: entry.trailer, value, expiry: entry.expiry }));
+            }
+            Step::Equal => {}
+        }
+        at = entry.end;
+    }
+    Ok(None)
+}
+
+/// A cursor over an inline block.
+#[derive(Default)]
+pub struct InlineCursor {
+    block: Block,
+    shape: Shape,
+    global_seq: Option<SeqNo>,
+    valid: bool,
+    at: usize,
+    next: usize,
+    value: Range<usize>,
+    expiry: u64,
+    /// The internal key of the present entry, while valid.
+    key: Vec<u8>,
+    /// The entries of the present run before this one, while moving backward.
+    run: Vec<Saved>,
+    /// The keys of `run`, one behind another.
+    run_keys: Vec<u8>,
+}
+
+/// An entry passed on the way to a later one; moving backward returns to it without decoding the run again.
+#[derive(Clone, Debug)]
+struct Saved {
+    at: usize,
+    next: usize,
+    value: Range<usize>,
+    expiry: u64,
+    key_start: usize,
+}
+
+impl InlineCursor {
+    /// Decodes the entry at `at`, whose predecessor's user key is at the start of `self.key`.
+    #[inline(always)]
+    fn step_to(&mut self, at: usize) -> Result<()> {
+        self.valid = false;
+        let entry = self.shape.entry(&self.block, at)?;
+        if entry.shared > self.key.len().saturating_sub(key::TRAILER_LEN) {
+            return Err(bad("an entry that shares more than there is"));
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.suffix(&self.block));
+        let trailer = reported_trailer(entry.trailer, self.global_seq);
+        self.key.extend_from_slice(&trailer.to_le_bytes());
+        (self.at, self.next, self.value, self.expiry) = (at, entry.end, entry.value..entry.end, entry.expiry);
+        self.valid = true;
+        Ok(())
+    }
+
+    fn step_to_restart(&mut self, run: usize) -> Result<()> {
+        self.valid = false;
+        let at = self.shape.restart(&self.block, run)?;
+        self.forget_run();
+        self.key.clear();
+        self.step_to(at)
+    }
+
+    /// Moves to the last entry that starts before `limit`, remembering the run for the steps to come.
+    fn last_before(&mut self, limit: usize) -> Result<()> {
+        let after =
+            partition_point(self.shape.restart_count, |i| Ok(self.shape.restart(&self.block, i)? < limit))?;
+        let Some(run) = after.checked_sub(1) else {
+            self.valid = false;
+            return Ok(());
+        };
+        self.step_to_restart(run)?;
+        while self.next < limit {
+            self.save();
+            self.step_to(self.next)?;
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) {
+        let (at, next, value, expiry) = (self.at, self.next, self.value.clone(), self.expiry);
+        self.run.push(Saved { at, next, value, expiry, key_start: self.run_keys.len() });
+        self.run_keys.extend_from_slice(&self.key);
+    }
+
+    fn forget_run(&mut self) {
+        self.run.clear();
+        self.run_keys.clear();
+    }
+}
+
+impl BlockCursor for InlineCursor {
+    fn load(&mut self, block: Block, global_seq: Option<SeqNo>) -> Result<()> {
+        self.clear();
+        self.shape = Shape::parse(&block)?;
+        self.block = block;
+        self.global_seq = global_seq;
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.valid = false;
+        self.forget_run();
+        self.shape = Shape::default();
+        self.block = Block::default();
+    }
+
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.step_to_restart(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.last_before(self.shape.entries_end)
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let (user_key, trailer) = key::split(target);
+        let global_seq = self.global_seq;
+        let run = self
+            .shape
+            .run(&self.block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
+        self.step_to_restart(run)?;
+        while self.valid && key::compare(&self.key, target).is_lt() {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        if !self.run.is_empty() {
+            self.forget_run();
+        }
+        if self.next >= self.shape.entries_end {
+            self.valid = false;
+            return Ok(());
+        }
+        self.step_to(self.next)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        let Some(saved) = self.run.pop() else { return self.last_before(self.at) };
+        self.key.clear();
+        self.key.extend_from_slice(self.run_keys.get(saved.key_start..).unwrap_or_default());
+        self.run_keys.truncate(saved.key_start);
+        (self.at, self.next, self.value, self.expiry) = (saved.at, saved.next, saved.value, saved.expiry);
+        Ok(())
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    fn value(&self) -> &[u8] {
+        if self.valid { self.block.get(self.value.clone()).unwrap_or_default() } else { &[] }
+    }
+
+    fn expiry(&self) -> u64 {
+        if self.valid { self.expiry } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

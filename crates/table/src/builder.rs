@@ -1,0 +1,407 @@
+//! Writes a kSST.
+//!
+//! Entries come in internal-key order and go to one of two streams: references to the reference stream, everything else
+//! to the inline stream. Inline blocks are written as they fill; reference blocks are held back and written in runs of
+//! up to [`RUN_LEN`] bytes, so that garbage collection, which needs only references, and read-ahead find the blocks of
+//! each stream together. After the data come filters and index partitions, range tombstones, the top indexes,
+//! properties, meta index and footer (the byte map is in `docs/format/ksst.md`).
+
+use crate::block::InlineBlockBuilder;
+use crate::footer::{FOOTER_LEN, Footer};
+use crate::frame::BlockHandle;
+use crate::options::{TableIdentity, TableOptions};
+use crate::prefix::shared_len;
+use crate::properties::{Dependency, Properties};
+use crate::reference::Reference;
+use crate::reference_block::ReferenceBlockBuilder;
+use crate::sections::{self, Section};
+use crate::sink::{Sink, frame_len};
+use crate::stream_builder::{FinishedStream, StreamBuilder};
+use crate::tombstone_block;
+use base::codec::varint_len;
+use base::range_del::RangeTombstone;
+use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind, key, limits};
+use cache::Cache;
+use io::AppendFile;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of reference blocks that are held back to be written together.
+const RUN_LEN: usize = 2 << 20;
+/// Range tombstones are cut into blocks of about so many bytes.
+const TOMBSTONE_BLOCK_LEN: usize = 64 << 10;
+
+/// A table that was written and synced.
+#[derive(Clone, Debug)]
+pub struct FinishedTable {
+    /// Bytes of the file.
+    pub len: u64,
+    /// The smallest encoded internal key; for a range tombstone that is its start, with kind `RangeDeletion`.
+    pub smallest: Vec<u8>,
+    /// The largest; the end of a range tombstone appears as `encode(end, MAX_SEQ, Seek)`, before every entry of `end`.
+    pub largest: Vec<u8>,
+    /// What the table says about itself.
+    pub properties: Properties,
+}
+
+/// Writes a kSST from front to back.
+pub struct KsstBuilder {
+    sink: Sink,
+    options: TableOptions,
+    warm: Option<Arc<Cache>>,
+    inline: StreamBuilder,
+    inline_block: InlineBlockBuilder,
+    references: StreamBuilder,
+    reference_block: ReferenceBlockBuilder,
+    /// Sealed frames of reference blocks not yet written, and the ordinal of the first.
+    run: Vec<u8>,
+    run_first: usize,
+    /// The last entry went to the reference stream.
+    last_is_reference: bool,
+    tombstones: Vec<RangeTombstone>,
+    tombstone_bytes: usize,
+    dependencies: Vec<Dependency>,
+    dependency_of: HashMap<u64, usize>,
+    last_dependency: usize,
+    smallest: Vec<u8>,
+    properties: Properties,
+}
+
+impl KsstBuilder {
+    /// Starts a table in an empty file. `path` is for error messages; `warm` is the cache to put index and filter
+    /// partitions into when the table is finished.
+    pub fn new(
+        file: Box<dyn AppendFile>,
+        path: &Path,
+        identity: TableIdentity,
+        options: &TableOptions,
+        warm: Option<Arc<Cache>>,
+    ) -> Self {
+        let options = options.clamped();
+        KsstBuilder {
+            sink: Sink::new(file, path, identity.uid, options.compression),
+            warm,
+            inline: StreamBuilder::new(&options),
+            inline_block: InlineBlockBuilder::new(options.restart_interval),
+            references: StreamBuilder::new(&options),
+            reference_block: ReferenceBlockBuilder::new(options.restart_interval),
+            run: Vec::new(),
+            run_first: 0,
+            last_is_reference: false,
+            tombstones: Vec::new(),
+            tombstone_bytes: 0,
+            dependencies: Vec::new(),
+            dependency_of: HashMap::default(),
+            last_dependency: 0,
+            smallest: Vec::new(),
+            properties: Properties { identity, min_seq: SeqNo::MAX, ..Properties::default() },
+            options,
+        }
+    }
+
+    /// Records when the table is written (properties only).
+    pub fn set_created(&mut self, unix_seconds: u64) {
+        self.properties.created_unix_seconds = unix_seconds;
+    }
+
+    /// Appends an entry. Encoded internal keys must ascend strictly. An entry of kind `Reference` has an encoded
+    /// [`Reference`] as its value.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key out of order or an entry no table can hold, `TooLarge` for one over the limits, and
+    /// what the file reports. After an error the table cannot be finished.
+    pub fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()> {
+        self.add_expiring(ikey, value, 0)
+    }
+
+    /// As [`KsstBuilder::add`], for an entry that expires at a second since 1970 (0: never).
+    pub fn add_expiring(&mut self, ikey: &[u8], value: &[u8], expiry: u64) -> Result<()> {
+        let entry = key::InternalKey::decode(ikey).map_err(|e| self.refuse(e))?;
+        let (user_key, trailer) = key::split(ikey);
+        if user_key.is_empty() || user_key.len() > limits::KEY_LEN_MAX || value.len() > limits::VALUE_LEN_MAX
+        {
+            let why =
+                format!("an entry with a key of {} and a value of {} bytes", user_key.len(), value.len());
+            return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
+        }
+        let shared = self.shared_with_last(user_key, trailer)?;
+        let is_reference = entry.kind == ValueKind::Reference;
+        let shared = if is_reference == self.last_is_reference {
+            shared
+        } else {
+            let stream = if is_reference { &self.references } else { &self.inline };
+            shared_len(stream.last().0, user_key)
+        };
+        match entry.kind {
+            ValueKind::Reference => self.add_reference(user_key, shared, trailer, expiry, value)?,
+            ValueKind::Value | ValueKind::Deletion | ValueKind::SingleDeletion | ValueKind::Merge => {
+                self.add_inline(user_key, shared, trailer, expiry, value)?;
+            }
+            other => {
+                let why = format!("a table has no point entries of kind {other:?}");
+                return Err(self.refuse(Error::invalid(why)));
+            }
+        }
+        if self.properties.entries == 0 {
+            self.smallest.extend_from_slice(ikey);
+        }
+        self.last_is_reference = is_reference;
+        let p = &mut self.properties;
+        p.entries += 1;
+        p.tombstones += u64::from(entry.kind.is_tombstone());
+        p.merge_operands += u64::from(entry.kind == ValueKind::Merge);
+        p.raw_key_bytes += ikey.len() as u64;
+        p.min_seq = p.min_seq.min(entry.seq);
+        p.max_seq = p.max_seq.max(entry.seq);
+        if expiry != 0 {
+            p.min_expiry = if p.min_expiry == 0 { expiry } else { p.min_expiry.min(expiry) };
+            p.max_expiry = p.max_expiry.max(expiry);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self, e: Error) -> Error {
+        let e = if e.is_corruption() { e.with_kind(ErrorKind::InvalidArgument) } else { e };
+        self.sink.blame(e.context("adding to a table"))
+    }
+
+    /// Checks the order; returns what the user key has in common with the last one of the table.
+    #[inline]
+    fn shared_with_last(&self, user_key: &[u8], trailer: u64) -> Result<usize> {
+        let stream = if self.last_is_reference { &self.references } else { &self.inline };
+        let (last_user, last_trailer) = stream.last();
+        let shared = shared_len(last_user, user_key);
+        let ascending = match (last_user.get(shared), user_key.get(shared)) {
+            (None, None) => trailer < last_trailer,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(a), Some(b)) => a < b,
+        };
+        if ascending {
+            return Ok(shared);
+        }
+        Err(self.refuse(Error::invalid("keys must ascend strictly")))
+    }
+
+    fn add_inline(
+        &mut self,
+        user: &[u8],
+        shared: usize,
+        trailer: u64,
+        expiry: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        let entry_len = InlineBlockBuilder::entry_len(user.len() - shared, value.len());
+        if !self.inline_block.is_empty()
+            && self.inline_block.len_estimate() + entry_len > self.options.block_len
+        {
+            self.cut_inline(Some(user))?;
+        }
+        self.inline_block.add(user, shared, trailer, expiry, value);
+        self.inline.note(user, shared, trailer);
+        self.properties.raw_value_bytes += value.len() as u64;
+        Ok(())
+    }
+
+    fn add_reference(
+        &mut self,
+        user: &[u8],
+        shared: usize,
+        trailer: u64,
+        expiry: u64,
+        value: &[u8],
+    ) -> Result<()> {
+        let reference = Reference::decode(value).map_err(|e| self.refuse(e))?;
+        let entry_len = ReferenceBlockBuilder::entry_len(user.len() - shared);
+        if !self.reference_block.is_empty()
+            && self.reference_block.len_estimate() + entry_len > self.options.block_len
+        {
+            self.cut_references(Some(user))?;
+        }
+        self.reference_block.add(user, shared, trailer >> 8, expiry, &reference);
+        self.references.note(user, shared, trailer);
+        self.properties.references += 1;
+        self.properties.referenced_raw_bytes =
+            self.properties.referenced_raw_bytes.saturating_add(reference.raw_len);
+        self.depend_on(&reference);
+        Ok(())
+    }
+
+    fn depend_on(&mut self, reference: &Reference) {
+        let Reference { blob_id, raw_len, stored_len } = *reference;
+        if self.dependencies.get(self.last_dependency).is_none_or(|d| d.blob_id != blob_id) {
+            let fresh = self.dependencies.len();
+            self.last_dependency = *self.dependency_of.entry(blob_id).or_insert(fresh);
+            if self.last_dependency == fresh {
+                self.dependencies.push(Dependency { blob_id, ..Dependency::default() });
+            }
+        }
+        let d = &mut self.dependencies[self.last_dependency];
+        d.count += 1;
+        d.raw_bytes = d.raw_bytes.saturating_add(raw_len);
+        d.stored_bytes = d.stored_bytes.saturating_add(stored_len);
+    }
+
+    fn cut_inline(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let handle = self.sink.write_data(self.inline_block.finish())?;
+        self.inline_block.clear();
+        self.inline.end_block(next, handle);
+        Ok(())
+    }
+
+    fn cut_references(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let offset = self.run.len() as u64;
+        let len = self.sink.hold_data(self.reference_block.finish(), &mut self.run)?;
+        self.reference_block.clear();
+        self.references.end_block(next, BlockHandle { offset, len });
+        if self.run.len() >= RUN_LEN { self.write_run() } else { Ok(()) }
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        let offset = self.sink.write_run(&mut self.run, self.references.frame_lens(self.run_first))?;
+        self.references.shift_offsets(self.run_first, offset);
+        self.run_first = self.references.blocks();
+        Ok(())
+    }
+
+    /// Adds a range tombstone, in any order. An empty range is ignored.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `TooLarge` for one no table can hold.
+    pub fn add_range_tombstone(&mut self, t: &RangeTombstone) -> Result<()> {
+        if t.start >= t.end {
+            return Ok(());
+        }
+        if t.start.len().max(t.end.len()) > limits::KEY_LEN_MAX {
+            let why = "a range tombstone with a key over the limit";
+            return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
+        }
+        if t.seq > MAX_SEQ {
+            return Err(self.refuse(Error::invalid("a sequence over 56 bits")));
+        }
+        let len_of = |bytes: &[u8]| bytes.len() + varint_len(bytes.len() as u64);
+        self.tombstone_bytes += len_of(&t.start) + len_of(&t.end) + varint_len(t.seq);
+        self.tombstones.push(t.clone());
+        let p = &mut self.properties;
+        p.range_tombstones += 1;
+        p.min_seq = p.min_seq.min(t.seq);
+        p.max_seq = p.max_seq.max(t.seq);
+        Ok(())
+    }
+
+    /// About how many bytes the file would have if it were finished now (compression of open blocks not foreseen).
+    pub fn len_estimate(&self) -> u64 {
+        let open = self.inline_block.len_estimate() + self.reference_block.len_estimate() + self.run.len();
+        let meta = self.tombstone_bytes + 16 * self.dependencies.len() + 512;
+        self.sink.offset + (open + meta) as u64 + self.inline.len_estimate() + self.references.len_estimate()
+    }
+
+    /// Uncompressed bytes of keys and values so far, referenced values included: the compensated size.
+    pub fn raw_bytes(&self) -> u64 {
+        self.properties.raw_bytes()
+    }
+
+    /// True if nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0 && self.tombstones.is_empty()
+    }
+
+    /// Writes all that is left and syncs the file.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if nothing was added, and what the file reports.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        if self.is_empty() {
+            return Err(self.refuse(Error::invalid("a table without entries")));
+        }
+        let largest_point = match self.properties.entries {
+            0 => Vec::new(),
+            _ => {
+                let (user, trailer) =
+                    if self.last_is_reference { self.references.last() } else { self.inline.last() };
+                [user, &trailer.to_le_bytes()].concat()
+            }
+        };
+        if !self.inline_block.is_empty() {
+            self.cut_inline(None)?;
+        }
+        if !self.reference_block.is_empty() {
+            self.cut_references(None)?;
+        }
+        if !self.run.is_empty() {
+            self.write_run()?;
+        }
+        let warm = self.warm.take();
+        let warm = warm.as_deref().map(|cache| (cache, self.properties.identity.number));
+        let references = self.references.finish(&mut self.sink, warm)?;
+        let inline = self.inline.finish(&mut self.sink, warm)?;
+        self.settle_bounds(largest_point);
+        self.write_meta(references, inline)
+    }
+
+    /// Smallest and largest key, with range tombstones.
+    fn settle_bounds(&mut self, largest_point: Vec<u8>) {
+        self.tombstones.sort();
+        let (mut smallest, mut largest) = (std::mem::take(&mut self.smallest), largest_point);
+        for t in &self.tombstones {
+            let start = key::encode(&t.start, t.seq, ValueKind::RangeDeletion);
+            let end = key::encode(&t.end, MAX_SEQ, ValueKind::Seek);
+            if smallest.is_empty() || key::compare(&start, &smallest).is_lt() {
+                smallest = start;
+            }
+            if largest.is_empty() || key::compare(&end, &largest).is_gt() {
+                largest = end;
+            }
+        }
+        (self.properties.smallest, self.properties.largest) = (smallest, largest);
+    }
+
+    fn write_meta(
+        mut self,
+        mut references: FinishedStream,
+        mut inline: FinishedStream,
+    ) -> Result<FinishedTable> {
+        let mut all = Vec::new();
+        let mut add = |sink: &mut Sink, tag, payload: &mut Vec<u8>| -> Result<()> {
+            let handle = sink.write_plain(payload)?;
+            payload.clear();
+            all.push(Section { tag, handle });
+            Ok(())
+        };
+        let sink = &mut self.sink;
+        let mut block = Vec::new();
+        for t in &self.tombstones {
+            tombstone_block::encode_into(&mut block, t);
+            if block.len() >= TOMBSTONE_BLOCK_LEN {
+                add(sink, sections::RANGE_TOMBSTONES, &mut block)?;
+            }
+        }
+        if !block.is_empty() {
+            add(sink, sections::RANGE_TOMBSTONES, &mut block)?;
+        }
+        if !references.top.is_empty() {
+            add(sink, sections::TOP_REFERENCES, &mut references.top)?;
+        }
+        if !inline.top.is_empty() {
+            add(sink, sections::TOP_INLINE, &mut inline.top)?;
+        }
+        let p = &mut self.properties;
+        p.dependencies = std::mem::take(&mut self.dependencies);
+        p.dependencies.sort_unstable_by_key(|d| d.blob_id);
+        p.inline_block_bytes = inline.block_bytes;
+        p.reference_block_bytes = references.block_bytes;
+        p.index_bytes = references.index_bytes + inline.index_bytes;
+        p.filter_bytes = references.filter_bytes + inline.filter_bytes;
+        p.codecs = sink.codecs | 1;
+        add(sink, sections::PROPERTIES, &mut p.encode())?;
+        let meta = sink.write_plain(&mut sections::encode(&all))?;
+        let file_len = sink.offset + FOOTER_LEN as u64;
+        let footer = Footer { uid: p.identity.uid, meta, file_len };
+        sink.append(&footer.encode())?;
+        sink.sync()?;
+        let (smallest, largest) = (p.smallest.clone(), p.largest.clone());
+        debug_assert_eq!(meta.len, frame_len(sections::encode(&all).len()));
+        Ok(FinishedTable { len: file_len, smallest, largest, properties: self.properties })
+    }
+}

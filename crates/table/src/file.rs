@@ -1,0 +1,179 @@
+//! Reading blocks of an open table: through the cache, past it, or in large runs.
+//!
+//! A block is read with its trailer in one request, verified, decompressed, and only then seen or cached. Errors name
+//! the file and the offset of the block.
+
+use crate::compress::decompress;
+use crate::frame::{self, BlockHandle, FRAME_LEN_MAX, TRAILER_LEN};
+use crate::options::ReadCounters;
+use base::{Error, Result, Uid};
+use cache::{Block, Cache, CacheKey, Segment};
+use io::ReadFile;
+use std::sync::Arc;
+
+/// What a block is, as far as the cache and the counters care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Index,
+    Filter,
+    References,
+    Inline,
+}
+
+impl Role {
+    fn segment(self) -> Segment {
+        match self {
+            // Reference blocks are index: they lead to values, and every lookup in the table reads them first.
+            Role::Index | Role::Filter | Role::References => Segment::Index,
+            Role::Inline => Segment::Data,
+        }
+    }
+
+    fn count_cached(self, counters: &mut ReadCounters) {
+        match self {
+            Role::Index | Role::Filter => counters.index_blocks_cached += 1,
+            Role::References | Role::Inline => counters.data_blocks_cached += 1,
+        }
+    }
+
+    fn count_read(self, counters: &mut ReadCounters, bytes: u64) {
+        counters.device_reads += 1;
+        counters.device_read_bytes += bytes;
+        match self {
+            Role::Index => counters.index_reads += 1,
+            Role::Filter => counters.filter_reads += 1,
+            Role::References | Role::Inline => counters.data_reads += 1,
+        }
+    }
+}
+
+/// What a read does with the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// Look and fill.
+    Fill,
+    /// Look only.
+    Peek,
+    /// Neither: the bytes must come from the device.
+    Bypass,
+}
+
+/// An open file and what is needed to read blocks from it.
+#[derive(Debug)]
+pub(crate) struct TableFile {
+    pub(crate) file: Arc<dyn ReadFile>,
+    pub(crate) uid: Uid,
+    pub(crate) number: u64,
+    /// Where frames end and the footer begins.
+    pub(crate) frames_end: u64,
+    pub(crate) cache: Shared,
+}
+
+/// A cache that has nothing to say about itself.
+#[derive(Clone)]
+pub(crate) struct Shared(pub(crate) Arc<Cache>);
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cache")
+    }
+}
+
+impl TableFile {
+    /// Adds the file, and the offset of the block an error came up in.
+    #[cold]
+    pub(crate) fn locate(&self, e: Error, offset: u64) -> Error {
+        e.at_offset(offset).at_file(self.file.path())
+    }
+
+    fn check(&self, handle: BlockHandle) -> Result<usize> {
+        let fits = handle.end() <= self.frames_end && handle.len <= FRAME_LEN_MAX as u64;
+        if !fits || handle.len < TRAILER_LEN as u64 {
+            let why = format!("a block of {} bytes that does not lie in the file", handle.len);
+            return Err(self.locate(Error::corruption(why), handle.offset));
+        }
+        Ok(handle.len as usize)
+    }
+
+    /// Verifies and decompresses a frame.
+    pub(crate) fn decode(&self, frame: &[u8], offset: u64) -> Result<Block> {
+        frame::open(frame, self.uid, offset)
+            .and_then(|(codec, payload)| decompress(codec, payload))
+            .map_err(|e| self.locate(e, offset))
+    }
+
+    /// Reads a block from the device.
+    pub(crate) fn read(&self, handle: BlockHandle, role: Role, counters: &mut ReadCounters) -> Result<Block> {
+        let mut frame = vec![0; self.check(handle)?];
+        self.file.read_at(&mut frame, handle.offset).map_err(|e| self.locate(e, handle.offset))?;
+        role.count_read(counters, handle.len);
+        self.decode(&frame, handle.offset)
+    }
+
+    /// A block, from the cache if it is there.
+    #[inline]
+    pub(crate) fn fetch(
+        &self,
+        handle: BlockHandle,
+        role: Role,
+        caching: Caching,
+        counters: &mut ReadCounters,
+    ) -> Result<Block> {
+        let key = CacheKey { file: self.number, offset: handle.offset };
+        if caching != Caching::Bypass
+            && let Some(block) = self.cache.0.get(role.segment(), &key)
+        {
+            role.count_cached(counters);
+            return Ok(block);
+        }
+        let block = self.read(handle, role, counters)?;
+        if caching == Caching::Fill {
+            self.cache.0.insert(role.segment(), key, &block);
+        }
+        Ok(block)
+    }
+}
+
+/// A run of the file held in memory, for reading block after block in large requests.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    bytes: Vec<u8>,
+    start: u64,
+    len: usize,
+}
+
+impl Window {
+    /// The block at `handle`. If it is not in the window, the window is filled with `span` (which must contain the
+    /// block, and lie in the file) first.
+    pub(crate) fn block(
+        &mut self,
+        file: &TableFile,
+        handle: BlockHandle,
+        role: Role,
+        counters: &mut ReadCounters,
+        span: impl FnOnce() -> (u64, u64),
+    ) -> Result<Block> {
+        file.check(handle)?;
+        if self.frame(handle).is_none() {
+            let (start, end) = span();
+            let (start, end) = (start.min(handle.offset), end.min(file.frames_end).max(handle.end()));
+            let len = (end - start) as usize;
+            self.len = 0;
+            if self.bytes.len() < len {
+                self.bytes.resize(len, 0);
+            }
+            let buf = self.bytes.get_mut(..len).unwrap_or_default();
+            file.file.read_at(buf, start).map_err(|e| file.locate(e, start))?;
+            role.count_read(counters, len as u64);
+            (self.start, self.len) = (start, len);
+        }
+        let frame = self.frame(handle).unwrap_or_default();
+        file.decode(frame, handle.offset)
+    }
+
+    fn frame(&self, handle: BlockHandle) -> Option<&[u8]> {
+        let from = usize::try_from(handle.offset.checked_sub(self.start)?).ok()?;
+        let to = from.checked_add(usize::try_from(handle.len).ok()?)?;
+        self.bytes.get(..self.len)?.get(from..to)
+    }
+}

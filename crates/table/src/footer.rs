@@ -1,0 +1,143 @@
+//! The footer: the last 64 bytes of a table, from which everything else is found.
+//!
+//! ```text
+//!  0  uid of the file                16 bytes
+//! 16  offset of the meta index       u64
+//! 24  length of its frame            u32
+//! 28  flags                          u32, 0
+//! 32  length of the file             u64
+//! 40  reserved                       8 bytes, 0
+//! 48  checksum of all the rest       u32, masked with (uid, offset of the footer)
+//! 52  format version                 u32
+//! 56  magic                          "LAVAKSST"
+//! ```
+//!
+//! Version and magic stay at the end in every version, so that an older release can tell a newer file from damage.
+
+use crate::frame::{BlockHandle, FRAME_LEN_MAX};
+use base::codec::Reader;
+use base::{Error, ErrorKind, Result, Uid, checksum};
+
+/// Bytes of a footer.
+pub const FOOTER_LEN: usize = 64;
+/// The version this release writes, and the newest it reads.
+pub const VERSION: u32 = 1;
+/// The last bytes of a kSST.
+pub const MAGIC: [u8; 8] = *b"LAVAKSST";
+
+const SUM_AT: usize = 48;
+
+/// What a footer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The identity of the file.
+    pub uid: Uid,
+    /// Where the meta index is.
+    pub meta: BlockHandle,
+    /// The length of the whole file.
+    pub file_len: u64,
+}
+
+impl Footer {
+    /// The 64 bytes at the end of the file.
+    pub fn encode(&self) -> [u8; FOOTER_LEN] {
+        let mut out = [0; FOOTER_LEN];
+        out[..16].copy_from_slice(&self.uid.0);
+        out[16..24].copy_from_slice(&self.meta.offset.to_le_bytes());
+        out[24..28].copy_from_slice(&(self.meta.len as u32).to_le_bytes());
+        out[32..40].copy_from_slice(&self.file_len.to_le_bytes());
+        out[52..56].copy_from_slice(&VERSION.to_le_bytes());
+        out[56..].copy_from_slice(&MAGIC);
+        let sum = sum_of(&out) ^ checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64);
+        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Decodes the last bytes of a file of `file_len` bytes that should be the file `uid`.
+    ///
+    /// # Errors
+    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, file_len: u64) -> Result<Footer> {
+        let at = file_len.saturating_sub(FOOTER_LEN as u64);
+        let bad = |why: String| Error::corruption(why).at_offset(at);
+        let mut reader = Reader::new(bytes);
+        let stored_uid = Uid(reader.array()?);
+        let meta = BlockHandle { offset: reader.u64()?, len: u64::from(reader.u32()?) };
+        let flags = reader.u32()?;
+        let stored_len = reader.u64()?;
+        reader.take(8)?;
+        let sum = reader.u32()?;
+        let version = reader.u32()?;
+        if reader.rest() != MAGIC {
+            return Err(bad("no kSST: the magic at its end is missing (a cut or damaged file)".into()));
+        }
+        if version > VERSION {
+            let why =
+                format!("kSST format version {version}; this release reads up to {VERSION}: use a newer one");
+            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+        }
+        if sum_of(bytes) ^ checksum::mask(stored_uid, at) != sum || version == 0 {
+            return Err(bad("the footer is damaged or the file was cut".into()));
+        }
+        if stored_uid != uid {
+            return Err(bad(format!(
+                "this is file {stored_uid:?}, expected was {uid:?}: files were swapped"
+            )));
+        }
+        if flags != 0 {
+            let why = format!("kSST with flags {flags:#x}: use a newer release");
+            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+        }
+        if stored_len != file_len || meta.len > FRAME_LEN_MAX as u64 || meta.end() != at {
+            return Err(bad(format!("the file has {file_len} bytes, {stored_len} were written")));
+        }
+        Ok(Footer { uid, meta, file_len })
+    }
+}
+
+/// The identity that a file's footer gives it, unchecked: for listings of files without their manifest.
+///
+/// # Errors
+/// `Corruption` if the file is shorter than a footer; those of reading.
+pub fn uid_of(file: &dyn io::ReadFile) -> Result<Uid> {
+    let len = file.len()?;
+    let at = len.checked_sub(FOOTER_LEN as u64);
+    let at = at.ok_or_else(|| Error::corruption(format!("no kSST: {len} bytes")).at_file(file.path()))?;
+    let mut uid = [0; 16];
+    file.read_at(&mut uid, at)?;
+    Ok(Uid(uid))
+}
+
+fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
+    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_counts() {
+        let uid = Uid::from_words(5, 6);
+        let footer = Footer { uid, meta: BlockHandle { offset: 900, len: 36 }, file_len: 1000 };
+        let mut bytes = footer.encode();
+        assert_eq!(Footer::decode(&bytes, uid, 1000).unwrap(), footer);
+        for i in 0..FOOTER_LEN * 8 {
+            bytes[i / 8] ^= 1 << (i % 8);
+            let e = Footer::decode(&bytes, uid, 1000).unwrap_err();
+            assert!(e.is_corruption() || e.kind() == ErrorKind::Unsupported, "bit {i}: {e}");
+            bytes[i / 8] ^= 1 << (i % 8);
+        }
+        assert!(Footer::decode(&bytes, Uid::from_words(5, 7), 1000).unwrap_err().is_corruption());
+        assert!(Footer::decode(&bytes, uid, 1001).unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_newer_version_is_unsupported() {
+        let uid = Uid::from_words(5, 6);
+        let footer = Footer { uid, meta: BlockHandle { offset: 900, len: 36 }, file_len: 1000 };
+        let mut bytes = footer.encode();
+        bytes[52] = 2;
+        assert_eq!(Footer::decode(&bytes, uid, 1000).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+}

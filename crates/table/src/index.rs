@@ -1,0 +1,202 @@
+//! Index blocks: separators between blocks, with a few columns of numbers for each.
+//!
+//! The index of a stream has two levels. A *partition* has a row for each data block (its offset and length); the
+//! *top* has a row for each partition (where its index block, its filter and its data lie). A partition is small enough
+//! to be cached by itself; the top stays in memory while the table is open.
+//!
+//! ```text
+//! rows: varint, flags: u8 (0x01: trailers), prefix length: varint, prefix shared by all separators,
+//! ends of the suffixes (packed), columns (packed) ..., [trailers: u64 each], suffixes
+//! ```
+//!
+//! Row `i` covers what sorts after separator `i-1` and at or before separator `i`. A separator is an internal key:
+//! between two user keys it is a shortened user key with trailer 0 (which sorts after every real entry of it); inside
+//! one user key it is the last internal key before the cut. So the first entry at or after a target, if it has the
+//! target's user key, is always in the first row whose separator is not before the target: a point lookup reads one
+//! block and never its neighbour. There is no prefix compression within the suffixes: a search bisects them in place.
+
+use crate::cursor::before;
+use crate::packed::{self, Packed};
+use crate::prefix::shared_len;
+use base::codec::{Reader, put_u64, put_varint};
+use base::{Error, Result};
+
+const HAS_TRAILERS: u8 = 0x01;
+
+/// Separators in order, one behind another.
+#[derive(Clone, Debug, Default)]
+pub struct Separators {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    trailers: Vec<u64>,
+}
+
+impl Separators {
+    /// Number of separators.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Appends a separator whose user key `write` appends to the buffer it is given.
+    pub fn push_with(&mut self, trailer: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+        self.trailers.push(trailer);
+    }
+
+    /// User key and trailer of separator `i`.
+    ///
+    /// # Panics
+    /// If there is no such separator.
+    pub fn get(&self, i: usize) -> (&[u8], u64) {
+        let start = i.checked_sub(1).map_or(0, |i| self.ends[i]);
+        (&self.bytes[start..self.ends[i]], self.trailers[i])
+    }
+}
+
+/// Appends an index block over the separators `rows`; each of `columns` has a value for each of these rows.
+pub fn encode(out: &mut Vec<u8>, separators: &Separators, rows: std::ops::Range<usize>, columns: &[&[u64]]) {
+    assert!(columns.iter().all(|c| c.len() == rows.len()), "a column of a wrong length");
+    let (first, last) = match rows.clone().next().zip(rows.clone().next_back()) {
+        Some((first, last)) => (separators.get(first).0, separators.get(last).0),
+        None => (&[][..], &[][..]),
+    };
+    let prefix_len = shared_len(first, last);
+    let has_trailers = rows.clone().any(|i| separators.get(i).1 != 0);
+    put_varint(out, rows.len() as u64);
+    out.push(if has_trailers { HAS_TRAILERS } else { 0 });
+    put_varint(out, prefix_len as u64);
+    out.extend_from_slice(&first[..prefix_len]);
+    let ends = rows.clone().scan(0, |end, i| {
+        *end += (separators.get(i).0.len() - prefix_len) as u64;
+        Some(*end)
+    });
+    packed::encode(out, ends);
+    columns.iter().for_each(|c| packed::encode(out, c.iter().copied()));
+    if has_trailers {
+        rows.clone().for_each(|i| put_u64(out, separators.get(i).1));
+    }
+    rows.for_each(|i| out.extend_from_slice(&separators.get(i).0[prefix_len..]));
+}
+
+/// Where the parts of an index block with `N` columns are.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexShape<const N: usize> {
+    rows: usize,
+    prefix: usize,
+    prefix_end: usize,
+    ends: Packed,
+    columns: [Packed; N],
+    trailers: Option<usize>,
+    suffixes: usize,
+}
+
+impl<const N: usize> Default for IndexShape<N> {
+    fn default() -> Self {
+        IndexShape {
+            rows: 0,
+            prefix: 0,
+            prefix_end: 0,
+            ends: Packed::default(),
+            columns: [Packed::default(); N],
+            trailers: None,
+            suffixes: 0,
+        }
+    }
+}
+
+impl<const N: usize> IndexShape<N> {
+    /// Reads the head of the index block that starts at `start` of `block`.
+    ///
+    /// # Errors
+    /// `Corruption` if it does not fit the layout.
+    pub fn parse(block: &[u8], start: usize) -> Result<Self> {
+        let at = |reader: &Reader<'_>| block.len().saturating_sub(reader.rest().len());
+        let mut reader = Reader::new(block.get(start..).unwrap_or_default());
+        // No fewer than a few bits for each row of a real index; this bounds all loops over rows.
+        let rows = reader.length(block.len().saturating_mul(8))?;
+        let flags = reader.u8()?;
+        if flags & !HAS_TRAILERS != 0 {
+            return Err(Error::corruption("an index block with unknown flags"));
+        }
+        let prefix_len = reader.length(block.len())?;
+        let prefix = at(&reader);
+        reader.take(prefix_len)?;
+        let prefix_end = at(&reader);
+        let ends = Packed::parse(block, &mut reader, rows)?;
+        let mut columns = [Packed::default(); N];
+        for column in &mut columns {
+            *column = Packed::parse(block, &mut reader, rows)?;
+        }
+        let trailers = at(&reader);
+        if flags & HAS_TRAILERS != 0 {
+            reader.take(rows.saturating_mul(8))?;
+        }
+        let trailers = (flags & HAS_TRAILERS != 0).then_some(trailers);
+        Ok(IndexShape { rows, prefix, prefix_end, ends, columns, trailers, suffixes: at(&reader) })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number in a column.
+    #[inline]
+    pub fn column(&self, block: &[u8], column: usize, row: usize) -> u64 {
+        self.columns.get(column).map_or(0, |c| c.get(block, row))
+    }
+
+    #[inline]
+    fn suffix<'a>(&self, block: &'a [u8], row: usize) -> &'a [u8] {
+        let start = if row == 0 { 0 } else { self.ends.get(block, row - 1) as usize };
+        let end = self.ends.get(block, row) as usize;
+        let (start, end) = (self.suffixes.wrapping_add(start), self.suffixes.wrapping_add(end));
+        block.get(start..end).unwrap_or_default()
+    }
+
+    #[inline]
+    fn trailer(&self, block: &[u8], row: usize) -> u64 {
+        let Some(start) = self.trailers else { return 0 };
+        let bytes = block.get(start + 8 * row..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map_or(0, |b| u64::from_le_bytes(*b))
+    }
+
+    fn prefix<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        block.get(self.prefix..self.prefix_end).unwrap_or_default()
+    }
+
+    /// User key (put together in `out`) and trailer of a separator.
+    pub fn separator(&self, block: &[u8], row: usize, out: &mut Vec<u8>) -> u64 {
+        out.clear();
+        out.extend_from_slice(self.prefix(block));
+        out.extend_from_slice(self.suffix(block, row));
+        self.trailer(block, row)
+    }
+
+    /// The first row whose separator is not before the internal key; [`IndexShape::rows`] if there is none.
+    pub fn search(&self, block: &[u8], user_key: &[u8], trailer: u64) -> usize {
+        let prefix = self.prefix(block);
+        let Some(rest) = user_key.strip_prefix(prefix) else {
+            return if user_key < prefix { 0 } else { self.rows };
+        };
+        let (mut low, mut high) = (0, self.rows);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(self.suffix(block, middle), self.trailer(block, middle), rest, trailer) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests;

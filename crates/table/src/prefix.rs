@@ -1,0 +1,134 @@
+//! Prefixes of user keys: what neighbours share, and the shortest key between two of them.
+//!
+//! Prefix compression stores of each key only what differs from its predecessor; an index stores between two blocks
+//! not a key but the shortest byte string that tells them apart (the idea of Bayer and Unterauer's prefix B-tree).
+
+use base::codec::get_varint;
+
+/// The number of bytes that `a` and `b` have in common at their start.
+#[inline]
+pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    let mut a_words = a.chunks_exact(8);
+    let mut b_words = b.chunks_exact(8);
+    for (x, y) in a_words.by_ref().zip(b_words.by_ref()) {
+        let x = u64::from_le_bytes(x.try_into().unwrap_or_default());
+        let y = u64::from_le_bytes(y.try_into().unwrap_or_default());
+        if x != y {
+            return at + ((x ^ y).trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    let a_rest = a.get(at..).unwrap_or_default();
+    let b_rest = b.get(at..).unwrap_or_default();
+    at + a_rest.iter().zip(b_rest).take_while(|(x, y)| x == y).count()
+}
+
+/// Appends the shortest key `s` with `a <= s < b` that is easily found, where `a < b`.
+pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
+    debug_assert!(a < b, "a separator lies between two different keys");
+    let shared = shared_len(a, b);
+    if shared == a.len() {
+        out.extend_from_slice(a);
+        return;
+    }
+    // `b` goes on after the byte that differs, so its prefix up to that byte lies strictly between.
+    if let Some(prefix) = b.get(..shared + 1).filter(|p| p.len() < b.len()) {
+        out.extend_from_slice(prefix);
+        return;
+    }
+    // `b` ends with the byte that differs: look for a byte of `a` from there on that can be raised.
+    let raised = (shared..a.len()).find(|&i| match (a.get(i), b.get(i)) {
+        (Some(&x), Some(&y)) => x.checked_add(1).is_some_and(|x| x < y),
+        (Some(&x), None) => x < u8::MAX,
+        _ => false,
+    });
+    match raised.and_then(|i| a.get(..i).zip(a.get(i))) {
+        Some((head, &byte)) => {
+            out.extend_from_slice(head);
+            out.push(byte + 1);
+        }
+        None => out.extend_from_slice(a),
+    }
+}
+
+/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. One byte is the common case.
+#[inline(always)]
+pub fn varint_at(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let first = *bytes.get(*at)?;
+    if first < 0x80 {
+        *at += 1;
+        return Some(u64::from(first));
+    }
+    varint_slow(bytes, at)
+}
+
+#[inline(never)]
+fn varint_slow(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    let (value, len) = get_varint(bytes.get(*at..)?)?;
+    *at += len;
+    Some(value)
+}
+
+/// A signed difference as an unsigned number that is small when the difference is.
+#[inline(always)]
+pub fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)) as u64
+}
+
+/// Undoes [`zigzag`].
+#[inline(always)]
+pub fn unzigzag(v: u64) -> i64 {
+    (v >> 1) as i64 ^ -((v & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_len_is_exact_around_words() {
+        for n in 0..40usize {
+            for m in 0..=n {
+                let a = vec![7u8; n];
+                let mut b = vec![7u8; n + 3];
+                if m < b.len() {
+                    b[m] = 8;
+                }
+                assert_eq!(shared_len(&a, &b), m.min(n));
+                assert_eq!(shared_len(&b, &a), m.min(n));
+            }
+        }
+    }
+
+    #[test]
+    fn separators_separate_all_small_keys() {
+        let alphabet = [0u8, 1, 2, 0x7f, 0xfe, 0xff];
+        let mut keys: Vec<Vec<u8>> = vec![vec![]];
+        for _ in 0..3 {
+            let longer: Vec<Vec<u8>> = keys
+                .iter()
+                .flat_map(|k| alphabet.iter().map(move |&c| [k.as_slice(), &[c]].concat()))
+                .collect();
+            keys.extend(longer);
+        }
+        keys.sort();
+        keys.dedup();
+        for (i, a) in keys.iter().enumerate() {
+            for b in &keys[i + 1..] {
+                let mut s = Vec::new();
+                push_separator(&mut s, a, b);
+                assert!(a <= &s && &s < b, "{a:?} {s:?} {b:?}");
+                assert!(s.len() <= a.len().max(b.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn zigzag_round_trips() {
+        for v in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
+            assert_eq!(unzigzag(zigzag(v)), v);
+        }
+        assert!(zigzag(-3) < 8);
+    }
+}

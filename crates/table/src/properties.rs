@@ -1,0 +1,247 @@
+//! Properties: what a table says about itself.
+//!
+//! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A reader skips tags it does
+//! not know. Numbers are varints; numbers that are 0 are left out. Together with the footer the properties are enough
+//! to rebuild the manifest's record of the file, and its dependencies on vSSTs, without a manifest.
+
+use crate::options::TableIdentity;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Compression, Error, Result, SeqNo, Uid};
+
+/// What the references of a table need of one vSST.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dependency {
+    /// The logical name of the vSST.
+    pub blob_id: u64,
+    /// References to it.
+    pub count: u64,
+    /// Raw bytes of the values.
+    pub raw_bytes: u64,
+    /// Bytes of their records.
+    pub stored_bytes: u64,
+}
+
+/// What a table says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Who wrote it.
+    pub identity: TableIdentity,
+    /// Entries of both streams, without range tombstones.
+    pub entries: u64,
+    /// Point and single-delete tombstones among them.
+    pub tombstones: u64,
+    /// Range tombstones.
+    pub range_tombstones: u64,
+    /// References to separated values among the entries.
+    pub references: u64,
+    /// Merge operands among the entries.
+    pub merge_operands: u64,
+    /// Bytes of the internal keys of all entries.
+    pub raw_key_bytes: u64,
+    /// Bytes of the inline values.
+    pub raw_value_bytes: u64,
+    /// Bytes of the values that references stand for.
+    pub referenced_raw_bytes: u64,
+    /// The smallest sequence of an entry or range tombstone.
+    pub min_seq: SeqNo,
+    /// The largest.
+    pub max_seq: SeqNo,
+    /// The earliest second since 1970 at which an entry expires; 0: none does.
+    pub min_expiry: u64,
+    /// The latest; 0: none does.
+    pub max_expiry: u64,
+    /// What the references need, by ascending BlobId.
+    pub dependencies: Vec<Dependency>,
+    /// When the table was written, seconds since 1970; 0: not recorded.
+    pub created_unix_seconds: u64,
+    /// The smallest encoded internal key, range tombstones included.
+    pub smallest: Vec<u8>,
+    /// The largest.
+    pub largest: Vec<u8>,
+    /// Bytes of the inline blocks in the file.
+    pub inline_block_bytes: u64,
+    /// Bytes of the reference blocks in the file.
+    pub reference_block_bytes: u64,
+    /// Bytes of the index partitions in the file.
+    pub index_bytes: u64,
+    /// Bytes of the filter partitions in the file.
+    pub filter_bytes: u64,
+    /// The codecs that occur in the file: bit `n` for the codec with number `n`.
+    pub codecs: u64,
+}
+
+impl Properties {
+    /// Own raw bytes plus those of the values referenced: the compensated size without what tombstones hide.
+    pub fn raw_bytes(&self) -> u64 {
+        self.raw_key_bytes.saturating_add(self.raw_value_bytes).saturating_add(self.referenced_raw_bytes)
+    }
+
+    /// True if the codec occurs in the file.
+    pub fn uses(&self, codec: Compression) -> bool {
+        self.codecs >> codec as u8 & 1 == 1
+    }
+
+    /// The numbers with their tags.
+    fn numbers(&mut self) -> [(u64, &mut u64); 21] {
+        [
+            (1, &mut self.identity.number),
+            (5, &mut self.identity.job),
+            (7, &mut self.identity.edit),
+            (16, &mut self.entries),
+            (17, &mut self.tombstones),
+            (18, &mut self.range_tombstones),
+            (19, &mut self.references),
+            (20, &mut self.merge_operands),
+            (21, &mut self.raw_key_bytes),
+            (22, &mut self.raw_value_bytes),
+            (23, &mut self.referenced_raw_bytes),
+            (24, &mut self.min_seq),
+            (25, &mut self.max_seq),
+            (26, &mut self.min_expiry),
+            (27, &mut self.max_expiry),
+            (28, &mut self.created_unix_seconds),
+            (31, &mut self.inline_block_bytes),
+            (32, &mut self.reference_block_bytes),
+            (33, &mut self.index_bytes),
+            (34, &mut self.filter_bytes),
+            (35, &mut self.codecs),
+        ]
+    }
+
+    /// The encoded block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut copy = self.clone();
+        let mut fields: Vec<(u64, Vec<u8>)> = Vec::new();
+        let numbers = copy.numbers().map(|(tag, v)| (tag, *v));
+        let small = [(3, u64::from(self.identity.family)), (4, u64::from(self.identity.level))];
+        for (tag, v) in numbers.into_iter().chain(small) {
+            if v != 0 {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, v);
+                fields.push((tag, bytes));
+            }
+        }
+        fields.push((2, self.identity.uid.0.to_vec()));
+        let mut inputs = Vec::new();
+        self.identity.inputs.iter().for_each(|&n| put_varint(&mut inputs, n));
+        fields.push((6, inputs));
+        fields.push((29, self.smallest.clone()));
+        fields.push((30, self.largest.clone()));
+        let mut dependencies = Vec::new();
+        let mut last = 0;
+        for d in &self.dependencies {
+            put_varint(&mut dependencies, d.blob_id - last);
+            put_varint(&mut dependencies, d.count);
+            put_varint(&mut dependencies, d.raw_bytes);
+            put_varint(&mut dependencies, d.stored_bytes);
+            last = d.blob_id;
+        }
+        fields.push((36, dependencies));
+        fields.sort();
+        let mut out = Vec::new();
+        for (tag, bytes) in fields {
+            put_varint(&mut out, tag);
+            put_bytes(&mut out, &bytes);
+        }
+        out
+    }
+
+    /// Decodes the block.
+    ///
+    /// # Errors
+    /// `Corruption` if a field is malformed.
+    pub fn decode(bytes: &[u8]) -> Result<Properties> {
+        let mut p = Properties::default();
+        let mut reader = Reader::new(bytes);
+        while !reader.is_empty() {
+            let tag = reader.varint()?;
+            let mut field = Reader::new(reader.bytes()?);
+            match tag {
+                2 => p.identity.uid = Uid(field.array()?),
+                3 => p.identity.family = small(field.varint()?)?,
+                4 => p.identity.level = small(field.varint()?)?,
+                6 => {
+                    while !field.is_empty() {
+                        p.identity.inputs.push(field.varint()?);
+                    }
+                }
+                29 => p.smallest = field.rest().to_vec(),
+                30 => p.largest = field.rest().to_vec(),
+                36 => p.dependencies = decode_dependencies(&mut field)?,
+                _ => {
+                    if let Some((_, number)) = p.numbers().into_iter().find(|(t, _)| *t == tag) {
+                        *number = field.varint()?;
+                    }
+                }
+            }
+        }
+        Ok(p)
+    }
+}
+
+fn small(v: u64) -> Result<u32> {
+    u32::try_from(v).map_err(|_| Error::corruption(format!("{v} where 32 bits were expected")))
+}
+
+fn decode_dependencies(field: &mut Reader<'_>) -> Result<Vec<Dependency>> {
+    let mut all = Vec::new();
+    let mut last = 0u64;
+    while !field.is_empty() {
+        last = last.wrapping_add(field.varint()?);
+        all.push(Dependency {
+            blob_id: last,
+            count: field.varint()?,
+            raw_bytes: field.varint()?,
+            stored_bytes: field.varint()?,
+        });
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Properties {
+        let mut p = Properties::default();
+        let mut n = 1;
+        for (tag, number) in p.numbers() {
+            n = n * 3 + tag;
+            *number = n;
+        }
+        p.identity.uid = Uid::from_words(1, 2);
+        p.identity.family = 7;
+        p.identity.inputs = vec![300, 5];
+        p.smallest = b"a".to_vec();
+        p.dependencies = vec![
+            Dependency { blob_id: 5, count: 1, raw_bytes: 2, stored_bytes: 3 },
+            Dependency { blob_id: u64::MAX, count: 4, raw_bytes: 5, stored_bytes: 6 },
+        ];
+        p
+    }
+
+    #[test]
+    fn round_trips_and_skips_unknown_fields() {
+        let p = sample();
+        let mut bytes = p.encode();
+        assert_eq!(Properties::decode(&bytes).unwrap(), p);
+        put_varint(&mut bytes, 99);
+        put_bytes(&mut bytes, b"of a later release");
+        assert_eq!(Properties::decode(&bytes).unwrap(), p);
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic() {
+        let mut rng = io::Rng::new(51);
+        let bytes = sample().encode();
+        for _ in 0..5000 {
+            let mut damaged = bytes.clone();
+            let at = rng.below(damaged.len() as u64) as usize;
+            damaged[at] = rng.next_u64() as u8;
+            damaged.truncate(1 + rng.below(damaged.len() as u64) as usize);
+            if let Err(e) = Properties::decode(&damaged) {
+                assert!(e.is_corruption());
+            }
+        }
+    }
+}

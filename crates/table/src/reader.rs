@@ -1,0 +1,302 @@
+//! An open kSST: point reads.
+//!
+//! Opening reads the end of the file once (footer, meta index, properties, top indexes: usually all of it) and keeps
+//! the top indexes and range tombstones. A point read then needs the filter partition and the index partition, which
+//! are cached with priority, and one data block: one device read. It asks the reference stream first (its blocks are
+//! index, and so usually cached) and the inline stream only if its sequences and its filter do not exclude it.
+
+use crate::compress;
+use crate::cursor::reported_trailer;
+use crate::file::{Role, Shared, TableFile};
+use crate::footer::{FOOTER_LEN, Footer};
+use crate::frame::{self, BlockHandle};
+use crate::iterator::KsstIter;
+use crate::options::{IterOptions, ReadCounters};
+use crate::properties::Properties;
+use crate::reference::Reference;
+use crate::sections::{self, Section};
+use crate::stream::Stream;
+use crate::{block, reference_block, tombstone_block};
+use base::range_del::FragmentedRangeTombstones;
+use base::{Compression, Error, MAX_SEQ, Result, SeqNo, Uid, ValueKind, key};
+use cache::{Block, BlockSlice, Cache};
+use io::ReadFile;
+use std::sync::Arc;
+
+/// How much of the end of a file is read first when it is opened.
+const TAIL_LEN: u64 = 8 << 10;
+
+/// The newest visible entry of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundEntry {
+    /// Its sequence.
+    pub seq: SeqNo,
+    /// What it is.
+    pub kind: ValueKind,
+    /// Its value; for a reference the encoded [`Reference`].
+    pub value: BlockSlice,
+}
+
+/// An open kSST. Shared as `Arc<Ksst>`.
+#[derive(Debug)]
+pub struct Ksst {
+    pub(crate) file: TableFile,
+    pub(crate) len: u64,
+    pub(crate) properties: Properties,
+    pub(crate) global_seq: Option<SeqNo>,
+    pub(crate) references: Option<Stream>,
+    pub(crate) inline: Option<Stream>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) meta: BlockHandle,
+    tombstones: Arc<FragmentedRangeTombstones>,
+}
+
+/// The end of the file, read at once.
+struct Tail<'a> {
+    file: &'a TableFile,
+    bytes: &'a [u8],
+    start: u64,
+}
+
+impl Tail<'_> {
+    fn read(&self, handle: BlockHandle) -> Result<Block> {
+        let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
+        let to = from.zip(usize::try_from(handle.len).ok()).and_then(|(from, len)| from.checked_add(len));
+        match from.zip(to).and_then(|(from, to)| self.bytes.get(from..to)) {
+            Some(frame) if handle.end() <= self.file.frames_end => self.file.decode(frame, handle.offset),
+            _ => self.file.read(handle, Role::Index, &mut ReadCounters::default()),
+        }
+    }
+}
+
+impl Ksst {
+    /// Opens a table. `number` names its blocks in the cache, `uid` is the identity the file must have. With
+    /// `global_seq` (an ingested file), every entry is reported with that sequence.
+    ///
+    /// # Errors
+    /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
+    /// codec that this build lacks.
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        number: u64,
+        uid: Uid,
+        global_seq: Option<SeqNo>,
+        cache: Arc<Cache>,
+    ) -> Result<Ksst> {
+        let path = file.path().to_owned();
+        let len = file.len()?;
+        let Some(frames_end) = len.checked_sub(FOOTER_LEN as u64) else {
+            let why = format!("no kSST: {len} bytes, shorter than a footer (a cut file)");
+            return Err(Error::corruption(why).at_file(path).at_offset(0));
+        };
+        let start = len.saturating_sub(TAIL_LEN);
+        let mut bytes = vec![0; (len - start) as usize];
+        file.read_at(&mut bytes, start).map_err(|e| e.at_file(&path).at_offset(start))?;
+        let footer = bytes.last_chunk::<FOOTER_LEN>().map(|b| Footer::decode(b, uid, len));
+        let footer =
+            footer.unwrap_or_else(|| Err(Error::corruption("no footer"))).map_err(|e| e.at_file(&path))?;
+        let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
+        let tail = Tail { file: &file, bytes: &bytes, start };
+        let parts = Parts::read(&tail, footer.meta, global_seq)?;
+        let Parts { properties, references, inline, sections, tombstones } = parts;
+        let tombstones = Arc::new(tombstones);
+        let meta = footer.meta;
+        Ok(Ksst { file, len, properties, global_seq, references, inline, sections, meta, tombstones })
+    }
+
+    /// The newest entry of `user_key` with a sequence of at most `snapshot`, from whichever stream has it. Range
+    /// tombstones are not considered. `key_hash` is [`base::hash::key_hash`] of the key.
+    ///
+    /// # Errors
+    /// `Corruption` if a block on the way is damaged, and what the file reports.
+    pub fn get(
+        &self,
+        user_key: &[u8],
+        snapshot: SeqNo,
+        key_hash: u64,
+        counters: &mut ReadCounters,
+    ) -> Result<Option<FoundEntry>> {
+        let trailer = match self.global_seq {
+            Some(seq) if seq > snapshot => return Ok(None),
+            Some(_) => u64::MAX,
+            None => key::pack_trailer(snapshot.min(MAX_SEQ), ValueKind::Seek),
+        };
+        let mut found = None;
+        let mut found_seq = 0;
+        if let Some(stream) = &self.references
+            && let Some((block, handle, filtered)) =
+                stream.find(&self.file, user_key, trailer, key_hash, counters)?
+        {
+            let hit = reference_block::find(&block, user_key, trailer);
+            match hit.map_err(|e| self.file.locate(e, handle.offset))? {
+                Some(hit) => {
+                    found_seq = hit.trailer >> 8;
+                    let value = BlockSlice::from(hit.reference.encode());
+                    found = Some(self.entry(hit.trailer, value, handle.offset)?);
+                }
+                None => counters.filter_false_positives += u64::from(filtered),
+            }
+        }
+        if let Some(stream) = &self.inline
+            && (found.is_none() || stream.max_seq >= found_seq)
+            && let Some((block, handle, filtered)) =
+                stream.find(&self.file, user_key, trailer, key_hash, counters)?
+        {
+            let hit = block::find(&block, user_key, trailer);
+            match hit.map_err(|e| self.file.locate(e, handle.offset))? {
+                Some(hit) if found.is_none() || hit.trailer >> 8 > found_seq => {
+                    let value = BlockSlice::checked(block, hit.value).unwrap_or_default();
+                    found = Some(self.entry(hit.trailer, value, handle.offset)?);
+                }
+                Some(_) => {}
+                None => counters.filter_false_positives += u64::from(filtered),
+            }
+        }
+        Ok(found)
+    }
+
+    fn entry(&self, stored_trailer: u64, value: BlockSlice, offset: u64) -> Result<FoundEntry> {
+        let trailer = reported_trailer(stored_trailer, self.global_seq);
+        match ValueKind::from_u8(trailer as u8) {
+            Some(kind) => Ok(FoundEntry { seq: trailer >> 8, kind, value }),
+            None => Err(self.file.locate(Error::corruption("an entry of an unknown kind"), offset)),
+        }
+    }
+
+    /// The reference stored under exactly this user key and sequence, whatever newer entries there are: what garbage
+    /// collection asks. Only the reference stream is read.
+    ///
+    /// # Errors
+    /// As [`Ksst::get`].
+    pub fn get_reference(
+        &self,
+        user_key: &[u8],
+        seq: SeqNo,
+        key_hash: u64,
+        counters: &mut ReadCounters,
+    ) -> Result<Option<Reference>> {
+        let Some(stream) = &self.references else { return Ok(None) };
+        if self.global_seq.is_some_and(|global| global != seq) || seq > MAX_SEQ {
+            return Ok(None);
+        }
+        let trailer = match self.global_seq {
+            Some(_) => u64::MAX,
+            None => key::pack_trailer(seq, ValueKind::Seek),
+        };
+        let Some((block, handle, _)) = stream.find(&self.file, user_key, trailer, key_hash, counters)? else {
+            return Ok(None);
+        };
+        let hit = reference_block::find(&block, user_key, trailer);
+        let hit = hit.map_err(|e| self.file.locate(e, handle.offset))?;
+        Ok(hit.filter(|h| reported_trailer(h.trailer, self.global_seq) >> 8 == seq).map(|h| h.reference))
+    }
+
+    /// A cursor over the point entries of both streams.
+    pub fn iter(self: &Arc<Self>, options: IterOptions) -> KsstIter {
+        KsstIter::new(self.clone(), options, true)
+    }
+
+    /// A cursor over the reference stream alone.
+    pub fn iter_references(self: &Arc<Self>, options: IterOptions) -> KsstIter {
+        KsstIter::new(self.clone(), options, false)
+    }
+
+    /// The range tombstones.
+    pub fn range_tombstones(&self) -> &Arc<FragmentedRangeTombstones> {
+        &self.tombstones
+    }
+
+    /// What the table says about itself. Sequences in it are those stored, whatever `global_seq` says.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Never true: a table holds something.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The file number given to [`Ksst::open`].
+    pub fn number(&self) -> u64 {
+        self.file.number
+    }
+
+    /// The identity of the file.
+    pub fn uid(&self) -> Uid {
+        self.file.uid
+    }
+
+    /// Bytes of data blocks (of both streams) before an encoded internal key: the difference of two is the size of a
+    /// range, to a block.
+    ///
+    /// # Errors
+    /// `Corruption` if an index partition is damaged, and what the file reports.
+    pub fn offset_of(&self, ikey: &[u8]) -> Result<u64> {
+        let (user_key, trailer) = key::split(ikey);
+        let mut sum = 0u64;
+        for stream in self.streams() {
+            sum = sum.saturating_add(stream.bytes_before(&self.file, user_key, trailer)?);
+        }
+        Ok(sum.min(self.len))
+    }
+
+    pub(crate) fn streams(&self) -> impl Iterator<Item = &Stream> {
+        self.references.iter().chain(&self.inline)
+    }
+}
+
+/// What is decoded when a table is opened.
+struct Parts {
+    properties: Properties,
+    references: Option<Stream>,
+    inline: Option<Stream>,
+    sections: Vec<Section>,
+    tombstones: FragmentedRangeTombstones,
+}
+
+impl Parts {
+    fn read(tail: &Tail<'_>, meta: BlockHandle, global_seq: Option<SeqNo>) -> Result<Parts> {
+        let at = |offset: u64| move |e: Error| tail.file.locate(e, offset);
+        let sections = sections::decode(&tail.read(meta)?).map_err(at(meta.offset))?;
+        let (mut references, mut inline) = (None, None);
+        let mut properties = Properties::default();
+        let mut tombstones = Vec::new();
+        for Section { tag, handle } in sections.iter().copied() {
+            let here = at(handle.offset);
+            match tag {
+                sections::PROPERTIES => {
+                    properties = Properties::decode(&tail.read(handle)?).map_err(here)?;
+                    for codec in [Compression::Lz4, Compression::Zstd] {
+                        if properties.uses(codec) {
+                            compress::require(codec).map_err(here)?;
+                        }
+                    }
+                }
+                sections::TOP_REFERENCES => {
+                    references = Some(Stream::open(Role::References, tail.read(handle)?).map_err(here)?);
+                }
+                sections::TOP_INLINE => {
+                    inline = Some(Stream::open(Role::Inline, tail.read(handle)?).map_err(here)?);
+                }
+                sections::RANGE_TOMBSTONES => {
+                    tombstone_block::decode(&tail.read(handle)?, &mut tombstones).map_err(here)?;
+                }
+                _ => {}
+            }
+        }
+        if properties.identity.uid != tail.file.uid {
+            return Err(at(meta.offset)(Error::corruption("properties of another file")));
+        }
+        frame::check_codecs(properties.codecs).map_err(at(meta.offset))?;
+        if let Some(seq) = global_seq {
+            tombstones.iter_mut().for_each(|t| t.seq = seq);
+        }
+        let tombstones = FragmentedRangeTombstones::new(&tombstones);
+        Ok(Parts { properties, references, inline, sections, tombstones })
+    }
+}

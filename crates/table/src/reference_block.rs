@@ -1,0 +1,447 @@
+//! Reference blocks: the entries of separated values, column by column.
+//!
+//! ```text
+//! head     count: varint, restart interval: varint, flags: u8 (0x01: expiry column), key bytes: varint
+//! keys     for each entry: shared: varint, suffix length: varint, suffix
+//! restarts offset in `keys` of every interval-th entry, u32 each
+//! columns  sequence; dictionary size: varint, dictionary of BlobIds; index into it; raw length;
+//!          zigzag(stored length - raw length); [expiry]      (each packed, see `packed`)
+//! ```
+//!
+//! Entries of one flush share one BlobId and often one length, so besides key and sequence a reference costs a byte
+//! or two, or nothing. Columns are reached by ordinal in constant time: only keys are decoded in sequence.
+//!
+//! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0.
+//! As with inline blocks, readers believe none of it.
+
+use crate::cursor::{BlockCursor, Step, before, extend_match, partition_point, reported_trailer};
+use crate::packed::{self, Bounds, Packed};
+use crate::prefix::{unzigzag, varint_at, zigzag};
+use crate::reference::Reference;
+use base::codec::{Reader, put_u32, put_varint};
+use base::{Error, Result, SeqNo, ValueKind, key};
+use cache::Block;
+
+const HAS_EXPIRY: u8 = 0x01;
+
+/// Builds reference blocks, one after another.
+#[derive(Debug)]
+pub struct ReferenceBlockBuilder {
+    keys: Vec<u8>,
+    restarts: Vec<u32>,
+    interval: usize,
+    seqs: Vec<u64>,
+    blobs: Vec<u64>,
+    raws: Vec<u64>,
+    extras: Vec<u64>,
+    expiries: Vec<u64>,
+    bounds: [Bounds; 5],
+    dictionary: Vec<u64>,
+    out: Vec<u8>,
+}
+
+impl ReferenceBlockBuilder {
+    /// An empty block with a restart every `interval` entries.
+    pub fn new(interval: usize) -> Self {
+        ReferenceBlockBuilder {
+            keys: Vec::new(),
+            restarts: Vec::new(),
+            interval: interval.max(1),
+            seqs: Vec::new(),
+            blobs: Vec::new(),
+            raws: Vec::new(),
+            extras: Vec::new(),
+            expiries: Vec::new(),
+            bounds: Default::default(),
+            dictionary: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Appends an entry. `shared` is what `user_key` has in common with the previous one; expiry 0 means none.
+    pub fn add(&mut self, user_key: &[u8], shared: usize, seq: SeqNo, expiry: u64, reference: &Reference) {
+        let mut shared = shared;
+        if self.seqs.len().is_multiple_of(self.interval) {
+            self.restarts.push(self.keys.len() as u32);
+            shared = 0;
+        }
+        let suffix = &user_key[shared..];
+        put_varint(&mut self.keys, shared as u64);
+        put_varint(&mut self.keys, suffix.len() as u64);
+        self.keys.extend_from_slice(suffix);
+        let extra = zigzag(reference.stored_len.wrapping_sub(reference.raw_len) as i64);
+        let values = [seq, reference.blob_id, reference.raw_len, extra, expiry];
+        self.bounds.iter_mut().zip(values).for_each(|(bounds, v)| bounds.add(v));
+        self.seqs.push(seq);
+        self.blobs.push(reference.blob_id);
+        self.raws.push(reference.raw_len);
+        self.extras.push(extra);
+        self.expiries.push(expiry);
+    }
+
+    /// About how many bytes the block would have if it were finished now.
+    pub fn len_estimate(&self) -> usize {
+        // BlobIds are estimated as if packed without the dictionary, which only makes them smaller.
+        let bits: usize = self.bounds.iter().map(|b| b.width()).sum();
+        self.keys.len() + 4 * self.restarts.len() + (bits * self.seqs.len()).div_ceil(8) + 48
+    }
+
+    /// About how many bytes an entry would add.
+    pub fn entry_len(suffix_len: usize) -> usize {
+        suffix_len + 8
+    }
+
+    /// True if nothing was added since the last [`ReferenceBlockBuilder::clear`].
+    pub fn is_empty(&self) -> bool {
+        self.seqs.is_empty()
+    }
+
+    /// Completes the block; the caller frames the buffer in place and then clears the builder.
+    pub fn finish(&mut self) -> &mut Vec<u8> {
+        debug_assert!(!self.is_empty());
+        self.dictionary.clear();
+        self.dictionary.extend_from_slice(&self.blobs);
+        self.dictionary.sort_unstable();
+        self.dictionary.dedup();
+        let expires = self.expiries.iter().any(|&e| e != 0);
+        let out = &mut self.out;
+        put_varint(out, self.seqs.len() as u64);
+        put_varint(out, self.interval as u64);
+        out.push(if expires { HAS_EXPIRY } else { 0 });
+        put_varint(out, self.keys.len() as u64);
+        out.extend_from_slice(&self.keys);
+        self.restarts.iter().for_each(|&r| put_u32(out, r));
+        packed::encode(out, self.seqs.iter().copied());
+        put_varint(out, self.dictionary.len() as u64);
+        packed::encode(out, self.dictionary.iter().copied());
+        let dictionary = &self.dictionary;
+        let index_of = |b: &u64| dictionary.binary_search(b).unwrap_or_default() as u64;
+        packed::encode(out, self.blobs.iter().map(index_of));
+        packed::encode(out, self.raws.iter().copied());
+        packed::encode(out, self.extras.iter().copied());
+        if expires {
+            packed::encode(out, self.expiries.iter().copied());
+        }
+        out
+    }
+
+    /// Starts the next block.
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        self.restarts.clear();
+        self.out.clear();
+        self.bounds = Default::default();
+        for column in [&mut self.seqs, &mut self.blobs, &mut self.raws, &mut self.extras, &mut self.expiries]
+        {
+            column.clear();
+        }
+    }
+}
+
+#[cold]
+fn bad(what: &str) -> Error {
+    Error::corruption(format!("reference block: {what}"))
+}
+
+/// Where the parts of a block are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
+    count: usize,
+    interval: usize,
+    keys_start: usize,
+    keys_end: usize,
+    restart_count: usize,
+    seqs: Packed,
+    dictionary_len: usize,
+    dictionary: Packed,
+    blobs: Packed,
+    raws: Packed,
+    extras: Packed,
+    expiries: Option<Packed>,
+}
+
+/// One entry of the key column.
+#[derive(Clone, Copy)]
+struct KeyEntry {
+    shared: usize,
+    suffix: usize,
+    end: usize,
+}
+
+impl KeyEntry {
+    fn suffix<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        block.get(self.suffix..self.end).unwrap_or_default()
+    }
+}
+
+impl Shape {
+    fn parse(block: &[u8]) -> Result<Shape> {
+        let mut reader = Reader::new(block);
+        // Every entry takes at least two bytes of the key column.
+        let count = reader.length(block.len() / 2)?;
+        let interval = reader.length(usize::MAX)?;
+        let flags = reader.u8()?;
+        if count == 0 || interval == 0 || flags & !HAS_EXPIRY != 0 {
+            return Err(bad("a malformed head"));
+        }
+        let keys_len = reader.length(block.len())?;
+        let keys_start = block.len().saturating_sub(reader.rest().len());
+        reader.take(keys_len)?;
+        let restart_count = count.div_ceil(interval);
+        reader.take(restart_count * 4)?;
+        let seqs = Packed::parse(block, &mut reader, count)?;
+        let dictionary_len = reader.length(count)?;
+        let dictionary = Packed::parse(block, &mut reader, dictionary_len)?;
+        let blobs = Packed::parse(block, &mut reader, count)?;
+        let raws = Packed::parse(block, &mut reader, count)?;
+        let extras = Packed::parse(block, &mut reader, count)?;
+        let expiries =
+            if flags & HAS_EXPIRY != 0 { Some(Packed::parse(block, &mut reader, count)?) } else { None };
+        if !reader.is_empty() || dictionary_len == 0 {
+            return Err(bad("a length that does not fit"));
+        }
+        let keys_end = keys_start + keys_len;
+        let columns = (seqs, dictionary, blobs, raws, extras);
+        let (seqs, dictionary, blobs, raws, extras) = columns;
+        #[rustfmt::skip]
+        let shape = Shape {
+            count, interval, keys_start, keys_end, restart_count,
+            seqs, dictionary_len, dictionary, blobs, raws, extras, expiries,
+        };
+        Ok(shape)
+    }
+
+    fn restart(&self, block: &[u8], i: usize) -> Result<usize> {
+        let at = self.keys_end + 4 * i;
+        let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        let offset = bytes.map(|b| self.keys_start + u32::from_le_bytes(*b) as usize);
+        offset.filter(|&o| o < self.keys_end).ok_or_else(|| bad("a restart outside of it"))
+    }
+
+    #[inline(always)]
+    fn key_at(&self, block: &[u8], mut at: usize) -> Result<KeyEntry> {
+        let bytes = block.get(..self.keys_end).unwrap_or_default();
+        let shared = varint_at(bytes, &mut at);
+        let suffix_len = varint_at(bytes, &mut at);
+        if let (Some(shared), Some(len)) = (shared, suffix_len)
+            && let Some(end) = at.checked_add(len as usize)
+            && end <= self.keys_end
+        {
+            return Ok(KeyEntry { shared: shared as usize, suffix: at, end });
+        }
+        Err(bad("a malformed key"))
+    }
+
+    #[inline(always)]
+    fn trailer(&self, block: &[u8], ordinal: usize) -> Result<u64> {
+        let seq = self.seqs.get(block, ordinal);
+        if seq > key::MAX_SEQ {
+            return Err(bad("a sequence over 56 bits"));
+        }
+        Ok(seq << 8 | ValueKind::Reference as u64)
+    }
+
+    #[inline(always)]
+    fn reference(&self, block: &[u8], ordinal: usize) -> Result<Reference> {
+        let index = self.blobs.get(block, ordinal);
+        if index >= self.dictionary_len as u64 {
+            return Err(bad("a BlobId that is not in its dictionary"));
+        }
+        let raw_len = self.raws.get(block, ordinal);
+        let extra = unzigzag(self.extras.get(block, ordinal));
+        Ok(Reference {
+            blob_id: self.dictionary.get(block, index as usize),
+            raw_len,
+            stored_len: raw_len.wrapping_add(extra as u64),
+        })
+    }
+
+    fn expiry(&self, block: &[u8], ordinal: usize) -> u64 {
+        self.expiries.map_or(0, |column| column.get(block, ordinal))
+    }
+
+    fn run(&self, block: &[u8], mut before: impl FnMut(&[u8], u64) -> bool) -> Result<usize> {
+        let after = partition_point(self.restart_count, |i| {
+            let entry = self.key_at(block, self.restart(block, i)?)?;
+            Ok(before(entry.suffix(block), self.trailer(block, i * self.interval)?))
+        })?;
+        Ok(after.saturating_sub(1))
+    }
+}
+
+/// An entry found by [`find`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its stored sequence and kind.
+    pub trailer: u64,
+    /// The reference.
+    pub reference: Reference,
+    /// When it expires; 0: never.
+    pub expiry: u64,
+}
+
+/// Finds the newest entry of `user_key` with a trailer of at most `trailer`, without building any key.
+///
+/// # Errors
+/// `Corruption` if the block is malformed where the search passes.
+pub fn find(block: &[u8], user_key: &[u8], trailer: u64) -> Result<Option<Hit>> {
+    let shape = Shape::parse(block)?;
+    let run = shape.run(block, |key, t| before(key, t, user_key, trailer))?;
+    let mut at = shape.restart(block, run)?;
+    let mut matched = 0;
+    for ordinal in run * shape.interval..shape.count {
+        let entry = shape.key_at(block, at)?;
+        match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
+            Step::Before => {}
+            Step::After => return Ok(None),
+            Step::Equal => {
+                let found = shape.trailer(block, ordinal)?;
+                if found <= trailer {
+                    let reference = shape.reference(block, ordinal)?;
+                    return Ok(Some(Hit { trailer: found, reference, expiry: shape.expiry(block, ordinal) }));
+                }
+            }
+        }
+        at = entry.end;
+    }
+    Ok(None)
+}
+
+/// A cursor over a reference block; its values are encoded references.
+#[derive(Default)]
+pub struct ReferenceCursor {
+    block: Block,
+    shape: Shape,
+    global_seq: Option<SeqNo>,
+    valid: bool,
+    ordinal: usize,
+    next_key: usize,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl ReferenceCursor {
+    /// Decodes the key at `next_key`, which belongs to `ordinal`, on top of its predecessor's.
+    #[inline(always)]
+    fn step_key(&mut self, ordinal: usize) -> Result<()> {
+        self.valid = false;
+        let entry = self.shape.key_at(&self.block, self.next_key)?;
+        if entry.shared > self.key.len() {
+            return Err(bad("a key that shares more than there is"));
+        }
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.suffix(&self.block));
+        (self.ordinal, self.next_key) = (ordinal, entry.end);
+        Ok(())
+    }
+
+    /// Completes the entry whose user key was decoded.
+    #[inline(always)]
+    fn settle(&mut self) -> Result<()> {
+        let trailer = reported_trailer(self.shape.trailer(&self.block, self.ordinal)?, self.global_seq);
+        self.key.extend_from_slice(&trailer.to_le_bytes());
+        self.value.clear();
+        self.shape.reference(&self.block, self.ordinal)?.encode_into(&mut self.value);
+        self.valid = true;
+        Ok(())
+    }
+
+    fn drop_trailer(&mut self) {
+        self.key.truncate(self.key.len().saturating_sub(key::TRAILER_LEN));
+    }
+
+    fn step_to(&mut self, ordinal: usize) -> Result<()> {
+        self.valid = false;
+        let Some(run) = ordinal.checked_div(self.shape.interval).filter(|_| ordinal < self.shape.count)
+        else {
+            return Ok(());
+        };
+        self.next_key = self.shape.restart(&self.block, run)?;
+        self.key.clear();
+        for i in run * self.shape.interval..=ordinal {
+            self.step_key(i)?;
+        }
+        self.settle()
+    }
+}
+
+impl BlockCursor for ReferenceCursor {
+    fn load(&mut self, block: Block, global_seq: Option<SeqNo>) -> Result<()> {
+        self.clear();
+        self.shape = Shape::parse(&block)?;
+        self.block = block;
+        self.global_seq = global_seq;
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.valid = false;
+        self.shape = Shape::default();
+        self.block = Block::default();
+    }
+
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.step_to(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.step_to(self.shape.count.saturating_sub(1))
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        let (user_key, trailer) = key::split(target);
+        let global_seq = self.global_seq;
+        let run = self
+            .shape
+            .run(&self.block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
+        self.step_to(run.saturating_mul(self.shape.interval))?;
+        while self.valid && key::compare(&self.key, target).is_lt() {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        let ordinal = self.ordinal + 1;
+        if ordinal >= self.shape.count {
+            self.valid = false;
+            return Ok(());
+        }
+        self.drop_trailer();
+        self.step_key(ordinal)?;
+        self.settle()
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.valid);
+        match self.ordinal.checked_sub(1) {
+            Some(ordinal) => self.step_to(ordinal),
+            None => {
+                self.valid = false;
+                Ok(())
+            }
+        }
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.valid { &self.key } else { &[] }
+    }
+
+    fn value(&self) -> &[u8] {
+        if self.valid { &self.value } else { &[] }
+    }
+
+    fn expiry(&self) -> u64 {
+        if self.valid { self.shape.expiry(&self.block, self.ordinal) } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;

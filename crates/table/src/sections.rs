@@ -1,0 +1,97 @@
+//! The meta index: which blocks besides data, index and filter partitions a table has.
+//!
+//! ```text
+//! section count: varint; for each: tag: u8, offset: varint, frame length: varint
+//! ```
+//!
+//! Tags below 128 may be skipped by a reader that does not know them (later releases may add, for example, a block of
+//! key fingerprints); a reader that does not know a tag from 128 on must refuse the table.
+
+use crate::frame::{BlockHandle, FRAME_LEN_MAX};
+use base::codec::{Reader, put_varint};
+use base::{Error, ErrorKind, Result};
+
+/// The properties; exactly one.
+pub const PROPERTIES: u8 = 1;
+/// The top index of the reference stream; absent if there is no such stream.
+pub const TOP_REFERENCES: u8 = 2;
+/// The top index of the inline stream; absent if there is no such stream.
+pub const TOP_INLINE: u8 = 3;
+/// Range tombstones, sorted within the block; there may be several such sections.
+pub const RANGE_TOMBSTONES: u8 = 4;
+/// Reserved for fingerprints of keys.
+pub const FINGERPRINTS: u8 = 5;
+
+/// A block that the meta index names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What it is.
+    pub tag: u8,
+    /// Where it is.
+    pub handle: BlockHandle,
+}
+
+/// Encodes the meta index.
+pub fn encode(sections: &[Section]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, sections.len() as u64);
+    for s in sections {
+        out.push(s.tag);
+        put_varint(&mut out, s.handle.offset);
+        put_varint(&mut out, s.handle.len);
+    }
+    out
+}
+
+/// Decodes the meta index.
+///
+/// # Errors
+/// `Corruption` if it is malformed, `Unsupported` if a section must be understood and is not.
+pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
+    let mut reader = Reader::new(bytes);
+    // A section takes at least three bytes.
+    let count = reader.length(bytes.len() / 3)?;
+    let mut sections = Vec::with_capacity(count);
+    for _ in 0..count {
+        let tag = reader.u8()?;
+        let offset = reader.varint()?;
+        let len = reader.length(FRAME_LEN_MAX)? as u64;
+        if tag >= 128 {
+            let why = format!("kSST with a section of kind {tag}: use a newer release");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        sections.push(Section { tag, handle: BlockHandle { offset, len } });
+    }
+    if !reader.is_empty() {
+        return Err(Error::corruption("bytes after the meta index"));
+    }
+    let once = |tag| sections.iter().filter(|s| s.tag == tag).count();
+    if once(PROPERTIES) != 1 || once(TOP_REFERENCES) > 1 || once(TOP_INLINE) > 1 {
+        return Err(Error::corruption("a meta index without properties, or with a section twice"));
+    }
+    Ok(sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_and_refuses_what_it_must_know() {
+        let handle = BlockHandle { offset: 1 << 40, len: 70 };
+        let mut all = vec![Section { tag: PROPERTIES, handle }, Section { tag: RANGE_TOMBSTONES, handle }];
+        assert_eq!(decode(&encode(&all)).unwrap(), all);
+        all.push(Section { tag: 100, handle });
+        assert_eq!(decode(&encode(&all)).unwrap(), all, "known or not, it may be skipped");
+        all.push(Section { tag: 128, handle });
+        assert_eq!(decode(&encode(&all)).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(decode(&encode(&[])).unwrap_err().is_corruption());
+        let mut rng = io::Rng::new(52);
+        for _ in 0..3000 {
+            let mut bytes = encode(&all[..3]);
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+            let _ = decode(&bytes);
+        }
+    }
+}

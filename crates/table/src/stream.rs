@@ -1,0 +1,176 @@
+//! One stream of an open table: its top index in memory, and the way from a key to a data block.
+
+use crate::file::{Caching, Role, TableFile};
+use crate::filter;
+use crate::frame::BlockHandle;
+use crate::index::IndexShape;
+use crate::options::ReadCounters;
+use crate::stream_builder::top;
+use base::codec::Reader;
+use base::{Error, Result, SeqNo};
+use cache::Block;
+
+/// The top index of a stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) role: Role,
+    block: Block,
+    shape: IndexShape<{ top::COLUMNS }>,
+    pub(crate) entries: u64,
+    pub(crate) min_seq: SeqNo,
+    pub(crate) max_seq: SeqNo,
+    /// For each partition the bytes of data before it in the stream; one more for the end.
+    bytes_before: Vec<u64>,
+}
+
+/// A partition of the index, ready to be searched.
+#[derive(Clone, Default)]
+pub(crate) struct Partition {
+    pub(crate) block: Block,
+    pub(crate) shape: IndexShape<2>,
+}
+
+impl Partition {
+    pub(crate) fn handle(&self, row: usize) -> BlockHandle {
+        let (offset, len) = (self.shape.column(&self.block, 0, row), self.shape.column(&self.block, 1, row));
+        BlockHandle { offset, len }
+    }
+}
+
+impl Stream {
+    pub(crate) fn open(role: Role, block: Block) -> Result<Stream> {
+        let mut reader = Reader::new(&block);
+        let entries = reader.varint()?;
+        let (min_seq, max_seq) = (reader.varint()?, reader.varint()?);
+        let start = block.len() - reader.rest().len();
+        let shape = IndexShape::parse(&block, start)?;
+        // Every partition has a frame of its own in the file, and a separator here.
+        if shape.rows() == 0 || shape.rows() > block.len() {
+            return Err(Error::corruption("a top index with a wrong number of partitions"));
+        }
+        let mut bytes_before = Vec::with_capacity(shape.rows() + 1);
+        let mut sum = 0u64;
+        for p in 0..shape.rows() {
+            bytes_before.push(sum);
+            sum = sum.saturating_add(shape.column(&block, top::DATA_LEN, p));
+        }
+        bytes_before.push(sum);
+        Ok(Stream { role, block, shape, entries, min_seq, max_seq, bytes_before })
+    }
+
+    pub(crate) fn partitions(&self) -> usize {
+        self.shape.rows()
+    }
+
+    fn column(&self, column: usize, partition: usize) -> u64 {
+        self.shape.column(&self.block, column, partition)
+    }
+
+    pub(crate) fn index_handle(&self, partition: usize) -> BlockHandle {
+        BlockHandle {
+            offset: self.column(top::INDEX_OFFSET, partition),
+            len: self.column(top::INDEX_LEN, partition),
+        }
+    }
+
+    /// The filter of a partition, if it has one.
+    pub(crate) fn filter_handle(&self, partition: usize) -> Option<BlockHandle> {
+        let len = self.column(top::FILTER_LEN, partition);
+        (len > 0).then(|| BlockHandle { offset: self.column(top::FILTER_OFFSET, partition), len })
+    }
+
+    /// User key (in `out`) and trailer of the separator that ends a partition.
+    pub(crate) fn separator(&self, partition: usize, out: &mut Vec<u8>) -> u64 {
+        self.shape.separator(&self.block, partition, out)
+    }
+
+    /// The partition for an internal key; [`Stream::partitions`] if all sort before it.
+    pub(crate) fn search(&self, user_key: &[u8], trailer: u64) -> usize {
+        self.shape.search(&self.block, user_key, trailer)
+    }
+
+    pub(crate) fn partition(
+        &self,
+        file: &TableFile,
+        partition: usize,
+        caching: Caching,
+        counters: &mut ReadCounters,
+    ) -> Result<Partition> {
+        let handle = self.index_handle(partition);
+        let block = file.fetch(handle, Role::Index, caching, counters)?;
+        let shape = IndexShape::parse(&block, 0).map_err(|e| file.locate(e, handle.offset))?;
+        Ok(Partition { block, shape })
+    }
+
+    /// The data block that holds the first entry at or after the internal key, if that entry has its user key.
+    /// `None` if a filter or the index excludes that. The flag tells whether a filter was asked.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        file: &TableFile,
+        user_key: &[u8],
+        trailer: u64,
+        key_hash: u64,
+        counters: &mut ReadCounters,
+    ) -> Result<Option<(Block, BlockHandle, bool)>> {
+        let p = self.search(user_key, trailer);
+        if p >= self.partitions() {
+            return Ok(None);
+        }
+        let filter = self.filter_handle(p);
+        if let Some(handle) = filter {
+            let block = file.fetch(handle, Role::Filter, Caching::Fill, counters)?;
+            if !filter::may_contain(&block, key_hash).map_err(|e| file.locate(e, handle.offset))? {
+                counters.filter_negatives += 1;
+                return Ok(None);
+            }
+        }
+        let partition = self.partition(file, p, Caching::Fill, counters)?;
+        let row = partition.shape.search(&partition.block, user_key, trailer);
+        if row >= partition.shape.rows() {
+            let e = Error::corruption("an index partition that ends before its separator");
+            return Err(file.locate(e, self.index_handle(p).offset));
+        }
+        let handle = partition.handle(row);
+        let block = file.fetch(handle, self.role, Caching::Fill, counters)?;
+        Ok(Some((block, handle, filter.is_some())))
+    }
+
+    /// Bytes of data blocks before the one for an internal key.
+    pub(crate) fn bytes_before(&self, file: &TableFile, user_key: &[u8], trailer: u64) -> Result<u64> {
+        let p = self.search(user_key, trailer);
+        let before = self.bytes_before.get(p).copied().unwrap_or(0);
+        if p >= self.partitions() {
+            return Ok(before);
+        }
+        let partition = self.partition(file, p, Caching::Fill, &mut ReadCounters::default())?;
+        let row = partition.shape.search(&partition.block, user_key, trailer);
+        let last = partition.shape.rows().saturating_sub(1);
+        let offset = partition.handle(row.min(last)).offset;
+        let within = offset.saturating_sub(self.column(top::DATA_OFFSET, p));
+        Ok(before.saturating_add(within.min(self.column(top::DATA_LEN, p))))
+    }
+
+    /// The range of the file to read at once when the block `handle` of a partition is wanted and the stream will be
+    /// read on: about `len` bytes, and only data of this stream as far as partitions lie one behind another.
+    pub(crate) fn span(&self, partition: usize, handle: BlockHandle, len: u64, backward: bool) -> (u64, u64) {
+        let start_of = |p| self.column(top::DATA_OFFSET, p);
+        let end_of = |p| start_of(p).saturating_add(self.column(top::DATA_LEN, p));
+        if backward {
+            let limit = handle.end().saturating_sub(len);
+            let (mut p, mut start) = (partition, start_of(partition));
+            while start > limit && p > 0 && end_of(p - 1) == start {
+                p -= 1;
+                start = start_of(p);
+            }
+            return (start.max(limit).min(handle.offset), handle.end());
+        }
+        let limit = handle.offset.saturating_add(len);
+        let (mut p, mut end) = (partition, end_of(partition));
+        while end < limit && p + 1 < self.partitions() && start_of(p + 1) == end {
+            p += 1;
+            end = end_of(p);
+        }
+        (handle.offset, end.min(limit))
+    }
+}

@@ -1,0 +1,237 @@
+//! Index and filter of one stream while a table is written.
+//!
+//! Data goes to the file as it comes; separators, handles and filters are kept until the end (about 1 % of the data),
+//! so that data blocks lie one behind another and a reader with read-ahead reads nothing else.
+//!
+//! A partition is closed between two data blocks, where its index has `partition_len` bytes or its filter four times as
+//! many, preferably between two user keys and at a short separator (since the top index keeps it in memory), but in
+//! any case before it grows out of bounds.
+
+use crate::filter;
+use crate::frame::BlockHandle;
+use crate::index::{self, Separators};
+use crate::options::TableOptions;
+use crate::prefix::{push_separator, shared_len};
+use crate::sink::{Sink, frame_len};
+use base::codec::put_varint;
+use base::{Result, SeqNo, hash};
+use cache::{Block, Cache, CacheKey, Segment};
+
+/// A separator longer than this ends a partition only if it must.
+const SHORT_SEPARATOR_LEN: usize = 128;
+/// The index of a partition is closed at this size wherever it is.
+const INDEX_LEN_FORCED: usize = 1 << 20;
+/// A filter may have so many times the bytes of its index.
+const FILTER_RATIO: usize = 4;
+/// About what a row of an index costs besides its separator.
+const ROW_LEN: usize = 6;
+
+/// Columns of the top index.
+pub(crate) mod top {
+    pub(crate) const INDEX_OFFSET: usize = 0;
+    pub(crate) const INDEX_LEN: usize = 1;
+    pub(crate) const FILTER_OFFSET: usize = 2;
+    pub(crate) const FILTER_LEN: usize = 3;
+    pub(crate) const DATA_OFFSET: usize = 4;
+    pub(crate) const DATA_LEN: usize = 5;
+    pub(crate) const COLUMNS: usize = 6;
+}
+
+/// What [`StreamBuilder::finish`] leaves behind.
+#[derive(Default)]
+pub(crate) struct FinishedStream {
+    /// Payload of the top index block; empty if the stream is.
+    pub(crate) top: Vec<u8>,
+    pub(crate) block_bytes: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) filter_bytes: u64,
+}
+
+/// Index and filter of one stream.
+pub(crate) struct StreamBuilder {
+    bits_per_key: u32,
+    partition_len: usize,
+    last_user: Vec<u8>,
+    last_trailer: u64,
+    entries: u64,
+    min_seq: SeqNo,
+    max_seq: SeqNo,
+    /// Hashes of the distinct user keys of the open partition.
+    hashes: Vec<u64>,
+    filters: Vec<Vec<u8>>,
+    separators: Separators,
+    handles: Vec<BlockHandle>,
+    /// For each closed partition the number of blocks up to its end.
+    partition_ends: Vec<usize>,
+    /// Bytes of separators in the open partition, and what they all have in common.
+    separator_bytes: usize,
+    common_len: usize,
+    index_len_closed: u64,
+    filter_len_closed: u64,
+}
+
+impl StreamBuilder {
+    pub(crate) fn new(options: &TableOptions) -> Self {
+        StreamBuilder {
+            bits_per_key: options.filter_bits_per_key,
+            partition_len: options.partition_len,
+            last_user: Vec::new(),
+            last_trailer: 0,
+            entries: 0,
+            min_seq: SeqNo::MAX,
+            max_seq: 0,
+            hashes: Vec::new(),
+            filters: Vec::new(),
+            separators: Separators::default(),
+            handles: Vec::new(),
+            partition_ends: Vec::new(),
+            separator_bytes: 0,
+            common_len: 0,
+            index_len_closed: 0,
+            filter_len_closed: 0,
+        }
+    }
+
+    /// The user key and trailer of the last entry.
+    pub(crate) fn last(&self) -> (&[u8], u64) {
+        (&self.last_user, self.last_trailer)
+    }
+
+    /// Notes an entry; `shared` is what its user key has in common with the last one's.
+    #[inline]
+    pub(crate) fn note(&mut self, user_key: &[u8], shared: usize, trailer: u64) {
+        let same = shared == user_key.len() && shared == self.last_user.len();
+        if self.bits_per_key > 0 && (!same || self.hashes.is_empty()) {
+            self.hashes.push(hash::key_hash(user_key));
+        }
+        if !same {
+            self.last_user.truncate(shared);
+            self.last_user.extend_from_slice(&user_key[shared..]);
+        }
+        self.last_trailer = trailer;
+        self.entries += 1;
+        self.min_seq = self.min_seq.min(trailer >> 8);
+        self.max_seq = self.max_seq.max(trailer >> 8);
+    }
+
+    /// Notes that a data block ended after the last entry; `next` is the user key that comes after it in the stream.
+    pub(crate) fn end_block(&mut self, next: Option<&[u8]>, handle: BlockHandle) {
+        let last = &self.last_user;
+        let inside_a_key = next == Some(last.as_slice());
+        let trailer = if inside_a_key { self.last_trailer } else { 0 };
+        self.separators.push_with(trailer, |out| match next {
+            Some(next) if !inside_a_key => push_separator(out, last, next),
+            _ => out.extend_from_slice(last),
+        });
+        self.handles.push(handle);
+        let first = self.partition_ends.last().copied().unwrap_or(0);
+        let separator = self.separators.get(self.handles.len() - 1).0;
+        let rows = self.handles.len() - first;
+        self.common_len = shared_len(self.separators.get(first).0, separator);
+        self.separator_bytes += separator.len();
+        let index_len = self.index_len(rows);
+        let full = index_len >= self.partition_len
+            || filter::len_of(self.hashes.len(), self.bits_per_key) >= FILTER_RATIO * self.partition_len;
+        let good = !inside_a_key && separator.len() <= SHORT_SEPARATOR_LEN;
+        if full && (good || index_len >= INDEX_LEN_FORCED) {
+            self.close_partition();
+        }
+    }
+
+    fn index_len(&self, rows: usize) -> usize {
+        let own = self.separator_bytes.saturating_sub(rows.saturating_sub(1) * self.common_len);
+        own + rows * ROW_LEN
+    }
+
+    fn close_partition(&mut self) {
+        let rows = self.handles.len() - self.partition_ends.last().copied().unwrap_or(0);
+        self.index_len_closed += frame_len(self.index_len(rows));
+        self.partition_ends.push(self.handles.len());
+        if self.bits_per_key > 0 {
+            let filter = filter::build(&self.hashes, self.bits_per_key);
+            self.filter_len_closed += frame_len(filter.len());
+            self.filters.push(filter);
+        }
+        self.hashes.clear();
+        self.separator_bytes = 0;
+    }
+
+    /// Adds `by` to the offsets of the blocks from `from` on, once it is known where their run begins.
+    pub(crate) fn shift_offsets(&mut self, from: usize, by: u64) {
+        self.handles[from..].iter_mut().for_each(|h| h.offset += by);
+    }
+
+    /// Frame lengths of the blocks from `from` on.
+    pub(crate) fn frame_lens(&self, from: usize) -> impl Iterator<Item = u64> + '_ {
+        self.handles[from..].iter().map(|h| h.len)
+    }
+
+    /// Number of data blocks noted.
+    pub(crate) fn blocks(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// About how many bytes index and filter will take.
+    pub(crate) fn len_estimate(&self) -> u64 {
+        let rows = self.handles.len() - self.partition_ends.last().copied().unwrap_or(0);
+        let open = self.index_len(rows + 1) + self.hashes.len() * self.bits_per_key as usize / 8;
+        self.index_len_closed
+            + self.filter_len_closed
+            + open as u64
+            + 64 * (self.partition_ends.len() as u64 + 1)
+    }
+
+    /// Writes filter and index partitions. With `warm`, they go to that cache as well, under that file number.
+    pub(crate) fn finish(&mut self, sink: &mut Sink, warm: Option<(&Cache, u64)>) -> Result<FinishedStream> {
+        if self.handles.is_empty() {
+            return Ok(FinishedStream::default());
+        }
+        if self.partition_ends.last() != Some(&self.handles.len()) {
+            self.close_partition();
+        }
+        let write = |sink: &mut Sink, payload: &mut Vec<u8>| {
+            let block = warm.map(|_| Block::from(payload.as_slice()));
+            let handle = sink.write_plain(payload)?;
+            if let Some(((cache, file), block)) = warm.zip(block) {
+                cache.insert(Segment::Index, CacheKey { file, offset: handle.offset }, &block);
+            }
+            Ok(handle)
+        };
+        let partitions = self.partition_ends.len();
+        let mut columns: [Vec<u64>; top::COLUMNS] = std::array::from_fn(|_| Vec::with_capacity(partitions));
+        let mut done = FinishedStream::default();
+        for i in 0..partitions {
+            let none = BlockHandle::default();
+            let handle = self.filters.get_mut(i).map_or(Ok(none), |filter| write(sink, filter))?;
+            columns[top::FILTER_OFFSET].push(handle.offset);
+            columns[top::FILTER_LEN].push(handle.len);
+            done.filter_bytes += handle.len;
+        }
+        let mut tops = Separators::default();
+        let mut payload = Vec::new();
+        let mut start = 0;
+        for &end in &self.partition_ends {
+            let blocks = &self.handles[start..end];
+            let offsets: Vec<u64> = blocks.iter().map(|h| h.offset).collect();
+            let lens: Vec<u64> = blocks.iter().map(|h| h.len).collect();
+            payload.clear();
+            index::encode(&mut payload, &self.separators, start..end, &[&offsets, &lens]);
+            let handle = write(sink, &mut payload)?;
+            columns[top::INDEX_OFFSET].push(handle.offset);
+            columns[top::INDEX_LEN].push(handle.len);
+            done.index_bytes += handle.len;
+            let (first, last) = (blocks[0], blocks[blocks.len() - 1]);
+            columns[top::DATA_OFFSET].push(first.offset);
+            columns[top::DATA_LEN].push(last.end() - first.offset);
+            done.block_bytes += lens.iter().sum::<u64>();
+            let (separator, trailer) = self.separators.get(end - 1);
+            tops.push_with(trailer, |out| out.extend_from_slice(separator));
+            start = end;
+        }
+        put_varint(&mut done.top, self.entries);
+        put_varint(&mut done.top, self.min_seq);
+        put_varint(&mut done.top, self.max_seq);
+        index::encode(&mut done.top, &tops, 0..partitions, &columns.each_ref().map(|c| c.as_slice()));
+        Ok(done)
+    }
+}

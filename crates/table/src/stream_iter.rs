@@ -1,0 +1,278 @@
+//! A cursor over one stream: top index, index partition, data block.
+
+use crate::cursor::BlockCursor;
+use crate::file::{Caching, Role, Window};
+use crate::frame::BlockHandle;
+use crate::options::{IterOptions, ReadCounters};
+use crate::reader::Ksst;
+use crate::stream::{Partition, Stream};
+use base::{Result, key};
+use std::sync::Arc;
+
+/// Read-ahead below this many bytes would cost more requests than it saves.
+const READAHEAD_MIN: usize = 16 << 10;
+
+/// A cursor over the blocks of one stream.
+pub(crate) struct StreamIter<C> {
+    table: Arc<Ksst>,
+    role: Role,
+    caching: Caching,
+    readahead: u64,
+    pub(crate) counters: ReadCounters,
+    partition: Option<usize>,
+    index: Partition,
+    row: usize,
+    /// The block the cursor has loaded.
+    loaded: Option<BlockHandle>,
+    cursor: C,
+    window: Window,
+}
+
+impl<C: BlockCursor> StreamIter<C> {
+    pub(crate) fn new(table: Arc<Ksst>, role: Role, options: IterOptions) -> Self {
+        let caching = match options {
+            IterOptions { fill_cache: true, readahead_bytes: 0 } => Caching::Fill,
+            _ => Caching::Peek,
+        };
+        let readahead =
+            if options.readahead_bytes == 0 { 0 } else { options.readahead_bytes.max(READAHEAD_MIN) };
+        StreamIter {
+            table,
+            role,
+            caching,
+            readahead: readahead as u64,
+            counters: ReadCounters::default(),
+            partition: None,
+            index: Partition::default(),
+            row: 0,
+            loaded: None,
+            cursor: C::default(),
+            window: Window::default(),
+        }
+    }
+
+    fn stream(&self) -> &Stream {
+        let stream = if self.role == Role::References { &self.table.references } else { &self.table.inline };
+        stream.as_ref().expect("an iterator is made only over a stream that is there")
+    }
+
+    fn partitions(&self) -> usize {
+        self.stream().partitions()
+    }
+
+    /// Loads an index partition, if it is not the present one.
+    fn open_partition(&mut self, p: usize) -> Result<()> {
+        if self.partition == Some(p) {
+            return Ok(());
+        }
+        self.partition = None;
+        let mut counters = self.counters;
+        let index = self.stream().partition(&self.table.file, p, self.caching, &mut counters);
+        self.counters = counters;
+        self.index = index?;
+        self.partition = Some(p);
+        Ok(())
+    }
+
+    /// Loads the data block of a row of the present partition, if the cursor does not have it.
+    fn open_block(&mut self, row: usize, backward: bool) -> Result<()> {
+        let handle = self.index.handle(row);
+        self.row = row;
+        if self.loaded == Some(handle) {
+            return Ok(());
+        }
+        self.loaded = None;
+        let partition = self.partition.unwrap_or(0);
+        let mut counters = self.counters;
+        let block = if self.readahead > 0 {
+            let mut window = std::mem::take(&mut self.window);
+            let (stream, readahead) = (self.stream(), self.readahead);
+            let span = || stream.span(partition, handle, readahead, backward);
+            let block = window.block(&self.table.file, handle, self.role, &mut counters, span);
+            self.window = window;
+            block
+        } else {
+            self.table.file.fetch(handle, self.role, self.caching, &mut counters)
+        };
+        self.counters = counters;
+        let table = &self.table;
+        self.cursor.load(block?, table.global_seq).map_err(|e| table.file.locate(e, handle.offset))?;
+        self.loaded = Some(handle);
+        Ok(())
+    }
+
+    /// Runs a movement of the cursor within its block; names the block in the error.
+    #[inline(always)]
+    fn within(&mut self, movement: impl FnOnce(&mut C) -> Result<()>) -> Result<()> {
+        match movement(&mut self.cursor) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.table.file.locate(e, self.loaded.map_or(0, |h| h.offset))),
+        }
+    }
+
+    /// Moves to the first entry after the present block.
+    fn next_block(&mut self) -> Result<()> {
+        while !self.cursor.valid() {
+            let p = self.partition.unwrap_or(0);
+            if self.row + 1 < self.index.shape.rows() {
+                self.open_block(self.row + 1, false)?;
+            } else if p + 1 < self.partitions() {
+                self.open_partition(p + 1)?;
+                self.open_block(0, false)?;
+            } else {
+                return Ok(());
+            }
+            self.within(C::seek_to_first)?;
+        }
+        Ok(())
+    }
+
+    /// Moves to the last entry before the present block.
+    fn prev_block(&mut self) -> Result<()> {
+        while !self.cursor.valid() {
+            let p = self.partition.unwrap_or(0);
+            if self.row > 0 {
+                self.open_block(self.row - 1, true)?;
+            } else if p > 0 {
+                self.open_partition(p - 1)?;
+                self.open_block(self.index.shape.rows().saturating_sub(1), true)?;
+            } else {
+                return Ok(());
+            }
+            self.within(C::seek_to_last)?;
+        }
+        Ok(())
+    }
+
+    /// After an error nothing loaded is trusted.
+    #[inline(always)]
+    fn guard(&mut self, result: Result<()>) -> Result<()> {
+        if result.is_err() {
+            self.reset();
+        }
+        result
+    }
+
+    #[cold]
+    pub(crate) fn reset(&mut self) {
+        self.cursor.clear();
+        self.loaded = None;
+        self.partition = None;
+    }
+
+    fn first(&mut self) -> Result<()> {
+        self.open_partition(0)?;
+        self.open_block(0, false)?;
+        self.within(C::seek_to_first)?;
+        self.next_block()
+    }
+
+    fn last(&mut self) -> Result<()> {
+        self.open_partition(self.partitions().saturating_sub(1))?;
+        self.open_block(self.index.shape.rows().saturating_sub(1), true)?;
+        self.within(C::seek_to_last)?;
+        self.prev_block()
+    }
+
+    /// Loads the block for an internal key; false if all blocks end before it.
+    fn open_at(&mut self, user_key: &[u8], trailer: u64, backward: bool) -> Result<bool> {
+        let p = self.stream().search(user_key, trailer);
+        if p >= self.partitions() {
+            return Ok(false);
+        }
+        self.open_partition(p)?;
+        let row = self.index.shape.search(&self.index.block, user_key, trailer);
+        // The separator of the partition is that of its last row; a damaged index may disagree.
+        self.open_block(row.min(self.index.shape.rows().saturating_sub(1)), backward)?;
+        Ok(true)
+    }
+
+    fn forward_to(&mut self, target: &[u8]) -> Result<()> {
+        let (user_key, trailer) = key::split(target);
+        // With a global sequence the stored trailers say nothing: begin before all entries of the user key.
+        let trailer = if self.table.global_seq.is_some() { u64::MAX } else { trailer };
+        if !self.open_at(user_key, trailer, false)? {
+            self.cursor.clear();
+            self.loaded = None;
+            return Ok(());
+        }
+        self.within(|c| c.seek(target))?;
+        self.next_block()?;
+        while self.cursor.valid() && key::compare(self.cursor.key(), target).is_lt() {
+            self.forward()?;
+        }
+        Ok(())
+    }
+
+    fn backward_to(&mut self, target: &[u8]) -> Result<()> {
+        let (user_key, trailer) = key::split(target);
+        let trailer = if self.table.global_seq.is_some() { 0 } else { trailer };
+        if !self.open_at(user_key, trailer, true)? {
+            return self.last();
+        }
+        self.within(|c| c.seek_for_prev(target))?;
+        self.prev_block()?;
+        while self.cursor.valid() && key::compare(self.cursor.key(), target).is_gt() {
+            self.backward()?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn forward(&mut self) -> Result<()> {
+        self.within(C::next)?;
+        if self.cursor.valid() { Ok(()) } else { self.next_block() }
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        self.within(C::prev)?;
+        if self.cursor.valid() { Ok(()) } else { self.prev_block() }
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    pub(crate) fn seek_to_first(&mut self) -> Result<()> {
+        let done = self.first();
+        self.guard(done)
+    }
+
+    pub(crate) fn seek_to_last(&mut self) -> Result<()> {
+        let done = self.last();
+        self.guard(done)
+    }
+
+    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let done = self.forward_to(target);
+        self.guard(done)
+    }
+
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        let done = self.backward_to(target);
+        self.guard(done)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<()> {
+        let done = self.forward();
+        self.guard(done)
+    }
+
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        let done = self.backward();
+        self.guard(done)
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        self.cursor.value()
+    }
+
+    pub(crate) fn expiry(&self) -> u64 {
+        self.cursor.expiry()
+    }
+}

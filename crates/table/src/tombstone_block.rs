@@ -1,0 +1,52 @@
+//! Blocks of range tombstones: `start: bytes, end: bytes, sequence: varint` for each, sorted (bytes with their length
+//! as a varint before them). They are read whole when a table is opened.
+
+use base::codec::{Reader, put_bytes, put_varint};
+use base::range_del::RangeTombstone;
+use base::{Error, MAX_SEQ, Result};
+
+/// Appends one tombstone.
+pub fn encode_into(out: &mut Vec<u8>, t: &RangeTombstone) {
+    put_bytes(out, &t.start);
+    put_bytes(out, &t.end);
+    put_varint(out, t.seq);
+}
+
+/// Appends the tombstones of a block to `out`.
+///
+/// # Errors
+/// `Corruption` if the block is malformed or a range is empty.
+pub fn decode(bytes: &[u8], out: &mut Vec<RangeTombstone>) -> Result<()> {
+    let mut reader = Reader::new(bytes);
+    while !reader.is_empty() {
+        let start = reader.bytes()?.to_vec();
+        let end = reader.bytes()?.to_vec();
+        let seq = reader.varint()?;
+        if start >= end || seq > MAX_SEQ {
+            return Err(Error::corruption("a malformed range tombstone"));
+        }
+        out.push(RangeTombstone { start, end, seq });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips() {
+        let t = |s: &[u8], e: &[u8], seq| RangeTombstone { start: s.to_vec(), end: e.to_vec(), seq };
+        let all = vec![t(b"a", b"b", 1), t(b"a\0", b"c", MAX_SEQ)];
+        let mut bytes = Vec::new();
+        all.iter().for_each(|t| encode_into(&mut bytes, t));
+        let mut got = Vec::new();
+        decode(&bytes, &mut got).unwrap();
+        assert_eq!(got, all);
+        for len in 1..bytes.len() {
+            if len != 5 {
+                assert!(decode(&bytes[..len], &mut Vec::new()).is_err(), "{len}");
+            }
+        }
+    }
+}

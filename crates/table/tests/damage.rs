@@ -1,0 +1,181 @@
+//! Damaged files: an error or the right answer, never a panic and never wrong data.
+
+extern crate lavastore_table as table;
+
+mod common;
+
+use base::hash::key_hash;
+use base::range_del::RangeTombstone;
+use base::{Error, ErrorKind, InternalIterator, MAX_SEQ, Result, Uid, ValueKind, key};
+use cache::Cache;
+use common::*;
+use io::Rng;
+use std::sync::Arc;
+use table::{IterOptions, Ksst, ReadCounters, TableOptions};
+
+fn small_table(rng: &mut Rng, options: &TableOptions) -> (Vec<u8>, Model) {
+    let model = random_model(rng, 40, 0);
+    let tombstones = vec![RangeTombstone { start: b"a".to_vec(), end: b"q".to_vec(), seq: 77 }];
+    (build(&model, &tombstones, options, None).0, model)
+}
+
+/// Everything that can be read; what comes back without an error must be right.
+fn read_all(bytes: Vec<u8>, all: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let table = open(bytes, &Arc::new(Cache::new(1 << 20)))?;
+    let mut first_error = Ok(());
+    let mut note = |e: Error| {
+        if first_error.is_ok() {
+            first_error = Err(e);
+        }
+    };
+    let fragments = table.range_tombstones().fragments();
+    assert!(fragments.len() == 1 && fragments[0].start == b"a" && fragments[0].seqs == [77]);
+    for readahead_bytes in [0, 1 << 20] {
+        let mut iter = table.iter(IterOptions { fill_cache: true, readahead_bytes });
+        let mut expected = all.iter();
+        let mut moved = iter.seek_to_first();
+        while moved.is_ok() && iter.valid() {
+            let (k, v) = expected.next().expect("no more entries than were written");
+            assert_eq!((iter.key(), iter.value()), (&k[..], &v[..]));
+            moved = iter.next();
+        }
+        match moved {
+            Ok(()) => assert!(expected.next().is_none(), "an entry was lost in silence"),
+            Err(e) => note(e),
+        }
+    }
+    for (k, v) in all {
+        let (user, seq) = (key::user_key(k), key::seq(k));
+        match table.get(user, seq, key_hash(user), &mut ReadCounters::default()) {
+            Ok(found) => {
+                let found = found.expect("a key was lost in silence");
+                if Some(found.kind) == key::kind(k) {
+                    assert_eq!((found.seq, &found.value[..]), (seq, &v[..]));
+                }
+            }
+            Err(e) => note(e),
+        }
+    }
+    if let Err(e) = table.verify() {
+        note(e);
+    }
+    first_error
+}
+
+fn is_typed(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Unsupported)
+        && e.file().is_some_and(|f| f.ends_with(PATH))
+        && e.offset().is_some()
+}
+
+#[test]
+fn every_flipped_byte_is_caught() {
+    let mut rng = Rng::new(201);
+    for compression in codecs() {
+        let options =
+            TableOptions { compression, block_len: 256, partition_len: 64, ..TableOptions::default() };
+        let (bytes, model) = small_table(&mut rng, &options);
+        let all = entries(&model);
+        read_all(bytes.clone(), &all).unwrap();
+        for i in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[i] ^= 1 << rng.below(8);
+            let e = read_all(damaged, &all).expect_err("a flip that nothing noticed");
+            assert!(is_typed(&e), "byte {i}: {e}");
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_caught() {
+    let mut rng = Rng::new(202);
+    let (bytes, _) = small_table(&mut rng, &TableOptions::default());
+    let cache = Arc::new(Cache::new(0));
+    for len in 0..bytes.len() {
+        let e = open(bytes[..len].to_vec(), &cache).expect_err("a cut file was opened");
+        assert!(e.is_corruption() && is_typed(&e), "{len}: {e}");
+        let mut zeros = bytes[..len].to_vec();
+        zeros.resize(bytes.len(), 0);
+        if zeros != bytes {
+            assert!(open(zeros, &cache).is_err(), "{len}");
+        }
+    }
+    let longer = [&bytes[..], &[0; 100]].concat();
+    assert!(open(longer, &cache).unwrap_err().is_corruption());
+    let twice = [&bytes[..], &bytes[..]].concat();
+    assert!(open(twice, &cache).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_swapped_file_is_caught() {
+    let (bytes, _) = small_table(&mut Rng::new(203), &TableOptions::default());
+    let cache = Arc::new(Cache::new(0));
+    let other = Uid::from_words(9, 9);
+    let e = Ksst::open(MemRead::new(bytes), 7, other, None, cache).unwrap_err();
+    assert!(e.is_corruption() && is_typed(&e), "{e}");
+}
+
+#[test]
+fn blocks_at_a_wrong_place_are_caught() {
+    let mut rng = Rng::new(204);
+    let options = TableOptions { block_len: 256, ..TableOptions::default() };
+    let (bytes, model) = small_table(&mut rng, &options);
+    let all = entries(&model);
+    for _ in 0..300 {
+        // A misdirected write: some bytes land elsewhere.
+        let len = 1 + rng.below(300) as usize;
+        let from = rng.below((bytes.len() - len) as u64) as usize;
+        let to = rng.below((bytes.len() - len) as u64) as usize;
+        let mut damaged = bytes.clone();
+        damaged.copy_within(from..from + len, to);
+        if damaged != bytes {
+            assert!(is_typed(&read_all(damaged, &all).unwrap_err()));
+        }
+    }
+}
+
+#[test]
+fn noise_never_panics() {
+    let mut rng = Rng::new(205);
+    let cache = Arc::new(Cache::new(0));
+    for _ in 0..2000 {
+        let mut noise = vec![0; rng.below(400) as usize];
+        rng.fill(&mut noise);
+        if rng.one_in(2) && noise.len() >= 8 {
+            let n = noise.len();
+            noise[n - 8..].copy_from_slice(b"LAVAKSST");
+        }
+        assert!(open(noise, &cache).is_err());
+    }
+}
+
+#[test]
+fn what_a_table_cannot_hold_is_refused() {
+    let options = TableOptions::default();
+    let builder = || {
+        let file = Box::new(MemAppend::default());
+        table::KsstBuilder::new(file, std::path::Path::new(PATH), identity(), &options, None)
+    };
+    let kind_of = |r: Result<()>| r.unwrap_err().kind();
+    let mut b = builder();
+    b.add(&key::encode(b"k", 5, ValueKind::Value), b"v").unwrap();
+    for (user, seq) in [(&b"k"[..], 5), (b"k", 6), (b"j", 1)] {
+        let e = b.add(&key::encode(user, seq, ValueKind::Value), b"v").unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    }
+    b.add(&key::encode(b"k", 4, ValueKind::Value), b"v").unwrap();
+    let long = vec![b'z'; base::limits::KEY_LEN_MAX + 1];
+    assert_eq!(kind_of(b.add(&key::encode(&long, 1, ValueKind::Value), b"")), ErrorKind::TooLarge);
+    for kind in [ValueKind::Prepare, ValueKind::RangeDeletion, ValueKind::SegmentReference, ValueKind::Seek] {
+        assert_eq!(kind_of(b.add(&key::encode(b"l", 1, kind), b"")), ErrorKind::InvalidArgument);
+    }
+    assert_eq!(kind_of(b.add(&key::encode(b"l", 1, ValueKind::Reference), b"")), ErrorKind::InvalidArgument);
+    assert_eq!(kind_of(b.add(b"short", b"")), ErrorKind::InvalidArgument);
+    assert_eq!(kind_of(b.add(&key::encode(b"", 1, ValueKind::Value), b"")), ErrorKind::TooLarge);
+    assert_eq!(builder().finish().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let mut only_ranges = builder();
+    only_ranges
+        .add_range_tombstone(&RangeTombstone { start: b"a".to_vec(), end: b"b".to_vec(), seq: MAX_SEQ })
+        .unwrap();
+    only_ranges.finish().unwrap();
+}
