@@ -1,0 +1,176 @@
+//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example speed -- [directory]`.
+//!
+//! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
+//! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression.
+
+use base::key::encode;
+use base::{InternalIterator, Result, Uid, ValueKind};
+use cache::Cache;
+use io::{Access, CreateOptions, Env, Rng};
+use lavastore_lsm as lsm;
+use lsm::vec_iter::{Entry, VecIter};
+use lsm::{
+    Anything, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles, SizeCutter, Step,
+    VisibleIterator, VisibleOptions,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use table::{IterOptions, Ksst, KsstBuilder, TableIdentity, TableOptions};
+
+const ENTRIES: u64 = 1_000_000;
+const VALUE_LEN: usize = 200;
+
+/// Entries of the merges in memory: few enough for the processor's cache, read `ENTRIES / HOT` times.
+const HOT: u64 = 10_000;
+
+/// Sorted children that share `entries` keys: each key, or each run of `run` neighbouring keys, in a random one.
+fn children(count: usize, run: u64, entries: u64) -> Vec<Arc<Vec<Entry>>> {
+    let mut rng = Rng::new(7);
+    let mut lists = vec![Vec::new(); count];
+    let mut child = 0;
+    for i in 0..entries {
+        if i % run == 0 {
+            child = rng.below(count as u64) as usize;
+        }
+        let mut value = vec![0; VALUE_LEN];
+        rng.fill(&mut value);
+        lists[child].push((encode(format!("user{i:020}").as_bytes(), i + 1, ValueKind::Value), value));
+    }
+    lists.into_iter().map(Arc::new).collect()
+}
+
+fn boxed(lists: &[Arc<Vec<Entry>>]) -> Vec<Box<dyn InternalIterator>> {
+    lists.iter().map(|l| Box::new(VecIter::new(l.clone())) as Box<dyn InternalIterator>).collect()
+}
+
+fn report(what: &str, env: &Env, from_ns: u64, bytes: u64) {
+    let ns = (env.clock.now_ns() - from_ns) as f64;
+    print!("{what:<44} {:7.1} ns/entry", ns / ENTRIES as f64);
+    println!("{}", if bytes > 0 { format!("  {:7.0} MB/s", bytes as f64 * 1e3 / ns) } else { String::new() });
+}
+
+struct Tables {
+    env: Env,
+    dir: PathBuf,
+    next: u64,
+}
+
+impl Tables {
+    fn uid(number: u64) -> Uid {
+        Uid::from_words(number, 1)
+    }
+
+    fn open(&self, number: u64, cache: &Arc<Cache>) -> Result<Arc<Ksst>> {
+        let file = self.env.fs.open(&self.path(number), Access::Buffered)?;
+        Ok(Arc::new(Ksst::open(file, number, Self::uid(number), None, cache.clone())?))
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        io::fs::join(&self.dir, &format!("{number:06}.ksst"))
+    }
+}
+
+impl OutputFiles<KsstBuilder> for Tables {
+    fn create(&mut self) -> Result<OutputFile<KsstBuilder>> {
+        let number = self.next;
+        self.next += 1;
+        let path = self.path(number);
+        let options = CreateOptions { write_buffer_len: 256 << 10, ..CreateOptions::default() };
+        let file = self.env.fs.create(&path, &options)?;
+        let identity = TableIdentity { number, uid: Self::uid(number), ..TableIdentity::default() };
+        let table = KsstBuilder::new(file, &path, identity, &TableOptions::default(), None);
+        Ok(OutputFile { number, path, table })
+    }
+}
+
+/// Runs a job to its end; returns the numbers of its outputs.
+fn run<I: InternalIterator>(tables: &mut Tables, input: I, raw_bytes: u64) -> Result<Vec<u64>> {
+    let mut job = MergeJob::<KsstBuilder, I>::new(input, &[], MergeOptions::new(vec![ENTRIES + 1]));
+    loop {
+        let mut hooks = Hooks {
+            files: tables,
+            cutter: &mut SizeCutter { raw_bytes },
+            below: &mut Anything,
+            values: None,
+            observer: None,
+        };
+        if let Step::Done(outputs) = job.step(&mut hooks)? {
+            return Ok(outputs.into_iter().map(|o| o.number).collect());
+        }
+    }
+}
+
+fn merging(env: &Env) -> Result<()> {
+    for count in [1, 2, 4, 10] {
+        for (run, name) in [(1, "every key from a random child"), (100, "runs of 100")] {
+            let lists = children(count, run, HOT);
+            let mut merged = MergingIterator::new(boxed(&lists));
+            let from = env.clock.now_ns();
+            for _ in 0..ENTRIES / HOT {
+                merged.seek_to_first()?;
+                while merged.valid() {
+                    merged.next()?;
+                }
+            }
+            report(&format!("merge {count} in memory, {name}"), env, from, 0);
+            if run == 1 {
+                let merged = MergingIterator::new(boxed(&lists));
+                let mut visible = VisibleIterator::new(merged, Vec::new(), VisibleOptions::at(ENTRIES + 1));
+                let from = env.clock.now_ns();
+                for _ in 0..ENTRIES / HOT {
+                    visible.seek_to_first()?;
+                    while visible.valid() {
+                        visible.next()?;
+                    }
+                }
+                report(&format!("visible over {count} in memory"), env, from, 0);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compacting(env: &Env, dir: &Path) -> Result<()> {
+    env.fs.create_dir_all(dir)?;
+    let mut tables = Tables { env: env.clone(), dir: dir.to_owned(), next: 1 };
+    let bytes = ENTRIES * (24 + 8 + VALUE_LEN as u64);
+    for count in [1, 4, 10] {
+        let lists = children(count, 1, ENTRIES);
+        let from = env.clock.now_ns();
+        let mut inputs = Vec::new();
+        for list in &lists {
+            inputs.extend(run(&mut tables, VecIter::new(list.clone()), u64::MAX)?);
+        }
+        drop(lists);
+        report(&format!("flush {count} memtables' worth"), env, from, bytes);
+        let cache = Arc::new(Cache::new(0));
+        let options = IterOptions { fill_cache: false, readahead_bytes: 256 << 10 };
+        let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
+        for &number in &inputs {
+            cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
+        }
+        let mut merged = MergingIterator::new(cursors);
+        let from = env.clock.now_ns();
+        merged.seek_to_first()?;
+        while merged.valid() {
+            merged.next()?;
+        }
+        report(&format!("scan {count} tables"), env, from, bytes);
+        let from = env.clock.now_ns();
+        let outputs = run(&mut tables, merged, 32 << 20)?;
+        report(&format!("compact {count} tables into {}", outputs.len()), env, from, bytes);
+        for number in inputs.into_iter().chain(outputs) {
+            env.fs.remove(&tables.path(number))?;
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let env = Env::kernel();
+    let dir =
+        std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from).join("lavastore-lsm-speed");
+    merging(&env)?;
+    compacting(&env, &dir)?;
+    env.fs.remove_dir(&dir)
+}

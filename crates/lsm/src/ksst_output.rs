@@ -1,0 +1,57 @@
+//! kSSTs as the outputs of merge jobs.
+
+use crate::merge_job::OutputTable;
+use base::Result;
+use base::range_del::RangeTombstone;
+use table::{FinishedTable, KsstBuilder};
+use version::{Dependency, FileMeta};
+
+impl OutputTable for KsstBuilder {
+    type Finished = FinishedTable;
+    #[inline]
+    fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()> {
+        KsstBuilder::add(self, ikey, value)
+    }
+    fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
+        KsstBuilder::add_range_tombstone(self, tombstone)
+    }
+    #[inline]
+    fn len_estimate(&self) -> u64 {
+        KsstBuilder::len_estimate(self)
+    }
+    #[inline]
+    fn raw_bytes(&self) -> u64 {
+        KsstBuilder::raw_bytes(self)
+    }
+    fn finish(self) -> Result<FinishedTable> {
+        KsstBuilder::finish(self)
+    }
+}
+
+/// What a version is to know of a table just written. Location, hidden bytes and sharing are the caller's to fill in.
+pub fn file_meta(table: &FinishedTable) -> FileMeta {
+    let p = &table.properties;
+    let dependency = |d: &table::Dependency| Dependency {
+        blob_id: d.blob_id,
+        count: d.count,
+        raw_bytes: d.raw_bytes,
+        stored_bytes: d.stored_bytes,
+    };
+    let mut dependencies: Vec<Dependency> = p.dependencies.iter().map(dependency).collect();
+    dependencies.sort_by_key(|d| d.blob_id);
+    FileMeta {
+        number: p.identity.number,
+        uid: p.identity.uid,
+        len: table.len,
+        smallest: table.smallest.clone(),
+        largest: table.largest.clone(),
+        min_seq: p.min_seq,
+        max_seq: p.max_seq,
+        entries: p.entries,
+        tombstones: p.tombstones,
+        range_tombstones: p.range_tombstones,
+        raw_bytes: p.raw_bytes(),
+        dependencies,
+        ..FileMeta::default()
+    }
+}

@@ -1,0 +1,203 @@
+//! The level iterator: the disjoint files of one level as one cursor.
+//!
+//! The files of a level below 0 are sorted and share no user key, so at most one of them is open at a time. A seek
+//! finds its file by binary search over the largest keys and opens that one only; stepping off the end of a file opens
+//! its neighbour. A file may have no point entries (only range tombstones): it is passed.
+//!
+//! A file that ends with a range tombstone has an exclusive largest key, which sorts before every entry of its user
+//! key, so comparing internal keys is right for both kinds of ends.
+
+use base::{InternalIterator, Result, key};
+use std::ops::Range;
+use std::sync::Arc;
+use table::{IterOptions, Ksst, KsstIter};
+use version::{FileMeta, Level};
+
+/// Opens the tables of files: the table cache.
+pub trait TableSource: Send + Sync {
+    /// The open table of `file`.
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
+}
+
+/// What a level iterator needs of each file: a cursor over its point entries.
+pub trait CursorSource: Send {
+    /// The cursor.
+    type Cursor: InternalIterator;
+    /// A cursor over `file`, not positioned yet.
+    fn open(&self, file: &FileMeta) -> Result<Self::Cursor>;
+}
+
+/// Cursors over tables, read in one way.
+#[derive(Clone)]
+pub struct TableCursors {
+    /// Opens tables.
+    pub source: Arc<dyn TableSource>,
+    /// How they are read.
+    pub options: IterOptions,
+}
+
+impl CursorSource for TableCursors {
+    type Cursor = KsstIter;
+    fn open(&self, file: &FileMeta) -> Result<KsstIter> {
+        Ok(self.source.table(file)?.iter(self.options))
+    }
+}
+
+/// `[lower, upper)` of user keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds<'a> {
+    /// First user key wanted; `None`: no border.
+    pub lower: Option<&'a [u8]>,
+    /// First user key not wanted any more; `None`: no border.
+    pub upper: Option<&'a [u8]>,
+}
+
+impl Bounds<'_> {
+    /// True if `file` may hold a key inside.
+    pub fn meet(&self, file: &FileMeta) -> bool {
+        self.lower.is_none_or(|lower| !file.ends_before(lower))
+            && self.upper.is_none_or(|upper| file.smallest_user_key() < upper)
+    }
+
+    /// The files of a level (sorted and disjoint) that may hold a key inside.
+    pub fn range_in(&self, files: &[Arc<FileMeta>]) -> Range<usize> {
+        let from = self.lower.map_or(0, |lower| files.partition_point(|f| f.ends_before(lower)));
+        let to =
+            self.upper.map_or(files.len(), |upper| files.partition_point(|f| f.smallest_user_key() < upper));
+        from..to.max(from)
+    }
+}
+
+/// The files of a level as one cursor. See the module.
+pub struct LevelIterator<S: CursorSource = TableCursors> {
+    files: Level,
+    /// The files that take part.
+    range: Range<usize>,
+    source: S,
+    /// The file that `cursor` reads.
+    at: usize,
+    cursor: Option<S::Cursor>,
+}
+
+impl<S: CursorSource> LevelIterator<S> {
+    /// A cursor over those `files` (sorted and disjoint) that meet `bounds`. Whole files: keys outside the bounds may
+    /// come up where a file reaches over them.
+    pub fn new(files: Level, bounds: Bounds<'_>, source: S) -> Self {
+        debug_assert!(
+            files.windows(2).all(|w| w[0].ends_before(w[1].smallest_user_key())),
+            "the files of a level are not sorted and disjoint"
+        );
+        let range = bounds.range_in(&files);
+        LevelIterator { files, range, source, at: 0, cursor: None }
+    }
+
+    /// The cursor of file `at`, opened unless it is open. `None` for an index outside the range.
+    fn cursor_of(&mut self, at: usize) -> Result<Option<&mut S::Cursor>> {
+        if !self.range.contains(&at) {
+            self.cursor = None;
+            return Ok(None);
+        }
+        if self.at != at || self.cursor.is_none() {
+            self.cursor = None;
+            self.cursor = Some(self.source.open(&self.files[at])?);
+            self.at = at;
+        }
+        Ok(self.cursor.as_mut())
+    }
+
+    /// Goes on to the first entry of the next file while the present one has ended.
+    fn skip_forward(&mut self) -> Result<()> {
+        while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
+            if let Some(cursor) = self.cursor_of(self.at + 1)? {
+                cursor.seek_to_first()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes back to the last entry of the previous file while the present one has ended.
+    fn skip_backward(&mut self) -> Result<()> {
+        while self.cursor.as_ref().is_some_and(|c| !c.valid()) {
+            if let Some(cursor) = self.cursor_of(self.at.wrapping_sub(1))? {
+                cursor.seek_to_last()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes an error on; the iterator is not valid after one.
+    fn settle(&mut self, result: Result<()>) -> Result<()> {
+        if result.is_err() {
+            self.cursor = None;
+        }
+        result
+    }
+
+    /// The files that take part.
+    fn part(&self) -> &[Arc<FileMeta>] {
+        &self.files[self.range.clone()]
+    }
+
+    fn present(&self) -> &S::Cursor {
+        self.cursor.as_ref().expect("used an iterator that is not valid")
+    }
+}
+
+impl<S: CursorSource> InternalIterator for LevelIterator<S> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.as_ref().is_some_and(|c| c.valid())
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        let moved = self.cursor_of(self.range.start).and_then(|c| c.map_or(Ok(()), |c| c.seek_to_first()));
+        let moved = moved.and_then(|()| self.skip_forward());
+        self.settle(moved)
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        let last = self.range.end.wrapping_sub(1);
+        let moved = self.cursor_of(last).and_then(|c| c.map_or(Ok(()), |c| c.seek_to_last()));
+        let moved = moved.and_then(|()| self.skip_backward());
+        self.settle(moved)
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let before = self.part().partition_point(|f| key::compare(&f.largest, target).is_lt());
+        let at = self.range.start + before;
+        let moved = self.cursor_of(at).and_then(|c| c.map_or(Ok(()), |c| c.seek(target)));
+        let moved = moved.and_then(|()| self.skip_forward());
+        self.settle(moved)
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        let upto = self.part().partition_point(|f| key::compare(&f.smallest, target).is_le());
+        let at = (self.range.start + upto).wrapping_sub(1);
+        let moved = self.cursor_of(at).and_then(|c| c.map_or(Ok(()), |c| c.seek_for_prev(target)));
+        let moved = moved.and_then(|()| self.skip_backward());
+        self.settle(moved)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let cursor = self.cursor.as_mut().expect("moved an iterator that is not valid");
+        let moved = cursor.next();
+        if moved.is_ok() && cursor.valid() {
+            return Ok(());
+        }
+        let moved = moved.and_then(|()| self.skip_forward());
+        self.settle(moved)
+    }
+    fn prev(&mut self) -> Result<()> {
+        let cursor = self.cursor.as_mut().expect("moved an iterator that is not valid");
+        let moved = cursor.prev();
+        let moved = moved.and_then(|()| self.skip_backward());
+        self.settle(moved)
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.present().key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.present().value()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What a scan or a merge job starts from: the cursors and the range tombstones of many tables.
+//!
+//! A table that lies wholly under one newer range tombstone (or under several that join without a gap), with no reader
+//! standing between the two, has nothing to show: its entries need not be read at all. Deleting a large range and
+//! scanning over it, or compacting it away, then costs a look at the key ranges of its files. The range tombstones of
+//! such a table still count.
+
+use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
+use base::range_del::FragmentedRangeTombstones;
+use base::{InternalIterator, Result, SeqNo};
+use std::sync::Arc;
+use table::IterOptions;
+use version::{FileMeta, Level};
+
+/// Who will see the entries.
+#[derive(Clone, Debug)]
+pub enum Readers {
+    /// One reader at this snapshot (a scan).
+    At(SeqNo),
+    /// These snapshots, ascending, and every later one (a merge job; see [`crate::MergeOptions`]).
+    Snapshots(Vec<SeqNo>),
+}
+
+impl Readers {
+    /// The largest sequence of a tombstone that can hide an entry with sequence `seq` from all readers.
+    fn bound(&self, seq: SeqNo) -> Option<SeqNo> {
+        match self {
+            Readers::At(snapshot) => Some(*snapshot),
+            Readers::Snapshots(list) => list.get(list.partition_point(|&s| s < seq)).copied(),
+        }
+    }
+}
+
+/// Cursors and range tombstones of many tables.
+pub struct Sources {
+    /// Cursors, newest data first.
+    pub cursors: Vec<Box<dyn InternalIterator>>,
+    /// Range tombstones of memtables and tables, one for each that has any.
+    pub tombstones: Vec<Arc<FragmentedRangeTombstones>>,
+    /// Tables left out because range tombstones hide all of their entries.
+    pub hidden_tables: usize,
+    readers: Readers,
+    source: Arc<dyn TableSource>,
+    options: IterOptions,
+}
+
+impl Sources {
+    /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
+    pub fn new(readers: Readers, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
+        Sources { cursors: Vec::new(), tombstones: Vec::new(), hidden_tables: 0, readers, source, options }
+    }
+
+    /// Adds the files of `levels` (level number and files; level 0 newest first, the others sorted and disjoint) that
+    /// meet `bounds`, from the newest level to the oldest. For a version: its levels, numbered.
+    ///
+    /// Tables of level 0 and those with range tombstones are opened now, the others when the cursor comes to them.
+    ///
+    /// # Errors
+    /// Those of opening tables.
+    pub fn add<'l>(
+        &mut self,
+        levels: impl Iterator<Item = (usize, &'l Level)> + Clone,
+        bounds: Bounds<'_>,
+    ) -> Result<()> {
+        for (_, files) in levels.clone() {
+            for file in files.iter().filter(|f| f.range_tombstones > 0 && bounds.meet(f)) {
+                self.tombstones.push(self.source.table(file)?.range_tombstones().clone());
+            }
+        }
+        for (level, files) in levels {
+            if level == 0 {
+                for file in files.iter().filter(|f| bounds.meet(f)) {
+                    if self.hides(file) {
+                        self.hidden_tables += 1;
+                    } else {
+                        self.cursors.push(Box::new(self.source.table(file)?.iter(self.options)));
+                    }
+                }
+            } else {
+                self.add_sorted(files, bounds);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>) {
+        let range = bounds.range_in(files);
+        let part = files.get(range).unwrap_or_default();
+        let shown: Option<Vec<Arc<FileMeta>>> = if self.tombstones.is_empty() {
+            None
+        } else {
+            Some(part.iter().filter(|f| !self.hides(f)).cloned().collect())
+        };
+        let count = shown.as_ref().map_or(part.len(), Vec::len);
+        self.hidden_tables += part.len() - count;
+        if count == 0 {
+            return;
+        }
+        let files = match shown {
+            Some(shown) if count < part.len() => Level::from(shown),
+            _ => files.clone(),
+        };
+        let tables = TableCursors { source: self.source.clone(), options: self.options };
+        self.cursors.push(Box::new(LevelIterator::new(files, bounds, tables)));
+    }
+
+    /// True if range tombstones hide every entry of `file` from all readers.
+    fn hides(&self, file: &FileMeta) -> bool {
+        let (oldest, newest) = file.seq_range();
+        let Some(bound) = self.readers.bound(oldest) else { return false };
+        self.tombstones.iter().any(|t| spans(t, file, newest, bound))
+    }
+}
+
+/// True if tombstones with sequences above `newest` and at most `bound` cover all user keys of `file`.
+fn spans(tombstones: &FragmentedRangeTombstones, file: &FileMeta, newest: SeqNo, bound: SeqNo) -> bool {
+    let fragments = tombstones.fragments();
+    let mut at = fragments.partition_point(|f| f.end.as_slice() <= file.smallest_user_key());
+    let mut upto = file.smallest_user_key();
+    while let Some(f) = fragments.get(at) {
+        let seq = f.seqs.get(f.seqs.partition_point(|&s| s > bound));
+        if f.start.as_slice() > upto || seq.is_none_or(|&s| s <= newest) {
+            return false;
+        }
+        upto = &f.end;
+        if file.ends_before(upto) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use super::*;
+use base::key::encode;
+use base::range_del::RangeTombstone;
+use base::{Error, ErrorKind, MAX_SEQ, ValueKind};
+use io::Rng;
+use table::Ksst;
+
+/// There are no tables: only ranges and sequences matter here.
+struct NoTables;
+
+impl TableSource for NoTables {
+    fn table(&self, _file: &FileMeta) -> Result<Arc<Ksst>> {
+        Err(Error::new(ErrorKind::NotFound, "no tables here"))
+    }
+}
+
+fn file(number: u64, low: u8, high: u8, exclusive: bool, seqs: (SeqNo, SeqNo)) -> FileMeta {
+    let kind = if exclusive { ValueKind::Seek } else { ValueKind::Value };
+    let largest = encode(&[high], if exclusive { MAX_SEQ } else { 0 }, kind);
+    let smallest = encode(&[low], 1, ValueKind::Value);
+    FileMeta { number, smallest, largest, min_seq: seqs.0, max_seq: seqs.1, ..FileMeta::default() }
+}
+
+/// A hidden file shows no entry to any reader, whatever its keys and sequences are, and hiding does happen.
+#[test]
+fn hidden_files_have_nothing_to_show() {
+    let mut hidden = 0;
+    for case in 0..20_000 {
+        let mut rng = Rng::new(case);
+        let all: Vec<RangeTombstone> = (0..1 + rng.below(4))
+            .map(|_| RangeTombstone {
+                start: vec![rng.below(6) as u8],
+                end: vec![rng.below(12) as u8],
+                seq: rng.below(20),
+            })
+            .collect();
+        let tombstones = Arc::new(FragmentedRangeTombstones::new(&all));
+        let mut snapshots: Vec<SeqNo> = (0..1 + rng.below(3)).map(|_| rng.below(20)).collect();
+        snapshots.sort_unstable();
+        let scan = rng.one_in(2);
+        let readers = if scan { Readers::At(snapshots[0]) } else { Readers::Snapshots(snapshots.clone()) };
+        let mut sources = Sources::new(readers, Arc::new(NoTables), IterOptions::default());
+        sources.tombstones.push(tombstones.clone());
+        let low = rng.below(6) as u8;
+        let (high, exclusive) = (low + 1 + rng.below(4) as u8, rng.one_in(2));
+        let min = rng.below(12);
+        let max = min + rng.below(4);
+        if !sources.hides(&file(1, low, high, exclusive, (min, max))) {
+            continue;
+        }
+        hidden += 1;
+        // Keys of one byte stand for the ranges between them; the readers of a job are also all later ones.
+        let readers: Vec<SeqNo> = if scan {
+            vec![snapshots[0]]
+        } else {
+            snapshots.iter().copied().chain(snapshots[snapshots.len() - 1]..25).collect()
+        };
+        for key in low..high + u8::from(!exclusive) {
+            for &reader in &readers {
+                for seq in (min..=max).filter(|&s| s <= reader) {
+                    let newest = tombstones.covering(&[key], reader);
+                    assert!(newest > Some(seq), "case {case}: key {key} seq {seq} reader {reader}");
+                }
+            }
+        }
+    }
+    assert!(hidden > 200, "only {hidden} cases hid a file");
+}
+
+#[test]
+fn files_of_a_sorted_level_are_left_out_without_opening_them() {
+    let level: Level = (0..5u8)
+        .map(|i| Arc::new(file(u64::from(i) + 1, i * 10, i * 10 + 9, false, (1, 5))))
+        .collect::<Vec<_>>()
+        .into();
+    let mut sources = Sources::new(Readers::At(9), Arc::new(NoTables), IterOptions::default());
+    let t = RangeTombstone { start: vec![5], end: vec![35], seq: 7 };
+    sources.tombstones.push(Arc::new(FragmentedRangeTombstones::new(&[t])));
+    sources.add([(1, &level)].into_iter(), Bounds::default()).unwrap();
+    assert_eq!((sources.cursors.len(), sources.hidden_tables), (1, 2));
+    let bounds = Bounds { lower: Some(&[10]), upper: Some(&[30]) };
+    let mut sources = Sources { cursors: Vec::new(), hidden_tables: 0, ..sources };
+    sources.add([(1, &level)].into_iter(), bounds).unwrap();
+    assert_eq!((sources.cursors.len(), sources.hidden_tables), (0, 2));
+    // The files of level 0 are opened at once.
+    assert_eq!(
+        sources.add([(0, &level)].into_iter(), Bounds::default()).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+}
