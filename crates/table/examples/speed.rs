@@ -73,7 +73,10 @@ impl Bench {
     }
 
     fn table(&mut self, name: &str, options: &TableOptions, reference_of: impl Fn(u64) -> bool) {
-        let bytes = Arc::new(Mutex::new(Vec::with_capacity(256 << 20)));
+        // The pages are touched before, so that their faults are not counted.
+        let mut pages = vec![1; 128 << 20];
+        pages.clear();
+        let bytes = Arc::new(Mutex::new(pages));
         let identity = TableIdentity { number: 1, uid: Uid::from_words(1, 2), ..TableIdentity::default() };
         let uid = identity.uid;
         let file = Box::new(Memory(bytes.clone()));

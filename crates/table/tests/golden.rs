@@ -1,0 +1,137 @@
+//! Files of format version 1, checked in: they must stay readable, and the writer must go on producing the first of
+//! them byte for byte. (Codecs may compress better one day, so the bytes of the other two are not compared.)
+//!
+//! After a deliberate change of the format: raise its version, then run with `LAVASTORE_BLESS=1`.
+
+extern crate lavastore_table as table;
+
+mod common;
+
+use base::range_del::RangeTombstone;
+use base::{Compression, InternalIterator, ValueKind, key};
+use cache::Cache;
+use common::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use table::{FinishedTable, IterOptions, KsstBuilder, Reference, TableOptions};
+
+/// Key, value and expiry of every entry.
+fn fixed_entries() -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    let mut all = Vec::new();
+    let mut add = |user: &[u8], seq, kind, value: &[u8], expiry| {
+        all.push((key::encode(user, seq, kind), value.to_vec(), expiry));
+    };
+    add(b"\0", 3, ValueKind::Value, b"the smallest key", 0);
+    add(b"\0\0", 3, ValueKind::Deletion, b"", 0);
+    for i in 0..40u64 {
+        let user = format!("account/{i:05}");
+        let r = Reference { blob_id: 1000 + i / 16, raw_len: 700 + i % 3, stored_len: 760 + i % 3 };
+        add(user.as_bytes(), 900 + i, ValueKind::Merge, b"+1", 0);
+        add(
+            user.as_bytes(),
+            100 + i,
+            ValueKind::Reference,
+            &r.encode(),
+            if i == 7 { 1_900_000_000 } else { 0 },
+        );
+        if i % 8 == 0 {
+            add(user.as_bytes(), 20, ValueKind::SingleDeletion, b"", 0);
+        }
+        let expiry = if i % 5 == 0 { 1_800_000_000 + i } else { 0 };
+        add(
+            user.as_bytes(),
+            10,
+            ValueKind::Value,
+            "value of the account ".repeat(i as usize % 4).as_bytes(),
+            expiry,
+        );
+    }
+    add(b"\xff\xff", base::MAX_SEQ, ValueKind::Value, b"the largest sequence", 0);
+    all
+}
+
+fn fixed_tombstones() -> Vec<RangeTombstone> {
+    let t = |s: &[u8], e: &[u8], seq| RangeTombstone { start: s.to_vec(), end: e.to_vec(), seq };
+    vec![t(b"account/00003", b"account/00010", 500), t(b"account/00008", b"b", 501)]
+}
+
+fn write(compression: Compression) -> (Vec<u8>, FinishedTable) {
+    let options = TableOptions {
+        compression,
+        block_len: 512,
+        partition_len: 64,
+        restart_interval: 4,
+        filter_bits_per_key: 10,
+    };
+    let file = MemAppend::default();
+    let bytes = file.shared();
+    let mut builder = KsstBuilder::new(Box::new(file), Path::new(PATH), identity(), &options, None);
+    builder.set_created(1_700_000_000);
+    for (ikey, value, expiry) in fixed_entries() {
+        builder.add_expiring(&ikey, &value, expiry).unwrap();
+    }
+    fixed_tombstones().iter().for_each(|t| builder.add_range_tombstone(t).unwrap());
+    let finished = builder.finish().unwrap();
+    let bytes = std::mem::take(&mut *bytes.lock().unwrap());
+    (bytes, finished)
+}
+
+fn path(compression: Compression) -> PathBuf {
+    let name = format!("ksst-v1-{}.bin", compression.name());
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+#[allow(clippy::disallowed_methods)]
+fn stored(compression: Compression) -> Vec<u8> {
+    let path = path(compression);
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        std::fs::write(&path, write(compression).0).unwrap();
+    }
+    std::fs::read(&path).unwrap()
+}
+
+#[test]
+fn the_writer_still_writes_version_1() {
+    assert!(write(Compression::None).0 == stored(Compression::None), "the format has changed");
+}
+
+#[test]
+fn version_1_can_be_read() {
+    for compression in codecs() {
+        let bytes = stored(compression);
+        let len = bytes.len() as u64;
+        let table = open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap();
+        let mut iter = table.iter(IterOptions::default());
+        iter.seek_to_first().unwrap();
+        for (ikey, value, expiry) in fixed_entries() {
+            assert_eq!((iter.key(), iter.value(), iter.expiry()), (&ikey[..], &value[..], expiry));
+            iter.next().unwrap();
+        }
+        assert!(!iter.valid());
+        let expected = base::range_del::FragmentedRangeTombstones::new(&fixed_tombstones());
+        assert_eq!(**table.range_tombstones(), expected);
+        let mut properties = write(compression).1.properties;
+        assert_eq!(properties.dependencies.len(), 3);
+        assert_eq!(properties.identity, identity());
+        assert!(properties.uses(compression));
+        // Another release of a codec may compress to another length.
+        properties.inline_block_bytes = table.properties().inline_block_bytes;
+        properties.reference_block_bytes = table.properties().reference_block_bytes;
+        properties.index_bytes = table.properties().index_bytes;
+        assert_eq!(*table.properties(), properties);
+        assert_eq!(table.verify().unwrap(), len);
+    }
+}
+
+/// Runs as it should only in a build without the default features.
+#[test]
+fn a_file_with_a_codec_that_is_not_built_in_is_unsupported() {
+    for compression in [Compression::Lz4, Compression::Zstd] {
+        let opened = open(stored(compression), &Arc::new(Cache::new(0)));
+        assert_eq!(opened.is_ok(), table::compress::require(compression).is_ok());
+        if let Err(e) = opened {
+            assert_eq!(e.kind(), base::ErrorKind::Unsupported);
+            assert!(e.file().is_some_and(|f| f.ends_with(PATH)), "{e}");
+        }
+    }
+}
