@@ -1,1 +1,67 @@
-//! to be written
+//! LavaKV, the key-value engine of LavaStore.
+//!
+//! ```text
+//! put     write_path -> wal -> memtable -> visible -> durable
+//! get     read_path  -> memtables -> tables, level by level
+//! behind  scheduler  -> jobs: log, flush, compaction, clean-up -> manifest edit
+//! ```
+//!
+//! * [`open`](mod@open), `read_only`: recovery.
+//! * `write_path`, `throttle`: admission, the serialization point, durability.
+//! * `read_path`, `iterator`, `snapshot`: reading at one sequence.
+//! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
+//! * `log_groups`, `tables`, `obsolete`: the life of files.
+//! * `checkpoint`, `verify`, `space`, `maintenance`: what operators ask for.
+
+mod batch;
+mod checkpoint;
+mod db;
+pub mod dump;
+mod engine;
+mod event;
+mod families;
+mod family;
+mod iterator;
+mod jobs;
+mod log_groups;
+mod maintenance;
+mod obsolete;
+mod open;
+mod options;
+mod rate_limit;
+mod read_only;
+mod read_path;
+mod scheduler;
+mod snapshot;
+mod space;
+mod stats;
+mod tables;
+mod throttle;
+mod verify;
+mod write_path;
+
+pub use ::io::{Access, Env};
+pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
+pub use batch::WriteBatch;
+pub use cache::{CacheStats, SegmentStats};
+pub use db::Db;
+pub use event::{Event, EventListener};
+pub use family::ColumnFamily;
+pub use iterator::{DbIterator, Entries};
+pub use options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
+pub use read_path::Value;
+pub use snapshot::Snapshot;
+pub use space::Space;
+pub use stats::Statistics;
+pub use throttle::StallCause;
+pub use verify::VerifyReport;
+
+/// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
+pub mod io {
+    pub use ::io::*;
+}
+
+/// The simulated environment: seeded, single-threaded, with every crash state and fault.
+pub mod sim {
+    pub use ::io::sim::*;
+}

@@ -92,6 +92,7 @@ pub struct Manifest {
     file_len: AtomicU64,
     snapshot_len: AtomicU64,
     roll_len: AtomicU64,
+    bytes_written: AtomicU64,
 }
 
 struct Inner {
@@ -205,6 +206,7 @@ impl Manifest {
             durable_edit: AtomicU64::new(number),
             next_file_number: AtomicU64::new(next_file_number),
             file_len: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
             snapshot_len: AtomicU64::new(0),
             roll_len: AtomicU64::new(ROLL_LEN),
         }
@@ -382,6 +384,11 @@ impl Manifest {
         }
     }
 
+    /// Bytes of edits and snapshots written since it was opened.
+    pub fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
     /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
     pub fn live_manifest_files(&self) -> Vec<String> {
         let inner = lock(&self.inner);
@@ -475,7 +482,8 @@ impl Manifest {
             Err(e) => return Err(Failure::Unknown(e)),
         }
         file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
-        self.file_len.store(file.len(), Ordering::Relaxed);
+        let before = self.file_len.swap(file.len(), Ordering::Relaxed);
+        self.bytes_written.fetch_add(file.len().saturating_sub(before), Ordering::Relaxed);
         Ok(writer)
     }
 
@@ -503,6 +511,7 @@ impl Manifest {
         let swapped = self.env.fs.rename(&temp, &self.dir.join(names::CURRENT));
         swapped.and_then(|()| self.env.fs.sync_dir(&self.dir)).map_err(Failure::Unknown)?;
         self.file_len.store(file.len(), Ordering::Relaxed);
+        self.bytes_written.fetch_add(file.len(), Ordering::Relaxed);
         self.snapshot_len.store(file.len(), Ordering::Relaxed);
         self.remove_manifests_except(number);
         Ok(Writer { file, uid, name })

@@ -1,0 +1,277 @@
+//! Write batches: several changes, over any column families, that happen together or not at all.
+//!
+//! The encoding is what the write-ahead log stores:
+//!
+//! ```text
+//! batch := first_seq u64 | count u32 | entry * count
+//! entry := kind u8 | family varint | key_len varint | key | [value_len varint | value]
+//! ```
+//!
+//! Entry `i` has sequence `first_seq + i`. Tombstones have no value; a range tombstone's key is its start and its value
+//! its end (exclusive). A single put is logged through the same encoding without building a batch ([`Change`]).
+
+use crate::ColumnFamily;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
+use version::FamilyId;
+
+/// Bytes before the first entry.
+pub(crate) const HEADER_LEN: usize = 12;
+
+/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 16 MB; the limits are checked when it is written.
+///
+/// ```no_run
+/// # use lavastore_lavakv::{Db, WriteBatch};
+/// # let db = Db::open("/tmp/example")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put(b"account/1", b"90");
+/// batch.put(b"account/2", b"110");
+/// db.write(&batch)?;
+/// # Ok::<(), lavastore_lavakv::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    body: Vec<u8>,
+    count: u32,
+    error: Option<Error>,
+    families: Vec<FamilyId>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `key` in the default family.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.push(ValueKind::Value, DEFAULT_FAMILY, key, value);
+    }
+
+    /// Deletes `key` from the default family.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.push(ValueKind::Deletion, DEFAULT_FAMILY, key, &[]);
+    }
+
+    /// Deletes every key in `[start, end)` of the default family.
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        self.push(ValueKind::RangeDeletion, DEFAULT_FAMILY, start, end);
+    }
+
+    /// Sets `key` in a family.
+    pub fn put_cf(&mut self, family: &ColumnFamily, key: &[u8], value: &[u8]) {
+        self.push(ValueKind::Value, family.id(), key, value);
+    }
+
+    /// Deletes `key` from a family.
+    pub fn delete_cf(&mut self, family: &ColumnFamily, key: &[u8]) {
+        self.push(ValueKind::Deletion, family.id(), key, &[]);
+    }
+
+    /// Deletes every key in `[start, end)` of a family.
+    pub fn delete_range_cf(&mut self, family: &ColumnFamily, start: &[u8], end: &[u8]) {
+        self.push(ValueKind::RangeDeletion, family.id(), start, end);
+    }
+
+    /// Forgets all changes.
+    pub fn clear(&mut self) {
+        self.body.clear();
+        self.families.clear();
+        (self.count, self.error) = (0, None);
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// True if there are no changes.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes it takes in the log.
+    pub fn byte_len(&self) -> usize {
+        HEADER_LEN + self.body.len()
+    }
+
+    fn push(&mut self, kind: ValueKind, family: FamilyId, key: &[u8], value: &[u8]) {
+        if self.error.is_some() {
+            return;
+        }
+        let change = Change { kind, family, key, value };
+        if let Err(e) = change.validate(self.byte_len()) {
+            self.error = Some(e);
+            return;
+        }
+        change.encode_into(&mut self.body);
+        self.count += 1;
+        if !self.families.contains(&family) {
+            self.families.push(family);
+        }
+    }
+
+    /// The first change that broke a limit, if any did: writing the batch fails with it.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.error {
+            Some(e) => Err(e.clone()),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    pub(crate) fn families(&self) -> &[FamilyId] {
+        &self.families
+    }
+}
+
+/// The id of the family `default`.
+pub(crate) const DEFAULT_FAMILY: FamilyId = 0;
+
+/// One change, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub kind: ValueKind,
+    pub family: FamilyId,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+impl Change<'_> {
+    /// Refuses keys, values and batches over the limits, and ranges that are reversed.
+    pub fn validate(&self, batch_len: usize) -> Result<()> {
+        let too_large = |what: &str, len: usize, max: usize| {
+            Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("{what} of {len} bytes: at most {max} are supported"),
+            ))
+        };
+        if self.key.is_empty() && self.kind != ValueKind::RangeDeletion {
+            return Err(Error::invalid("empty key: keys have 1 to 65536 bytes"));
+        }
+        if self.key.len() > limits::KEY_LEN_MAX {
+            return too_large("key", self.key.len(), limits::KEY_LEN_MAX);
+        }
+        if self.kind == ValueKind::RangeDeletion {
+            if self.value.len() > limits::KEY_LEN_MAX {
+                return too_large("key", self.value.len(), limits::KEY_LEN_MAX);
+            }
+            if self.key > self.value {
+                return Err(Error::invalid("delete_range: the start is after the end"));
+            }
+        } else if self.value.len() > limits::VALUE_LEN_MAX {
+            return too_large("value", self.value.len(), limits::VALUE_LEN_MAX);
+        }
+        let len = batch_len + self.key.len() + self.value.len() + 32;
+        if len > limits::BATCH_LEN_MAX {
+            return too_large("batch", len, limits::BATCH_LEN_MAX);
+        }
+        Ok(())
+    }
+
+    fn has_value(&self) -> bool {
+        has_value(self.kind)
+    }
+
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.push(self.kind as u8);
+        put_varint(out, u64::from(self.family));
+        put_bytes(out, self.key);
+        if self.has_value() {
+            put_bytes(out, self.value);
+        }
+    }
+}
+
+fn has_value(kind: ValueKind) -> bool {
+    matches!(kind, ValueKind::Value | ValueKind::Merge | ValueKind::RangeDeletion)
+}
+
+/// The bytes before the entries.
+pub(crate) fn header(first_seq: SeqNo, count: u32) -> [u8; HEADER_LEN] {
+    let mut out = [0; HEADER_LEN];
+    out[..8].copy_from_slice(&first_seq.to_le_bytes());
+    out[8..].copy_from_slice(&count.to_le_bytes());
+    out
+}
+
+/// A logged batch: its first sequence, count and entries.
+pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
+    let mut r = Reader::new(payload);
+    let (first_seq, count) = (r.u64()?, r.u32()?);
+    if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
+        return Err(Error::corruption("batch with a sequence over 56 bits"));
+    }
+    Ok((first_seq, count, Entries { reader: r }))
+}
+
+/// The entries of a batch, checked one by one.
+pub(crate) struct Entries<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Entries<'a> {
+    pub fn of(body: &'a [u8]) -> Self {
+        Entries { reader: Reader::new(body) }
+    }
+
+    fn entry(&mut self) -> Result<Change<'a>> {
+        let kind = self.reader.u8()?;
+        let kind = match ValueKind::from_u8(kind) {
+            Some(k) if k.is_tombstone() || has_value(k) => k,
+            _ => return Err(Error::corruption(format!("entry of kind {kind} in a batch"))),
+        };
+        let family = FamilyId::try_from(self.reader.varint()?)
+            .map_err(|_| Error::corruption("family id over 32 bits in a batch"))?;
+        let key = self.reader.bytes()?;
+        let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
+        Ok(Change { kind, family, key, value })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Change<'a>>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() { None } else { Some(self.entry()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_and_limits() {
+        let mut b = WriteBatch::new();
+        b.put(b"a", b"1");
+        b.delete(b"b");
+        b.delete_range(b"c", b"d");
+        b.check().unwrap();
+        let payload = [&header(7, b.len() as u32)[..], b.body()].concat();
+        assert_eq!(payload.len(), b.byte_len());
+        let (seq, count, entries) = decode(&payload).unwrap();
+        let got: Vec<_> =
+            entries.map(|e| e.map(|c| (c.kind, c.key.to_vec(), c.value.to_vec())).unwrap()).collect();
+        assert_eq!((seq, count, got.len()), (7, 3, 3));
+        assert_eq!(got[2], (ValueKind::RangeDeletion, b"c".to_vec(), b"d".to_vec()));
+        for cut in HEADER_LEN..payload.len() {
+            let (_, _, entries) = decode(&payload[..cut]).unwrap();
+            let ok = entries.take_while(|e| e.is_ok()).count();
+            assert!(ok < 3);
+        }
+        b.put(b"", b"x");
+        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        b.clear();
+        b.put(&vec![1; limits::KEY_LEN_MAX + 1], b"x");
+        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::TooLarge);
+        b.clear();
+        b.put(b"k", &vec![1; limits::VALUE_LEN_MAX + 1]);
+        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::TooLarge);
+        b.clear();
+        b.delete_range(b"z", b"a");
+        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}

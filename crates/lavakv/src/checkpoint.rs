@@ -1,0 +1,105 @@
+//! Checkpoints: a consistent copy of the store in another directory, at the cost of a flush and some hard links.
+//!
+//! All memtables are frozen at one sequence S; while the checkpoint is taken, memtables with later writes are not
+//! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
+//! families. Its tables are linked into the new directory (copied, where the file system cannot link), and a manifest
+//! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store.
+//! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
+
+use crate::engine::Engine;
+use crate::maintenance::{freeze_all, must_be_writable, wait_flushed};
+use base::{Error, ErrorKind, Result, SeqNo};
+use io::{CreateOptions, SyncKind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use version::{Edit, Manifest, Record, State, names};
+
+/// Bytes copied at a time where linking is not possible.
+const COPY_LEN: usize = 1 << 20;
+
+pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
+    must_be_writable(engine)?;
+    match engine.env.fs.metadata(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+        Ok(meta) if meta.is_dir && engine.env.fs.list(dir)?.is_empty() => {}
+        Ok(_) => {
+            return Err(Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory")
+                .at_file(dir));
+        }
+    }
+    engine.env.fs.create_dir_all(dir)?;
+    // One checkpoint at a time: the ceiling is theirs.
+    if engine.flush_ceiling.compare_exchange(SeqNo::MAX, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "another checkpoint is being taken: try again when it is done",
+        ));
+    }
+    let taken = take(engine, dir);
+    engine.flush_ceiling.store(SeqNo::MAX, Ordering::Release);
+    engine.scheduler.notify_work();
+    taken
+}
+
+fn take(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
+    // Holding the state keeps its tables from being removed until they are linked.
+    let state = state_at_one_sequence(engine)?;
+    for family in state.families.values() {
+        for file in family.version.levels.iter().flat_map(|level| level.iter()) {
+            link_or_copy(engine, &names::ksst(file.number), dir)?;
+        }
+    }
+    engine.env.fs.sync_dir(dir)?;
+    Manifest::create_with(&engine.env, dir, without_log(&state)?)?;
+    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        engine.env.fs.sync_dir(parent)?;
+    }
+    Ok(())
+}
+
+/// The manifest's state when it holds exactly the writes up to one sequence.
+fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
+    let upto = freeze_all(engine)?;
+    engine.flush_ceiling.store(upto, Ordering::Release);
+    engine.scheduler.notify_work();
+    wait_flushed(engine, upto)?;
+    let mut pinned = engine.manifest.state();
+    engine.manifest.commit_with(
+        |state| {
+            let files = state.families.values().flat_map(|f| f.version.levels.iter().flat_map(|l| l.iter()));
+            let records = files.filter(|f| !f.shared).map(|f| Record::ShareFile { number: f.number });
+            Ok(Edit(records.collect()))
+        },
+        |state| pinned = state.clone(),
+    )?;
+    Ok(pinned)
+}
+
+/// The same tables and families, no log.
+fn without_log(state: &State) -> Result<State> {
+    let snapshot = state.snapshot();
+    let records = snapshot.0.into_iter().filter(|r| !matches!(r, Record::AddLogGroup { .. })).collect();
+    State::from_snapshot(state.store, state.edit_number, &Edit(records))
+}
+
+fn link_or_copy(engine: &Engine, name: &str, dir: &Path) -> Result<()> {
+    let (from, to) = (engine.path(name), io::fs::join(dir, name));
+    match engine.env.fs.link(&from, &to) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => {}
+        other => return other,
+    }
+    let source = engine.env.fs.open(&from, engine.options.access)?;
+    let len = source.len()?;
+    let mut target = engine.env.fs.create(&to, &CreateOptions { expected_len: len, ..Default::default() })?;
+    let mut buf = vec![0; COPY_LEN];
+    let mut offset = 0;
+    while offset < len {
+        let n = COPY_LEN.min((len - offset) as usize);
+        source.read_at(&mut buf[..n], offset)?;
+        target.append(&buf[..n])?;
+        offset += n as u64;
+    }
+    target.sync(SyncKind::Full)
+}

@@ -1,0 +1,330 @@
+//! The public handle of a store.
+
+use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
+use crate::engine::Engine;
+use crate::family::{ColumnFamily, Family};
+use crate::iterator::DbIterator;
+use crate::options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::read_path::{GetOp, Value};
+use crate::snapshot::Snapshot;
+use crate::space::Space;
+use crate::stats::Statistics;
+use crate::verify::VerifyReport;
+use crate::write_path::{Payload, WriteOp};
+use base::{Error, ErrorKind, Result, ValueKind};
+use io::Env;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open store. Cheap to clone, usable from any thread; the last clone closes it.
+///
+/// ```no_run
+/// use lavastore_lavakv::Db;
+/// let db = Db::open("/var/lib/example")?;
+/// db.put(b"key", b"value")?;
+/// assert_eq!(db.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// db.delete(b"key")?;
+/// # Ok::<(), lavastore_lavakv::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+/// What the clones of a [`Db`] share. Its drop is the close.
+struct Handle {
+    engine: Arc<Engine>,
+    default: ColumnFamily,
+}
+
+impl Db {
+    /// Opens a store with default options, making a new one if there is none.
+    ///
+    /// # Errors
+    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if it is damaged;
+    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Self::open_with(path, Options::default())
+    }
+
+    /// Opens a store.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Self::open_in(Env::kernel(), path, options)
+    }
+
+    /// Opens a store in an environment: the kernel's, or a simulated one.
+    pub fn open_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        let engine = crate::open::open(env, path.as_ref(), options)?;
+        Self::from_engine(engine)
+    }
+
+    /// Opens a store for reading, beside a process that writes it if there is one. It sees what was written before the
+    /// call; it takes no lock and changes nothing.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        Self::open_read_only_in(Env::kernel(), path, options)
+    }
+
+    /// As [`Db::open_read_only`], in an environment.
+    pub fn open_read_only_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        let engine = crate::read_only::open(env, path.as_ref(), options)?;
+        Self::from_engine(engine)
+    }
+
+    fn from_engine(engine: Arc<Engine>) -> Result<Db> {
+        let family = engine
+            .family(DEFAULT_FAMILY)
+            .ok_or_else(|| Error::corruption("the manifest has no family `default`").at_file(&engine.dir))?;
+        Ok(Db { handle: Arc::new(Handle { engine, default: ColumnFamily(family) }) })
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
+    /// The family `default`.
+    pub fn default_column_family(&self) -> &ColumnFamily {
+        &self.handle.default
+    }
+
+    /// Sets a key in the default family.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_opt(&self.handle.default, key, value, &WriteOptions::default())
+    }
+
+    /// Sets a key in a family.
+    pub fn put_cf(&self, family: &ColumnFamily, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_opt(family, key, value, &WriteOptions::default())
+    }
+
+    /// Sets a key in a family, with options.
+    pub fn put_opt(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        value: &[u8],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.change(family, ValueKind::Value, key, value, options)
+    }
+
+    /// Deletes a key from the default family. Deleting what is not there is fine.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.delete_opt(&self.handle.default, key, &WriteOptions::default())
+    }
+
+    /// Deletes a key from a family.
+    pub fn delete_cf(&self, family: &ColumnFamily, key: &[u8]) -> Result<()> {
+        self.delete_opt(family, key, &WriteOptions::default())
+    }
+
+    /// Deletes a key from a family, with options.
+    pub fn delete_opt(&self, family: &ColumnFamily, key: &[u8], options: &WriteOptions) -> Result<()> {
+        self.change(family, ValueKind::Deletion, key, &[], options)
+    }
+
+    /// Deletes every key in `[start, end)` of the default family.
+    pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        self.delete_range_cf(&self.handle.default, start, end)
+    }
+
+    /// Deletes every key in `[start, end)` of a family.
+    pub fn delete_range_cf(&self, family: &ColumnFamily, start: &[u8], end: &[u8]) -> Result<()> {
+        self.change(family, ValueKind::RangeDeletion, start, end, &WriteOptions::default())
+    }
+
+    fn change(
+        &self,
+        family: &ColumnFamily,
+        kind: ValueKind,
+        key: &[u8],
+        value: &[u8],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        let change = Change { kind, family: family.id(), key, value };
+        change.validate(0)?;
+        if kind == ValueKind::RangeDeletion && key == value {
+            return Ok(());
+        }
+        let family = self.own(family)?;
+        self.run_write(Payload::One(family, change), options)
+    }
+
+    /// Writes a batch: all of it or nothing.
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.write_opt(batch, &WriteOptions::default())
+    }
+
+    /// Writes a batch, with options.
+    pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.run_write(Payload::Batch(batch), options)
+    }
+
+    fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
+        let engine = self.engine();
+        if engine.wal.get().is_none() {
+            return Err(
+                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir)
+            );
+        }
+        let durability: Durability = options.durability.unwrap_or(engine.options.durability);
+        WriteOp::new(engine, payload, durability).run()
+    }
+
+    /// Checks that a handle is of this store.
+    fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
+        match self.engine().family(family.id()) {
+            Some(own) if Arc::ptr_eq(&own, &family.0) => Ok(&family.0),
+            _ if family.0.is_dropped() => Err(Error::not_found(format!(
+                "column family {} does not exist: it was dropped",
+                family.name()
+            ))),
+            _ => Err(Error::invalid(format!(
+                "the handle of column family {} is of another store",
+                family.name()
+            ))),
+        }
+    }
+
+    /// Reads a key of the default family.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.get_opt(&self.handle.default, key, &ReadOptions::default())
+    }
+
+    /// Reads a key of a family.
+    pub fn get_cf(&self, family: &ColumnFamily, key: &[u8]) -> Result<Option<Value>> {
+        self.get_opt(family, key, &ReadOptions::default())
+    }
+
+    /// Reads a key of a family, with options.
+    pub fn get_opt(&self, family: &ColumnFamily, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        let family = self.own(family)?;
+        let snapshot = self.sequence_of(options.snapshot.as_ref())?;
+        GetOp::new(self.engine(), family, key, snapshot).run()
+    }
+
+    fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {
+        match snapshot {
+            Some(s) if !s.is_of(&self.engine().snapshots) => {
+                Err(Error::invalid("the snapshot belongs to another store"))
+            }
+            other => Ok(other.map(Snapshot::sequence)),
+        }
+    }
+
+    /// Keeps the present state readable until the snapshot is dropped.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.engine().snapshots, self.engine().env.clock.now_ns())
+    }
+
+    /// Iterates over the default family.
+    pub fn iter(&self, options: ReadOptions) -> Result<DbIterator> {
+        self.iter_cf(&self.handle.default, options)
+    }
+
+    /// Iterates over a family.
+    pub fn iter_cf(&self, family: &ColumnFamily, options: ReadOptions) -> Result<DbIterator> {
+        DbIterator::new(self.engine(), self.own(family)?, options)
+    }
+
+    /// Makes a column family.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` for an option out of range or a name over 1024 bytes.
+    pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
+        crate::families::create(self.engine(), name, options).map(ColumnFamily)
+    }
+
+    /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
+    pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
+        crate::families::drop(self.engine(), self.own(family)?)
+    }
+
+    /// The family with this name.
+    pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
+        self.engine().all_families().into_iter().find(|f| f.name == name).map(ColumnFamily)
+    }
+
+    /// The names of all families, in order of their creation.
+    pub fn column_families(&self) -> Vec<String> {
+        self.engine().all_families().iter().map(|f| f.name.clone()).collect()
+    }
+
+    /// Writes all memtables to tables. What was written before the call is then durable.
+    pub fn flush(&self) -> Result<()> {
+        crate::maintenance::flush(self.engine())
+    }
+
+    /// Compacts a range of a family (`None`: unbounded) down to its last level.
+    pub fn compact_range(
+        &self,
+        family: &ColumnFamily,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        crate::maintenance::compact_range(self.engine(), self.own(family)?, start, end)
+    }
+
+    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        crate::checkpoint::checkpoint(self.engine(), dir.as_ref())
+    }
+
+    /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
+    /// file does not hide another.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        crate::verify::verify(self.engine())
+    }
+
+    /// Counters since the store was opened.
+    pub fn stats(&self) -> Statistics {
+        crate::maintenance::statistics(self.engine())
+    }
+
+    /// Statistics of the block cache.
+    pub fn cache_stats(&self) -> cache::CacheStats {
+        self.engine().cache.stats()
+    }
+
+    /// Who owns which bytes on disk.
+    pub fn space(&self) -> Result<Space> {
+        crate::space::space(self.engine())
+    }
+
+    /// Shape of the tree: a line for each family and level.
+    pub fn describe(&self) -> String {
+        crate::maintenance::describe(self.engine())
+    }
+
+    /// Waits until there is no background work left, at most `timeout`. True if there is none.
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        crate::maintenance::wait_idle(self.engine(), timeout)
+    }
+
+    /// In a simulated environment: does one step of background work. False if there was none.
+    #[doc(hidden)]
+    pub fn run_background_step(&self) -> bool {
+        self.engine().env.is_simulated() && self.engine().scheduler.run_one(self.engine())
+    }
+
+    /// Closes the store if this is the last handle; otherwise only this handle goes. Reports what a drop would hide.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.handle) {
+            Ok(handle) => crate::maintenance::close(&handle.engine),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // What fails here was reported to the listener, and recovery handles it as it handles a crash.
+        let _ = crate::maintenance::close(&self.engine);
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.engine().dir.display())
+    }
+}

@@ -1,0 +1,219 @@
+//! The engine behind a [`crate::Db`]: what all paths share, and nothing they do.
+//!
+//! Locks, in the order in which they may be taken: `writer` (the serialization point of all writes), the manifest's
+//! own lock, `claims` (what running jobs have claimed), a family's view. Readers take none but the view's.
+
+use crate::event::Event;
+use crate::family::Family;
+use crate::jobs::Claims;
+use crate::obsolete::Obsolete;
+use crate::options::Options;
+use crate::rate_limit::RateLimit;
+use crate::scheduler::Scheduler;
+use crate::snapshot::Snapshots;
+use crate::stats::Stats;
+use crate::tables::Tables;
+use crate::throttle::{Pacer, Rate};
+use base::sync::{lock, read};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use cache::Cache;
+use io::{Env, FileLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use version::{FamilyId, Manifest};
+use wal::Wal;
+
+/// Everything a store is at run time.
+pub(crate) struct Engine {
+    pub env: Env,
+    pub dir: PathBuf,
+    pub options: Options,
+    pub manifest: Manifest,
+    pub tables: Arc<Tables>,
+    pub cache: Arc<Cache>,
+    pub families: RwLock<HashMap<FamilyId, Arc<Family>>>,
+    pub writer: Mutex<Writer>,
+    pub snapshots: Arc<Snapshots>,
+    /// Set once recovery is done; never in a read-only store.
+    pub wal: OnceLock<Wal>,
+    pub log: crate::log_groups::LogGroups,
+    pub scheduler: Scheduler,
+    pub claims: Mutex<Claims>,
+    pub memory: Memory,
+    pub stats: Stats,
+    pub health: Health,
+    pub obsolete: Obsolete,
+    pub rate_limit: RateLimit,
+    pub flush_rate: Rate,
+    pub l0_rate: Rate,
+    /// Memtables above this sequence are not flushed while a checkpoint is being taken.
+    pub flush_ceiling: AtomicU64,
+    /// The next flush must install all families in one edit (see `write_path`).
+    pub atomic_flush: AtomicBool,
+    /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
+    pub log_over_bound: AtomicBool,
+    pub closed: AtomicBool,
+    /// Held until the last iterator is gone: nobody else may remove the files it reads.
+    pub _lock: Option<Box<dyn FileLock>>,
+}
+
+/// State of the serialization point.
+pub(crate) struct Writer {
+    /// The sequence the next change gets.
+    pub next_seq: SeqNo,
+    pub next_memtable_id: u64,
+    pub pacer: Pacer,
+    /// A volatile batch over several families sits in active memtables.
+    pub volatile_over_families: bool,
+    /// There are volatile changes that no table holds yet (a clean close flushes them).
+    pub volatile_unflushed: bool,
+    pub scratch: Vec<u8>,
+}
+
+/// Bytes of memtables.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    active: AtomicU64,
+    frozen: AtomicU64,
+}
+
+impl Memory {
+    pub fn grew(&self, bytes: usize) {
+        self.active.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+    pub fn froze(&self, bytes: usize) {
+        self.active.fetch_sub(bytes as u64, Ordering::Relaxed);
+        self.frozen.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+    pub fn flushed(&self, bytes: usize) {
+        self.frozen.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+    pub fn discarded(&self, bytes: usize) {
+        self.active.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+    pub fn used(&self) -> u64 {
+        self.active.load(Ordering::Relaxed) + self.frozen.load(Ordering::Relaxed)
+    }
+    pub fn backlog(&self) -> u64 {
+        self.frozen.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the store still takes writes.
+///
+/// Two states besides healthy. *Poisoned*: a write or sync failed, or a file is damaged; nothing is acknowledged until
+/// the store is reopened; reads go on. *No space*: a job could not write for want of room; jobs are tried again every
+/// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    poisoned: AtomicBool,
+    error: Mutex<Option<Error>>,
+    no_space: AtomicBool,
+    retry_at_ns: AtomicU64,
+}
+
+/// How long jobs wait after one of them found no room.
+const RETRY_NS: u64 = 100_000_000;
+
+impl Health {
+    /// Fails if nothing may be acknowledged any more.
+    pub fn check(&self) -> Result<()> {
+        if !self.poisoned.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let first = lock(&self.error).clone();
+        let error = first.unwrap_or_else(|| Error::new(ErrorKind::Poisoned, "the store failed"));
+        Err(if error.kind() == ErrorKind::Closed {
+            error
+        } else {
+            error
+                .with_kind(ErrorKind::Poisoned)
+                .context("an earlier failure stopped all writes; reopen the store")
+        })
+    }
+
+    /// The first failure, if there was one.
+    pub fn first_error(&self) -> Option<Error> {
+        lock(&self.error).clone()
+    }
+
+    pub fn poison(&self, error: &Error) {
+        lock(&self.error).get_or_insert_with(|| error.clone());
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    pub fn out_of_space(&self) -> bool {
+        self.no_space.load(Ordering::Acquire)
+    }
+
+    /// True while jobs that write must not start.
+    pub fn must_wait(&self, now_ns: u64) -> bool {
+        self.out_of_space() && now_ns < self.retry_at_ns.load(Ordering::Acquire)
+    }
+
+    fn no_space_at(&self, now_ns: u64) {
+        self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
+        self.no_space.store(true, Ordering::Release);
+    }
+
+    /// A job wrote successfully.
+    pub fn space_found(&self) {
+        self.no_space.store(false, Ordering::Release);
+    }
+}
+
+impl Engine {
+    /// The log. Panics before recovery is done and in read-only stores, where nothing may write.
+    pub fn wal(&self) -> &Wal {
+        self.wal.get().expect("the log is started before the first write")
+    }
+
+    /// The family with this id, if it still exists.
+    pub fn family(&self, id: FamilyId) -> Option<Arc<Family>> {
+        read(&self.families).get(&id).cloned()
+    }
+
+    /// All families, by id.
+    pub fn all_families(&self) -> Vec<Arc<Family>> {
+        let mut all: Vec<_> = read(&self.families).values().cloned().collect();
+        all.sort_by_key(|f| f.id);
+        all
+    }
+
+    /// The path of a file of the store.
+    pub fn path(&self, name: &str) -> PathBuf {
+        io::fs::join(&self.dir, name)
+    }
+
+    /// Decides what a failed job means for the store.
+    pub fn background_failed(self: &Arc<Self>, error: Error) {
+        self.stats.background_errors.add(1);
+        match error.kind() {
+            ErrorKind::NoSpace => self.health.no_space_at(self.env.clock.now_ns()),
+            ErrorKind::Closed => {}
+            _ => self.health.poison(&error),
+        }
+        self.tell(&Event::BackgroundError { error });
+        self.scheduler.notify_progress();
+    }
+
+    /// Tells the listener; its panics are its own.
+    pub fn tell(&self, event: &Event) {
+        let Some(listener) = &self.options.listener else { return };
+        if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
+            self.stats.listener_panics.add(1);
+        }
+    }
+
+    /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
+    pub fn log_floor(&self) -> SeqNo {
+        let families = self.all_families();
+        families.iter().filter_map(|f| f.oldest_unflushed_seq()).min().unwrap_or(self.snapshots.visible() + 1)
+    }
+}

@@ -1,0 +1,49 @@
+//! What the engine tells a listener about its background work.
+
+use base::Error;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A memtable became a table in L0.
+    Flush {
+        /// Column family.
+        family: String,
+        /// Bytes of the new table.
+        output_bytes: u64,
+    },
+    /// A compaction was installed.
+    Compaction {
+        /// Column family.
+        family: String,
+        /// Level it took files from.
+        level: usize,
+        /// Level it wrote to.
+        output_level: usize,
+        /// Bytes read.
+        input_bytes: u64,
+        /// Bytes written.
+        output_bytes: u64,
+    },
+    /// A writer waited.
+    Stall {
+        /// Why.
+        cause: crate::throttle::StallCause,
+        /// How long.
+        wait_ns: u64,
+    },
+    /// A background job failed.
+    BackgroundError {
+        /// Why.
+        error: Error,
+    },
+}
+
+/// Receives events, on the thread where they happen: return quickly, and do not call into the store.
+///
+/// A panic in it is caught, counted in `Statistics::listener_panics`, and does not disturb the engine.
+pub trait EventListener: Send + Sync {
+    /// Called after the event.
+    fn event(&self, event: &Event);
+}

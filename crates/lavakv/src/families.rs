@@ -1,0 +1,96 @@
+//! Creating and dropping column families.
+
+use crate::engine::Engine;
+use crate::family::Family;
+use crate::options::FamilyOptions;
+use base::sync::{lock, write};
+use base::{Error, ErrorKind, Result, limits};
+use std::cell::Cell;
+use std::sync::Arc;
+use version::{Edit, Record};
+
+/// Makes a family; it exists once the edit is durable.
+pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
+    check_name(name)?;
+    options.validate()?;
+    // Under the writer's lock, so that no write can meet a family that is only half there.
+    let mut writer = lock(&engine.writer);
+    writable(engine)?;
+    let (id, mut version) = (Cell::new(0), None);
+    engine.manifest.commit_with(
+        |state| {
+            if state.family_named(name).is_some() {
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    format!("column family {name} exists already"),
+                ));
+            }
+            if state.families.len() >= limits::FAMILIES_MAX {
+                return Err(Error::new(
+                    ErrorKind::TooLarge,
+                    "the store has as many column families as it can",
+                ));
+            }
+            id.set(state.next_family);
+            let record =
+                Record::CreateFamily { id: id.get(), name: name.to_owned(), options: options.encode() };
+            Ok(Edit(vec![record, Record::LogFloor { family: id.get(), seq: engine.snapshots.visible() + 1 }]))
+        },
+        |state| version = state.families.get(&id.get()).map(|f| f.version.clone()),
+    )?;
+    let version = version.expect("the edit that made the family was published");
+    let family = Arc::new(Family::new(id.get(), name.to_owned(), options, version, writer.next_memtable_id));
+    writer.next_memtable_id += 1;
+    write(&engine.families).insert(id.get(), family.clone());
+    Ok(family)
+}
+
+/// Drops a family: its files become obsolete, its entries in the log are skipped by recovery.
+pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
+    if family.id == crate::batch::DEFAULT_FAMILY {
+        return Err(Error::invalid("column family default cannot be dropped"));
+    }
+    let _writer = lock(&engine.writer);
+    writable(engine)?;
+    if family.is_dropped() {
+        return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
+    }
+    let mut last_view = family.view();
+    engine.manifest.commit_with(
+        |_| Ok(Edit(vec![Record::DropFamily { id: family.id }])),
+        |_| {
+            // Jobs install under the same lock: none can add a file after this.
+            family.mark_dropped();
+            last_view = family.view();
+        },
+    )?;
+    write(&engine.families).remove(&family.id);
+    engine.memory.discarded(last_view.active.bytes());
+    for memtable in &last_view.frozen {
+        engine.memory.flushed(memtable.bytes());
+    }
+    let files = last_view.version.levels.iter().flat_map(|level| level.iter().cloned());
+    engine.obsolete.add(files);
+    family.discard_view();
+    engine.log.hint_release();
+    engine.scheduler.notify_work();
+    Ok(())
+}
+
+fn writable(engine: &Engine) -> Result<()> {
+    if engine.wal.get().is_none() {
+        return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir));
+    }
+    engine.health.check()
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > limits::FAMILY_NAME_LEN_MAX {
+        return Err(Error::invalid(format!(
+            "the name of a column family has 1 to {} bytes, not {}",
+            limits::FAMILY_NAME_LEN_MAX,
+            name.len()
+        )));
+    }
+    Ok(())
+}

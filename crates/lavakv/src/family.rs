@@ -1,0 +1,131 @@
+//! A column family at run time: its name, options, and the view readers pin.
+
+use crate::options::FamilyOptions;
+use base::SeqNo;
+use base::sync::{lock, read, write};
+use memtable::MemTable;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use version::{FamilyId, Version};
+
+/// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Takes the writes.
+    pub active: Arc<MemTable>,
+    /// Frozen, newest first, not yet flushed.
+    pub frozen: Vec<Arc<MemTable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+}
+
+/// A column family.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub id: FamilyId,
+    pub name: String,
+    options: Mutex<Arc<FamilyOptions>>,
+    view: RwLock<Arc<View>>,
+    dropped: AtomicBool,
+}
+
+impl Family {
+    pub fn new(
+        id: FamilyId,
+        name: String,
+        options: FamilyOptions,
+        version: Arc<Version>,
+        memtable_id: u64,
+    ) -> Self {
+        let view = View { active: Arc::new(MemTable::new(memtable_id)), frozen: Vec::new(), version };
+        Family {
+            id,
+            name,
+            options: Mutex::new(Arc::new(options)),
+            view: RwLock::new(Arc::new(view)),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    pub fn options(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).clone()
+    }
+
+    pub fn set_options(&self, options: FamilyOptions) {
+        *lock(&self.options) = Arc::new(options);
+    }
+
+    /// Pins the current view.
+    pub fn view(&self) -> Arc<View> {
+        read(&self.view).clone()
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    fn update(&self, change: impl FnOnce(&View) -> View) {
+        let mut view = write(&self.view);
+        *view = Arc::new(change(&view));
+    }
+
+    /// Freezes the active memtable and starts a new one. Called under the writer's lock.
+    pub fn freeze(&self, next_memtable_id: u64) {
+        self.update(|v| View {
+            active: Arc::new(MemTable::new(next_memtable_id)),
+            frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
+            version: v.version.clone(),
+        });
+    }
+
+    /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
+    /// misses their entries or meets them twice.
+    pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
+        self.update(|v| View {
+            active: v.active.clone(),
+            frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
+            version,
+        });
+    }
+
+    /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
+    pub fn discard_view(&self) {
+        self.update(|v| View {
+            active: Arc::new(MemTable::new(v.active.id())),
+            frozen: Vec::new(),
+            version: Arc::new(Version::new(self.id)),
+        });
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// The lowest sequence that is only in memtables.
+    pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
+        let view = self.view();
+        view.frozen.iter().chain([&view.active]).filter_map(|m| m.seq_range()).map(|(low, _)| low).min()
+    }
+}
+
+/// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.
+#[derive(Clone, Debug)]
+pub struct ColumnFamily(pub(crate) Arc<Family>);
+
+impl ColumnFamily {
+    /// Its number, never reused in the store.
+    pub fn id(&self) -> FamilyId {
+        self.0.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The options it was created with.
+    pub fn options(&self) -> FamilyOptions {
+        (*self.0.options()).clone()
+    }
+}

@@ -1,0 +1,174 @@
+//! The iterator of the public API: a pinned view, merged, seen at one sequence.
+
+use crate::engine::Engine;
+use crate::family::{Family, View};
+use crate::options::ReadOptions;
+use crate::read_path::pin;
+use crate::snapshot::Snapshot;
+use base::{Error, Result};
+use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
+use std::sync::Arc;
+use table::IterOptions;
+
+/// Walks the keys of a column family in order, in both directions, as of one moment.
+///
+/// A new iterator stands nowhere: call one of the `seek` methods. It pins the tables and memtables it reads, also past
+/// the end of the [`crate::Db`] it came from (the store stays locked until it is dropped).
+pub struct DbIterator {
+    inner: Option<VisibleIterator>,
+    keys_only: bool,
+    // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
+    view: Option<Arc<View>>,
+    _snapshot: Option<Snapshot>,
+    engine: Arc<Engine>,
+}
+
+impl DbIterator {
+    pub(crate) fn new(engine: &Arc<Engine>, family: &Family, options: ReadOptions) -> Result<Self> {
+        if let Some(snapshot) = &options.snapshot
+            && !snapshot.is_of(&engine.snapshots)
+        {
+            return Err(Error::invalid("the snapshot belongs to another store"));
+        }
+        engine.stats.iterators.add(1);
+        let (view, seq) = pin(engine, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let iter_options =
+            IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
+        let mut visible = VisibleOptions::at(seq);
+        (visible.lower, visible.upper) = (options.lower_bound, options.upper_bound);
+        visible.keys_only = options.keys_only;
+        if let Some(prefix) = &options.prefix {
+            visible = visible.with_prefix(prefix);
+        }
+        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let mut sources = Sources::new(Readers::At(seq), tables, iter_options);
+        for memtable in [&view.active].into_iter().chain(&view.frozen) {
+            sources.cursors.push(Box::new(memtable.iter()));
+            if memtable.has_range_tombstones() {
+                sources.tombstones.push(memtable.range_tombstones());
+            }
+        }
+        let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
+        sources.add(view.version.levels.iter().enumerate(), bounds)?;
+        let merged = MergingIterator::new(sources.cursors);
+        Ok(DbIterator {
+            inner: Some(VisibleIterator::new(merged, sources.tombstones, visible)),
+            keys_only: options.keys_only,
+            view: Some(view),
+            _snapshot: options.snapshot,
+            engine: engine.clone(),
+        })
+    }
+
+    fn inner(&mut self) -> &mut VisibleIterator {
+        self.inner.as_mut().expect("present until dropped")
+    }
+
+    /// True while it stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.inner.as_ref().is_some_and(VisibleIterator::valid)
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.inner().seek_to_first()
+    }
+
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.inner().seek_to_last()
+    }
+
+    /// Moves to the first key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.inner().seek(key)
+    }
+
+    /// Moves to the last key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.inner().seek_for_prev(key)
+    }
+
+    /// Moves to the next key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it stands nowhere; the errors of reading otherwise, after which it stands nowhere.
+    pub fn next(&mut self) -> Result<()> {
+        self.must_stand()?;
+        self.inner().next()
+    }
+
+    /// Moves to the previous key.
+    pub fn prev(&mut self) -> Result<()> {
+        self.must_stand()?;
+        self.inner().prev()
+    }
+
+    fn must_stand(&self) -> Result<()> {
+        if self.valid() {
+            return Ok(());
+        }
+        Err(Error::invalid("the iterator stands nowhere: seek first, and check valid()"))
+    }
+
+    /// The key; empty if it stands nowhere.
+    pub fn key(&self) -> &[u8] {
+        self.inner.as_ref().filter(|i| i.valid()).map_or(&[], VisibleIterator::key)
+    }
+
+    /// The value; empty if it stands nowhere or was asked for keys only.
+    pub fn value(&self) -> &[u8] {
+        match &self.inner {
+            Some(inner) if inner.valid() && !self.keys_only => inner.value(),
+            _ => &[],
+        }
+    }
+
+    /// The entries from here on (from the first key, if it stands nowhere), copied out.
+    pub fn entries(self) -> Entries {
+        Entries { started: self.valid(), iterator: self, failed: false }
+    }
+}
+
+impl Drop for DbIterator {
+    fn drop(&mut self) {
+        self.inner = None;
+        self.view = None;
+        if self.engine.obsolete.has_ready() {
+            self.engine.scheduler.notify_work();
+        }
+    }
+}
+
+/// Keys and values in order; see [`DbIterator::entries`].
+pub struct Entries {
+    iterator: DbIterator,
+    started: bool,
+    failed: bool,
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        if !self.started {
+            self.started = true;
+            if let Err(e) = self.iterator.seek_to_first() {
+                self.failed = true;
+                return Some(Err(e));
+            }
+        }
+        if !self.iterator.valid() {
+            return None;
+        }
+        let entry = (self.iterator.key().to_vec(), self.iterator.value().to_vec());
+        if let Err(e) = self.iterator.next() {
+            self.failed = true;
+            return Some(Err(e));
+        }
+        Some(Ok(entry))
+    }
+}

@@ -1,0 +1,187 @@
+//! Which background work may start, and what running work has claimed.
+//!
+//! [`next_job`] is the only place that starts work. It looks at the state of the store each time, so there are no
+//! queues that could disagree with it: frozen memtables mean a flush, a level over its target means a compaction, and so
+//! on. What a running job works on is claimed under one lock and released when the job ends, however it ends.
+
+pub(crate) mod cleanup;
+pub(crate) mod compaction;
+pub(crate) mod flush;
+pub(crate) mod log;
+pub(crate) mod output;
+
+use crate::engine::Engine;
+use crate::family::Family;
+use crate::scheduler::{Job, JobClass};
+use base::HashMap;
+use base::sync::lock;
+use lsm::picker::{Compaction, InProgress, LeveledOptions};
+use std::sync::Arc;
+use version::FamilyId;
+
+/// What running jobs work on.
+#[derive(Default)]
+pub(crate) struct Claims {
+    pub log: bool,
+    pub flush: bool,
+    pub cleanup: bool,
+    /// Compactions under way, all families.
+    pub compactions: usize,
+    /// Files and levels under compaction, by family.
+    pub busy: HashMap<FamilyId, InProgress>,
+    /// A compaction asked for by `compact_range`, waiting for a thread.
+    pub manual: Option<Compaction>,
+    pub next_job: u64,
+}
+
+impl Claims {
+    /// A number for the next job, as stored in the properties of its tables.
+    pub fn job_number(&mut self) -> u64 {
+        self.next_job += 1;
+        self.next_job
+    }
+}
+
+/// The most urgent job of a class above `below` that may start now. What it works on is claimed.
+pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn Job>> {
+    if engine.scheduler.is_stopping() || engine.health.is_poisoned() || engine.wal.get().is_none() {
+        return None;
+    }
+    let mut claims = lock(&engine.claims);
+    if JobClass::Log < below && !claims.log && log::wanted(engine) {
+        claims.log = true;
+        return Some(Box::new(log::LogJob));
+    }
+    if engine.health.must_wait(engine.env.clock.now_ns()) {
+        return None;
+    }
+    if JobClass::Flush < below
+        && !claims.flush
+        && let Some(job) = flush::FlushJob::pick(engine, &mut claims)
+    {
+        claims.flush = true;
+        return Some(Box::new(job));
+    }
+    if JobClass::L0 < below
+        && let Some(job) = pick_compaction(engine, &mut claims, below)
+    {
+        return Some(job);
+    }
+    if JobClass::Cleanup < below && !claims.cleanup && cleanup::wanted(engine) {
+        claims.cleanup = true;
+        return Some(Box::new(cleanup::CleanupJob));
+    }
+    None
+}
+
+fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
+    // L0 may use a thread of its own or run on top of a deeper compaction; deeper ones keep to their slots.
+    let only_l0 = below <= JobClass::Compaction || claims.compactions >= engine.options.compaction_slots();
+    if !only_l0 && let Some(compaction) = claims.manual.take() {
+        if let Some(family) = engine.family(compaction.family) {
+            return Some(start(engine, claims, &family, compaction));
+        }
+        release_busy(claims, &compaction);
+    }
+    for family in engine.all_families() {
+        let version = family.view().version.clone();
+        let options = leveled_options(&family);
+        let busy = claims.busy.entry(family.id).or_default();
+        let Some(compaction) = lsm::picker::pick(&version, &options, busy) else { continue };
+        if only_l0 && compaction.level != 0 {
+            continue;
+        }
+        busy.add(&compaction);
+        return Some(start(engine, claims, &family, compaction));
+    }
+    None
+}
+
+fn start(
+    engine: &Arc<Engine>,
+    claims: &mut Claims,
+    family: &Arc<Family>,
+    compaction: Compaction,
+) -> Box<dyn Job> {
+    claims.compactions += 1;
+    let number = claims.job_number();
+    Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number))
+}
+
+/// Gives back the files a compaction had claimed.
+pub(crate) fn release_busy(claims: &mut Claims, compaction: &Compaction) {
+    if let Some(busy) = claims.busy.get_mut(&compaction.family) {
+        busy.remove(compaction);
+    }
+}
+
+/// Where a `compact_range` stands.
+pub(crate) struct ManualRange<'a> {
+    pub start: Option<&'a [u8]>,
+    pub end: Option<&'a [u8]>,
+    /// The level whose files in the range go down next.
+    pub level: usize,
+}
+
+impl<'a> ManualRange<'a> {
+    pub fn new(start: Option<&'a [u8]>, end: Option<&'a [u8]>) -> Self {
+        ManualRange { start, end, level: 0 }
+    }
+
+    /// Starts the next compaction the range needs, if it can. True when the range has none left.
+    pub fn advance(&mut self, engine: &Arc<Engine>, family: &Arc<Family>) -> bool {
+        let mut claims = lock(&engine.claims);
+        if claims.manual.is_some() {
+            return false;
+        }
+        let version = family.view().version.clone();
+        let last = version.deepest_level().unwrap_or(0).max(1);
+        let options = leveled_options(family);
+        while self.level < last && !family.is_dropped() {
+            if version.overlapping(self.level, self.start, self.end).is_empty() {
+                self.level += 1;
+                continue;
+            }
+            let busy = claims.busy.entry(family.id).or_default();
+            let picked = lsm::picker::pick_range(&version, &options, busy, self.level, self.start, self.end);
+            if let Some(compaction) = picked {
+                busy.add(&compaction);
+                claims.manual = Some(compaction);
+                drop(claims);
+                engine.scheduler.notify_work();
+            }
+            return false;
+        }
+        true
+    }
+}
+
+/// The picker's options for a family.
+pub(crate) fn leveled_options(family: &Family) -> LeveledOptions {
+    let o = family.options();
+    LeveledOptions {
+        l0_compaction_files: o.l0_compaction_files,
+        level_base_bytes: o.level_base_bytes,
+        level_multiplier: u64::from(o.level_multiplier),
+        levels: o.levels,
+        file_bytes: o.file_bytes,
+        ..Default::default()
+    }
+}
+
+/// True if no job runs and none could start.
+pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
+    let mut claims = lock(&engine.claims);
+    if claims.log || claims.flush || claims.cleanup || claims.compactions > 0 || claims.manual.is_some() {
+        return false;
+    }
+    if log::wanted(engine) || engine.log.has_unvouched(engine) || cleanup::wanted(engine) {
+        return false;
+    }
+    let pickable = |family: &Arc<Family>| {
+        let busy = claims.busy.entry(family.id).or_default();
+        lsm::picker::pick(&family.view().version, &leveled_options(family), busy).is_some()
+    };
+    let families = engine.all_families();
+    families.iter().all(|f| f.view().frozen.is_empty()) && !families.iter().any(pickable)
+}

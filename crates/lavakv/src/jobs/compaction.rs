@@ -1,0 +1,204 @@
+//! Compaction: what the picker chose, merged into the next level, installed in one edit.
+
+use super::output::{TableFiles, file_meta, remove_outputs};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::family::Family;
+use crate::scheduler::{Job, JobClass, Progress};
+use base::Result;
+use base::sync::lock;
+use lsm::below::DeeperLevels;
+use lsm::picker::{Compaction, Cutter};
+use lsm::{
+    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, Readers, Sources, Step, TableSource,
+};
+use std::sync::Arc;
+use table::{FinishedTable, IterOptions, KsstBuilder};
+use version::{Edit, FileMeta, Level, Record, Version};
+
+/// Compaction reads its inputs in runs of this size, around the cache.
+const READAHEAD_BYTES: usize = 512 << 10;
+
+pub(crate) struct CompactionJob {
+    family: Arc<Family>,
+    compaction: Compaction,
+    number: u64,
+    inputs: Vec<u64>,
+    /// The version it was picked from: pins the input files.
+    version: Arc<Version>,
+    running: Option<Running>,
+    start_ns: u64,
+}
+
+struct Running {
+    merge: MergeJob<KsstBuilder>,
+    cutter: Cutter,
+    below: DeeperLevels,
+}
+
+impl CompactionJob {
+    pub fn new(engine: &Engine, family: Arc<Family>, compaction: Compaction, number: u64) -> Self {
+        let version = family.view().version.clone();
+        let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
+        let start_ns = engine.env.clock.now_ns();
+        CompactionJob { family, compaction, number, inputs, version, running: None, start_ns }
+    }
+
+    fn begin(&mut self, engine: &Engine) -> Result<Running> {
+        let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
+        let snapshots = engine.snapshots.for_job();
+        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let mut sources = Sources::new(Readers::Snapshots(snapshots.clone()), tables, options);
+        let levels: Vec<(usize, Level)> =
+            self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
+        sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
+        let merge_options = MergeOptions::new(snapshots);
+        Ok(Running {
+            merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
+            cutter: self.compaction.cutter(&self.version),
+            below: DeeperLevels::new(&self.version, self.compaction.output_level),
+        })
+    }
+
+    fn merge_step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        if self.running.is_none() {
+            self.running = Some(self.begin(engine)?);
+        }
+        let running = self.running.as_mut().expect("just begun");
+        let mut files = TableFiles {
+            engine,
+            family: &self.family,
+            level: self.compaction.output_level,
+            job: self.number,
+            inputs: &self.inputs,
+            expected_len: self.family.options().file_bytes,
+        };
+        let mut hooks = Hooks {
+            files: &mut files,
+            cutter: &mut running.cutter,
+            below: &mut running.below,
+            values: None,
+            observer: None,
+        };
+        match running.merge.step(&mut hooks)? {
+            Step::More => {
+                let written = running.merge.take_written_bytes();
+                Ok(match engine.rate_limit.charge(engine.env.clock.now_ns(), written) {
+                    0 => Progress::More,
+                    ns => Progress::Wait(ns),
+                })
+            }
+            Step::Done(outputs) => {
+                let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
+                engine.stats.compaction_bytes_read.add(read);
+                self.install_merged(engine, &outputs)?;
+                Ok(Progress::Done)
+            }
+        }
+    }
+
+    fn install_merged(&mut self, engine: &Arc<Engine>, outputs: &[MergeOutput<FinishedTable>]) -> Result<()> {
+        engine.env.fs.sync_dir(&engine.dir)?;
+        let level = self.compaction.output_level;
+        let files: Vec<FileMeta> =
+            outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
+        engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum());
+        self.install(engine, files)?;
+        if self.family.is_dropped()
+            && let Some(running) = &self.running
+        {
+            remove_outputs(engine, running.merge.created());
+        }
+        Ok(())
+    }
+
+    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
+    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<FileMeta>) -> Result<()> {
+        let (family, level) = (self.family.id, self.compaction.output_level as u32);
+        let output_bytes = outputs.iter().map(|f| f.len).sum();
+        let compaction = &self.compaction;
+        engine.manifest.commit_with(
+            |state| {
+                let mut records = Vec::new();
+                if state.families.contains_key(&family) {
+                    let remove = |(l, f): (usize, &Arc<FileMeta>)| Record::RemoveFile {
+                        family,
+                        level: l as u32,
+                        number: f.number,
+                    };
+                    records.extend(compaction.input_files().map(remove));
+                    records.extend(outputs.into_iter().map(|meta| Record::AddFile { family, level, meta }));
+                }
+                Ok(Edit(records))
+            },
+            |state| {
+                if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
+                    self.family.install(durable.version.clone(), &[]);
+                }
+            },
+        )?;
+        if !self.family.is_dropped() && !compaction.trivial_move {
+            engine.obsolete.add(compaction.input_files().map(|(_, f)| f.clone()));
+        }
+        self.book(engine, output_bytes);
+        Ok(())
+    }
+
+    fn book(&self, engine: &Engine, output_bytes: u64) {
+        let c = &self.compaction;
+        let from_l0: u64 = c.input_files().filter(|(level, _)| *level == 0).map(|(_, f)| f.raw_bytes).sum();
+        if from_l0 > 0 && !c.trivial_move {
+            engine.l0_rate.record(from_l0, engine.env.clock.now_ns() - self.start_ns);
+        }
+        engine.stats.compactions.add(1);
+        engine.stats.compaction_moves.add(u64::from(c.trivial_move));
+        engine.health.space_found();
+        engine.tell(&Event::Compaction {
+            family: self.family.name.clone(),
+            level: c.level,
+            output_level: c.output_level,
+            input_bytes: c.input_files().map(|(_, f)| f.len).sum(),
+            output_bytes,
+        });
+    }
+
+    fn release(&mut self, engine: &Engine) {
+        self.running = None;
+        self.version = Arc::new(Version::new(self.family.id));
+        let mut claims = lock(&engine.claims);
+        super::release_busy(&mut claims, &self.compaction);
+        claims.compactions -= 1;
+        drop(claims);
+        self.compaction.inputs.clear();
+    }
+}
+
+impl Job for CompactionJob {
+    fn class(&self) -> JobClass {
+        if self.compaction.level == 0 { JobClass::L0 } else { JobClass::Compaction }
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        let progress = if self.compaction.trivial_move {
+            let moved = self.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
+            self.install(engine, moved)?;
+            Progress::Done
+        } else {
+            self.merge_step(engine)?
+        };
+        if progress == Progress::Done {
+            self.release(engine);
+        }
+        Ok(progress)
+    }
+
+    fn abandon(&mut self, engine: &Arc<Engine>) {
+        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        if let Some(running) = &self.running
+            && !engine.health.is_poisoned()
+        {
+            remove_outputs(engine, running.merge.created());
+        }
+        self.release(engine);
+    }
+}

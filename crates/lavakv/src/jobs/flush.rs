@@ -1,0 +1,235 @@
+//! Flush: frozen memtables become tables in L0.
+//!
+//! One flush runs at a time. Normally it takes all frozen memtables of one family (the one with the oldest data) into
+//! one table; after a volatile batch over several families it takes those of all families and installs them in one
+//! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
+//! again. In a store with several families the log is made durable before the edit (see `write_path`).
+
+use super::Claims;
+use super::output::{TableFiles, file_meta, remove_outputs};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::family::Family;
+use crate::scheduler::{Job, JobClass, Progress};
+use base::sync::{lock, read};
+use base::{InternalIterator, Result, SeqNo};
+use lsm::below::Anything;
+use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
+use memtable::MemTable;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use table::{FinishedTable, KsstBuilder};
+use version::{Edit, FileMeta, Record};
+
+/// A flush under way.
+pub(crate) struct FlushJob {
+    units: Vec<Unit>,
+    /// The unit that is being written.
+    current: usize,
+    number: u64,
+    atomic: bool,
+}
+
+/// What one family flushes.
+struct Unit {
+    family: Arc<Family>,
+    memtables: Vec<Arc<MemTable>>,
+    max_seq: SeqNo,
+    /// Bytes of the memtables, for the budget.
+    bytes: usize,
+    merge: MergeJob<KsstBuilder>,
+    outputs: Vec<MergeOutput<FinishedTable>>,
+    work_ns: u64,
+}
+
+impl FlushJob {
+    /// A flush of what is frozen, if anything is.
+    pub fn pick(engine: &Arc<Engine>, claims: &mut Claims) -> Option<FlushJob> {
+        let ceiling = engine.flush_ceiling.load(Ordering::Acquire);
+        let mut ready: Vec<(SeqNo, Arc<Family>, Vec<Arc<MemTable>>)> = Vec::new();
+        for family in engine.all_families() {
+            let view = family.view();
+            let fits = |m: &&Arc<MemTable>| m.seq_range().is_none_or(|(_, high)| high <= ceiling);
+            let memtables: Vec<_> = view.frozen.iter().filter(fits).cloned().collect();
+            if let Some(oldest) = memtables.iter().filter_map(|m| m.seq_range()).map(|(low, _)| low).min() {
+                ready.push((oldest, family, memtables));
+            }
+        }
+        let atomic = engine.atomic_flush.load(Ordering::Acquire);
+        if !atomic {
+            ready.sort_by_key(|(oldest, ..)| *oldest);
+            ready.truncate(1);
+        }
+        if ready.is_empty() {
+            return None;
+        }
+        let number = claims.job_number();
+        let snapshots = engine.snapshots.for_job();
+        let units =
+            ready.into_iter().map(|(_, family, tables)| Unit::new(family, tables, &snapshots)).collect();
+        Some(FlushJob { units, current: 0, number, atomic })
+    }
+
+    fn install(&mut self, engine: &Arc<Engine>) -> Result<()> {
+        if read(&engine.families).len() > 1
+            && let Some(log) = engine.wal.get()
+            && let Some(position) = log.last_position()
+        {
+            log.sync(position)?;
+        }
+        engine.env.fs.sync_dir(&engine.dir)?;
+        let mut tables: Vec<Vec<FileMeta>> = Vec::new();
+        for unit in &mut self.units {
+            let version = unit.family.view().version.clone();
+            let outputs = std::mem::take(&mut unit.outputs);
+            tables.push(outputs.iter().map(|o| file_meta(engine, &version, 0, o)).collect::<Result<_>>()?);
+        }
+        let units = &self.units;
+        engine.manifest.commit_with(
+            |state| {
+                let mut records = Vec::new();
+                for (unit, files) in units.iter().zip(&tables) {
+                    let family = unit.family.id;
+                    if !state.families.contains_key(&family) {
+                        continue;
+                    }
+                    records.extend(files.iter().map(|meta| Record::AddFile {
+                        family,
+                        level: 0,
+                        meta: meta.clone(),
+                    }));
+                    records.push(Record::LogFloor { family, seq: unit.max_seq + 1 });
+                    records.push(Record::LastSeq(unit.max_seq));
+                }
+                Ok(Edit(records))
+            },
+            |state| {
+                for unit in units.iter().filter(|u| !u.family.is_dropped()) {
+                    let Some(family) = state.families.get(&unit.family.id) else { continue };
+                    let flushed: Vec<u64> = unit.memtables.iter().map(|m| m.id()).collect();
+                    unit.family.install(family.version.clone(), &flushed);
+                    engine.memory.flushed(unit.bytes);
+                }
+            },
+        )?;
+        for (unit, files) in self.units.iter().zip(&tables) {
+            unit.finished(engine, files);
+        }
+        if self.atomic {
+            engine.atomic_flush.store(false, Ordering::Release);
+        }
+        engine.health.space_found();
+        engine.log.hint_release();
+        Ok(())
+    }
+
+    fn release(&self, engine: &Engine) {
+        lock(&engine.claims).flush = false;
+    }
+}
+
+impl Unit {
+    fn new(family: Arc<Family>, memtables: Vec<Arc<MemTable>>, snapshots: &[SeqNo]) -> Self {
+        let children = memtables.iter().map(|m| Box::new(m.iter()) as Box<dyn InternalIterator>).collect();
+        let tombstones: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
+        let options = MergeOptions::new(snapshots.to_vec());
+        Unit {
+            merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
+            max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
+            bytes: memtables.iter().map(|m| m.bytes()).sum(),
+            family,
+            memtables,
+            outputs: Vec::new(),
+            work_ns: 0,
+        }
+    }
+
+    /// One step. True when this unit's table is written.
+    fn step(&mut self, engine: &Arc<Engine>, number: u64) -> Result<bool> {
+        let start_ns = engine.env.clock.now_ns();
+        let family = self.family.clone();
+        let mut files = TableFiles {
+            engine,
+            family: &family,
+            level: 0,
+            job: number,
+            inputs: &[],
+            expected_len: self.bytes as u64,
+        };
+        let mut hooks = Hooks {
+            files: &mut files,
+            cutter: &mut SizeCutter { raw_bytes: u64::MAX },
+            below: &mut Anything,
+            values: None,
+            observer: None,
+        };
+        let step = self.merge.step(&mut hooks)?;
+        engine.rate_limit.charge(engine.env.clock.now_ns(), self.merge.take_written_bytes());
+        self.work_ns += engine.env.clock.now_ns() - start_ns;
+        match step {
+            Step::More => Ok(false),
+            Step::Done(outputs) => {
+                self.outputs = outputs;
+                Ok(true)
+            }
+        }
+    }
+
+    fn finished(&self, engine: &Engine, files: &[FileMeta]) {
+        let output_bytes = files.iter().map(|f| f.len).sum();
+        if self.family.is_dropped() {
+            remove_outputs(engine, self.merge.created());
+            return;
+        }
+        engine.flush_rate.record(self.bytes as u64, self.work_ns);
+        engine.stats.flushes.add(1);
+        engine.stats.flush_bytes_written.add(output_bytes);
+        engine.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });
+    }
+}
+
+impl Job for FlushJob {
+    fn class(&self) -> JobClass {
+        JobClass::Flush
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        if let Some(unit) = self.units.get_mut(self.current) {
+            if unit.step(engine, self.number)? {
+                self.current += 1;
+            }
+            return Ok(Progress::More);
+        }
+        self.install(engine)?;
+        self.release(engine);
+        Ok(Progress::Done)
+    }
+
+    fn abandon(&mut self, engine: &Arc<Engine>) {
+        let created: Vec<(u64, PathBuf)> =
+            self.units.iter().flat_map(|u| u.merge.created().to_vec()).collect();
+        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        if !engine.health.is_poisoned() {
+            remove_outputs(engine, &created);
+        }
+        self.release(engine);
+    }
+}
+
+/// Flushes everything frozen on the caller's thread (recovery, before there are workers).
+pub(crate) fn run_inline(engine: &Arc<Engine>) -> Result<()> {
+    loop {
+        let Some(mut job) = FlushJob::pick(engine, &mut lock(&engine.claims)) else { return Ok(()) };
+        loop {
+            match job.step(engine) {
+                Ok(Progress::Done) => break,
+                Ok(_) => {}
+                Err(e) => {
+                    job.abandon(engine);
+                    return Err(e);
+                }
+            }
+        }
+    }
+}

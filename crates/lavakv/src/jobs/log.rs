@@ -1,0 +1,48 @@
+//! The log's background work: write out buffered pages, prepare groups, release old ones, persist the watermark.
+//!
+//! All of it is short, and writers wait for it sooner or later, so it is the most urgent class.
+
+use crate::engine::Engine;
+use crate::scheduler::{Job, JobClass, Progress};
+use base::Result;
+use base::sync::lock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) struct LogJob;
+
+/// True if the log has work.
+pub(crate) fn wanted(engine: &Engine) -> bool {
+    let has_room = !engine.health.must_wait(engine.env.clock.now_ns());
+    engine.wal().wants_write_out()
+        || (has_room && (engine.wal().groups_wanted() > 0 || engine.log.may_release()))
+        || engine.log.is_idle(engine)
+}
+
+impl Job for LogJob {
+    fn class(&self) -> JobClass {
+        JobClass::Log
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        if engine.wal().wants_write_out() {
+            engine.wal().write_out()?;
+            engine.log.hint_release();
+        } else if engine.wal().groups_wanted() > 0 {
+            engine.log.prepare_ahead(engine)?;
+            if engine.wal().live_bytes() > engine.options.wal_bytes_max {
+                engine.log_over_bound.store(true, Ordering::Release);
+            }
+        } else if engine.log.may_release() {
+            engine.log.release(engine)?;
+        } else {
+            engine.log.persist_watermark(engine)?;
+        }
+        lock(&engine.claims).log = false;
+        Ok(Progress::Done)
+    }
+
+    fn abandon(&mut self, engine: &Arc<Engine>) {
+        lock(&engine.claims).log = false;
+    }
+}

@@ -1,0 +1,205 @@
+//! Log groups: prepared ahead of the log, released behind it, recycled in between.
+//!
+//! A group is a file of fixed length, allocated and written once. The manifest lists it before the log may use it, and
+//! the edit that drops it is durable before the file is used again or removed. Preparing one costs a device write of its
+//! whole length, so the background does it while the log still has a spare ([`crate::jobs::log`]); a writer does it
+//! itself only when the spare is used up, or for a batch larger than a whole group.
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::throttle::StallCause;
+use base::Result;
+use base::sync::lock;
+use io::InPlaceFile;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use version::{Edit, LogGroupMeta, Record, names};
+use wal::PreparedGroup;
+
+/// Files kept for recycling, at most.
+const FREE_MAX: usize = 2;
+/// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
+const IDLE_DURABLE_NS: u64 = 10_000_000;
+const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct LogGroups {
+    /// Serializes preparation.
+    preparing: Mutex<()>,
+    state: Mutex<Groups>,
+    /// Something happened after which groups may have become releasable.
+    release_hint: AtomicBool,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Groups {
+    /// Groups the manifest lists, by LTN.
+    live: BTreeMap<u64, GroupFile>,
+    /// Files of dropped groups that may be used again.
+    free: Vec<GroupFile>,
+}
+
+/// What the log looked like when it was last looked at.
+#[derive(Debug, Default)]
+struct Idle {
+    batches: u64,
+    since_ns: u64,
+    vouched_batches: u64,
+    vouched_durable_writes: u64,
+}
+
+/// The file of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupFile {
+    pub number: u64,
+    pub len: u64,
+    pub file: Arc<dyn InPlaceFile>,
+}
+
+impl LogGroups {
+    /// Takes over a group found by recovery.
+    pub fn adopt(&self, ltn: u64, file: GroupFile) {
+        lock(&self.state).live.insert(ltn, file);
+    }
+
+    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    pub fn provide(&self, engine: &Arc<Engine>, batch_len: usize) -> Result<()> {
+        let start_ns = engine.env.clock.now_ns();
+        let needed = wal::group_len_needed(batch_len);
+        let regular = engine.options.log_group_bytes;
+        let guard = lock(&self.preparing);
+        let out = if needed <= regular && engine.wal().groups_wanted() == 0 {
+            Ok(())
+        } else {
+            self.prepare(engine, regular.max(needed))
+        };
+        drop(guard);
+        let wait_ns = engine.env.clock.now_ns() - start_ns;
+        engine.stats.stall_log_ns.add(wait_ns);
+        engine.stats.stall_ns.add(wait_ns);
+        engine.stats.stalls.add(1);
+        engine.tell(&Event::Stall { cause: StallCause::Log, wait_ns });
+        out
+    }
+
+    /// Prepares a group if the log wants one.
+    pub fn prepare_ahead(&self, engine: &Engine) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        if engine.wal().groups_wanted() > 0 {
+            self.prepare(engine, engine.options.log_group_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, engine: &Engine, len: u64) -> Result<()> {
+        let group = self.list_new_group(engine, len)?;
+        engine.wal().add_group(group)
+    }
+
+    /// A group file that the manifest lists, not yet handed to the log.
+    pub fn list_new_group(&self, engine: &Engine, len: u64) -> Result<PreparedGroup> {
+        let recycled = {
+            let mut state = lock(&self.state);
+            let fit = state.free.iter().position(|f| f.len == len);
+            fit.map(|i| state.free.swap_remove(i))
+        };
+        let group = match recycled {
+            Some(file) => file,
+            None => self.create_file(engine, len)?,
+        };
+        let meta = LogGroupMeta { file: group.number, len, ..Default::default() };
+        let mut ltn = 0;
+        let listed = engine.manifest.commit_with(
+            |state| {
+                ltn = state.next_ltn;
+                Ok(Edit(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, ..meta } }]))
+            },
+            |_| {},
+        );
+        if let Err(e) = listed {
+            lock(&self.state).free.push(group);
+            return Err(e);
+        }
+        lock(&self.state).live.insert(ltn, group.clone());
+        Ok(PreparedGroup { ltn, file: group.file })
+    }
+
+    fn create_file(&self, engine: &Engine, len: u64) -> Result<GroupFile> {
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::log(number));
+        let file = engine.env.fs.create_in_place(&path, len, engine.options.access)?;
+        engine.env.fs.sync_dir(&engine.dir)?;
+        Ok(GroupFile { number, len, file })
+    }
+
+    /// Groups may have become releasable.
+    pub fn hint_release(&self) {
+        self.release_hint.store(true, Ordering::Release);
+    }
+
+    /// True if groups may be releasable.
+    pub fn may_release(&self) -> bool {
+        self.release_hint.load(Ordering::Acquire)
+    }
+
+    /// Drops the groups that only hold flushed records: manifest first, then the files.
+    pub fn release(&self, engine: &Engine) -> Result<()> {
+        self.release_hint.store(false, Ordering::Release);
+        let dropped = engine.wal().release_below(engine.log_floor());
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        engine.manifest.commit(Edit(records))?;
+        let surplus = self.recycle(&dropped, engine.options.log_group_bytes);
+        for number in surplus {
+            crate::jobs::cleanup::remove_file(engine, &names::log(number))?;
+        }
+        Ok(())
+    }
+
+    /// Moves dropped groups to the free list; returns the files that are too many or of another length.
+    fn recycle(&self, dropped: &[u64], len: u64) -> Vec<u64> {
+        let mut state = lock(&self.state);
+        let mut surplus = Vec::new();
+        for ltn in dropped {
+            let Some(file) = state.live.remove(ltn) else { continue };
+            if state.free.len() < FREE_MAX && file.len == len {
+                state.free.push(file);
+            } else {
+                surplus.push(file.number);
+            }
+        }
+        surplus
+    }
+
+    /// True if the log has been idle for long enough that its watermark should be persisted.
+    pub fn is_idle(&self, engine: &Engine) -> bool {
+        let (stats, now_ns) = (engine.wal().stats(), engine.env.clock.now_ns());
+        let mut idle = lock(&self.idle);
+        if stats.batches != idle.batches {
+            (idle.batches, idle.since_ns) = (stats.batches, now_ns);
+            return false;
+        }
+        let durable = stats.durable_writes > idle.vouched_durable_writes;
+        let wait_ns = if durable { IDLE_DURABLE_NS } else { IDLE_BUFFERED_NS };
+        stats.batches > idle.vouched_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
+    }
+
+    /// True if the log will want its watermark persisted once it has been idle for long enough.
+    pub fn has_unvouched(&self, engine: &Engine) -> bool {
+        engine.wal().stats().batches > lock(&self.idle).vouched_batches
+    }
+
+    /// Vouches for all of the log.
+    pub fn persist_watermark(&self, engine: &Engine) -> Result<()> {
+        let batches = engine.wal().stats().batches;
+        engine.wal().persist_watermark()?;
+        let mut idle = lock(&self.idle);
+        idle.vouched_batches = batches;
+        idle.vouched_durable_writes = engine.wal().stats().durable_writes;
+        Ok(())
+    }
+}

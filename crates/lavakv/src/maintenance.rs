@@ -1,0 +1,167 @@
+//! What a user may ask of a store besides reading and writing: flush, compact, wait, close, describe.
+
+use crate::engine::Engine;
+use crate::family::Family;
+use crate::jobs;
+use crate::stats::Statistics;
+use crate::write_path::freeze;
+use base::sync::lock;
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Freezes the memtables of all families at one sequence, and waits until they are tables.
+pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
+    let upto = freeze_all(engine)?;
+    wait_flushed(engine, upto)
+}
+
+/// Freezes all memtables; returns the sequence up to which everything is frozen.
+pub(crate) fn freeze_all(engine: &Arc<Engine>) -> Result<SeqNo> {
+    must_be_writable(engine)?;
+    let mut writer = lock(&engine.writer);
+    engine.health.check()?;
+    for family in engine.all_families() {
+        freeze(engine, &mut writer, &family);
+    }
+    writer.volatile_unflushed = false;
+    Ok(engine.snapshots.visible())
+}
+
+pub(crate) fn must_be_writable(engine: &Engine) -> Result<()> {
+    match engine.wal.get() {
+        Some(_) => Ok(()),
+        None => Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir)),
+    }
+}
+
+/// Waits until no memtable holds a sequence up to `upto`.
+pub(crate) fn wait_flushed(engine: &Arc<Engine>, upto: SeqNo) -> Result<()> {
+    engine.scheduler.wait_until(engine, || {
+        if let Err(e) = engine.health.check() {
+            return Some(Err(e));
+        }
+        if engine.health.out_of_space() {
+            let why = "the flush found no disk space; it goes on when space returns";
+            return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
+        }
+        (engine.log_floor() > upto).then_some(Ok(()))
+    })
+}
+
+/// Compacts a range level by level, from the top.
+pub(crate) fn compact_range(
+    engine: &Arc<Engine>,
+    family: &Arc<Family>,
+    start: Option<&[u8]>,
+    end: Option<&[u8]>,
+) -> Result<()> {
+    if let (Some(start), Some(end)) = (start, end)
+        && start > end
+    {
+        return Err(Error::invalid("compact_range: the start is after the end"));
+    }
+    flush(engine)?;
+    let mut request = jobs::ManualRange::new(start, end);
+    engine.scheduler.wait_until(engine, || {
+        if let Err(e) = engine.health.check() {
+            return Some(Err(e));
+        }
+        if engine.health.out_of_space() {
+            return Some(Err(
+                Error::new(ErrorKind::NoSpace, "compaction found no disk space").at_file(&engine.dir)
+            ));
+        }
+        request.advance(engine, family).then_some(Ok(()))
+    })
+}
+
+/// True if there is no background work, now or claimed.
+pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
+    if engine.wal.get().is_none() || engine.health.is_poisoned() {
+        return true;
+    }
+    jobs::is_idle(engine)
+}
+
+/// Waits for [`is_idle`]. The log's idle watermark counts as work, so this takes at least its delay.
+pub(crate) fn wait_idle(engine: &Arc<Engine>, timeout: Duration) -> bool {
+    let clock = &engine.env.clock;
+    let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
+    loop {
+        if is_idle(engine) {
+            return true;
+        }
+        if clock.now_ns() >= end_ns {
+            return false;
+        }
+        if engine.env.is_simulated() {
+            if !engine.scheduler.run_one(engine) {
+                clock.sleep_ns(1_000_000);
+            }
+        } else {
+            engine.scheduler.notify_work();
+            clock.sleep_ns(2_000_000);
+        }
+    }
+}
+
+/// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.
+pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
+    if engine.closed.swap(true, Ordering::AcqRel) || engine.wal.get().is_none() {
+        return Ok(());
+    }
+    let volatile = lock(&engine.writer).volatile_unflushed;
+    let flushed = if volatile && !engine.health.is_poisoned() { flush(engine) } else { Ok(()) };
+    let failed = engine.health.first_error();
+    {
+        let _writer = lock(&engine.writer);
+        engine.health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
+    }
+    engine.scheduler.stop(engine);
+    let log_closed = engine.wal().close().and_then(|()| engine.manifest.vouch());
+    match failed {
+        Some(e) => Err(e),
+        None => flushed.and(log_closed),
+    }
+}
+
+/// Counters, with those that other parts keep.
+pub(crate) fn statistics(engine: &Engine) -> Statistics {
+    if let Some(log) = engine.wal.get() {
+        let w = log.stats();
+        engine.stats.wal_bytes_written.set(w.written_bytes);
+        engine.stats.wal_syncs.set(w.durable_writes + w.syncs);
+    }
+    engine.stats.manifest_bytes_written.set(engine.manifest.bytes_written());
+    engine.stats.read()
+}
+
+/// A line for each family and level.
+pub(crate) fn describe(engine: &Engine) -> String {
+    let mut out = String::new();
+    for family in engine.all_families() {
+        let view = family.view();
+        let _ = writeln!(
+            out,
+            "family {} (id {}): memtable {} B in {} entries, {} frozen",
+            family.name,
+            family.id,
+            view.active.bytes(),
+            view.active.len(),
+            view.frozen.len()
+        );
+        for (level, files) in view.version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty()) {
+            let entries: u64 = files.iter().map(|f| f.entries).sum();
+            let (files, bytes) = (files.len(), view.version.level_bytes(level));
+            let compensated = view.version.level_compensated_bytes(level);
+            let _ = writeln!(
+                out,
+                "  L{level}: {files} files, {bytes} B, compensated {compensated} B, {entries} entries"
+            );
+        }
+    }
+    out
+}

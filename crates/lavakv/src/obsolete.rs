@@ -1,0 +1,45 @@
+//! Files that no manifest edit names any more, waiting for their last reader.
+//!
+//! A table is removed only after the edit that drops it is durable (only then is it added here) **and** the last Version
+//! that holds it is gone. Versions hold tables by reference count, so the second condition is that this list holds the
+//! only reference. Readers that let go of a view wake the clean-up.
+
+use base::sync::lock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use version::FileMeta;
+
+#[derive(Debug, Default)]
+pub(crate) struct Obsolete {
+    pending: Mutex<Vec<Arc<FileMeta>>>,
+    count: AtomicUsize,
+}
+
+impl Obsolete {
+    /// Takes over tables whose removal from the manifest is durable.
+    pub fn add(&self, files: impl IntoIterator<Item = Arc<FileMeta>>) {
+        let mut pending = lock(&self.pending);
+        pending.extend(files);
+        self.count.store(pending.len(), Ordering::Release);
+    }
+
+    /// Tables that nobody reads any more, taken off the list.
+    pub fn take_ready(&self) -> Vec<Arc<FileMeta>> {
+        let mut pending = lock(&self.pending);
+        let (ready, held) = pending.drain(..).partition(|f| Arc::strong_count(f) == 1);
+        *pending = held;
+        self.count.store(pending.len(), Ordering::Release);
+        ready
+    }
+
+    /// True if a table could be removed now.
+    pub fn has_ready(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+            && lock(&self.pending).iter().any(|f| Arc::strong_count(f) == 1)
+    }
+
+    /// Numbers of all tables on the list.
+    pub fn numbers(&self) -> Vec<u64> {
+        lock(&self.pending).iter().map(|f| f.number).collect()
+    }
+}

@@ -1,0 +1,345 @@
+//! Opening a store: lock, manifest, log, then service.
+//!
+//! 1. Take the lock, so that nobody else changes what is read.
+//! 2. Recover the manifest. It lists every file; each must be there with the length it had.
+//! 3. Replay the log into memtables, skipping what tables already hold (each family's `log_floor`). If the memtables
+//!    outgrow their budget they are flushed on the way, by the ordinary flush job: floors rise in replay order, so a
+//!    crash in the middle of recovery replays less, never twice.
+//! 4. Check the witness: pages of the log say which manifest edit was durable when they were written. A manifest that
+//!    ends before it has lost its end.
+//! 5. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
+//!    after a second crash. Only then start a new log in a new group, and serve.
+//! 6. Remove files that nothing names: what unfinished jobs left.
+//!
+//! Nothing is removed before step 6, and steps 1 to 4 can be repeated any number of times.
+
+use crate::batch::{self, DEFAULT_FAMILY};
+use crate::engine::{Engine, Health, Memory, Writer};
+use crate::family::Family;
+use crate::log_groups::{GroupFile, LogGroups};
+use crate::options::{FamilyOptions, Options};
+use crate::rate_limit::RateLimit;
+use crate::scheduler::Scheduler;
+use crate::tables::Tables;
+use crate::throttle::Pacer;
+use base::sync::lock;
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use cache::Cache;
+use io::{DirEntry, Env, FileLock};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use version::names::{self, FileKind};
+use version::{Edit, InitialState, Manifest, Place, Record, State};
+use wal::{LogGroup, RecoveryMode, RecoveryReport, Wal, WalOptions};
+
+/// Opens for reading and writing.
+pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+    options.validate()?;
+    let exists = check_directory(&env, dir, &options)?;
+    let holder =
+        if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
+    let store_lock = env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)?;
+    // Asked again under the lock: another process may have made the store meanwhile.
+    let exists = exists || env.fs.exists(&io::fs::join(dir, names::CURRENT))?;
+    let manifest = if exists {
+        if options.error_if_exists {
+            return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
+        }
+        Manifest::recover(&env, dir, false)?
+    } else {
+        create(&env, dir, &options)?
+    };
+    let listing = env.fs.list(dir)?;
+    check_files(dir, &listing, &manifest.state())?;
+    manifest
+        .bump_file_number(listing.iter().filter_map(|e| names::parse(&e.name)?.number()).max().unwrap_or(0));
+    let engine = Arc::new(build(env, dir, options, manifest, Some(store_lock))?);
+    let report = replay(&engine, RecoveryMode::ReadWrite)?;
+    start_log(&engine, &report)?;
+    remove_orphans(&engine, &listing)?;
+    update_default_options(&engine)?;
+    engine.log.hint_release();
+    engine.scheduler.start(&engine)?;
+    Ok(engine)
+}
+
+/// Refuses what is not a store's directory. True if there is a store.
+fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
+    match env.fs.metadata(dir) {
+        Ok(meta) if !meta.is_dir => {
+            return Err(Error::invalid("the path is a file: a store is a directory").at_file(dir));
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound && options.create_if_missing => {
+            env.fs.create_dir_all(dir)?
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_store(dir)),
+        Err(e) => return Err(e),
+    }
+    if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+        return Ok(true);
+    }
+    let files = env.fs.list(dir)?;
+    let data = |k: &FileKind| matches!(k, FileKind::Ksst(_) | FileKind::Vsst(_));
+    if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_some_and(|k| data(&k))) {
+        return Err(Error::corruption(format!(
+            "CURRENT is missing but there are tables ({}): restore CURRENT, or the store from a checkpoint",
+            file.name
+        ))
+        .at_file(io::fs::join(dir, names::CURRENT)));
+    }
+    if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_none()) {
+        return Err(Error::invalid(format!(
+            "the directory holds no store but other files ({}): choose an empty one",
+            file.name
+        ))
+        .at_file(dir));
+    }
+    if !options.create_if_missing {
+        return Err(no_store(dir));
+    }
+    Ok(false)
+}
+
+pub(crate) fn no_store(dir: &Path) -> Error {
+    Error::not_found("there is no store here").at_file(dir)
+}
+
+fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
+    let first = options.first_number;
+    let initial =
+        InitialState { first_file_number: first, first_ltn: first, first_seq: first, ..Default::default() };
+    let manifest = Manifest::create(env, dir, initial)?;
+    manifest.commit(Edit(vec![Record::CreateFamily {
+        id: DEFAULT_FAMILY,
+        name: "default".into(),
+        options: options.family.encode(),
+    }]))?;
+    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        env.fs.sync_dir(parent)?;
+    }
+    Ok(manifest)
+}
+
+/// Every file the state lists must be there, whole.
+pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
+    let lengths: HashMap<FileKind, u64> =
+        listing.iter().filter_map(|e| Some((names::parse(&e.name)?, e.len))).collect();
+    let check = |kind: FileKind, len: u64| {
+        let problem = match lengths.get(&kind) {
+            None => "the manifest lists this file but it is missing".to_owned(),
+            Some(&found) if found != len => format!("the file has {found} bytes instead of {len}"),
+            Some(_) => return Ok(()),
+        };
+        Err(Error::corruption(format!("{problem}; restore it from a checkpoint or backup"))
+            .at_file(io::fs::join(dir, &kind.to_string())))
+    };
+    for family in state.families.values() {
+        for file in family.version.levels.iter().flat_map(|level| level.iter()) {
+            check(FileKind::Ksst(file.number), file.len)?;
+        }
+        for file in family.version.vssts.values() {
+            check(FileKind::Vsst(file.number), file.len)?;
+        }
+    }
+    state.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))
+}
+
+/// The engine over a recovered manifest, before the log is read.
+pub(crate) fn build(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    manifest: Manifest,
+    store_lock: Option<Box<dyn FileLock>>,
+) -> Result<Engine> {
+    let state = manifest.state();
+    let cache = Arc::new(Cache::new(options.cache_bytes));
+    let tables = Arc::new(Tables::new(
+        env.clone(),
+        dir.to_owned(),
+        options.access,
+        cache.clone(),
+        options.open_files_max,
+    ));
+    let mut families = HashMap::default();
+    let mut next_memtable_id = 1;
+    for family in state.families.values() {
+        let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
+        let version = family.version.clone();
+        let own = Family::new(family.id, family.name.clone(), family_options, version, next_memtable_id);
+        next_memtable_id += 1;
+        families.insert(family.id, Arc::new(own));
+    }
+    let snapshots = Arc::new(crate::snapshot::Snapshots::default());
+    snapshots.publish(state.last_seq);
+    Ok(Engine {
+        dir: dir.to_owned(),
+        manifest,
+        tables,
+        cache,
+        families: RwLock::new(families),
+        writer: Mutex::new(Writer {
+            next_seq: state.last_seq + 1,
+            next_memtable_id,
+            pacer: Pacer::default(),
+            volatile_over_families: false,
+            volatile_unflushed: false,
+            scratch: Vec::new(),
+        }),
+        snapshots,
+        wal: OnceLock::new(),
+        log: LogGroups::default(),
+        scheduler: Scheduler::new(env.rng()),
+        claims: Mutex::default(),
+        memory: Memory::default(),
+        stats: Default::default(),
+        health: Health::default(),
+        obsolete: Default::default(),
+        rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
+        flush_rate: Default::default(),
+        l0_rate: Default::default(),
+        flush_ceiling: AtomicU64::new(SeqNo::MAX),
+        atomic_flush: false.into(),
+        log_over_bound: false.into(),
+        closed: false.into(),
+        _lock: store_lock,
+        env,
+        options,
+    })
+}
+
+/// Replays the log into memtables.
+pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<RecoveryReport> {
+    let state = engine.manifest.state();
+    let mut groups = Vec::new();
+    for meta in state.log_groups.values().filter(|g| !g.discarded) {
+        let file =
+            engine.env.fs.open_in_place(&engine.path(&names::log(meta.file)), engine.options.access)?;
+        engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
+        groups.push(LogGroup { ltn: meta.ltn, file, sealed_end: meta.sealed_end });
+    }
+    let report =
+        wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut |first_seq, payload| {
+            replay_batch(engine, &state, first_seq, payload)?;
+            if mode == RecoveryMode::ReadWrite { flush_if_large(engine) } else { Ok(()) }
+        })?;
+    engine.manifest.require_edit(report.witness_edit)?;
+    Ok(report)
+}
+
+fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload: &[u8]) -> Result<()> {
+    let (first_seq, count, entries) = batch::decode(payload)?;
+    if first_seq != logged_seq {
+        return Err(Error::corruption("a batch in the log has another sequence than its record"));
+    }
+    let mut seq = first_seq;
+    for change in entries {
+        let change = change?;
+        let family = engine.family(change.family);
+        match (family, state.families.get(&change.family)) {
+            (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
+                let view = family.view();
+                let before = view.active.bytes();
+                view.active.insert(seq, change.kind, change.key, change.value);
+                engine.memory.grew(view.active.bytes() - before);
+            }
+            (Some(_), _) => {}
+            (None, _) if change.family < state.next_family => {}
+            (None, _) => return Err(Error::corruption("the log names a column family that never existed")),
+        }
+        seq += 1;
+    }
+    if seq != first_seq + u64::from(count) {
+        return Err(Error::corruption(
+            "a batch in the log has another number of entries than its header says",
+        ));
+    }
+    let mut writer = lock(&engine.writer);
+    writer.next_seq = writer.next_seq.max(seq);
+    engine.snapshots.publish(engine.snapshots.visible().max(seq - 1));
+    Ok(())
+}
+
+/// Keeps recovery within the memory budget.
+fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
+    if engine.memory.used() < engine.options.memory_bytes as u64 / 2 {
+        return Ok(());
+    }
+    let mut writer = lock(&engine.writer);
+    for family in engine.all_families() {
+        crate::write_path::freeze(engine, &mut writer, &family);
+    }
+    drop(writer);
+    crate::jobs::flush::run_inline(engine)
+}
+
+/// Makes the end of the old log durable, and starts the new one.
+fn start_log(engine: &Arc<Engine>, report: &RecoveryReport) -> Result<()> {
+    let mut records = Vec::new();
+    records.extend(report.sealed.map(|(ltn, end_lpn)| Record::SealLogGroup { ltn, end_lpn }));
+    records.extend(report.discarded.iter().map(|&ltn| Record::RemoveLogGroup { ltn }));
+    let dropped_before = engine
+        .manifest
+        .state()
+        .log_groups
+        .values()
+        .filter(|g| g.discarded)
+        .map(|g| g.ltn)
+        .collect::<Vec<_>>();
+    records.extend(dropped_before.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
+    if !records.is_empty() {
+        engine.manifest.commit(Edit(records))?;
+    }
+    let store = engine.manifest.state().store;
+    let first = engine.log.list_new_group(engine, engine.options.log_group_bytes)?;
+    let next_lpn = report.next_lpn.max(engine.options.first_number);
+    let options = WalOptions {
+        group_len: engine.options.log_group_bytes,
+        staging_len: staging_len(engine.options.log_group_bytes),
+        ..Default::default()
+    };
+    let log = Wal::start(&engine.env, &engine.dir, options, store, next_lpn, first, report.history.clone())?;
+    engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
+    Ok(())
+}
+
+/// The ring of open pages: an eighth of a group, 64 KB to 4 MB.
+fn staging_len(group_len: u64) -> usize {
+    (group_len / 8).clamp(64 << 10, 4 << 20) as usize
+}
+
+/// Removes the files that neither the manifest nor the log names.
+fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
+    let state = engine.manifest.state();
+    let live_manifests = engine.manifest.live_manifest_files();
+    for entry in listing {
+        let orphan = match names::parse(&entry.name) {
+            Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
+            Some(FileKind::Vsst(n)) => !matches!(state.place_of(n), Some(Place::Vsst { .. })),
+            Some(FileKind::Log(n)) => !matches!(state.place_of(n), Some(Place::Log { .. })),
+            Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
+            Some(FileKind::CurrentTemp) => true,
+            Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
+        };
+        // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
+        if orphan {
+            crate::jobs::cleanup::remove_file(engine, &entry.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the options of the default family if they changed.
+fn update_default_options(engine: &Engine) -> Result<()> {
+    let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
+    let wanted = &engine.options.family;
+    if *family.options() != *wanted {
+        engine
+            .manifest
+            .commit(Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]))?;
+        family.set_options(wanted.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Options of a store, of its column families, and of single reads and writes.
+//!
+//! Every option has a default that works; `Db::open(path)` needs none. Sizes are in bytes. An option that is out of
+//! range, or a combination the engine does not support, is refused at open with [`ErrorKind::InvalidArgument`] and a
+//! sentence that names the option and its range: nothing is silently clamped.
+//!
+//! Options of the store are given at every open. Options of a family are stored in the manifest when the family is
+//! created; `Db::open_with` replaces the stored options of the default family by those in [`Options::family`].
+
+use crate::event::EventListener;
+use base::codec::{Reader, put_varint};
+use base::{Compression, Error, ErrorKind, Result, limits};
+use io::Access;
+use std::sync::Arc;
+
+pub use wal::Durability;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Make a new store if there is none. Default: true.
+    pub create_if_missing: bool,
+    /// Refuse to open a store that exists. Default: false.
+    pub error_if_exists: bool,
+    /// Budget of the block cache: index blocks, filters and data share it. Default: 64 MiB.
+    pub cache_bytes: usize,
+    /// Size at which a memtable is flushed. Default: 16 MiB.
+    pub memtable_bytes: usize,
+    /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
+    pub memory_bytes: usize,
+    /// Length of a log group, the unit in which the write-ahead log is allocated. Default: 32 MiB.
+    pub log_group_bytes: u64,
+    /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
+    pub wal_bytes_max: u64,
+    /// Threads for flush, compaction and clean-up. Default: 2.
+    pub background_threads: usize,
+    /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
+    pub compactions_max: usize,
+    /// Bound on what background jobs write per second; 0 is no bound. Default: 0.
+    pub rate_limit_bytes_per_s: u64,
+    /// Page cache or direct I/O for tables and log. Default: direct.
+    pub access: Access,
+    /// Durability of writes that do not say. Default: buffered.
+    pub durability: Durability,
+    /// Table files kept open. Default: 4096.
+    pub open_files_max: usize,
+    /// Options of the column family `default`.
+    pub family: FamilyOptions,
+    /// Told about flushes, compactions, stalls and background errors. A panic in it is caught and counted.
+    pub listener: Option<Arc<dyn EventListener>>,
+    /// Where sequence numbers, file numbers, log groups and log pages start in a **new** store. For tests that cross
+    /// 2^32; leave it alone otherwise. Default: 1.
+    pub first_number: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            cache_bytes: 64 << 20,
+            memtable_bytes: 16 << 20,
+            memory_bytes: 64 << 20,
+            log_group_bytes: 32 << 20,
+            wal_bytes_max: 256 << 20,
+            background_threads: 2,
+            compactions_max: 0,
+            rate_limit_bytes_per_s: 0,
+            access: Access::Direct,
+            durability: Durability::Buffered,
+            open_files_max: 4096,
+            family: FamilyOptions::default(),
+            listener: None,
+            first_number: 1,
+        }
+    }
+}
+
+fn check<T: PartialOrd + std::fmt::Display>(name: &str, value: T, low: T, high: T) -> Result<()> {
+    if value < low || value > high {
+        return Err(Error::invalid(format!("option {name} = {value} is out of range: {low} to {high}")));
+    }
+    Ok(())
+}
+
+impl Options {
+    /// Checks every option and combination.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
+        check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
+        check("memory_bytes", self.memory_bytes, 2 * self.memtable_bytes, 1 << 42)?;
+        check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
+        if self.log_group_bytes % io::PAGE as u64 != 0 {
+            return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
+        }
+        check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)?;
+        check("background_threads", self.background_threads, 1, 64)?;
+        check("compactions_max", self.compactions_max, 0, 64)?;
+        check("open_files_max", self.open_files_max, 16, 1 << 24)?;
+        check("first_number", self.first_number, 1, 1 << 48)?;
+        if self.rate_limit_bytes_per_s != 0 {
+            check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
+        }
+        self.family.validate()
+    }
+
+    pub(crate) fn compaction_slots(&self) -> usize {
+        match self.compactions_max {
+            0 => self.background_threads.saturating_sub(1).max(1),
+            n => n,
+        }
+    }
+}
+
+/// Options of one column family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyOptions {
+    /// How blocks of tables are compressed. Default: none.
+    pub compression: Compression,
+    /// Uncompressed size of a data block. Default: 4096.
+    pub block_bytes: usize,
+    /// Bits of filter per key; 0 for no filter. Default: 10 (about 1 % false positives).
+    pub filter_bits_per_key: u32,
+    /// Size at which compaction starts the next table file. Default: 16 MiB.
+    pub file_bytes: u64,
+    /// Target size of the first level below L0. Default: 64 MiB.
+    pub level_base_bytes: u64,
+    /// How much larger each level is than the one above. Default: 10.
+    pub level_multiplier: u32,
+    /// Levels, L0 included. Default: 7.
+    pub levels: usize,
+    /// Files in L0 that start a compaction. Default: 4.
+    pub l0_compaction_files: usize,
+    /// Files in L0 from which writers are slowed down. Default: 12.
+    pub l0_slowdown_files: usize,
+    /// Files in L0 at which writers wait. Default: 24.
+    pub l0_stop_files: usize,
+}
+
+impl Default for FamilyOptions {
+    fn default() -> Self {
+        FamilyOptions {
+            compression: Compression::None,
+            block_bytes: 4096,
+            filter_bits_per_key: 10,
+            file_bytes: 16 << 20,
+            level_base_bytes: 64 << 20,
+            level_multiplier: 10,
+            levels: limits::LEVELS_MAX,
+            l0_compaction_files: 4,
+            l0_slowdown_files: 12,
+            l0_stop_files: 24,
+        }
+    }
+}
+
+/// First byte of encoded family options.
+const FAMILY_OPTIONS_VERSION: u8 = 1;
+
+impl FamilyOptions {
+    /// Checks every option.
+    pub fn validate(&self) -> Result<()> {
+        check("block_bytes", self.block_bytes, 512, 1 << 20)?;
+        check("filter_bits_per_key", self.filter_bits_per_key, 0, 64)?;
+        check("file_bytes", self.file_bytes, 4 << 10, 4 << 30)?;
+        check("level_base_bytes", self.level_base_bytes, self.file_bytes, 1 << 50)?;
+        check("level_multiplier", self.level_multiplier, 2, 1000)?;
+        check("levels", self.levels, 2, limits::LEVELS_MAX)?;
+        check("l0_compaction_files", self.l0_compaction_files, 1, 1000)?;
+        check("l0_slowdown_files", self.l0_slowdown_files, self.l0_compaction_files, 10_000)?;
+        check("l0_stop_files", self.l0_stop_files, self.l0_slowdown_files + 1, 100_000)?;
+        let available = match self.compression {
+            Compression::None => true,
+            Compression::Lz4 => cfg!(feature = "lz4"),
+            Compression::Zstd => cfg!(feature = "zstd"),
+        };
+        if !available {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "compression {} is not part of this build: enable its feature",
+                    self.compression.name()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FAMILY_OPTIONS_VERSION, self.compression as u8];
+        for v in [
+            self.block_bytes as u64,
+            u64::from(self.filter_bits_per_key),
+            self.file_bytes,
+            self.level_base_bytes,
+            u64::from(self.level_multiplier),
+            self.levels as u64,
+            self.l0_compaction_files as u64,
+            self.l0_slowdown_files as u64,
+            self.l0_stop_files as u64,
+        ] {
+            put_varint(&mut out, v);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != FAMILY_OPTIONS_VERSION {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "family options of a newer release: upgrade the engine",
+            ));
+        }
+        let compression = Compression::from_u8(r.u8()?)
+            .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
+        let size = |v: u64| usize::try_from(v).map_err(|_| Error::corruption("family option too large"));
+        let options = FamilyOptions {
+            compression,
+            block_bytes: size(r.varint()?)?,
+            filter_bits_per_key: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
+            file_bytes: r.varint()?,
+            level_base_bytes: r.varint()?,
+            level_multiplier: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
+            levels: size(r.varint()?)?,
+            l0_compaction_files: size(r.varint()?)?,
+            l0_slowdown_files: size(r.varint()?)?,
+            l0_stop_files: size(r.varint()?)?,
+        };
+        options.validate().map_err(|e| e.context("family options in the manifest"))?;
+        Ok(options)
+    }
+}
+
+/// Options of one write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// What the acknowledgement promises; `None` takes [`Options::durability`].
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// Acknowledged writes survive power loss.
+    pub fn durable() -> Self {
+        WriteOptions { durability: Some(Durability::Durable) }
+    }
+    /// Acknowledged writes survive the death of the process.
+    pub fn buffered() -> Self {
+        WriteOptions { durability: Some(Durability::Buffered) }
+    }
+    /// Acknowledged writes survive once they are flushed: nothing goes to the log.
+    pub fn volatile() -> Self {
+        WriteOptions { durability: Some(Durability::Volatile) }
+    }
+}
+
+/// Options of a read or an iterator.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Read as of this snapshot; `None`: as of now.
+    pub snapshot: Option<crate::Snapshot>,
+    /// Iterators: the first key (inclusive).
+    pub lower_bound: Option<Vec<u8>>,
+    /// Iterators: the end (exclusive).
+    pub upper_bound: Option<Vec<u8>>,
+    /// Iterators: only keys that start with this.
+    pub prefix: Option<Vec<u8>>,
+    /// Iterators: values are not asked for.
+    pub keys_only: bool,
+    /// Whether blocks read are put into the cache. Default: true.
+    pub fill_cache: bool,
+    /// Iterators: read this much ahead, around the cache; 0: block by block through the cache. Default: 0.
+    pub readahead_bytes: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            snapshot: None,
+            lower_bound: None,
+            upper_bound: None,
+            prefix: None,
+            keys_only: false,
+            fill_cache: true,
+            readahead_bytes: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn family_options_round_trip_and_absurd_ones_are_refused() {
+        let o = FamilyOptions {
+            compression: Compression::None,
+            file_bytes: 1 << 20,
+            levels: 3,
+            ..Default::default()
+        };
+        assert_eq!(FamilyOptions::decode(&o.encode()).unwrap(), o);
+        for cut in 0..o.encode().len() {
+            assert!(FamilyOptions::decode(&o.encode()[..cut]).is_err());
+        }
+        let absurd = [
+            Options { memtable_bytes: 1, ..Default::default() },
+            Options { memory_bytes: 1 << 20, ..Default::default() },
+            Options { log_group_bytes: 100_001, ..Default::default() },
+            Options { background_threads: 0, ..Default::default() },
+            Options {
+                family: FamilyOptions { level_multiplier: 0, ..Default::default() },
+                ..Default::default()
+            },
+            Options {
+                family: FamilyOptions { l0_stop_files: 0, ..Default::default() },
+                ..Default::default()
+            },
+        ];
+        for o in absurd {
+            assert_eq!(o.validate().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        Options::default().validate().unwrap();
+    }
+}

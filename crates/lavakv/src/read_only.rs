@@ -1,0 +1,58 @@
+//! Opening a store for reading only, beside the process that writes it, if there is one.
+//!
+//! No lock is taken and nothing is written. The writer may meanwhile remove tables and recycle log groups, so opening is
+//! an attempt: read the manifest, open every table it lists (an open file stays readable after it is removed), replay
+//! the log into memory. If something was missing or did not fit together, the writer probably moved on: try again from
+//! the start, a bounded number of times, then report what was found.
+
+use crate::engine::Engine;
+use crate::open::{build, check_files, no_store, replay};
+use crate::options::Options;
+use base::{ErrorKind, Result};
+use io::Env;
+use lsm::TableSource;
+use std::path::Path;
+use std::sync::Arc;
+use version::{Manifest, names};
+use wal::RecoveryMode;
+
+/// Attempts before the last error is believed.
+const ATTEMPTS: u32 = 20;
+/// Pause between two attempts, nanoseconds.
+const PAUSE_NS: u64 = 20_000_000;
+
+/// Opens for reading.
+pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
+    options.validate()?;
+    // Every table stays open, so that one the writer removes can still be read.
+    options.open_files_max = options.open_files_max.max(1 << 20);
+    let current = io::fs::join(dir, names::CURRENT);
+    if !env.fs.exists(&current)? {
+        return Err(no_store(dir));
+    }
+    let mut attempt = 1;
+    loop {
+        match open_once(&env, dir, &options) {
+            Err(e)
+                if attempt < ATTEMPTS && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) =>
+            {
+                env.clock.sleep_ns(PAUSE_NS);
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
+    let manifest = Manifest::recover(env, dir, true)?;
+    check_files(dir, &env.fs.list(dir)?, &manifest.state())?;
+    let engine = Arc::new(build(env.clone(), dir, options.clone(), manifest, None)?);
+    for family in engine.all_families() {
+        for file in family.view().version.levels.iter().flat_map(|level| level.iter()) {
+            engine.tables.table(file)?;
+        }
+    }
+    replay(&engine, RecoveryMode::ReadOnly)?;
+    Ok(engine)
+}

@@ -1,0 +1,221 @@
+//! The point read: memtables, newest first, then the tables, level by level.
+//!
+//! Sources are asked from new to old, so the first entry found is the answer, unless a range tombstone met on the way
+//! is newer. A read pins the family's view *before* it takes the visible frontier as its sequence: compaction may drop
+//! what the frontier no longer needs, but not from files of a view that is pinned. If the view changed in between, it
+//! starts again, so that a read sees everything that was visible when it took its sequence.
+//!
+//! The path is a state machine ([`GetOp`]): it finishes without I/O when a memtable has the answer, and says `NeedIo`
+//! before each table it asks, so that an asynchronous caller can go on elsewhere.
+
+use crate::engine::Engine;
+use crate::family::{Family, View};
+use base::hash::key_hash;
+use base::{Error, Result, SeqNo, ValueKind};
+use cache::BlockSlice;
+use lsm::TableSource;
+use std::sync::Arc;
+use table::ReadCounters;
+use version::FileMeta;
+
+/// A value that was read. It pins the cached block it lies in.
+#[derive(Clone, Debug)]
+pub struct Value(BlockSlice);
+
+impl Value {
+    /// Copies the bytes out (or takes them, where nobody shares them).
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+}
+
+impl std::ops::Deref for Value {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        &**self == other
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Value(BlockSlice::from(bytes))
+    }
+}
+
+/// Where a read stands after a step.
+#[derive(Debug)]
+pub(crate) enum GetStep {
+    /// The next step asks a table, which may read from the device.
+    NeedIo,
+    /// The answer.
+    Done(Option<Value>),
+}
+
+/// Pins a view and a sequence to read at: the given snapshot, or the visible frontier.
+pub(crate) fn pin(engine: &Engine, family: &Family, snapshot: Option<SeqNo>) -> (Arc<View>, SeqNo) {
+    let mut view = family.view();
+    if let Some(seq) = snapshot {
+        return (view, seq);
+    }
+    loop {
+        let seq = engine.snapshots.visible();
+        let now = family.view();
+        if Arc::ptr_eq(&view, &now) {
+            return (view, seq);
+        }
+        view = now;
+    }
+}
+
+/// A point read as resumable steps.
+pub(crate) struct GetOp<'a> {
+    engine: &'a Engine,
+    view: Arc<View>,
+    key: &'a [u8],
+    snapshot: SeqNo,
+    hash: u64,
+    /// The newest range tombstone met that covers the key.
+    covered: SeqNo,
+    at: Source,
+    counters: ReadCounters,
+}
+
+enum Source {
+    Memtables,
+    /// Level, and the next file of it (in L0).
+    Tables(usize, usize),
+}
+
+impl<'a> GetOp<'a> {
+    pub fn new(engine: &'a Engine, family: &Family, key: &'a [u8], snapshot: Option<SeqNo>) -> Self {
+        let (view, snapshot) = pin(engine, family, snapshot);
+        let counters = ReadCounters::default();
+        GetOp {
+            engine,
+            view,
+            key,
+            snapshot,
+            hash: key_hash(key),
+            covered: 0,
+            at: Source::Memtables,
+            counters,
+        }
+    }
+
+    /// Drives the steps to the end.
+    pub fn run(mut self) -> Result<Option<Value>> {
+        let out = loop {
+            match self.step() {
+                Ok(GetStep::NeedIo) => {}
+                Ok(GetStep::Done(value)) => break Ok(value),
+                Err(e) => break Err(e),
+            }
+        };
+        self.book(out.as_ref().is_ok_and(Option::is_some));
+        out
+    }
+
+    /// Advances to the next source that may do I/O, or to the answer.
+    pub fn step(&mut self) -> Result<GetStep> {
+        match self.at {
+            Source::Memtables => {
+                if let Some(answer) = self.ask_memtables() {
+                    self.engine.stats.gets_memtable.add(1);
+                    return Ok(GetStep::Done(answer));
+                }
+                self.at = Source::Tables(0, 0);
+                Ok(GetStep::NeedIo)
+            }
+            Source::Tables(level, index) => match self.next_file(level, index) {
+                None => Ok(GetStep::Done(None)),
+                Some((file, next)) => {
+                    self.at = next;
+                    Ok(self.ask_table(&file)?.map_or(GetStep::NeedIo, GetStep::Done))
+                }
+            },
+        }
+    }
+
+    /// `Some(answer)` if a memtable settles the read.
+    fn ask_memtables(&mut self) -> Option<Option<Value>> {
+        let view = self.view.clone();
+        for memtable in [&view.active].into_iter().chain(&view.frozen) {
+            let covering = memtable.covering_range_tombstone(self.key, self.snapshot);
+            self.covered = self.covered.max(covering.unwrap_or(0));
+            if let Some(entry) = memtable.get(self.key, self.snapshot) {
+                let value = (entry.kind == ValueKind::Value && entry.seq >= self.covered)
+                    .then(|| Value::from(entry.value.to_vec()));
+                return Some(value);
+            }
+        }
+        // Everything in tables is older than a tombstone met in a memtable.
+        (self.covered > 0).then_some(None)
+    }
+
+    /// The next table whose range holds the key, and where to go on after it.
+    fn next_file(&self, mut level: usize, mut index: usize) -> Option<(Arc<FileMeta>, Source)> {
+        let version = &self.view.version;
+        while level < version.levels.len() {
+            if level == 0 {
+                while let Some(file) = version.files(0).get(index) {
+                    index += 1;
+                    if file.covers(self.key) {
+                        return Some((file.clone(), Source::Tables(0, index)));
+                    }
+                }
+            } else if let Some(file) = version.file_at(level, self.key) {
+                return Some((file.clone(), Source::Tables(level + 1, 0)));
+            }
+            (level, index) = (level + 1, 0);
+        }
+        None
+    }
+
+    fn ask_table(&mut self, file: &FileMeta) -> Result<Option<Option<Value>>> {
+        let table = self.engine.tables.table(file)?;
+        if !table.range_tombstones().is_empty() {
+            let covering = table.range_tombstones().covering(self.key, self.snapshot);
+            self.covered = self.covered.max(covering.unwrap_or(0));
+        }
+        let found = table.get(self.key, self.snapshot, self.hash, &mut self.counters)?;
+        let Some(entry) = found else { return Ok((self.covered > 0).then_some(None)) };
+        match entry.kind {
+            // Strictly: an entry whose sequence was zeroed has 0, and so has "no tombstone".
+            _ if entry.seq < self.covered => Ok(Some(None)),
+            ValueKind::Value => Ok(Some(Some(Value(entry.value)))),
+            kind if kind.is_tombstone() => Ok(Some(None)),
+            kind => Err(Error::corruption(format!(
+                "entry of kind {kind:?} where this release stores none; the store needs a newer release"
+            ))
+            .with_kind(base::ErrorKind::Unsupported)
+            .at_file(self.engine.path(&version::names::ksst(file.number)))),
+        }
+    }
+
+    fn book(&self, found: bool) {
+        let (stats, c) = (&self.engine.stats, &self.counters);
+        stats.gets.add(1);
+        stats.gets_found.add(u64::from(found));
+        if c.device_reads > 0 {
+            stats.get_device_reads.add(c.device_reads);
+            stats.get_device_bytes.add(c.device_read_bytes);
+            stats.get_index_reads.add(c.index_reads);
+            stats.get_filter_reads.add(c.filter_reads);
+            stats.get_data_reads.add(c.data_reads);
+        }
+        stats.get_filter_negatives.add(c.filter_negatives);
+        stats.get_filter_false_positives.add(c.filter_false_positives);
+    }
+}

@@ -1,0 +1,282 @@
+//! One scheduler for all background work.
+//!
+//! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
+//! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
+//! decided in one place ([`crate::jobs::next_job`]), by class: the log first (writers wait for it), then flush, then
+//! L0, then deeper levels, then clean-up.
+//!
+//! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
+//!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
+//!   no thread has to be reserved.
+//! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
+//!   Whoever has to wait calls it ([`Scheduler::wait_until`]).
+
+use crate::engine::Engine;
+use base::sync::lock;
+use base::{Error, Result};
+use io::{Priority, Rng, ThreadHandle};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Classes of work, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum JobClass {
+    /// Write-out and preparation of log groups.
+    Log,
+    /// Memtable to L0.
+    Flush,
+    /// L0 to the level below.
+    L0,
+    /// Deeper levels.
+    Compaction,
+    /// Removal of files, roll of the manifest.
+    Cleanup,
+    /// No work.
+    Idle,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is more to do.
+    More,
+    /// There is more to do, but not before so many nanoseconds (rate limit).
+    Wait(u64),
+    /// The job is finished.
+    Done,
+}
+
+/// A piece of background work.
+pub(crate) trait Job: Send {
+    /// How urgent it is.
+    fn class(&self) -> JobClass;
+    /// Advances by a bounded amount.
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress>;
+    /// Called once when the job is given up, after an error or at shutdown: removes what it created, releases what it
+    /// claimed.
+    fn abandon(&mut self, engine: &Arc<Engine>);
+}
+
+/// The queue's state: jobs themselves are found by [`crate::jobs::next_job`] when a worker is free.
+pub(crate) struct Scheduler {
+    /// Raised whenever there may be new work; workers compare it before they look.
+    work_epoch: AtomicU64,
+    /// Raised whenever a waiting foreground call should look again.
+    progress_epoch: AtomicU64,
+    parked: Mutex<()>,
+    work: Condvar,
+    progress: Condvar,
+    waiters: AtomicU64,
+    stopping: AtomicBool,
+    threads: Mutex<Vec<Box<dyn ThreadHandle>>>,
+    /// Simulation only: the jobs under way and the generator that picks among them.
+    simulated: Mutex<(Vec<Box<dyn Job>>, Rng)>,
+}
+
+/// How long an idle worker sleeps before it looks for timed work (the log's idle watermark).
+const IDLE_POLL: Duration = Duration::from_millis(10);
+/// Steps of simulated idleness after which a wait is declared a deadlock.
+const IDLE_ROUNDS_MAX: u64 = 100_000;
+
+impl Scheduler {
+    pub fn new(rng: Rng) -> Self {
+        Scheduler {
+            work_epoch: AtomicU64::new(1),
+            progress_epoch: AtomicU64::new(0),
+            parked: Mutex::new(()),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            waiters: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+            simulated: Mutex::new((Vec::new(), rng)),
+        }
+    }
+
+    /// Starts the workers (none in simulation).
+    pub fn start(&self, engine: &Arc<Engine>) -> Result<()> {
+        let Some(spawner) = engine.env.spawner.clone() else { return Ok(()) };
+        for n in 0..engine.options.background_threads {
+            let engine = engine.clone();
+            let body = Box::new(move || Worker::default().run(&engine));
+            lock(&self.threads).push(spawner.spawn(&format!("lava-bg-{n}"), Priority::Background, body)?);
+        }
+        Ok(())
+    }
+
+    /// There may be new work.
+    pub fn notify_work(&self) {
+        self.work_epoch.fetch_add(1, Ordering::Release);
+        drop(lock(&self.parked));
+        self.work.notify_all();
+    }
+
+    /// Something that foreground calls wait for may have happened.
+    pub fn notify_progress(&self) {
+        self.progress_epoch.fetch_add(1, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            drop(lock(&self.parked));
+            self.progress.notify_all();
+        }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
+    pub fn wait_until<T>(&self, engine: &Arc<Engine>, mut ready: impl FnMut() -> Option<T>) -> T {
+        if engine.env.is_simulated() {
+            for _ in 0..IDLE_ROUNDS_MAX {
+                if let Some(out) = ready() {
+                    return out;
+                }
+                if !self.run_one(engine) {
+                    engine.env.clock.sleep_ns(1_000_000);
+                }
+            }
+            panic!("simulated deadlock: a foreground call waits for work that no job will do");
+        }
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        let out = loop {
+            let seen = self.progress_epoch.load(Ordering::SeqCst);
+            if let Some(out) = ready() {
+                break out;
+            }
+            let guard = lock(&self.parked);
+            if self.progress_epoch.load(Ordering::SeqCst) == seen {
+                let _ = self.progress.wait_timeout(guard, Duration::from_millis(50)).map(drop);
+            }
+        };
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        out
+    }
+
+    /// Simulation: starts a job or advances one by a step. False if there is nothing to do now.
+    pub fn run_one(&self, engine: &Arc<Engine>) -> bool {
+        let mut job = {
+            let mut sim = lock(&self.simulated);
+            let (jobs, rng) = &mut *sim;
+            let limit = engine.options.background_threads + 1;
+            let fresh = if jobs.len() < limit && (jobs.is_empty() || rng.one_in(2)) {
+                crate::jobs::next_job(engine, JobClass::Idle)
+            } else {
+                None
+            };
+            match fresh {
+                Some(job) => job,
+                None if jobs.is_empty() => return false,
+                None => {
+                    let i = rng.below(jobs.len() as u64) as usize;
+                    jobs.swap_remove(i)
+                }
+            }
+        };
+        match step_guarded(&mut job, engine) {
+            Ok(Progress::Done) => self.notify_progress(),
+            Ok(Progress::More) => lock(&self.simulated).0.push(job),
+            Ok(Progress::Wait(ns)) => {
+                engine.env.clock.sleep_ns(ns);
+                lock(&self.simulated).0.push(job);
+            }
+            Err(e) => {
+                // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
+                engine.background_failed(e);
+                job.abandon(engine);
+            }
+        }
+        true
+    }
+
+    /// Ends all background work: running jobs are abandoned at their next step.
+    pub fn stop(&self, engine: &Arc<Engine>) {
+        self.stopping.store(true, Ordering::Release);
+        self.notify_work();
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            thread.join();
+        }
+        let jobs = std::mem::take(&mut lock(&self.simulated).0);
+        for mut job in jobs {
+            job.abandon(engine);
+        }
+        self.notify_progress();
+    }
+}
+
+/// Runs a step; a panic (a bug) becomes an error that poisons the engine instead of taking the process down.
+fn step_guarded(job: &mut Box<dyn Job>, engine: &Arc<Engine>) -> Result<Progress> {
+    if engine.env.is_simulated() {
+        return job.step(engine);
+    }
+    catch_unwind(AssertUnwindSafe(|| job.step(engine))).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
+            .unwrap_or_default();
+        Err(Error::new(
+            base::ErrorKind::Poisoned,
+            format!("a background job panicked: {text}; reopen the store"),
+        ))
+    })
+}
+
+/// One background thread: a stack of jobs, the most urgent on top.
+#[derive(Default)]
+struct Worker {
+    stack: Vec<Box<dyn Job>>,
+    seen: u64,
+}
+
+impl Worker {
+    fn run(&mut self, engine: &Arc<Engine>) {
+        let scheduler = &engine.scheduler;
+        while !scheduler.is_stopping() {
+            let epoch = scheduler.work_epoch.load(Ordering::Acquire);
+            if epoch != self.seen || self.stack.is_empty() {
+                let below = self.stack.last().map_or(JobClass::Idle, |job| job.class());
+                match crate::jobs::next_job(engine, below) {
+                    Some(job) => self.stack.push(job),
+                    None => self.seen = epoch,
+                }
+            }
+            match self.stack.pop() {
+                Some(job) => self.advance(job, engine),
+                None => self.park(scheduler),
+            }
+        }
+        for mut job in self.stack.drain(..).rev() {
+            job.abandon(engine);
+        }
+    }
+
+    fn advance(&mut self, mut job: Box<dyn Job>, engine: &Arc<Engine>) {
+        match step_guarded(&mut job, engine) {
+            Ok(Progress::More) => self.stack.push(job),
+            Ok(Progress::Wait(ns)) => {
+                self.stack.push(job);
+                let guard = lock(&engine.scheduler.parked);
+                let _ = engine.scheduler.work.wait_timeout(guard, Duration::from_nanos(ns)).map(drop);
+            }
+            Ok(Progress::Done) => {
+                drop(job);
+                engine.scheduler.notify_progress();
+                engine.scheduler.notify_work();
+            }
+            Err(e) => {
+                // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
+                engine.background_failed(e);
+                job.abandon(engine);
+            }
+        }
+    }
+
+    fn park(&self, scheduler: &Scheduler) {
+        let guard = lock(&scheduler.parked);
+        if scheduler.work_epoch.load(Ordering::Acquire) == self.seen && !scheduler.is_stopping() {
+            drop(scheduler.work.wait_timeout(guard, IDLE_POLL).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A snapshot of the engine's counters, all since the store was opened.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Statistics {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Statistics {
+            /// Name and value of every counter, in the order of the struct.
+            pub fn fields(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+
+        /// The live counters.
+        #[derive(Debug, Default)]
+        pub(crate) struct Stats {
+            $(pub $name: Counter,)*
+        }
+
+        impl Stats {
+            pub fn read(&self) -> Statistics {
+                Statistics { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+/// A relaxed atomic counter.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+    pub fn max(&self, n: u64) {
+        self.0.fetch_max(n, Ordering::Relaxed);
+    }
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+counters! {
+    /// Batches written.
+    write_batches,
+    /// Changes written.
+    write_entries,
+    /// Key and value bytes of all changes.
+    user_bytes_written,
+    /// Bytes of the write-ahead log handed to the device.
+    wal_bytes_written,
+    /// Data syncs and synchronous writes of the log.
+    wal_syncs,
+    /// Bytes of tables written by flush.
+    flush_bytes_written,
+    /// Flushes installed.
+    flushes,
+    /// Bytes of tables read by compaction.
+    compaction_bytes_read,
+    /// Bytes of tables written by compaction.
+    compaction_bytes_written,
+    /// Compactions installed, moves included.
+    compactions,
+    /// Compactions that only moved a file down.
+    compaction_moves,
+    /// Bytes of manifests written.
+    manifest_bytes_written,
+    /// Point reads.
+    gets,
+    /// Point reads that found a value.
+    gets_found,
+    /// Point reads answered by a memtable.
+    gets_memtable,
+    /// Device reads that point reads caused.
+    get_device_reads,
+    /// Bytes of those.
+    get_device_bytes,
+    /// Those that were index blocks.
+    get_index_reads,
+    /// Those that were filter blocks.
+    get_filter_reads,
+    /// Those that were data blocks.
+    get_data_reads,
+    /// Tables that filters spared a point read.
+    get_filter_negatives,
+    /// Tables that a filter let through in vain.
+    get_filter_false_positives,
+    /// Iterators opened.
+    iterators,
+    /// Times a writer was slowed down or waited.
+    stalls,
+    /// Nanoseconds writers were slowed down or waited, together.
+    stall_ns,
+    /// The longest of these, nanoseconds.
+    stall_ns_max,
+    /// Of `stall_ns`: waiting for memory (flush behind).
+    stall_memory_ns,
+    /// Of `stall_ns`: L0 too full (compaction behind).
+    stall_l0_ns,
+    /// Of `stall_ns`: waiting for a log group.
+    stall_log_ns,
+    /// Background jobs that failed and were tried again or gave up.
+    background_errors,
+    /// Panics of the listener that were caught.
+    listener_panics,
+    /// Obsolete files removed.
+    files_removed,
+}

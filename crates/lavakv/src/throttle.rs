@@ -1,0 +1,157 @@
+//! Admission of writes: the write rate follows the drain rate of the chain behind it.
+//!
+//! On-off stalls (full speed until a limit, then nothing until it clears) are what makes tail latencies of LSM trees
+//! bad. Here each write is charged a delay in proportion to its bytes, and the price rises smoothly with how far the
+//! chain is behind, so that a limit is approached but in the normal case never hit:
+//!
+//! * **memory**: the active memtable must not fill before the frozen ones are flushed. With `room` bytes left in the
+//!   budget, `backlog` bytes still to flush and a measured flush rate `f`, the allowed rate is `f * room / backlog`.
+//! * **L0**: between the slow-down and the stop count of files the allowed rate falls from twice the measured rate at
+//!   which compaction drains L0 to a tenth of it.
+//!
+//! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
+//! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
+//! are pure; the write path sleeps. After vLSM (admission control rather than stops).
+
+/// Why a writer was slowed down or waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallCause {
+    /// Memtables wait for flush.
+    Memory,
+    /// L0 waits for compaction.
+    L0,
+    /// The log waits for a prepared group.
+    Log,
+}
+
+/// Delay that is collected before a writer sleeps.
+pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
+/// The longest single sleep.
+pub(crate) const SLEEP_NS_MAX: u64 = 1_000_000;
+
+/// Where the chain stands, as the write path sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pressure {
+    /// Bytes of all memtables.
+    pub memory_used: u64,
+    /// Their budget.
+    pub memory_max: u64,
+    /// Bytes of frozen memtables not yet flushed.
+    pub backlog: u64,
+    /// Measured bytes of memtable flushed per second.
+    pub flush_bytes_per_s: u64,
+    /// Most files in L0 over all families.
+    pub l0_files: u64,
+    /// Where slowing starts.
+    pub l0_slowdown: u64,
+    /// Where writes stop.
+    pub l0_stop: u64,
+    /// Measured bytes of L0 compacted away per second.
+    pub l0_bytes_per_s: u64,
+}
+
+/// Rates below this are not believed: they come from a job that was preempted.
+const RATE_FLOOR: u64 = 1 << 20;
+
+impl Pressure {
+    /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.
+    pub fn allowed_rate(&self) -> Option<(u64, StallCause)> {
+        let memory = (self.backlog > 0).then(|| {
+            let room = self.memory_max.saturating_sub(self.memory_used);
+            let rate = self.flush_bytes_per_s.max(RATE_FLOOR) as f64 * room as f64 / self.backlog as f64;
+            ((rate as u64).max(RATE_FLOOR / 4), StallCause::Memory)
+        });
+        let l0 = (self.l0_files > self.l0_slowdown).then(|| {
+            let span = self.l0_stop.saturating_sub(self.l0_slowdown).max(1) as f64;
+            let over = (self.l0_files - self.l0_slowdown) as f64 / span;
+            let factor = 2.0 - 1.9 * over.min(1.0);
+            let rate = self.l0_bytes_per_s.max(RATE_FLOOR) as f64 * factor;
+            ((rate as u64).max(RATE_FLOOR / 4), StallCause::L0)
+        });
+        [memory, l0].into_iter().flatten().min_by_key(|(rate, _)| *rate)
+    }
+}
+
+/// Collects the delays of writes until they are worth a sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Pacer {
+    /// When the paced stream of writes may go on, in clock nanoseconds.
+    free_at_ns: u64,
+}
+
+impl Pacer {
+    /// Charges `bytes` at `rate` bytes per second; returns how long the writer should sleep now (0: go on).
+    pub fn charge(&mut self, now_ns: u64, bytes: u64, rate: u64) -> u64 {
+        let cost_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
+        self.free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SLEEP_NS_MIN)) + cost_ns;
+        let ahead = self.free_at_ns.saturating_sub(now_ns);
+        if ahead < SLEEP_NS_MIN { 0 } else { ahead.min(SLEEP_NS_MAX) }
+    }
+}
+
+/// An exponentially weighted rate in bytes per second.
+#[derive(Debug, Default)]
+pub(crate) struct Rate(std::sync::atomic::AtomicU64);
+
+impl Rate {
+    /// Takes in that `bytes` took `ns`.
+    pub fn record(&self, bytes: u64, ns: u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let now = (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64;
+        let old = self.0.load(Relaxed);
+        let new = if old == 0 { now } else { old / 4 * 3 + now / 4 };
+        self.0.store(new, Relaxed);
+    }
+
+    /// The rate; 0 if nothing was measured.
+    pub fn get(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_backlog_no_limit_and_the_price_rises_with_the_backlog() {
+        let mut p = Pressure {
+            memory_max: 64 << 20,
+            flush_bytes_per_s: 100 << 20,
+            l0_slowdown: 12,
+            l0_stop: 24,
+            l0_bytes_per_s: 50 << 20,
+            ..Default::default()
+        };
+        assert_eq!(p.allowed_rate(), None);
+        p.backlog = 16 << 20;
+        let mut last = u64::MAX;
+        for used in [20u64, 40, 60, 64] {
+            p.memory_used = used << 20;
+            let (rate, cause) = p.allowed_rate().unwrap();
+            assert!(rate < last && cause == StallCause::Memory);
+            last = rate;
+        }
+        p.backlog = 0;
+        let mut last = u64::MAX;
+        for files in 13..30 {
+            p.l0_files = files;
+            let (rate, cause) = p.allowed_rate().unwrap();
+            assert!(rate <= last && rate > 0 && cause == StallCause::L0);
+            last = rate;
+        }
+    }
+
+    #[test]
+    fn paced_writes_reach_the_allowed_rate_and_never_sleep_long() {
+        let (mut pacer, mut now, mut written) = (Pacer::default(), 0u64, 0u64);
+        let rate = 10 << 20;
+        while now < 1_000_000_000 {
+            now += 2_000 + pacer.charge(now, 200, rate);
+            written += 200;
+        }
+        let share = written as f64 / rate as f64;
+        assert!((0.9..1.1).contains(&share), "{share}");
+        assert!(pacer.charge(now, 1 << 30, rate) <= SLEEP_NS_MAX);
+    }
+}

@@ -1,0 +1,364 @@
+//! The write path: admission, log, memtable, visible, durable.
+//!
+//! **One serialization point.** Under the writer's lock a batch gets its sequences, its place in the log and its entries
+//! in the memtables, and becomes visible. So memtable order, page order and sequence order agree, and a memtable that is
+//! frozen (also under this lock) holds whole batches, all of them visible.
+//!
+//! **Visible, then durable.** A durable write then waits, outside the lock, until the log has made every page up to its
+//! own durable ([`wal::Wal::sync`], where concurrent waiters share one device write). It is acknowledged after that. A
+//! reader may thus see a write a moment before it is durable, as with any write that is not synced at once; nothing is
+//! *acknowledged* early. If the sync fails, the store is poisoned and the write is reported as failed.
+//!
+//! The path is a state machine ([`WriteOp`]), so that a blocking call and an asynchronous one drive the same steps.
+//!
+//! **Over several families.** If the store has more than one family, a flush first makes the log durable up to what it
+//! flushes: otherwise a power loss could keep one family's half of a batch (in a table) and lose the other's (in the
+//! log). Volatile batches are in no log; if one spans families, the next flush freezes all families and installs them in
+//! one edit.
+
+use crate::batch::{self, Change, Entries, WriteBatch};
+use crate::engine::{Engine, Writer};
+use crate::event::Event;
+use crate::family::Family;
+use crate::options::Durability;
+use crate::throttle::{Pressure, StallCause};
+use base::sync::{lock, read};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wal::Position;
+
+/// What is written.
+pub(crate) enum Payload<'a> {
+    /// One change to a family that is already known.
+    One(&'a Arc<Family>, Change<'a>),
+    /// A batch.
+    Batch(&'a WriteBatch),
+}
+
+impl Payload<'_> {
+    fn count(&self) -> u32 {
+        match self {
+            Payload::One(..) => 1,
+            Payload::Batch(b) => b.len() as u32,
+        }
+    }
+
+    /// Bytes the memtables will grow by, roughly.
+    fn weight(&self) -> usize {
+        match self {
+            Payload::One(_, c) => c.key.len() + c.value.len() + 64,
+            Payload::Batch(b) => b.byte_len() + 64 * b.len(),
+        }
+    }
+
+    fn is_delete_only(&self) -> bool {
+        let frees = |kind: ValueKind| kind.is_tombstone() || kind == ValueKind::RangeDeletion;
+        match self {
+            Payload::One(_, c) => frees(c.kind),
+            Payload::Batch(b) => Entries::of(b.body()).all(|c| c.is_ok_and(|c| frees(c.kind))),
+        }
+    }
+}
+
+/// Where a write stands after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteStep {
+    /// It is visible; it is not durable yet, and the next step waits for the device.
+    NeedIo,
+    /// It is acknowledged.
+    Done,
+}
+
+enum Stage {
+    Start,
+    Logged(Position),
+    Done,
+}
+
+/// A write as resumable steps.
+pub(crate) struct WriteOp<'a> {
+    engine: &'a Arc<Engine>,
+    payload: Payload<'a>,
+    durability: Durability,
+    stage: Stage,
+}
+
+impl<'a> WriteOp<'a> {
+    pub fn new(engine: &'a Arc<Engine>, payload: Payload<'a>, durability: Durability) -> Self {
+        WriteOp { engine, payload, durability, stage: Stage::Start }
+    }
+
+    /// Advances. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
+    /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Closed`, `Poisoned`).
+    pub fn step(&mut self) -> Result<WriteStep> {
+        match self.stage {
+            Stage::Start => {
+                let position = self.log_and_insert()?;
+                match position {
+                    Some(position) if self.durability == Durability::Durable => {
+                        self.stage = Stage::Logged(position);
+                        Ok(WriteStep::NeedIo)
+                    }
+                    _ => {
+                        self.stage = Stage::Done;
+                        Ok(WriteStep::Done)
+                    }
+                }
+            }
+            Stage::Logged(position) => {
+                self.engine.wal().sync(position).inspect_err(|e| self.engine.health.poison(e))?;
+                self.stage = Stage::Done;
+                Ok(WriteStep::Done)
+            }
+            Stage::Done => Ok(WriteStep::Done),
+        }
+    }
+
+    /// Drives the steps to the end.
+    pub fn run(mut self) -> Result<()> {
+        while self.step()? != WriteStep::Done {}
+        Ok(())
+    }
+
+    fn log_and_insert(&mut self) -> Result<Option<Position>> {
+        let engine = self.engine;
+        let count = self.payload.count();
+        if count == 0 {
+            return Ok(None);
+        }
+        let mut writer = lock(&engine.writer);
+        let families = self.families()?;
+        make_room(engine, &mut writer, &families, &self.payload)?;
+        let first_seq = writer.next_seq;
+        let last_seq = first_seq + u64::from(count) - 1;
+        if last_seq > base::MAX_SEQ {
+            return Err(Error::new(ErrorKind::TooLarge, "the store has used up its sequence numbers"));
+        }
+        let position = match self.durability {
+            Durability::Volatile => {
+                writer.volatile_unflushed = true;
+                writer.volatile_over_families |= families.len() > 1;
+                None
+            }
+            durability => Some(log(engine, &mut writer, &self.payload, first_seq, last_seq, durability)?),
+        };
+        writer.next_seq = last_seq + 1;
+        let bytes = insert(engine, &self.payload, &families, first_seq);
+        engine.snapshots.publish(last_seq);
+        drop(writer);
+        engine.stats.write_batches.add(1);
+        engine.stats.write_entries.add(u64::from(count));
+        engine.stats.user_bytes_written.add(bytes);
+        Ok(position)
+    }
+
+    fn families(&self) -> Result<Vec<Arc<Family>>> {
+        let gone =
+            |what: String| Error::not_found(format!("column family {what} does not exist: it was dropped"));
+        match &self.payload {
+            Payload::One(family, _) if family.is_dropped() => Err(gone(family.name.clone())),
+            Payload::One(family, _) => Ok(vec![Arc::clone(family)]),
+            Payload::Batch(batch) => {
+                batch.check()?;
+                let all = read(&self.engine.families);
+                let find = |id: &u32| all.get(id).cloned().ok_or_else(|| gone(format!("with id {id}")));
+                batch.families().iter().map(find).collect()
+            }
+        }
+    }
+}
+
+/// Appends to the log, providing a group where it asks for one.
+fn log(
+    engine: &Arc<Engine>,
+    writer: &mut Writer,
+    payload: &Payload<'_>,
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    durability: Durability,
+) -> Result<Position> {
+    let header = batch::header(first_seq, payload.count());
+    let body: &[u8] = match payload {
+        Payload::Batch(b) => b.body(),
+        Payload::One(_, change) => {
+            writer.scratch.clear();
+            change.encode_into(&mut writer.scratch);
+            &writer.scratch
+        }
+    };
+    let witness = engine.manifest.durable_edit();
+    loop {
+        match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
+            Ok(position) => return Ok(position),
+            Err(e) if e.kind() == ErrorKind::Busy => {
+                engine.log.provide(engine, header.len() + body.len())?;
+            }
+            Err(e) => {
+                engine.health.poison(&e);
+                return Err(e);
+            }
+        }
+    }
+}
+
+/// Puts the changes into the memtables; returns key and value bytes.
+fn insert(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
+    let put = |family: &Family, seq: SeqNo, c: &Change<'_>| {
+        let view = family.view();
+        let before = view.active.bytes();
+        view.active.insert(seq, c.kind, c.key, c.value);
+        engine.memory.grew(view.active.bytes() - before);
+        (c.key.len() + c.value.len()) as u64
+    };
+    match payload {
+        Payload::One(family, change) => put(family, first_seq, change),
+        Payload::Batch(batch) => {
+            let mut bytes = 0;
+            for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+                let change = change.expect("a batch encodes its own entries");
+                let family = families.iter().find(|f| f.id == change.family);
+                bytes += put(family.expect("families were looked up by the batch's list"), seq, &change);
+            }
+            bytes
+        }
+    }
+}
+
+/// Admission: freezes full memtables, waits where a limit is reached, slows down where one is near.
+fn make_room(
+    engine: &Arc<Engine>,
+    writer: &mut Writer,
+    families: &[Arc<Family>],
+    payload: &Payload<'_>,
+) -> Result<()> {
+    engine.health.check()?;
+    let weight = payload.weight();
+    for family in families {
+        if family.view().active.bytes() >= engine.options.memtable_bytes {
+            freeze(engine, writer, family);
+        }
+    }
+    if engine.log_over_bound.swap(false, Ordering::AcqRel) {
+        let oldest = |f: &Arc<Family>| f.oldest_unflushed_seq().unwrap_or(SeqNo::MAX);
+        if let Some(family) = engine.all_families().into_iter().min_by_key(oldest) {
+            freeze(engine, writer, &family);
+        }
+    }
+    wait_for_memory(engine, writer, weight as u64, payload)?;
+    let stop_files = |f: &Arc<Family>| f.options().l0_stop_files;
+    if let Some(full) = families.iter().find(|f| l0_files(f) >= stop_files(f)) {
+        stall(engine, StallCause::L0, || {
+            let open = l0_files(full) < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
+            (open || engine.health.out_of_space()).then_some(())
+        });
+        engine.health.check()?;
+    }
+    let Some((rate, cause)) = pressure(engine, families).allowed_rate() else { return Ok(()) };
+    let sleep_ns = writer.pacer.charge(engine.env.clock.now_ns(), weight as u64, rate);
+    if sleep_ns > 0 {
+        engine.env.clock.sleep_ns(sleep_ns);
+        record_stall(engine, cause, sleep_ns);
+    }
+    Ok(())
+}
+
+fn l0_files(family: &Family) -> usize {
+    family.view().version.levels.first().map_or(0, |files| files.len())
+}
+
+fn wait_for_memory(
+    engine: &Arc<Engine>,
+    writer: &mut Writer,
+    weight: u64,
+    payload: &Payload<'_>,
+) -> Result<()> {
+    let max = engine.options.memory_bytes as u64;
+    while engine.memory.used() > 0 && engine.memory.used() + weight > max {
+        if engine.memory.backlog() == 0 {
+            // The budget is spread over many families, none of them full: the largest goes first.
+            let largest = engine.all_families().into_iter().max_by_key(|f| f.view().active.bytes());
+            match largest {
+                Some(family) if !family.view().active.is_empty() => freeze(engine, writer, &family),
+                _ => return Ok(()),
+            }
+        }
+        if engine.health.out_of_space() {
+            // Deletes are how a user makes room: they may use a quarter more.
+            if payload.is_delete_only() && engine.memory.used() + weight <= max + max / 4 {
+                return Ok(());
+            }
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                "memory is full and tables cannot be written for want of disk space; writes resume when space returns",
+            )
+            .at_file(&engine.dir));
+        }
+        stall(engine, StallCause::Memory, || {
+            let fits = engine.memory.used() + weight <= max || engine.memory.backlog() == 0;
+            (fits || engine.health.is_poisoned() || engine.health.out_of_space()).then_some(())
+        });
+        engine.health.check()?;
+    }
+    Ok(())
+}
+
+fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
+    let mut p = Pressure {
+        memory_used: engine.memory.used(),
+        memory_max: engine.options.memory_bytes as u64,
+        backlog: engine.memory.backlog(),
+        flush_bytes_per_s: engine.flush_rate.get(),
+        l0_bytes_per_s: engine.l0_rate.get(),
+        ..Default::default()
+    };
+    for family in families {
+        let (files, options) = (l0_files(family) as u64, family.options());
+        if files > p.l0_files {
+            p.l0_files = files;
+            p.l0_slowdown = options.l0_slowdown_files as u64;
+            p.l0_stop = options.l0_stop_files as u64;
+        }
+    }
+    p
+}
+
+/// Waits for background work, and books the wait.
+pub(crate) fn stall<T>(engine: &Arc<Engine>, cause: StallCause, ready: impl FnMut() -> Option<T>) -> T {
+    let start = engine.env.clock.now_ns();
+    engine.scheduler.notify_work();
+    let out = engine.scheduler.wait_until(engine, ready);
+    record_stall(engine, cause, engine.env.clock.now_ns() - start);
+    out
+}
+
+fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
+    engine.stats.stalls.add(1);
+    engine.stats.stall_ns.add(ns);
+    engine.stats.stall_ns_max.max(ns);
+    match cause {
+        StallCause::Memory => engine.stats.stall_memory_ns.add(ns),
+        StallCause::L0 => engine.stats.stall_l0_ns.add(ns),
+        StallCause::Log => engine.stats.stall_log_ns.add(ns),
+    }
+    engine.tell(&Event::Stall { cause, wait_ns: ns });
+}
+
+/// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
+pub(crate) fn freeze(engine: &Arc<Engine>, writer: &mut Writer, family: &Arc<Family>) {
+    let all = std::mem::take(&mut writer.volatile_over_families);
+    let families = if all { engine.all_families() } else { vec![Arc::clone(family)] };
+    if all {
+        engine.atomic_flush.store(true, Ordering::Release);
+    }
+    for family in families {
+        let active = family.view().active.clone();
+        if active.is_empty() && active.range_tombstones().is_empty() {
+            continue;
+        }
+        engine.memory.froze(active.bytes());
+        family.freeze(writer.next_memtable_id);
+        writer.next_memtable_id += 1;
+    }
+    engine.scheduler.notify_work();
+}

@@ -1,0 +1,136 @@
+//! The shape of the code base, checked: layers point down, files and functions stay short, modules say what they are.
+
+#![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates in layers, the lowest first. A crate may depend on lower layers only.
+const LAYERS: &[&[&str]] = &[
+    &["base"],
+    &["io"],
+    &["cache"],
+    &["table"],
+    &["version"],
+    &["lsm", "wal", "memtable"],
+    &["lavakv"],
+    &["lavastore"],
+    &["bench"],
+    &["lava", "torture"],
+];
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Functions that may be longer, with the reason.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|l| l.contains(&name))
+}
+
+fn members() -> Vec<(String, PathBuf)> {
+    let mut out: Vec<(String, PathBuf)> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|e| e.unwrap())
+        .map(|e| (e.file_name().into_string().unwrap(), e.path()))
+        .collect();
+    for (name, path) in [("bench", "bench"), ("lava", "apps/lava"), ("torture", "torture")] {
+        out.push((name.into(), root().join(path)));
+    }
+    out.sort();
+    out
+}
+
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()) {
+        if entry.is_dir() {
+            if !entry.ends_with("target") && !entry.ends_with("golden") {
+                sources(&entry, out);
+            }
+        } else if entry.extension().is_some_and(|e| e == "rs") {
+            out.push(entry);
+        }
+    }
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    let mut out = Vec::new();
+    members().iter().for_each(|(_, path)| sources(path, &mut out));
+    out.sort();
+    assert!(out.len() > 50, "the sources were found");
+    out
+}
+
+#[test]
+fn crates_depend_downward_only() {
+    for (name, path) in members() {
+        let own = layer(&name).unwrap_or_else(|| panic!("crate {name} is in no layer: add it to LAYERS"));
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+        let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+        for line in dependencies.lines().filter(|l| !l.trim().is_empty()) {
+            let dependency = line.split(['.', ' ', '=']).next().unwrap();
+            if let Some(other) = layer(dependency) {
+                assert!(other < own, "{name} (layer {own}) must not depend on {dependency} (layer {other})");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_facade_is_used_from_outside() {
+    for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        for inner in ["lavakv", "lsm", "wal", "memtable", "version", "table", "cache"] {
+            let depends = manifest
+                .lines()
+                .any(|l| l.starts_with(&format!("{inner}.")) || l.starts_with(&format!("{inner} =")));
+            assert!(!depends, "{name} must use the facade, not {inner}");
+        }
+    }
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().count();
+        assert!(lines < FILE_LINES_MAX, "{} has {lines} lines, at most {FILE_LINES_MAX}", path.display());
+        let is_test = path.components().any(|c| c.as_os_str() == "tests") || path.ends_with("tests.rs");
+        assert!(is_test || text.starts_with("//!"), "{} must open with what it is", path.display());
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        for banned in ["manager", "util", "utils", "helper", "helpers"] {
+            assert_ne!(name, banned, "{} has a name that says nothing", path.display());
+        }
+    }
+}
+
+/// Functions as rustfmt lays them out: from the line with `fn` to the closing brace at the same indentation.
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let is_fn = code.split_whitespace().take_while(|w| !w.contains('(')).any(|w| w == "fn")
+                || code.split('(').next().is_some_and(|head| head.split_whitespace().any(|w| w == "fn"));
+            if !is_fn || code.starts_with("//") || code.ends_with(';') {
+                continue;
+            }
+            let indent = &line[..line.len() - code.len()];
+            let end = lines[start..].iter().position(|l| *l == format!("{indent}}}")).unwrap_or(0);
+            let name = code.split("fn ").nth(1).unwrap_or(code).split(['(', '<']).next().unwrap();
+            if end + 1 > FUNCTION_LINES_MAX && !LONG_FUNCTIONS.iter().any(|(n, _)| *n == name) {
+                long.push(format!("{}:{} {name}: {} lines", path.display(), start + 1, end + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "functions over {FUNCTION_LINES_MAX} lines:\n{}", long.join("\n"));
+}
