@@ -3,6 +3,7 @@
 //! * [`merging`]: many sorted cursors as one.
 //! * [`level`]: the disjoint files of a level as one cursor.
 //! * [`sources`]: the cursors and range tombstones of a version, or of a job's inputs.
+//! * [`picker`]: what to compact next.
 //! * [`merge_job`]: the engine of flush and compaction.
 //! * [`below`]: what may lie in the levels under a job's output.
 //! * [`visible`]: what a user sees of a merged cursor at a snapshot.

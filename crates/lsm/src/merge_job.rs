@@ -50,7 +50,7 @@ pub struct MergeOptions {
     /// About how many input bytes a step reads.
     pub step_bytes: u64,
     /// Zero the sequences of inline values that all snapshots see and that have nothing underneath, so that they
-    /// compress better.
+    /// compress better. Off for outputs to level 0, whose files are ordered by their sequences.
     pub zero_sequences: bool,
     /// Folds merge operands; without it they are copied.
     pub operator: Option<Arc<dyn MergeOperator>>,

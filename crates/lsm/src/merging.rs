@@ -70,22 +70,25 @@ impl MergingIterator {
         }
     }
 
+    /// Lets the entry at `at` sink to its place. The smaller of two children is chosen by arithmetic, because a branch
+    /// on it would be mispredicted half of the time.
     fn sift_down(&mut self, mut at: usize) {
         let len = self.heap.len();
+        let Some(&sinking) = self.heap.get(at) else { return };
         loop {
-            let left = 2 * at + 1;
-            if left >= len {
-                return;
+            let mut first = 2 * at + 1;
+            if first + 1 < len {
+                first += usize::from(self.before(self.heap[first + 1], self.heap[first]));
+            } else if first >= len {
+                break;
             }
-            let right = left + 1;
-            let first =
-                if right < len && self.before(self.heap[right], self.heap[left]) { right } else { left };
-            if !self.before(self.heap[first], self.heap[at]) {
-                return;
+            if !self.before(self.heap[first], sinking) {
+                break;
             }
-            self.heap.swap(first, at);
+            self.heap[at] = self.heap[first];
             at = first;
         }
+        self.heap[at] = sinking;
     }
 
     /// Makes the root of the heap the current child, or the iterator invalid if the heap is empty.
