@@ -93,6 +93,7 @@ impl DbIterator {
     ///
     /// # Errors
     /// `InvalidArgument` if it stands nowhere; the errors of reading otherwise, after which it stands nowhere.
+    #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.must_stand()?;
         self.inner().next()

@@ -15,7 +15,7 @@ use crate::family::Family;
 use crate::scheduler::{Job, JobClass};
 use base::HashMap;
 use base::sync::lock;
-use lsm::picker::{Compaction, InProgress, LeveledOptions};
+use lsm::picker::{Compaction, InProgress, LeveledOptions, ManualRange, ManualStep, Reason};
 use std::sync::Arc;
 use version::FamilyId;
 
@@ -31,6 +31,8 @@ pub(crate) struct Claims {
     pub busy: HashMap<FamilyId, InProgress>,
     /// A compaction asked for by `compact_range`, waiting for a thread.
     pub manual: Option<Compaction>,
+    /// Those of them that run.
+    pub manual_running: usize,
     pub next_job: u64,
 }
 
@@ -87,10 +89,8 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -
         let version = family.view().version.clone();
         let options = leveled_options(&family);
         let busy = claims.busy.entry(family.id).or_default();
-        let Some(compaction) = lsm::picker::pick(&version, &options, busy) else { continue };
-        if only_l0 && compaction.level != 0 {
-            continue;
-        }
+        let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
+        let Some(compaction) = pick(&version, &options, busy) else { continue };
         busy.add(&compaction);
         return Some(start(engine, claims, &family, compaction));
     }
@@ -104,6 +104,7 @@ fn start(
     compaction: Compaction,
 ) -> Box<dyn Job> {
     claims.compactions += 1;
+    claims.manual_running += usize::from(compaction.reason == Reason::Manual);
     let number = claims.job_number();
     Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number))
 }
@@ -115,44 +116,27 @@ pub(crate) fn release_busy(claims: &mut Claims, compaction: &Compaction) {
     }
 }
 
-/// Where a `compact_range` stands.
-pub(crate) struct ManualRange<'a> {
-    pub start: Option<&'a [u8]>,
-    pub end: Option<&'a [u8]>,
-    /// The level whose files in the range go down next.
-    pub level: usize,
-}
-
-impl<'a> ManualRange<'a> {
-    pub fn new(start: Option<&'a [u8]>, end: Option<&'a [u8]>) -> Self {
-        ManualRange { start, end, level: 0 }
+/// Starts the next compaction that a `compact_range` needs, if it can. True when there is none left, waiting or running.
+pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: &mut ManualRange) -> bool {
+    let mut claims = lock(&engine.claims);
+    if family.is_dropped() {
+        return true;
     }
-
-    /// Starts the next compaction the range needs, if it can. True when the range has none left.
-    pub fn advance(&mut self, engine: &Arc<Engine>, family: &Arc<Family>) -> bool {
-        let mut claims = lock(&engine.claims);
-        if claims.manual.is_some() {
-            return false;
+    // One at a time: the walk asks where things are only when its last step is done.
+    if claims.manual.is_some() || claims.manual_running > 0 {
+        return false;
+    }
+    let busy = claims.busy.entry(family.id).or_default();
+    match range.step(&family.view().version, &leveled_options(family), busy) {
+        ManualStep::Done => true,
+        ManualStep::Wait => false,
+        ManualStep::Start(compaction) => {
+            busy.add(&compaction);
+            claims.manual = Some(*compaction);
+            drop(claims);
+            engine.scheduler.notify_work();
+            false
         }
-        let version = family.view().version.clone();
-        let last = version.deepest_level().unwrap_or(0).max(1);
-        let options = leveled_options(family);
-        while self.level < last && !family.is_dropped() {
-            if version.overlapping(self.level, self.start, self.end).is_empty() {
-                self.level += 1;
-                continue;
-            }
-            let busy = claims.busy.entry(family.id).or_default();
-            let picked = lsm::picker::pick_range(&version, &options, busy, self.level, self.start, self.end);
-            if let Some(compaction) = picked {
-                busy.add(&compaction);
-                claims.manual = Some(compaction);
-                drop(claims);
-                engine.scheduler.notify_work();
-            }
-            return false;
-        }
-        true
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn compact_range(
         return Err(Error::invalid("compact_range: the start is after the end"));
     }
     flush(engine)?;
-    let mut request = jobs::ManualRange::new(start, end);
+    let mut range = lsm::picker::ManualRange::new(start, end);
     engine.scheduler.wait_until(engine, || {
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
@@ -74,7 +74,7 @@ pub(crate) fn compact_range(
                 Error::new(ErrorKind::NoSpace, "compaction found no disk space").at_file(&engine.dir)
             ));
         }
-        request.advance(engine, family).then_some(Ok(()))
+        jobs::advance_manual(engine, family, &mut range).then_some(Ok(()))
     })
 }
 

@@ -93,7 +93,7 @@ impl Options {
         check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
         check("memory_bytes", self.memory_bytes, 2 * self.memtable_bytes, 1 << 42)?;
         check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
-        if self.log_group_bytes % io::PAGE as u64 != 0 {
+        if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
             return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
         }
         check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)?;

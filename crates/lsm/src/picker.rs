@@ -1,140 +1,281 @@
-//! STUB by the lead so that lavakv compiles: to be overwritten by the engineer of the pickers. Keep these names.
+//! Which files to compact next: pure functions of a version, the options and what is running.
+//!
+//! The policy is *leveled* compaction in RocksDB's shape (Dong et al., "Optimizing Space Amplification in RocksDB",
+//! CIDR 2017): level 0 collects flushed files, the deepest level holds most of the data, and the targets of the levels
+//! between follow from the size of the deepest one, so that the levels above it hold about a ninth of its bytes whatever
+//! the size of the store. Level 0 is compacted into the *base level*, the first one that has a target.
+//!
+//! Sizes that decide the shape (targets, scores, which file goes first, debt) are compensated bytes, as Scavenger+
+//! has it: values kept elsewhere count as if they were inline, and tombstones as what they hide. Sizes that limit a
+//! job's input and output (overlap, widest job) are physical.
+//!
+//! * [`leveled`]: targets, scores, automatic picks.
+//! * [`manual`]: `compact_range`.
+//! * [`cutter`]: where the outputs of a compaction end.
+//!
+//! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
 
-use crate::merge_job::{OutputCutter, OutputSize};
+use base::HashSet;
+use base::limits::LEVELS_MAX;
 use std::sync::Arc;
 use version::{FamilyId, FileMeta, Version};
 
-/// Options of the leveled picker.
+pub mod cutter;
+pub mod leveled;
+pub mod manual;
+
+pub use cutter::Cutter;
+pub use leveled::{LevelTargets, debt_bytes, level_targets, pick, pick_l0, scores};
+pub use manual::{ManualRange, ManualStep};
+
+/// Which file of a level goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileChoice {
+    /// The one with the largest compensated size: it brings the level nearer to its target, and carries the most
+    /// garbage where tombstones and separated values are.
+    LargestCompensated,
+    /// The one whose merge writes least for what it moves: physical bytes of it and of what it meets below, over its
+    /// compensated bytes.
+    #[default]
+    MinOverlap,
+}
+
+/// The options of leveled compaction.
 #[derive(Clone, Debug)]
 pub struct LeveledOptions {
-    /// L0 files that start a compaction.
+    /// Files in level 0 that start a compaction.
     pub l0_compaction_files: usize,
-    /// Target of the first level below L0.
+    /// Compensated bytes in level 0 that start one however few the files are.
+    pub l0_compaction_bytes: u64,
+    /// The largest target of the base level, compensated bytes.
     pub level_base_bytes: u64,
-    /// Ratio.
+    /// How much larger each level is than the one above.
     pub level_multiplier: u64,
-    /// Levels.
+    /// Levels in use, level 0 included.
     pub levels: usize,
-    /// Output file size.
+    /// The size of output files, compensated bytes.
     pub file_bytes: u64,
+    /// An output ends when it meets this many times `file_bytes` in the level below its own, physical bytes.
+    pub overlap_ratio_max: u64,
+    /// A compaction is not widened beyond this many physical input bytes. 0: 25 times `file_bytes`.
+    pub compaction_bytes_max: u64,
+    /// Which file of a level goes first.
+    pub choice: FileChoice,
+    /// Take along vSSTs with at least this share of garbage. Above 1: none.
+    pub rebuild_garbage_ratio: f64,
+    /// Take along vSSTs that at least this many tables reference. `u64::MAX`: none.
+    pub rebuild_tables: u64,
+    /// The location of new files, by level.
+    pub placement: [u8; LEVELS_MAX],
 }
+
 impl Default for LeveledOptions {
     fn default() -> Self {
         LeveledOptions {
             l0_compaction_files: 4,
+            l0_compaction_bytes: 256 << 20,
             level_base_bytes: 64 << 20,
             level_multiplier: 10,
-            levels: 7,
+            levels: LEVELS_MAX,
             file_bytes: 16 << 20,
+            overlap_ratio_max: 10,
+            compaction_bytes_max: 0,
+            choice: FileChoice::default(),
+            rebuild_garbage_ratio: f64::INFINITY,
+            rebuild_tables: u64::MAX,
+            placement: [0; LEVELS_MAX],
         }
     }
 }
-/// What to compact.
+
+impl LeveledOptions {
+    /// The deepest level.
+    pub(crate) fn last_level(&self) -> usize {
+        self.levels.clamp(2, LEVELS_MAX) - 1
+    }
+
+    pub(crate) fn widest_bytes(&self) -> u64 {
+        match self.compaction_bytes_max {
+            0 => self.file_bytes.saturating_mul(25),
+            bytes => bytes,
+        }
+    }
+
+    pub(crate) fn overlap_max(&self) -> u64 {
+        self.file_bytes.saturating_mul(self.overlap_ratio_max)
+    }
+}
+
+/// Why a compaction was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Level 0 has too many files or bytes.
+    L0Files,
+    /// Level 0 cannot go down now, because the base level is busy: its newest files become one.
+    L0Intra,
+    /// A level is over its target.
+    LevelBytes,
+    /// Somebody asked for it.
+    Manual,
+}
+
+/// A compaction: everything a job needs to know.
 #[derive(Clone, Debug)]
 pub struct Compaction {
-    /// Family.
+    /// The family.
     pub family: FamilyId,
-    /// From.
+    /// The level it starts from.
     pub level: usize,
-    /// To.
+    /// The level its outputs go to.
     pub output_level: usize,
-    /// Inputs by level.
+    /// Its inputs: the files of `level`, then those of `output_level`, each in the order of its level; lists without
+    /// files are left out.
     pub inputs: Vec<(usize, Vec<Arc<FileMeta>>)>,
-    /// Just a move.
+    /// Why.
+    pub reason: Reason,
+    /// True if the inputs can change their level as they are.
     pub trivial_move: bool,
-    file_bytes: u64,
+    /// Where outputs end, see [`Compaction::cutter`].
+    pub file_bytes: u64,
+    /// Where outputs end, see [`Compaction::cutter`].
+    pub overlap_max: u64,
+    /// vSSTs whose values the job writes anew, in key order, as it meets references to them.
+    pub rebuild_vssts: Vec<u64>,
+    /// The location of its outputs.
+    pub placement: u8,
 }
-/// Cuts outputs.
-pub struct Cutter(u64);
-impl OutputCutter for Cutter {
-    fn cut_before(&mut self, _k: &[u8], open: OutputSize) -> bool {
-        open.file_bytes >= self.0
-    }
-}
+
 impl Compaction {
-    /// All inputs with their level.
+    /// Every input with its level.
     pub fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> + '_ {
-        self.inputs.iter().flat_map(|(l, f)| f.iter().map(move |f| (*l, f)))
+        self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |f| (*level, f)))
     }
-    /// Its cutter.
-    pub fn cutter(&self, _version: &Version) -> Cutter {
-        Cutter(self.file_bytes)
+
+    /// Physical bytes of the inputs.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.len))
+    }
+
+    /// The smallest and the largest user key of the inputs: the outputs lie between them.
+    pub fn key_range(&self) -> (&[u8], &[u8]) {
+        let low = self.input_files().map(|(_, f)| f.smallest_user_key()).min();
+        let high = self.input_files().map(|(_, f)| f.largest_user_key()).max();
+        (low.unwrap_or_default(), high.unwrap_or_default())
+    }
+
+    /// Decides where the outputs end; `version` is the one the compaction was picked from.
+    pub fn cutter(&self, version: &Version) -> Cutter {
+        Cutter::new(self, version)
+    }
+
+    /// True if the compaction could still be picked from `version`: its inputs are where they were, and the output
+    /// level has nothing else within their range. For compactions that were held back after they were picked.
+    pub fn is_current(&self, version: &Version) -> bool {
+        let (low, high) = self.key_range();
+        let there = |(level, f): (usize, &Arc<FileMeta>)| version.files(level).iter().any(|g| g.number == f.number);
+        let listed = |f: &Arc<FileMeta>| {
+            self.input_files().any(|(level, g)| level == self.output_level && g.number == f.number)
+        };
+        let below = self.output_level;
+        let same = below == 0 || version.files(below)[version.overlap_range(below, Some(low), Some(high))].iter().all(listed);
+        same && self.input_files().all(there)
     }
 }
-/// Files under compaction.
+
+/// What running compactions of a family hold.
+///
+/// A new compaction may start if it shares no input with a running one, if no running one writes to the same level
+/// within its key range, and, when it takes level 0 down, if no other one does: two of those could reach different
+/// levels in the wrong order of age. That is enough, because a compaction takes every file of the output level that
+/// lies within its range.
 #[derive(Clone, Debug, Default)]
 pub struct InProgress {
-    busy: bool,
+    files: HashSet<u64>,
+    vssts: HashSet<u64>,
+    outputs: Vec<Output>,
 }
-impl InProgress {
-    /// May run beside what is claimed.
-    pub fn allows(&self, _c: &Compaction) -> bool {
-        !self.busy
-    }
-    /// Claims.
-    pub fn add(&mut self, _c: &Compaction) {
-        self.busy = true;
-    }
-    /// Releases.
-    pub fn remove(&mut self, _c: &Compaction) {
-        self.busy = false;
-    }
-}
-/// Picks.
-pub fn pick(version: &Version, options: &LeveledOptions, busy: &InProgress) -> Option<Compaction> {
-    if busy.busy {
-        return None;
-    }
-    let mut target = options.level_base_bytes;
-    for level in 0..options.levels - 1 {
-        let full = if level == 0 {
-            version.files(0).len() >= options.l0_compaction_files
-        } else {
-            let over = version.level_compensated_bytes(level) > target;
-            target *= options.level_multiplier;
-            over
-        };
-        if !full {
-            continue;
-        }
-        return Some(down(
-            version,
-            options,
-            level,
-            if level == 0 { version.files(0).to_vec() } else { vec![version.files(level)[0].clone()] },
-        ));
-    }
-    None
-}
-fn down(version: &Version, options: &LeveledOptions, level: usize, files: Vec<Arc<FileMeta>>) -> Compaction {
-    let low = files.iter().map(|f| f.smallest_user_key()).min();
-    let high = files.iter().map(|f| f.largest_user_key()).max();
-    let below = version.overlapping(level + 1, low, high);
-    let trivial_move = level > 0 && below.is_empty();
-    Compaction {
-        family: version.family,
-        level,
-        output_level: level + 1,
-        inputs: vec![(level, files), (level + 1, below)],
-        trivial_move,
-        file_bytes: options.file_bytes,
-    }
-}
-/// A manual compaction of a level's part of a range.
-pub fn pick_range(
-    version: &Version,
-    options: &LeveledOptions,
-    busy: &InProgress,
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Output {
+    from: usize,
     level: usize,
-    start: Option<&[u8]>,
-    end: Option<&[u8]>,
-) -> Option<Compaction> {
-    if busy.busy {
-        return None;
-    }
-    let files = version.overlapping(level, start, end);
-    if files.is_empty() {
-        return None;
-    }
-    Some(down(version, options, level, if level == 0 { version.files(0).to_vec() } else { files }))
+    low: Vec<u8>,
+    high: Vec<u8>,
 }
+
+impl Output {
+    fn of(c: &Compaction) -> Self {
+        let (low, high) = c.key_range();
+        Output { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
+    }
+}
+
+impl InProgress {
+    /// A compaction starts.
+    ///
+    /// # Panics
+    /// If it is not [allowed](InProgress::allows).
+    pub fn add(&mut self, compaction: &Compaction) {
+        assert!(self.allows(compaction), "a compaction that meets a running one");
+        self.files.extend(compaction.input_files().map(|(_, f)| f.number));
+        self.vssts.extend(&compaction.rebuild_vssts);
+        self.outputs.push(Output::of(compaction));
+    }
+
+    /// A compaction has ended, whatever its outcome.
+    pub fn remove(&mut self, compaction: &Compaction) {
+        compaction.input_files().for_each(|(_, f)| {
+            self.files.remove(&f.number);
+        });
+        compaction.rebuild_vssts.iter().for_each(|n| {
+            self.vssts.remove(n);
+        });
+        let output = Output::of(compaction);
+        if let Some(i) = self.outputs.iter().position(|o| *o == output) {
+            self.outputs.swap_remove(i);
+        }
+    }
+
+    /// True if the compaction may run beside those that do.
+    pub fn allows(&self, c: &Compaction) -> bool {
+        let (low, high) = c.key_range();
+        let writes_here = |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
+        let takes_l0_down = c.level == 0 && c.output_level > 0;
+        c.input_files().all(|(_, f)| !self.has_file(f.number))
+            && !c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
+            && !(takes_l0_down && self.l0_goes_down())
+            && !(c.output_level > 0 && self.outputs.iter().any(writes_here))
+    }
+
+    /// True if a running compaction reads this table.
+    pub fn has_file(&self, number: u64) -> bool {
+        self.files.contains(&number)
+    }
+
+    /// True if a running job rewrites this vSST. Garbage collection registers its inputs here as well.
+    pub fn has_vsst(&self, number: u64) -> bool {
+        self.vssts.contains(&number)
+    }
+
+    /// Garbage collection begins to rewrite a vSST; false if a running job does already.
+    pub fn claim_vsst(&mut self, number: u64) -> bool {
+        self.vssts.insert(number)
+    }
+
+    /// Garbage collection has ended.
+    pub fn release_vsst(&mut self, number: u64) {
+        self.vssts.remove(&number);
+    }
+
+    /// True if nothing runs.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.vssts.is_empty() && self.outputs.is_empty()
+    }
+
+    fn l0_goes_down(&self) -> bool {
+        self.outputs.iter().any(|o| o.from == 0 && o.level > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use crate::scheduler::{Job, JobClass, Progress};
 use base::Result;
 use base::sync::lock;
 use lsm::below::DeeperLevels;
-use lsm::picker::{Compaction, Cutter};
+use lsm::picker::{Compaction, Cutter, Reason};
 use lsm::{
     Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, Readers, Sources, Step, TableSource,
 };
@@ -168,6 +168,7 @@ impl CompactionJob {
         let mut claims = lock(&engine.claims);
         super::release_busy(&mut claims, &self.compaction);
         claims.compactions -= 1;
+        claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
         drop(claims);
         self.compaction.inputs.clear();
     }

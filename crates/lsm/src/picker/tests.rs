@@ -1,0 +1,531 @@
+use super::*;
+use crate::{Below, DeeperLevels, OutputCutter, OutputSize};
+use base::{SeqNo, Uid, ValueKind, key};
+use io::Rng;
+use std::collections::BTreeMap;
+use version::{Edit, Record, State};
+
+/// Bytes of an entry with a value, and of a tombstone.
+const ENTRY: u64 = 100;
+const TOMBSTONE: u64 = 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u32,
+    seq: SeqNo,
+    tombstone: bool,
+}
+
+fn user_key(key: u32) -> [u8; 4] {
+    key.to_be_bytes()
+}
+
+fn options(choice: FileChoice) -> LeveledOptions {
+    LeveledOptions {
+        l0_compaction_files: 4,
+        l0_compaction_bytes: 256 << 10,
+        level_base_bytes: 64 << 10,
+        file_bytes: 8 << 10,
+        choice,
+        ..LeveledOptions::default()
+    }
+}
+
+/// A store whose tables are lists of entries in memory; everything else is real: the picker, the cutter, and the
+/// state with its checks of every edit.
+struct Store {
+    rng: Rng,
+    options: LeveledOptions,
+    state: State,
+    files: BTreeMap<u64, Vec<Entry>>,
+    busy: InProgress,
+    running: Vec<(Compaction, Arc<Version>)>,
+    /// The sequence of each living key.
+    model: BTreeMap<u32, SeqNo>,
+    seq: SeqNo,
+    flushed_bytes: u64,
+    written_bytes: u64,
+    moves: u64,
+    intra: u64,
+}
+
+impl Store {
+    fn new(seed: u64, options: LeveledOptions) -> Self {
+        let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
+        Store {
+            rng: Rng::new(seed),
+            options,
+            state: State::empty(Uid::default(), 1).apply(&Edit(vec![create])).unwrap(),
+            files: BTreeMap::new(),
+            busy: InProgress::default(),
+            running: Vec::new(),
+            model: BTreeMap::new(),
+            seq: 0,
+            flushed_bytes: 0,
+            written_bytes: 0,
+            moves: 0,
+            intra: 0,
+        }
+    }
+
+    fn version(&self) -> &Arc<Version> {
+        &self.state.family(0).unwrap().version
+    }
+
+    fn table(&mut self, entries: Vec<Entry>) -> FileMeta {
+        let number = self.state.next_file_number.max(self.files.last_key_value().map_or(1, |(n, _)| n + 1));
+        let tombstones = entries.iter().filter(|e| e.tombstone).count() as u64;
+        let len = (entries.len() as u64 - tombstones) * ENTRY + tombstones * TOMBSTONE;
+        let end = |e: &Entry| key::encode(&user_key(e.key), e.seq, ValueKind::Value);
+        let meta = FileMeta {
+            number,
+            uid: Uid::from_words(number, number),
+            len,
+            smallest: end(&entries[0]),
+            largest: end(&entries[entries.len() - 1]),
+            min_seq: entries.iter().map(|e| e.seq).min().unwrap(),
+            max_seq: entries.iter().map(|e| e.seq).max().unwrap(),
+            entries: entries.len() as u64,
+            tombstones,
+            raw_bytes: len,
+            hidden_bytes: tombstones * (ENTRY - TOMBSTONE),
+            ..FileMeta::default()
+        };
+        self.files.insert(number, entries);
+        meta
+    }
+
+    /// Flushes `n` writes to keys that `next_key` draws; one in `delete_every` is a delete (0: none).
+    fn flush(&mut self, n: usize, delete_every: u64, mut next_key: impl FnMut(&mut Rng) -> u32) {
+        let mut memtable = BTreeMap::new();
+        for _ in 0..n {
+            let key = next_key(&mut self.rng);
+            self.seq += 1;
+            let tombstone = delete_every > 0 && self.rng.one_in(delete_every);
+            memtable.insert(key, Entry { key, seq: self.seq, tombstone });
+            if tombstone {
+                self.model.remove(&key);
+            } else {
+                self.model.insert(key, self.seq);
+            }
+        }
+        let meta = self.table(memtable.into_values().collect());
+        self.flushed_bytes += meta.len;
+        self.apply(vec![Record::AddFile { family: 0, level: 0, meta }]);
+    }
+
+    fn apply(&mut self, records: Vec<Record>) {
+        self.state = self.state.apply(&Edit(records)).unwrap();
+    }
+
+    /// Starts compactions until `slots` run or none is wanted; ends random ones until at most `leave` run.
+    fn work(&mut self, slots: usize, leave: usize) -> bool {
+        let mut worked = false;
+        while self.running.len() < slots {
+            let Some(c) = pick(self.version(), &self.options, &self.busy) else { break };
+            self.start(c);
+            worked = true;
+        }
+        while self.running.len() > leave {
+            let i = self.rng.below(self.running.len() as u64) as usize;
+            let (c, version) = self.running.swap_remove(i);
+            self.end(c, &version);
+            worked = true;
+        }
+        worked
+    }
+
+    fn start(&mut self, c: Compaction) {
+        assert!(c.is_current(self.version()));
+        assert!(c.inputs.iter().all(|(_, files)| !files.is_empty()) && c.input_files().count() > 0);
+        self.busy.add(&c);
+        self.running.push((c, self.version().clone()));
+    }
+
+    fn end(&mut self, c: Compaction, version: &Version) {
+        let remove = |(level, f): (usize, &Arc<FileMeta>)| Record::RemoveFile {
+            family: 0,
+            level: level as u32,
+            number: f.number,
+        };
+        let mut records: Vec<Record> = c.input_files().map(remove).collect();
+        let level = c.output_level as u32;
+        if c.trivial_move {
+            self.moves += 1;
+            let moved = c.input_files().map(|(_, f)| Record::AddFile { family: 0, level, meta: (**f).clone() });
+            records.extend(moved.collect::<Vec<_>>());
+        } else {
+            self.intra += u64::from(c.reason == Reason::L0Intra);
+            for entries in self.merge(&c, version) {
+                let meta = self.table(entries);
+                self.written_bytes += meta.len;
+                records.push(Record::AddFile { family: 0, level, meta });
+            }
+            c.input_files().for_each(|(_, f)| {
+                self.files.remove(&f.number);
+            });
+        }
+        self.apply(records);
+        self.busy.remove(&c);
+    }
+
+    fn merge(&self, c: &Compaction, version: &Version) -> Vec<Vec<Entry>> {
+        let mut newest: BTreeMap<u32, Entry> = BTreeMap::new();
+        for e in c.input_files().flat_map(|(_, f)| &self.files[&f.number]) {
+            let slot = newest.entry(e.key).or_insert(*e);
+            *slot = if e.seq > slot.seq { *e } else { *slot };
+        }
+        let mut cutter = c.cutter(version);
+        let mut below = DeeperLevels::new(version, c.output_level);
+        let (mut outputs, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for e in newest.into_values() {
+            let user_key = user_key(e.key);
+            // To level 0 only the newest run is merged: everything is underneath.
+            if e.tombstone && c.output_level > 0 && !below.may_hold_key(&user_key) {
+                continue;
+            }
+            let size = OutputSize { raw_bytes: bytes, file_bytes: bytes, is_empty: open.is_empty() };
+            if cutter.cut_before(&user_key, size) {
+                outputs.push(std::mem::take(&mut open));
+                bytes = 0;
+            }
+            bytes += if e.tombstone { TOMBSTONE } else { ENTRY };
+            open.push(e);
+        }
+        outputs.push(open);
+        outputs.retain(|o| !o.is_empty());
+        outputs
+    }
+
+    fn get(&self, key: u32) -> Option<SeqNo> {
+        let user_key = user_key(key);
+        let found = self.version().lookup(&user_key).find_map(|(_, f)| {
+            let entries = &self.files[&f.number];
+            entries.binary_search_by_key(&key, |e| e.key).ok().map(|i| entries[i])
+        });
+        found.filter(|e| !e.tombstone).map(|e| e.seq)
+    }
+
+    fn check(&mut self, keys: u32) {
+        self.state.verify().unwrap();
+        for _ in 0..200 {
+            let key = self.rng.below(u64::from(keys)) as u32;
+            assert_eq!(self.get(key), self.model.get(&key).copied(), "key {key}");
+        }
+    }
+
+    /// Works until nothing is wanted; fails if that takes for ever.
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while self.work(2, 0) {
+            steps += 1;
+            assert!(steps < 3000, "compaction does not come to an end");
+        }
+        assert!(self.busy.is_empty());
+        let high = scores(self.version(), &self.options, &self.busy);
+        assert!(high.iter().all(|(_, score)| *score < 1.0), "{high:?}");
+        assert_eq!(debt_bytes(self.version(), &self.options), 0);
+    }
+
+    fn write_amplification(&self) -> f64 {
+        1.0 + self.written_bytes as f64 / self.flushed_bytes as f64
+    }
+
+    fn space_amplification(&self) -> f64 {
+        let bytes: u64 = self.version().levels.iter().map(|l| l.bytes()).sum();
+        bytes as f64 / (self.model.len() as u64 * ENTRY) as f64
+    }
+}
+
+/// Random writes with some compactions always running: reads stay right, all scores fall below 1, and the tree takes
+/// about a ninth more than its data.
+#[test]
+fn random_flushes_converge() {
+    for (seed, choice, slots) in [
+        (1, FileChoice::MinOverlap, 1),
+        (2, FileChoice::LargestCompensated, 3),
+        (3, FileChoice::MinOverlap, 4),
+    ] {
+        const KEYS: u32 = 30_000;
+        let mut store = Store::new(seed, options(choice));
+        for round in 0..400 {
+            store.flush(320, 0, |rng| rng.below(u64::from(KEYS)) as u32);
+            let leave = store.rng.below(slots as u64 + 1) as usize;
+            store.work(slots, leave);
+            if round % 40 == 0 {
+                store.check(KEYS);
+            }
+        }
+        store.settle();
+        store.check(KEYS);
+        let (space, write) = (store.space_amplification(), store.write_amplification());
+        let targets = level_targets(store.version(), &store.options);
+        println!("{choice:?}, {slots} slots: space {space:.3}, write {write:.2}, base {}", targets.base_level);
+        assert!(space < 1.2, "{choice:?}: space amplification {space}");
+        assert!(targets.base_level < 6, "several levels");
+        assert!((0..targets.base_level).skip(1).all(|l| store.version().files(l).is_empty()));
+    }
+}
+
+/// The default choice of files is the one that writes less, on uniform and on skewed keys.
+#[test]
+fn the_default_choice_writes_less() {
+    const KEYS: u64 = 30_000;
+    let mut sums = [0.0; 2];
+    for skewed in [false, true] {
+        for (i, choice) in [FileChoice::default(), FileChoice::LargestCompensated].into_iter().enumerate() {
+            let mut store = Store::new(7, options(choice));
+            for _ in 0..500 {
+                store.flush(320, 20, |rng| {
+                    let key = rng.below(KEYS);
+                    if skewed { (key * key / KEYS * key / KEYS) as u32 } else { key as u32 }
+                });
+                while store.work(1, 0) {}
+            }
+            println!("skewed {skewed} {choice:?}: write {:.2}", store.write_amplification());
+            sums[i] += store.write_amplification();
+        }
+    }
+    assert!(sums[0] <= sums[1], "default {}, other {}", sums[0], sums[1]);
+}
+
+/// Deletes free their space, and what is left of an emptied store is small.
+#[test]
+fn deletes_sink_to_the_bottom() {
+    const KEYS: u32 = 10_000;
+    let mut store = Store::new(11, options(FileChoice::default()));
+    for _ in 0..100 {
+        store.flush(300, 0, |rng| rng.below(u64::from(KEYS)) as u32);
+        store.work(2, 0);
+    }
+    let full: u64 = store.version().levels.iter().map(|l| l.bytes()).sum();
+    let mut next = 0;
+    for _ in 0..KEYS / 500 + 1 {
+        store.flush(500, 1, |_| {
+            next += 1;
+            next % KEYS
+        });
+        while store.work(2, 0) {}
+    }
+    store.settle();
+    store.check(KEYS);
+    let mut manual = ManualRange::new(None, None);
+    run_manual(&mut store, &mut manual);
+    assert_eq!(store.version().file_numbers().count(), 0, "of {full} B: {}", store.version().describe());
+}
+
+fn run_manual(store: &mut Store, manual: &mut ManualRange) {
+    for _ in 0..2000 {
+        match manual.step(&store.version().clone(), &store.options.clone(), &store.busy.clone()) {
+            ManualStep::Start(c) => store.start(*c),
+            ManualStep::Wait => assert!(!store.running.is_empty(), "waits for nothing"),
+            ManualStep::Done => {
+                store.work(0, 0);
+                return;
+            }
+        }
+        if store.rng.one_in(2) {
+            store.work(3, 0);
+        }
+    }
+    panic!("compact_range does not come to an end");
+}
+
+#[test]
+fn compact_range_leaves_the_range_in_one_level() {
+    const KEYS: u32 = 8_000;
+    for seed in 0..4 {
+        let mut store = Store::new(seed, options(FileChoice::default()));
+        for _ in 0..60 {
+            store.flush(200, 10, |rng| rng.below(u64::from(KEYS)) as u32);
+            store.work(2, 1);
+        }
+        let (low, high) = (user_key(2000), user_key(5000));
+        run_manual(&mut store, &mut ManualRange::new(Some(&low), Some(&high)));
+        let version = store.version();
+        let levels = (0..7).filter(|&l| !version.overlapping(l, Some(&low), Some(&high)).is_empty()).count();
+        assert_eq!(levels, 1, "{}", version.describe());
+        store.check(KEYS);
+    }
+}
+
+/// Sequential writes cost no rewriting at all.
+#[test]
+fn sequential_writes_only_move() {
+    let mut store = Store::new(13, options(FileChoice::default()));
+    let mut next = 0;
+    for _ in 0..200 {
+        store.flush(80, 0, |_| {
+            next += 1;
+            next
+        });
+        while store.work(1, 0) {}
+    }
+    store.settle();
+    assert_eq!(store.written_bytes, 0);
+    assert!(store.moves > 150);
+    store.check(next);
+}
+
+/// While the base level is busy, level 0 shrinks by merging its newest files.
+#[test]
+fn a_blocked_level_0_merges_with_itself() {
+    const KEYS: u32 = 5_000;
+    let mut store = Store::new(17, options(FileChoice::default()));
+    let uniform = |rng: &mut Rng| rng.below(u64::from(KEYS)) as u32;
+    for _ in 0..4 {
+        store.flush(100, 0, uniform);
+    }
+    let first = pick(store.version(), &store.options, &store.busy).unwrap();
+    assert_eq!((first.reason, first.output_level, first.inputs[0].1.len()), (Reason::L0Files, 6, 4));
+    store.start(first);
+    let mut widest = 0;
+    for _ in 0..40 {
+        store.flush(100, 0, uniform);
+        while let Some(c) = pick(store.version(), &store.options, &store.busy) {
+            assert_eq!((c.reason, c.output_level), (Reason::L0Intra, 0));
+            store.start(c);
+            let (c, version) = store.running.pop().unwrap();
+            store.end(c, &version);
+        }
+        widest = widest.max(store.version().files(0).len());
+        store.check(KEYS);
+    }
+    assert!(store.intra > 3 && widest < 24, "{} merges, up to {widest} files", store.intra);
+    store.work(0, 0);
+    store.settle();
+    store.check(KEYS);
+}
+
+fn file(number: u64, low: u32, high: u32, seq: SeqNo, raw_bytes: u64) -> Arc<FileMeta> {
+    Arc::new(FileMeta {
+        number,
+        len: raw_bytes / 2,
+        smallest: key::encode(&user_key(low), seq, ValueKind::Value),
+        largest: key::encode(&user_key(high), seq, ValueKind::Value),
+        min_seq: seq,
+        max_seq: seq,
+        entries: 100,
+        raw_bytes,
+        ..FileMeta::default()
+    })
+}
+
+#[test]
+fn targets_follow_the_deepest_level() {
+    let options = LeveledOptions::default();
+    let mib = 1u64 << 20;
+    let with = |sizes: &[(usize, u64)]| {
+        let mut levels = vec![Vec::new(); 7];
+        sizes.iter().for_each(|&(l, mb)| levels[l].push(file(l as u64 + 1, 0, 9, 1, mb * mib)));
+        level_targets(&Version::with_files(0, levels), &options)
+    };
+    assert_eq!(with(&[]).base_level, 6);
+    assert_eq!(with(&[(6, 60)]).base_level, 6);
+    let t = with(&[(6, 600)]);
+    assert_eq!((t.base_level, t.bytes[5]), (5, 64 * mib));
+    let t = with(&[(6, 10_000)]);
+    assert_eq!((t.base_level, &t.bytes[..]), (4, &[0, 0, 0, 0, 64 * mib, 640 * mib, u64::MAX][..]));
+    let t = with(&[(6, 6_000)]);
+    assert_eq!((t.base_level, t.bytes[5], t.bytes[4]), (4, 600 * mib, 64 * mib));
+    // A level in use stays in use when the store shrinks.
+    assert_eq!(with(&[(3, 1), (6, 60)]).base_level, 3);
+}
+
+/// An old file of level 0 never stays behind a newer one that it meets.
+#[test]
+fn level_0_goes_down_with_everything_older_that_it_meets() {
+    let mut rng = Rng::new(19);
+    for _ in 0..2000 {
+        let n = rng.range(4, 10);
+        let l0 = (0..n).map(|i| {
+            let low = rng.below(100) as u32;
+            file(i + 1, low, low + rng.below(30) as u32, i + 1, 1000)
+        });
+        let version = Version::with_files(0, vec![l0.collect()]);
+        let options = LeveledOptions { compaction_bytes_max: rng.range(1, 4000), ..options(FileChoice::default()) };
+        let c = pick(&version, &options, &InProgress::default()).unwrap();
+        let taken: Vec<u64> = c.input_files().map(|(_, f)| f.number).collect();
+        for f in version.files(0).iter().filter(|f| !taken.contains(&f.number)) {
+            let behind = c.input_files().any(|(_, t)| t.max_seq > f.max_seq && t.overlaps(f));
+            assert!(!behind, "{} stays behind\n{}", f.number, version.describe());
+        }
+        assert!(taken.contains(&1));
+    }
+}
+
+#[test]
+fn a_file_full_of_tombstones_is_rewritten_at_the_bottom() {
+    let sparse = file(1, 0, 9, 1, 1 << 20);
+    let full = Arc::new(FileMeta { tombstones: 50, ..(*sparse).clone() });
+    for (f, moves) in [(sparse, true), (full, false)] {
+        let options = LeveledOptions { l0_compaction_files: 1, ..LeveledOptions::default() };
+        let version = Version::with_files(0, vec![vec![f]]);
+        let c = pick(&version, &options, &InProgress::default()).unwrap();
+        assert_eq!((c.output_level, c.trivial_move), (6, moves));
+    }
+}
+
+#[test]
+fn outputs_end_at_the_size_and_at_the_overlap() {
+    let levels = vec![
+        vec![file(1, 0, 100, 9, 1000)],
+        vec![],
+        (0..10).map(|i| file(10 + i, i as u32 * 10, i as u32 * 10 + 9, 1, 1000)).collect(),
+    ];
+    let version = Version::with_files(0, levels);
+    let options = LeveledOptions { file_bytes: 100, ..options(FileChoice::default()) };
+    let picker = leveled::Picker::new(&version, &options, &InProgress::default());
+    let mut c = picker.from_file(2, 0, Reason::Manual).unwrap();
+    (c.output_level, c.overlap_max) = (1, 1200);
+    let mut cutter = c.cutter(&version);
+    let open = |raw_bytes| OutputSize { raw_bytes, file_bytes: 60, is_empty: raw_bytes == 0 };
+    assert!(!cutter.cut_before(&user_key(0), open(0)));
+    assert!(!cutter.cut_before(&user_key(29), open(10)), "met 2 files of 500 B");
+    assert!(cutter.cut_before(&user_key(30), open(10)), "and a third one");
+    assert!(!cutter.cut_before(&user_key(49), open(20)));
+    assert!(cutter.cut_before(&user_key(49), open(100)), "full");
+    c.output_level = 0;
+    assert!(!c.cutter(&version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
+}
+
+#[test]
+fn vssts_are_taken_along_when_asked() {
+    use version::{Dependency, VsstMeta};
+    let depends = |f: &FileMeta| FileMeta {
+        dependencies: vec![Dependency { blob_id: 50, count: 1, raw_bytes: 40, stored_bytes: 40 }],
+        ..f.clone()
+    };
+    let vsst = VsstMeta {
+        number: 50,
+        record_bytes: 100,
+        smallest: file(1, 0, 9, 1, 1).smallest.clone(),
+        largest: file(1, 0, 9, 1, 1).largest.clone(),
+        ..VsstMeta::default()
+    };
+    let add = |level, f: &FileMeta| Record::AddFile { family: 0, level, meta: depends(f) };
+    let records = vec![
+        Record::CreateFamily { id: 0, name: "default".into(), options: vec![] },
+        Record::AddVsst { family: 0, meta: vsst },
+        add(0, &file(1, 0, 9, 3, 1000)),
+        add(6, &file(2, 0, 9, 1, 1000)),
+    ];
+    let state = State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap();
+    let version = &state.family(0).unwrap().version;
+    let rebuilt = |ratio, tables, busy: &InProgress| {
+        let options = LeveledOptions {
+            l0_compaction_files: 1,
+            rebuild_garbage_ratio: ratio,
+            rebuild_tables: tables,
+            ..LeveledOptions::default()
+        };
+        pick(version, &options, busy).unwrap().rebuild_vssts
+    };
+    let mut busy = InProgress::default();
+    assert!(rebuilt(f64::INFINITY, u64::MAX, &busy).is_empty());
+    assert_eq!(rebuilt(0.2, u64::MAX, &busy), vec![50], "20 of 100 bytes are garbage");
+    assert!(rebuilt(0.3, u64::MAX, &busy).is_empty());
+    assert_eq!(rebuilt(f64::INFINITY, 2, &busy), vec![50]);
+    assert!(busy.claim_vsst(50) && !busy.claim_vsst(50));
+    assert!(rebuilt(0.2, 2, &busy).is_empty(), "somebody else rewrites it");
+}
