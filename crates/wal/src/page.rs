@@ -172,7 +172,7 @@ pub fn read_closed(page: &[u8], store: Uid, ltn: u64) -> Verdict {
     let verdict = read(page, Form::Closed, page.len(), store, Some(ltn));
     let Verdict::Valid(header) = verdict else { return verdict };
     let used = usize::from(header.used);
-    let whole = page.len() == PAGE && used >= HEADER_LEN && used <= PAGE;
+    let whole = page.len() == PAGE && (HEADER_LEN..=PAGE).contains(&used);
     let mut fragments = Fragments::new(page.get(..used).unwrap_or_default(), store, header.lpn);
     fragments.by_ref().for_each(drop);
     if whole && fragments.end() == used { verdict } else { Verdict::Invalid }

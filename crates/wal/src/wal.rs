@@ -139,7 +139,7 @@ impl Wal {
         history: History,
     ) -> Result<Wal> {
         let staging_len = options.staging_len;
-        if staging_len < 2 * PAGE || staging_len > STAGING_LEN_MAX || options.write_len_max < PAGE {
+        if !(2 * PAGE..=STAGING_LEN_MAX).contains(&staging_len) || options.write_len_max < PAGE {
             return Err(Error::invalid(format!(
                 "the log's staging takes {} to {STAGING_LEN_MAX} bytes and its writes at least {PAGE}, not {} and {}",
                 2 * PAGE,

@@ -1,1 +1,93 @@
+use super::*;
 
+fn lead(commit: &Commit, lpn: u64) -> Token<'_> {
+    match commit.lead_or_wait(lpn).unwrap() {
+        Turn::Lead(token) => token,
+        Turn::Durable => panic!("page {lpn} is not durable"),
+    }
+}
+
+fn kind(outcome: Result<()>) -> ErrorKind {
+    outcome.unwrap_err().kind()
+}
+
+#[test]
+fn a_leader_moves_the_frontiers_for_all() {
+    let commit = Commit::new(5, 10);
+    let token = lead(&commit, 10);
+    token.covers(12);
+    token.written(12);
+    token.durable(12, 5);
+    token.finish(Ok(())).unwrap();
+    assert!(matches!(commit.lead_or_wait(11).unwrap(), Turn::Durable));
+    assert_eq!(commit.frontier.durable_end(), 12);
+    assert_eq!(commit.frontier.vouched_end(), 5);
+    lead(&commit, 12).finish(Ok(())).unwrap();
+}
+
+#[test]
+fn the_first_failure_stays() {
+    let commit = Commit::new(0, 0);
+    let outcome: Result<()> = lead(&commit, 1).finish(Err(Error::new(ErrorKind::Io, "the first")));
+    assert_eq!(kind(outcome), ErrorKind::Io);
+    commit.fail(Error::new(ErrorKind::Io, "another"));
+    let error = commit.check().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+    assert!(error.message().contains("the first"));
+    assert_eq!(kind(commit.acquire().map(drop)), ErrorKind::Poisoned);
+    assert_eq!(kind(commit.lead_or_wait(3).map(drop)), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_panic_of_the_leader_poisons() {
+    let commit = Commit::new(0, 0);
+    drop(lead(&commit, 1));
+    assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
+}
+
+/// Threads that want pages durable, others that only want the token, and a log that grows: all get what they want, and
+/// a failure reaches those who wait.
+#[test]
+fn nobody_is_forgotten() {
+    for fail_at in [u64::MAX, 300] {
+        let commit = Commit::new(0, 0);
+        let appended = AtomicU64::new(0);
+        let rounds = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let (commit, appended, rounds) = (&commit, &appended, &rounds);
+                scope.spawn(move || {
+                    for _ in 0..400 {
+                        if thread == 0 {
+                            let Ok(token) = commit.acquire() else { return };
+                            std::thread::yield_now();
+                            token.finish(Ok(())).unwrap();
+                            continue;
+                        }
+                        let lpn = appended.fetch_add(1, Ordering::SeqCst);
+                        match commit.lead_or_wait(lpn) {
+                            Ok(Turn::Durable) => assert!(commit.frontier.durable_end() > lpn),
+                            Ok(Turn::Lead(token)) => {
+                                let end = appended.load(Ordering::SeqCst);
+                                token.covers(end);
+                                std::thread::yield_now();
+                                if rounds.fetch_add(1, Ordering::SeqCst) >= fail_at {
+                                    let _ = token.finish::<()>(Err(Error::new(ErrorKind::Io, "x")));
+                                    return;
+                                }
+                                token.written(end);
+                                token.durable(end, 0);
+                                token.finish(Ok(())).unwrap();
+                            }
+                            Err(e) => {
+                                assert_eq!(e.kind(), ErrorKind::Poisoned);
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(commit.check().is_err(), rounds.load(Ordering::SeqCst) > fail_at);
+    }
+}

@@ -1,1 +1,136 @@
+use super::*;
+use io::Rng;
 
+fn store() -> Uid {
+    Uid::from_words(1, 2)
+}
+
+fn header(lpn: u64) -> PageHeader {
+    PageHeader {
+        form: Form::Open,
+        used: 0,
+        prev_used: 100,
+        store: store(),
+        ltn: 3,
+        lpn,
+        first_lpn: lpn - 1,
+        durable_end: lpn,
+        prev_ltn: 2,
+        prev_end: lpn - 5,
+        witness_edit: 9,
+    }
+}
+
+/// An open page with fragments of these payloads, and where each ends.
+fn open_page(lpn: u64, payloads: &[&[u8]]) -> ([u8; PAGE], Vec<usize>) {
+    let mut page = [0xee; PAGE];
+    page[..HEADER_LEN].copy_from_slice(&header(lpn).encode_open());
+    let mut pos = HEADER_LEN;
+    let mut ends = Vec::new();
+    for (i, payload) in payloads.iter().enumerate() {
+        let batch = BatchHeader { first_seq: i as u64, seq_span: 2, len: payload.len() as u32 };
+        let end = pos + FIRST_FRAGMENT_HEADER_LEN + payload.len();
+        page[pos + FIRST_FRAGMENT_HEADER_LEN..end].copy_from_slice(payload);
+        encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, store(), lpn, pos);
+        pos = end;
+        ends.push(end);
+    }
+    (page, ends)
+}
+
+fn payloads(page: &[u8], lpn: u64) -> Vec<&[u8]> {
+    Fragments::new(page, store(), lpn).map(|f| f.payload).collect()
+}
+
+#[test]
+fn a_page_comes_back_in_both_forms() {
+    let (mut page, ends) = open_page(70, &[b"one", b"two"]);
+    assert_eq!(read_open(&page, store()), Verdict::Valid(header(70)));
+    assert_eq!(read_closed(&page, store(), 3), Verdict::Invalid, "not closed yet");
+    assert_eq!(payloads(&page, 70), [b"one", b"two"]);
+
+    let used = ends[1] as u16;
+    close(&mut page, used, 66, store(), 70);
+    let closed = PageHeader { form: Form::Closed, used, durable_end: 66, ..header(70) };
+    assert_eq!(read_closed(&page, store(), 3), Verdict::Valid(closed));
+    assert_eq!(read_open(&page, store()), Verdict::Invalid);
+    assert_eq!(payloads(&page, 70), [b"one", b"two"]);
+    assert!(page[ends[1]..].iter().all(|&b| b == 0));
+}
+
+#[test]
+fn a_page_is_of_its_store_and_group_and_place() {
+    let (mut page, ends) = open_page(70, &[b"one"]);
+    assert_eq!(read_open(&page, Uid::from_words(2, 1)), Verdict::Invalid);
+    assert_eq!(payloads(&page, 71).len(), 0, "fragments of another page do not parse");
+    close(&mut page, ends[0] as u16, 70, store(), 70);
+    assert_eq!(read_closed(&page, store(), 4), Verdict::Invalid);
+    assert_eq!(read_closed(&page[1..], store(), 3), Verdict::Invalid);
+    assert_eq!(read_closed(&[], store(), 3), Verdict::Invalid);
+}
+
+#[test]
+fn a_page_of_a_later_format_is_named() {
+    let (mut page, ends) = open_page(70, &[b"one"]);
+    page[8] = FORMAT_VERSION + 1;
+    close(&mut page, ends[0] as u16, 70, store(), 70);
+    assert_eq!(read_closed(&page, store(), 3), Verdict::Newer(FORMAT_VERSION + 1));
+}
+
+#[test]
+fn every_flip_in_a_closed_page_is_caught() {
+    let (mut page, ends) = open_page(70, &[&[7; 900], b"two", &[0; 2000]]);
+    close(&mut page, ends[2] as u16, 70, store(), 70);
+    for bit in 0..PAGE * 8 {
+        page[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(read_closed(&page, store(), 3), Verdict::Invalid, "bit {bit}");
+        page[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(matches!(read_closed(&page, store(), 3), Verdict::Valid(_)));
+}
+
+/// At every instant of adding a fragment, over whatever the slot held before, the page parses up to the last one.
+#[test]
+fn a_half_written_fragment_hides_nothing() {
+    let (stale, _) = open_page(65, &[&[1; 700], &[2; 700], &[3; 700], &[4; 700]]);
+    let (full, ends) = open_page(70, &[&[1; 700], &[9; 700]]);
+    let (start, end) = (ends[0], ends[1]);
+    let mut page = stale;
+    page[..start].copy_from_slice(&full[..start]);
+    let order: Vec<usize> = (start + 4..end).chain(start..start + 4).collect();
+    for at in order {
+        assert_eq!(payloads(&page, 70), [&[1; 700]], "before byte {at}");
+        page[at] = full[at];
+    }
+    assert_eq!(payloads(&page, 70).len(), 2);
+}
+
+#[test]
+fn random_bytes_are_no_pages() {
+    let mut rng = Rng::new(5);
+    for _ in 0..2000 {
+        let (mut page, _) = open_page(70, &[b"one", b"two"]);
+        let at = rng.below(PAGE as u64) as usize;
+        let n = rng.below(64) as usize;
+        rng.fill(&mut page[at..(at + n).min(PAGE)]);
+        let len = rng.below(PAGE as u64 + 1) as usize;
+        read_closed(&page[..len], store(), 3);
+        read_open(&page[..len], store());
+        Fragments::new(&page[..len], store(), 70).for_each(drop);
+        peek(&page[..len]);
+    }
+}
+
+#[test]
+fn pages_are_counted_before_they_are_opened() {
+    let first = PAGE - HEADER_LEN - FIRST_FRAGMENT_HEADER_LEN;
+    let next = PAGE - HEADER_LEN - NEXT_FRAGMENT_HEADER_LEN;
+    assert_eq!(pages_to_open(0, 1), 1);
+    assert_eq!(pages_to_open(0, first), 1);
+    assert_eq!(pages_to_open(0, first + 1), 2);
+    assert_eq!(pages_to_open(0, first + next), 2);
+    assert_eq!(pages_to_open(0, first + next + 1), 3);
+    assert_eq!(pages_to_open(PAGE - ROOM_LEN_MIN, 32), 0);
+    assert_eq!(pages_to_open(PAGE - ROOM_LEN_MIN, 33), 1);
+    assert_eq!(group_len_needed(200), 2 * PAGE as u64);
+}

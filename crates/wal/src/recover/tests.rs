@@ -88,3 +88,5 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     println!("{states} crash states, {again} with a second life");
     assert!(states > 1000);
 }
+
+mod damage;

@@ -1,1 +1,335 @@
+use super::*;
+use crate::RecoveryMode;
+use crate::caller::{Caller, Manifest, dir, options, path_of, recover_all, store};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
+use io::{Access, InPlaceFile};
+use std::sync::Arc;
 
+fn writes(caller: &Caller) -> (u64, u64, u64) {
+    let count = |kind| caller.sim.count_ops(Some(kind), ".log");
+    (count(OpKind::WriteDurable), count(OpKind::WriteAt), count(OpKind::SyncData))
+}
+
+fn append(caller: &mut Caller, len: usize) -> Position {
+    caller.append(len, Durability::Buffered).unwrap()
+}
+
+#[test]
+fn a_durable_put_is_one_write_of_one_page() {
+    let mut caller = Caller::new(1, 1);
+    let before = writes(&caller);
+    for _ in 0..5 {
+        caller.put(200).unwrap();
+    }
+    let after = writes(&caller);
+    assert_eq!((after.0 - before.0, after.1, after.2), (5, 0, 0));
+    assert_eq!(caller.wal.stats().written_bytes, 5 * PAGE as u64);
+}
+
+#[test]
+fn buffered_appends_touch_no_file_until_the_ring_is_full() {
+    let mut caller = Caller::new(1, 1);
+    let before = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::MapWrite), "");
+    while caller.wal.stats().next_lpn < 5 {
+        append(&mut caller, 200);
+    }
+    let after = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::MapWrite), "");
+    assert_eq!(before, after, "five pages in the ring of five, no call but stores");
+    while caller.wal.stats().next_lpn < 6 {
+        append(&mut caller, 150);
+    }
+    append(&mut caller, 150);
+    assert_eq!(caller.wal.stats().inline_write_outs, 1);
+    assert_eq!(writes(&caller), (0, 2, 0), "five pages in runs of three at most");
+    assert_eq!(caller.wal.stats().durable_end, 0);
+}
+
+#[test]
+fn writing_out_in_the_background_waits_for_a_run() {
+    let mut caller = Caller::new(1, 1);
+    append(&mut caller, 5000);
+    assert!(!caller.wal.wants_write_out() && !caller.wal.write_out().unwrap());
+    append(&mut caller, 4000);
+    assert!(caller.wal.wants_write_out() && caller.wal.write_out().unwrap());
+    assert!(!caller.wal.write_out().unwrap());
+    assert_eq!(writes(&caller), (0, 1, 0));
+}
+
+#[test]
+fn a_durable_batch_above_written_pages_syncs_the_file_first() {
+    let mut caller = Caller::new(1, 1);
+    append(&mut caller, 9000);
+    assert!(caller.wal.write_out().unwrap());
+    let position = append(&mut caller, 10);
+    caller.sync(position).unwrap();
+    assert_eq!(writes(&caller), (0, 2, 1));
+    caller.put(10).unwrap();
+    assert_eq!(writes(&caller), (1, 2, 1));
+}
+
+#[test]
+fn sync_of_a_durable_position_does_nothing() {
+    let mut caller = Caller::new(1, 1);
+    let first = append(&mut caller, 10);
+    let last = append(&mut caller, 9000);
+    caller.sync(last).unwrap();
+    let before = caller.sim.op_count();
+    caller.sync(first).unwrap();
+    caller.sync(last).unwrap();
+    assert_eq!(caller.sim.op_count(), before);
+}
+
+#[test]
+fn without_a_spare_that_fits_nothing_happens() {
+    let caller = Caller::new(1, 1);
+    let put = |len: usize| caller.wal.append(&[&vec![1; len]], 1, 1, Durability::Durable, 0);
+    let before = caller.wal.stats();
+    assert_eq!(put(60_000).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(caller.wal.stats(), before);
+    assert!(put(40_000).is_ok());
+    assert_eq!(put(8000).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(caller.wal.groups_wanted(), 1);
+}
+
+#[test]
+fn a_large_batch_gets_a_group_of_its_own() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(100).unwrap();
+    caller.add_group(12).unwrap();
+    let position = caller.put(200_000).unwrap();
+    assert_eq!(caller.wal.stats().rolls, 1, "the spare that was too small is skipped");
+    caller.flush_below(u64::MAX);
+    assert_eq!(caller.manifests.last().unwrap().1.groups.len(), 1);
+    assert!(position.lpn > 40);
+    let last = caller.manifests.last().unwrap().1.clone();
+    let (report, replayed) = recover_all(&caller.sim.fork(0), &last, RecoveryMode::ReadOnly).unwrap();
+    assert_eq!((report.batches, replayed[0].1.len()), (1, 200_000));
+}
+
+#[test]
+fn groups_are_released_oldest_first_and_once() {
+    let mut caller = Caller::new(1, 1);
+    for _ in 0..40 {
+        caller.put(2000).unwrap();
+    }
+    let seq_of = |caller: &Caller, i: usize| caller.written[i].seq;
+    assert_eq!(caller.wal.release_below(seq_of(&caller, 5)), Vec::<u64>::new());
+    let bytes = caller.wal.live_bytes();
+    assert_eq!(caller.wal.oldest_seq(), Some(seq_of(&caller, 0)));
+    let released = caller.wal.release_below(seq_of(&caller, 25));
+    assert_eq!(released, vec![1, 2]);
+    assert_eq!(caller.wal.live_bytes(), bytes - 2 * options().group_len);
+    assert_eq!(caller.wal.release_below(seq_of(&caller, 25)), Vec::<u64>::new());
+    assert_eq!(caller.wal.oldest_seq(), Some(seq_of(&caller, 22)));
+}
+
+#[test]
+fn without_syncs_the_background_makes_old_groups_releasable() {
+    let mut caller = Caller::new(1, 1);
+    for _ in 0..30 {
+        append(&mut caller, 3000);
+    }
+    assert_eq!(caller.wal.release_below(u64::MAX), Vec::<u64>::new(), "nothing is durable");
+    assert!(caller.wal.wants_write_out() && caller.wal.write_out().unwrap());
+    assert!(!caller.wal.release_below(u64::MAX).is_empty());
+}
+
+#[test]
+fn a_watermark_is_written_once_and_always_fits() {
+    let mut caller = Caller::new(1, 1);
+    assert!(!caller.persist_watermark().unwrap());
+    for _ in 0..40 {
+        append(&mut caller, 3900);
+        assert!(caller.persist_watermark().unwrap());
+        assert!(!caller.persist_watermark().unwrap());
+    }
+    // Fill a group to its last data page.
+    while caller.wal.groups_wanted() == 1 {
+        caller.add_group(12).unwrap();
+    }
+    let rolls = caller.wal.stats().rolls;
+    while caller.wal.stats().rolls == rolls {
+        append(&mut caller, 3000);
+    }
+    for _ in 0..10 {
+        append(&mut caller, 3900);
+    }
+    caller.close().unwrap();
+    let last = caller.manifests.last().unwrap().1.clone();
+    let (report, replayed) = recover_all(&caller.sim, &last, RecoveryMode::ReadOnly).unwrap();
+    assert_eq!(report.unverified_tail_bytes, 0);
+    assert_eq!(replayed.len(), caller.written.len());
+    assert_eq!(report.witness_edit, caller.written.last().unwrap().seq);
+}
+
+#[test]
+fn after_the_close_nothing_is_taken() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(10).unwrap();
+    caller.close().unwrap();
+    caller.close().unwrap();
+    assert_eq!(caller.append(10, Durability::Durable).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(caller.wal.persist_watermark().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn batches_out_of_bounds_are_refused() {
+    let caller = Caller::new(1, 1);
+    let put = |bytes: &[u8], first, last| {
+        caller.wal.append(&[bytes], first, last, Durability::Buffered, 0).map(drop).map_err(|e| e.kind())
+    };
+    assert_eq!(put(b"", 1, 1), Err(ErrorKind::InvalidArgument));
+    assert_eq!(put(b"x", 2, 1), Err(ErrorKind::InvalidArgument));
+    assert_eq!(put(b"x", 1, 1 << 40), Err(ErrorKind::InvalidArgument));
+    assert_eq!(put(&vec![0; BATCH_LEN_MAX + 1], 1, 1), Err(ErrorKind::TooLarge));
+}
+
+#[test]
+#[should_panic(expected = "volatile")]
+fn volatile_batches_do_not_come_here() {
+    let caller = Caller::new(1, 1);
+    let _ = caller.wal.append(&[b"x"], 1, 1, Durability::Volatile, 0);
+}
+
+#[test]
+fn groups_out_of_order_or_too_small_are_refused() {
+    let caller = Caller::new(1, 5);
+    let env = caller.sim.env();
+    let group = |ltn: u64, pages: u64| PreparedGroup {
+        ltn,
+        file: env.fs.create_in_place(&path_of(100 + ltn * 10 + pages), pages * 4096, Access::Direct).unwrap(),
+    };
+    let add = |ltn, pages| caller.wal.add_group(group(ltn, pages)).map_err(|e| e.kind());
+    assert_eq!(add(6, 1), Err(ErrorKind::InvalidArgument));
+    assert_eq!(add(5, 4), Err(ErrorKind::InvalidArgument));
+    assert_eq!(add(9, 4), Ok(()));
+    assert_eq!(add(8, 4), Err(ErrorKind::InvalidArgument));
+    let small = WalOptions { staging_len: PAGE, ..options() };
+    let started = Wal::start(&env, dir(), small, store(), 1, group(20, 4), History::default());
+    assert_eq!(started.unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+/// Every write and sync of a short life fails once: nothing is acknowledged after it, and what a restart then
+/// recovers stays, also when the power fails next.
+#[test]
+fn a_failure_poisons_and_a_restart_recovers() {
+    let kinds = [OpKind::WriteAt, OpKind::WriteDurable, OpKind::SyncData];
+    for seed in 0..12 {
+        let mut struck = 0;
+        for nth in 0..60 {
+            let mut caller = Caller::new(seed, 1);
+            let effect = if nth % 2 == 0 { FaultEffect::Eio } else { FaultEffect::Short };
+            caller.sim.inject(FaultPlan::nth(nth, effect).kinds(&kinds).path(".log"));
+            let failure = (0..30).find_map(|_| caller.step().err());
+            let Some(failure) = failure else { break };
+            struck += 1;
+            assert_eq!(failure.kind(), ErrorKind::Io);
+            poisoned_for_good(&mut caller);
+            let expected = caller.expectation(caller.sim.op_count(), CrashKind::PowerLoss);
+            let kind = if nth % 3 == 0 { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
+            let sim = caller.sim.crash(kind, nth);
+            let (report, replayed) = recover_all(&sim, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+            let kept = expected.check(&replayed);
+            let next = expected.resume(sim, &report, kept, nth);
+            let later = next.expectation(next.sim.op_count(), CrashKind::PowerLoss);
+            let sim = next.sim.crash(CrashKind::PowerLossWith(Policy::Dropped), nth);
+            let (_, replayed) = recover_all(&sim, &later.manifest, RecoveryMode::ReadWrite).unwrap();
+            later.check(&replayed);
+        }
+        assert!(struck > 3, "seed {seed}");
+    }
+}
+
+fn poisoned_for_good(caller: &mut Caller) {
+    caller.sim.clear_faults();
+    let before = caller.sim.op_count();
+    let wal = &caller.wal;
+    let kinds = [
+        wal.append(&[b"x"], 1 << 20, 1 << 20, Durability::Buffered, 0).map(drop),
+        wal.sync(Position { lpn: 1 << 40 }),
+        wal.write_out().map(drop),
+        wal.persist_watermark().map(drop),
+        wal.close(),
+    ];
+    for (i, outcome) in kinds.into_iter().enumerate() {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Poisoned, "call {i}");
+    }
+    assert_eq!(caller.sim.op_count(), before, "no further write");
+}
+
+/// A file whose durable writes take a while, as a device's do.
+#[derive(Debug)]
+struct SlowFile {
+    inner: Arc<dyn InPlaceFile>,
+    env: Env,
+}
+
+impl InPlaceFile for SlowFile {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.inner.write_at(data, offset)
+    }
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.env.clock.sleep_ns(100_000);
+        self.inner.write_durable(data, offset)
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.inner.sync_data()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+#[test]
+fn threads_share_writes_and_lose_nothing() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 200;
+    let sim = SimEnv::new(3);
+    let kernel = Env::kernel();
+    let env = sim.env();
+    env.fs.create_dir_all(dir()).unwrap();
+    env.fs.sync_dir("/".as_ref()).unwrap();
+    let inner = env.fs.create_in_place(&path_of(1), 4 << 20, Access::Direct).unwrap();
+    env.fs.sync_dir(dir()).unwrap();
+    let file = Arc::new(SlowFile { inner, env: kernel });
+    let options = WalOptions { staging_len: 8 * PAGE, write_len_min: 2 * PAGE, ..WalOptions::default() };
+    let first = PreparedGroup { ltn: 1, file };
+    let wal = Wal::start(&env, dir(), options, store(), 1, first, History::default()).unwrap();
+    let order = Mutex::new(0u64);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (wal, order) = (&wal, &order);
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let position = {
+                        let mut seq = lock(order);
+                        *seq += 1;
+                        let bytes = seq.to_le_bytes();
+                        let pad = vec![thread as u8; (i % 7) as usize * 300];
+                        wal.append(&[&bytes, &pad], *seq, *seq, Durability::Durable, 0).unwrap()
+                    };
+                    match i % 5 {
+                        0 => drop(wal.write_out().unwrap()),
+                        1 if i % 50 == 1 => drop(wal.persist_watermark().unwrap()),
+                        _ => wal.sync(position).unwrap(),
+                    }
+                }
+            });
+        }
+    });
+    let stats = wal.stats();
+    assert_eq!(stats.batches, THREADS * EACH);
+    assert!(stats.durable_writes + stats.writes < stats.batches, "{stats:?}");
+    wal.close().unwrap();
+    let manifest = Manifest { groups: [(1, None)].into(), next_ltn: 2 };
+    let sim = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 1);
+    let (report, replayed) = recover_all(&sim, &manifest, RecoveryMode::ReadWrite).unwrap();
+    assert!(replayed.iter().map(|r| r.0).eq(1..=THREADS * EACH));
+    assert_eq!(report.unverified_tail_bytes, 0);
+}
