@@ -1,18 +1,22 @@
 //! Inline blocks: prefix-compressed entries that carry their values.
 //!
 //! ```text
-//! first sequence: varint
-//! entry ...           shared: varint, suffix length: varint, tag: u8, sequence: zigzag varint against the first,
-//!                     [expiry: zigzag varint against the base, if the tag has 0x10], value length: varint,
-//!                     suffix, value
-//! restarts            offsets of the entries that share nothing with their predecessor, u32 each
-//! [expiry base: u64]  if bit 31 of the next is set
+//! values              one behind another
+//! keys                for each entry: shared: varint, suffix length: varint, tag: u8,
+//!                     sequence: zigzag varint against the first,
+//!                     [expiry: zigzag varint against the base, if the tag has 0x10], value length: varint, suffix
+//! restarts            for each entry that shares nothing with its predecessor: where it begins in `keys`, where its
+//!                     value begins in `values`, u32 each
+//! first sequence: u64
+//! [expiry base: u64]  if bit 31 of the last field is set
+//! length of values: u32
 //! restart count: u32  (bit 31: some entry of the block expires)
 //! ```
 //!
 //! The tag is the kind of the entry (0-3) plus 0x10 if it expires. Keys are user keys; the sequence is coded apart, so
 //! a second version of a key costs no key bytes, and a block of one age costs one byte a sequence. Every
-//! `restart_interval`-th entry is a restart: a search bisects the restarts and then scans one run.
+//! `restart_interval`-th entry is a restart: a search bisects the restarts and then scans one run. Keys lie apart from
+//! values because that scan then stays within a few cache lines, however long the values are.
 //!
 //! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0;
 //! the first entry is a restart. Readers believe none of it: what contradicts the layout is `Corruption`, and a wrong
@@ -27,12 +31,17 @@ use std::ops::Range;
 
 const EXPIRES: u8 = 0x10;
 const EXPIRES_FLAG: u32 = 1 << 31;
+/// Bytes of an entry of the restart array.
+const RESTART_LEN: usize = 8;
 
 /// Builds inline blocks, one after another, in one buffer.
 #[derive(Debug)]
 pub struct InlineBlockBuilder {
+    /// Values, and after `finish` the whole block.
     buf: Vec<u8>,
-    restarts: Vec<u32>,
+    keys: Vec<u8>,
+    /// Offsets in `keys` and `buf`.
+    restarts: Vec<(u32, u32)>,
     interval: usize,
     since_restart: usize,
     first_seq: SeqNo,
@@ -45,6 +54,7 @@ impl InlineBlockBuilder {
         let interval = interval.max(1);
         InlineBlockBuilder {
             buf: Vec::new(),
+            keys: Vec::new(),
             restarts: Vec::new(),
             interval,
             since_restart: 0,
@@ -61,34 +71,33 @@ impl InlineBlockBuilder {
         if self.since_restart == self.interval || self.restarts.is_empty() {
             if self.restarts.is_empty() {
                 self.first_seq = seq;
-                put_varint(&mut self.buf, seq);
             }
-            self.restarts.push(self.buf.len() as u32);
+            self.restarts.push((self.keys.len() as u32, self.buf.len() as u32));
             self.since_restart = 0;
             shared = 0;
         }
         self.since_restart += 1;
         let suffix = &user_key[shared..];
         let tag = trailer as u8 | if expiry == 0 { 0 } else { EXPIRES };
-        put_varint(&mut self.buf, shared as u64);
-        put_varint(&mut self.buf, suffix.len() as u64);
-        self.buf.push(tag);
-        put_varint(&mut self.buf, zigzag(seq as i64 - self.first_seq as i64));
+        put_varint(&mut self.keys, shared as u64);
+        put_varint(&mut self.keys, suffix.len() as u64);
+        self.keys.push(tag);
+        put_varint(&mut self.keys, zigzag(seq as i64 - self.first_seq as i64));
         if expiry != 0 {
             if self.expiry_base == 0 {
                 self.expiry_base = expiry;
             }
-            put_varint(&mut self.buf, zigzag(expiry.wrapping_sub(self.expiry_base) as i64));
+            put_varint(&mut self.keys, zigzag(expiry.wrapping_sub(self.expiry_base) as i64));
         }
-        put_varint(&mut self.buf, value.len() as u64);
-        self.buf.extend_from_slice(suffix);
+        put_varint(&mut self.keys, value.len() as u64);
+        self.keys.extend_from_slice(suffix);
         self.buf.extend_from_slice(value);
     }
 
     /// Bytes of the block if it were finished now.
     #[inline]
     pub fn len_estimate(&self) -> usize {
-        self.buf.len() + 4 * self.restarts.len() + 12
+        self.buf.len() + self.keys.len() + RESTART_LEN * self.restarts.len() + 24
     }
 
     /// About how many bytes an entry would add.
@@ -107,11 +116,18 @@ impl InlineBlockBuilder {
     pub fn finish(&mut self) -> &mut Vec<u8> {
         debug_assert!(!self.is_empty());
         let mut count = self.restarts.len() as u32;
-        self.restarts.iter().for_each(|&r| put_u32(&mut self.buf, r));
+        let values_len = self.buf.len() as u32;
+        self.buf.extend_from_slice(&self.keys);
+        for &(key, value) in &self.restarts {
+            put_u32(&mut self.buf, key);
+            put_u32(&mut self.buf, value);
+        }
+        put_u64(&mut self.buf, self.first_seq);
         if self.expiry_base != 0 {
             put_u64(&mut self.buf, self.expiry_base);
             count |= EXPIRES_FLAG;
         }
+        put_u32(&mut self.buf, values_len);
         put_u32(&mut self.buf, count);
         &mut self.buf
     }
@@ -119,20 +135,28 @@ impl InlineBlockBuilder {
     /// Starts the next block.
     pub fn clear(&mut self) {
         self.buf.clear();
+        self.keys.clear();
         self.restarts.clear();
         self.since_restart = 0;
         self.expiry_base = 0;
     }
 }
 
-/// Where the parts of a block are.
+/// Where the parts of a block are. Values come first, so they end where keys start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shape {
     first_seq: SeqNo,
     expiry_base: u64,
-    entries_start: usize,
-    entries_end: usize,
+    keys_start: usize,
+    keys_end: usize,
     restart_count: usize,
+}
+
+/// Where an entry begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    key: usize,
+    value: usize,
 }
 
 #[cold]
@@ -142,45 +166,51 @@ fn bad(what: &str) -> Error {
 
 impl Shape {
     fn parse(block: &[u8]) -> Result<Shape> {
-        let (body, tail) = block.split_last_chunk::<4>().ok_or_else(|| bad("shorter than its tail"))?;
-        let tail = u32::from_le_bytes(*tail);
-        let (body, expiry_base) = if tail & EXPIRES_FLAG == 0 {
+        let short = || bad("shorter than its tail");
+        let (body, tail) = block.split_last_chunk::<8>().ok_or_else(short)?;
+        let tail = u64::from_le_bytes(*tail);
+        let (values_len, count) = (tail as u32 as usize, (tail >> 32) as u32);
+        let (body, expiry_base) = if count & EXPIRES_FLAG == 0 {
             (body, 0)
         } else {
-            let (body, base) = body.split_last_chunk::<8>().ok_or_else(|| bad("shorter than its tail"))?;
+            let (body, base) = body.split_last_chunk::<8>().ok_or_else(short)?;
             (body, u64::from_le_bytes(*base))
         };
-        let restart_count = (tail & !EXPIRES_FLAG) as usize;
-        let entries_end = restart_count.checked_mul(4).and_then(|n| body.len().checked_sub(n));
-        let entries_end = entries_end.ok_or_else(|| bad("more restarts than bytes"))?;
-        let mut entries_start = 0;
-        let first_seq = varint_at(block, &mut entries_start).ok_or_else(|| bad("no first sequence"))?;
-        if restart_count == 0 || entries_start >= entries_end {
+        let (body, first_seq) = body.split_last_chunk::<8>().ok_or_else(short)?;
+        let first_seq = u64::from_le_bytes(*first_seq);
+        let restart_count = (count & !EXPIRES_FLAG) as usize;
+        let keys_end = restart_count.checked_mul(RESTART_LEN).and_then(|n| body.len().checked_sub(n));
+        let keys_end = keys_end.ok_or_else(|| bad("more restarts than bytes"))?;
+        if restart_count == 0 || values_len >= keys_end {
             return Err(bad("no entries"));
         }
-        Ok(Shape { first_seq, expiry_base, entries_start, entries_end, restart_count })
+        Ok(Shape { first_seq, expiry_base, keys_start: values_len, keys_end, restart_count })
     }
 
-    fn restart(&self, block: &[u8], i: usize) -> Result<usize> {
-        let at = self.entries_end + 4 * i;
-        let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        let offset = bytes.map(|b| u32::from_le_bytes(*b) as usize);
-        offset
-            .filter(|&o| o >= self.entries_start && o < self.entries_end)
+    fn restart(&self, block: &[u8], i: usize) -> Result<Place> {
+        let at = self.keys_end + RESTART_LEN * i;
+        let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<RESTART_LEN>());
+        let place = bytes.map(|b| {
+            let both = u64::from_le_bytes(*b);
+            Place { key: self.keys_start + both as u32 as usize, value: (both >> 32) as usize }
+        });
+        place
+            .filter(|p| p.key < self.keys_end && p.value <= self.keys_start)
             .ok_or_else(|| bad("a restart outside of it"))
     }
 
     #[inline(always)]
-    fn entry(&self, block: &[u8], at: usize) -> Result<Entry> {
-        match self.entry_at(block, at) {
+    fn entry(&self, block: &[u8], place: Place) -> Result<Entry> {
+        match self.entry_at(block, place) {
             Some(entry) => Ok(entry),
             None => Err(bad("a malformed entry")),
         }
     }
 
     #[inline(always)]
-    fn entry_at(&self, block: &[u8], mut at: usize) -> Option<Entry> {
-        let bytes = block.get(..self.entries_end)?;
+    fn entry_at(&self, block: &[u8], place: Place) -> Option<Entry> {
+        let bytes = block.get(..self.keys_end)?;
+        let mut at = place.key;
         let shared = varint_at(bytes, &mut at)? as usize;
         let suffix_len = varint_at(bytes, &mut at)? as usize;
         let tag = *bytes.get(at)?;
@@ -195,13 +225,13 @@ impl Shape {
         if kind > ValueKind::SingleDeletion as u8 || seq > key::MAX_SEQ {
             return None;
         }
-        let value_len = varint_at(bytes, &mut at)? as usize;
-        let value = at.checked_add(suffix_len)?;
-        let end = value.checked_add(value_len)?;
-        if end > self.entries_end {
+        let value_end = place.value.checked_add(varint_at(bytes, &mut at)? as usize)?;
+        let end = at.checked_add(suffix_len)?;
+        if end > self.keys_end || value_end > self.keys_start {
             return None;
         }
-        Some(Entry { shared, suffix: at, value, end, trailer: seq << 8 | u64::from(kind), expiry })
+        let end = Place { key: end, value: value_end };
+        Some(Entry { shared, suffix: at, start: place, end, trailer: seq << 8 | u64::from(kind), expiry })
     }
 
     /// The last run whose first entry satisfies `before`, or the first run.
@@ -212,6 +242,34 @@ impl Shape {
         })?;
         Ok(after.saturating_sub(1))
     }
+
+    /// The first entry at or after an internal key, and whether it has its user key. No key is built: that of the
+    /// entry is `shared` bytes of the target, then its suffix.
+    #[inline]
+    fn search(
+        &self,
+        block: &[u8],
+        global_seq: Option<SeqNo>,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> Result<Option<(Entry, bool)>> {
+        let run =
+            self.run(block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
+        let mut place = self.restart(block, run)?;
+        let mut matched = 0;
+        while place.key < self.keys_end {
+            let entry = self.entry(block, place)?;
+            match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
+                Step::After => return Ok(Some((entry, false))),
+                Step::Equal if reported_trailer(entry.trailer, global_seq) <= trailer => {
+                    return Ok(Some((entry, true)));
+                }
+                Step::Before | Step::Equal => {}
+            }
+            place = entry.end;
+        }
+        Ok(None)
+    }
 }
 
 /// A decoded entry header; offsets are in the block, and lie inside it.
@@ -219,8 +277,8 @@ impl Shape {
 struct Entry {
     shared: usize,
     suffix: usize,
-    value: usize,
-    end: usize,
+    start: Place,
+    end: Place,
     trailer: u64,
     expiry: u64,
 }
@@ -228,7 +286,11 @@ struct Entry {
 impl Entry {
     #[inline(always)]
     fn suffix<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        block.get(self.suffix..self.value).unwrap_or_default()
+        block.get(self.suffix..self.end.key).unwrap_or_default()
+    }
+
+    fn value(&self) -> Range<usize> {
+        self.start.value..self.end.value
     }
 }
 
@@ -249,23 +311,12 @@ pub struct Hit {
 /// `Corruption` if the block is malformed where the search passes.
 pub fn find(block: &[u8], user_key: &[u8], trailer: u64) -> Result<Option<Hit>> {
     let shape = Shape::parse(block)?;
-    let run = shape.run(block, |key, t| before(key, t, user_key, trailer))?;
-    let mut at = shape.restart(block, run)?;
-    let mut matched = 0;
-    while at < shape.entries_end {
-        let entry = shape.entry(block, at)?;
-        match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
-            Step::Before => {}
-            Step::After => return Ok(None),
-            Step::Equal if entry.trailer <= trailer => {
-                let value = entry.value..entry.end;
-                return Ok(Some(Hit { trailer: entry.trailer, value, expiry: entry.expiry }));
-            }
-            Step::Equal => {}
-        }
-        at = entry.end;
-    }
-    Ok(None)
+    let found = shape.search(block, None, user_key, trailer)?;
+    Ok(found.filter(|(_, same_key)| *same_key).map(|(entry, _)| Hit {
+        trailer: entry.trailer,
+        value: entry.value(),
+        expiry: entry.expiry,
+    }))
 }
 
 /// A cursor over an inline block.
@@ -275,9 +326,9 @@ pub struct InlineCursor {
     shape: Shape,
     global_seq: Option<SeqNo>,
     valid: bool,
-    at: usize,
-    next: usize,
-    value: Range<usize>,
+    /// Begin and end of the present entry.
+    start: Place,
+    end: Place,
     expiry: u64,
     /// The internal key of the present entry, while valid.
     key: Vec<u8>,
@@ -290,58 +341,64 @@ pub struct InlineCursor {
 /// An entry passed on the way to a later one; moving backward returns to it without decoding the run again.
 #[derive(Clone, Debug)]
 struct Saved {
-    at: usize,
-    next: usize,
-    value: Range<usize>,
+    start: Place,
+    end: Place,
     expiry: u64,
     key_start: usize,
 }
 
 impl InlineCursor {
-    /// Decodes the entry at `at`, whose predecessor's user key is at the start of `self.key`.
+    /// Decodes the entry at `place`, whose predecessor's user key is at the start of `self.key`.
     #[inline(always)]
-    fn step_to(&mut self, at: usize) -> Result<()> {
+    fn step_to(&mut self, place: Place) -> Result<()> {
         self.valid = false;
-        let entry = self.shape.entry(&self.block, at)?;
+        let entry = self.shape.entry(&self.block, place)?;
         if entry.shared > self.key.len().saturating_sub(key::TRAILER_LEN) {
             return Err(bad("an entry that shares more than there is"));
         }
         self.key.truncate(entry.shared);
+        self.settle(&entry);
+        Ok(())
+    }
+
+    /// Completes `self.key`, which holds what the entry shares, and stands on it.
+    #[inline(always)]
+    fn settle(&mut self, entry: &Entry) {
         self.key.extend_from_slice(entry.suffix(&self.block));
         let trailer = reported_trailer(entry.trailer, self.global_seq);
         self.key.extend_from_slice(&trailer.to_le_bytes());
-        (self.at, self.next, self.value, self.expiry) = (at, entry.end, entry.value..entry.end, entry.expiry);
+        (self.start, self.end, self.expiry) = (entry.start, entry.end, entry.expiry);
         self.valid = true;
-        Ok(())
     }
 
     fn step_to_restart(&mut self, run: usize) -> Result<()> {
         self.valid = false;
-        let at = self.shape.restart(&self.block, run)?;
+        let place = self.shape.restart(&self.block, run)?;
         self.forget_run();
         self.key.clear();
-        self.step_to(at)
+        self.step_to(place)
     }
 
-    /// Moves to the last entry that starts before `limit`, remembering the run for the steps to come.
+    /// Moves to the last entry whose key starts before `limit`, remembering the run for the steps to come.
     fn last_before(&mut self, limit: usize) -> Result<()> {
-        let after =
-            partition_point(self.shape.restart_count, |i| Ok(self.shape.restart(&self.block, i)? < limit))?;
+        let after = partition_point(self.shape.restart_count, |i| {
+            Ok(self.shape.restart(&self.block, i)?.key < limit)
+        })?;
         let Some(run) = after.checked_sub(1) else {
             self.valid = false;
             return Ok(());
         };
         self.step_to_restart(run)?;
-        while self.next < limit {
+        while self.end.key < limit {
             self.save();
-            self.step_to(self.next)?;
+            self.step_to(self.end)?;
         }
         Ok(())
     }
 
     fn save(&mut self) {
-        let (at, next, value, expiry) = (self.at, self.next, self.value.clone(), self.expiry);
-        self.run.push(Saved { at, next, value, expiry, key_start: self.run_keys.len() });
+        let (start, end, expiry) = (self.start, self.end, self.expiry);
+        self.run.push(Saved { start, end, expiry, key_start: self.run_keys.len() });
         self.run_keys.extend_from_slice(&self.key);
     }
 
@@ -376,18 +433,17 @@ impl BlockCursor for InlineCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.last_before(self.shape.entries_end)
+        self.last_before(self.shape.keys_end)
     }
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.valid = false;
+        self.forget_run();
         let (user_key, trailer) = key::split(target);
-        let global_seq = self.global_seq;
-        let run = self
-            .shape
-            .run(&self.block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
-        self.step_to_restart(run)?;
-        while self.valid && key::compare(&self.key, target).is_lt() {
-            self.next()?;
+        if let Some((entry, _)) = self.shape.search(&self.block, self.global_seq, user_key, trailer)? {
+            self.key.clear();
+            self.key.extend_from_slice(user_key.get(..entry.shared).unwrap_or_default());
+            self.settle(&entry);
         }
         Ok(())
     }
@@ -398,20 +454,20 @@ impl BlockCursor for InlineCursor {
         if !self.run.is_empty() {
             self.forget_run();
         }
-        if self.next >= self.shape.entries_end {
+        if self.end.key >= self.shape.keys_end {
             self.valid = false;
             return Ok(());
         }
-        self.step_to(self.next)
+        self.step_to(self.end)
     }
 
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        let Some(saved) = self.run.pop() else { return self.last_before(self.at) };
+        let Some(saved) = self.run.pop() else { return self.last_before(self.start.key) };
         self.key.clear();
         self.key.extend_from_slice(self.run_keys.get(saved.key_start..).unwrap_or_default());
         self.run_keys.truncate(saved.key_start);
-        (self.at, self.next, self.value, self.expiry) = (saved.at, saved.next, saved.value, saved.expiry);
+        (self.start, self.end, self.expiry) = (saved.start, saved.end, saved.expiry);
         Ok(())
     }
 
@@ -420,7 +476,7 @@ impl BlockCursor for InlineCursor {
     }
 
     fn value(&self) -> &[u8] {
-        if self.valid { self.block.get(self.value.clone()).unwrap_or_default() } else { &[] }
+        if self.valid { self.block.get(self.start.value..self.end.value).unwrap_or_default() } else { &[] }
     }
 
     fn expiry(&self) -> u64 {

@@ -77,7 +77,7 @@ pub(crate) fn reported_trailer(stored: u64, global_seq: Option<SeqNo>) -> u64 {
     }
 }
 
-/// Where the search for a key ends that shares `matched` bytes with the target, after [`extend_match`].
+/// How a key compares with the target of a search (see [`extend_match`]).
 pub(crate) enum Step {
     /// The user key sorts before the target's.
     Before,

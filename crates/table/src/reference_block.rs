@@ -267,6 +267,35 @@ impl Shape {
         })?;
         Ok(after.saturating_sub(1))
     }
+
+    /// The first entry at or after an internal key: its ordinal, its key, and whether it has the target's user key. As
+    /// in inline blocks, no key is built.
+    fn search(
+        &self,
+        block: &[u8],
+        global_seq: Option<SeqNo>,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> Result<Option<(usize, KeyEntry, bool)>> {
+        let run =
+            self.run(block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
+        let mut at = self.restart(block, run)?;
+        let mut matched = 0;
+        for ordinal in run * self.interval..self.count {
+            let entry = self.key_at(block, at)?;
+            match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
+                Step::Before => {}
+                Step::After => return Ok(Some((ordinal, entry, false))),
+                Step::Equal => {
+                    if reported_trailer(self.trailer(block, ordinal)?, global_seq) <= trailer {
+                        return Ok(Some((ordinal, entry, true)));
+                    }
+                }
+            }
+            at = entry.end;
+        }
+        Ok(None)
+    }
 }
 
 /// An entry found by [`find`].
@@ -286,25 +315,14 @@ pub struct Hit {
 /// `Corruption` if the block is malformed where the search passes.
 pub fn find(block: &[u8], user_key: &[u8], trailer: u64) -> Result<Option<Hit>> {
     let shape = Shape::parse(block)?;
-    let run = shape.run(block, |key, t| before(key, t, user_key, trailer))?;
-    let mut at = shape.restart(block, run)?;
-    let mut matched = 0;
-    for ordinal in run * shape.interval..shape.count {
-        let entry = shape.key_at(block, at)?;
-        match extend_match(user_key, &mut matched, entry.shared, entry.suffix(block)) {
-            Step::Before => {}
-            Step::After => return Ok(None),
-            Step::Equal => {
-                let found = shape.trailer(block, ordinal)?;
-                if found <= trailer {
-                    let reference = shape.reference(block, ordinal)?;
-                    return Ok(Some(Hit { trailer: found, reference, expiry: shape.expiry(block, ordinal) }));
-                }
-            }
-        }
-        at = entry.end;
+    match shape.search(block, None, user_key, trailer)? {
+        Some((ordinal, _, true)) => Ok(Some(Hit {
+            trailer: shape.trailer(block, ordinal)?,
+            reference: shape.reference(block, ordinal)?,
+            expiry: shape.expiry(block, ordinal),
+        })),
+        _ => Ok(None),
     }
-    Ok(None)
 }
 
 /// A cursor over a reference block; its values are encoded references.
@@ -395,15 +413,13 @@ impl BlockCursor for ReferenceCursor {
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
         let (user_key, trailer) = key::split(target);
-        let global_seq = self.global_seq;
-        let run = self
-            .shape
-            .run(&self.block, |key, t| before(key, reported_trailer(t, global_seq), user_key, trailer))?;
-        self.step_to(run.saturating_mul(self.shape.interval))?;
-        while self.valid && key::compare(&self.key, target).is_lt() {
-            self.next()?;
-        }
-        Ok(())
+        let found = self.shape.search(&self.block, self.global_seq, user_key, trailer)?;
+        let Some((ordinal, entry, _)) = found else { return Ok(()) };
+        self.key.clear();
+        self.key.extend_from_slice(user_key.get(..entry.shared).unwrap_or_default());
+        self.key.extend_from_slice(entry.suffix(&self.block));
+        (self.ordinal, self.next_key) = (ordinal, entry.end);
+        self.settle()
     }
 
     #[inline]

@@ -146,7 +146,8 @@ fn a_backward_walk_of_overlapping_restarts_ends() {
     builder.add(b"b", 0, 1 << 8 | 1, 0, b"x");
     let mut block = builder.finish().clone();
     let n = block.len();
-    let second = block[n - 8..n - 4].to_vec();
-    block[n - 12..n - 8].copy_from_slice(&second);
+    // The tail has 16 bytes; before it are two restarts of 8.
+    let second = block[n - 24..n - 16].to_vec();
+    block[n - 32..n - 24].copy_from_slice(&second);
     exercise(&block, &key::seek_target(b"b", 5));
 }
