@@ -152,7 +152,7 @@ impl<const N: usize> IndexShape<N> {
         self.columns.get(column).map_or(0, |c| c.get(block, row))
     }
 
-    #[inline]
+    #[inline(always)]
     fn suffix<'a>(&self, block: &'a [u8], row: usize) -> &'a [u8] {
         let start = if row == 0 { 0 } else { self.ends.get(block, row - 1) as usize };
         let end = self.ends.get(block, row) as usize;

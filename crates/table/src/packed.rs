@@ -99,7 +99,7 @@ impl Packed {
     }
 
     /// Value `i`; some number, but never a panic, if `i` is not below the count the column was parsed with.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, block: &[u8], i: usize) -> u64 {
         if self.width == 0 {
             return self.base;

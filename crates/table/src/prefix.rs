@@ -52,15 +52,21 @@ pub fn push_separator(out: &mut Vec<u8>, a: &[u8], b: &[u8]) {
     }
 }
 
-/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. One byte is the common case.
+/// Reads a varint at `*at` and moves `at` behind it; `None` if it is malformed. One or two bytes are the common case.
 #[inline(always)]
 pub fn varint_at(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let first = *bytes.get(*at)?;
-    if first < 0x80 {
-        *at += 1;
-        return Some(u64::from(first));
+    let rest = bytes.get(*at..)?;
+    match *rest {
+        [first, ..] if first < 0x80 => {
+            *at += 1;
+            Some(u64::from(first))
+        }
+        [first, second, ..] if second < 0x80 => {
+            *at += 2;
+            Some(u64::from(first & 0x7f) | u64::from(second) << 7)
+        }
+        _ => varint_slow(bytes, at),
     }
-    varint_slow(bytes, at)
 }
 
 #[inline(never)]
@@ -122,6 +128,18 @@ mod tests {
                 assert!(s.len() <= a.len().max(b.len()));
             }
         }
+    }
+
+    #[test]
+    fn varints_agree_with_the_codec() {
+        for v in (0..70_000u64).chain([u64::MAX, 1 << 35]) {
+            let mut bytes = vec![9];
+            base::codec::put_varint(&mut bytes, v);
+            let mut at = 1;
+            assert_eq!((varint_at(&bytes, &mut at), at), (Some(v), bytes.len()));
+            assert_eq!(varint_at(&bytes[..bytes.len() - 1], &mut 1), None);
+        }
+        assert_eq!(varint_at(&[1], &mut 5), None);
     }
 
     #[test]

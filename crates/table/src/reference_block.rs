@@ -336,6 +336,10 @@ pub struct ReferenceCursor {
     next_key: usize,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// While moving backward, for each entry of the run before the present one: where its user key ends in `run_keys`,
+    /// and where the key after it begins in the block.
+    run: Vec<(usize, usize)>,
+    run_keys: Vec<u8>,
 }
 
 impl ReferenceCursor {
@@ -368,8 +372,10 @@ impl ReferenceCursor {
         self.key.truncate(self.key.len().saturating_sub(key::TRAILER_LEN));
     }
 
+    /// Moves to an entry, remembering the run before it for steps back.
     fn step_to(&mut self, ordinal: usize) -> Result<()> {
         self.valid = false;
+        self.forget_run();
         let Some(run) = ordinal.checked_div(self.shape.interval).filter(|_| ordinal < self.shape.count)
         else {
             return Ok(());
@@ -378,8 +384,17 @@ impl ReferenceCursor {
         self.key.clear();
         for i in run * self.shape.interval..=ordinal {
             self.step_key(i)?;
+            if i < ordinal {
+                self.run_keys.extend_from_slice(&self.key);
+                self.run.push((self.run_keys.len(), self.next_key));
+            }
         }
         self.settle()
+    }
+
+    fn forget_run(&mut self) {
+        self.run.clear();
+        self.run_keys.clear();
     }
 }
 
@@ -394,6 +409,7 @@ impl BlockCursor for ReferenceCursor {
 
     fn clear(&mut self) {
         self.valid = false;
+        self.forget_run();
         self.shape = Shape::default();
         self.block = Block::default();
     }
@@ -412,6 +428,7 @@ impl BlockCursor for ReferenceCursor {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
+        self.forget_run();
         let (user_key, trailer) = key::split(target);
         let found = self.shape.search(&self.block, self.global_seq, user_key, trailer)?;
         let Some((ordinal, entry, _)) = found else { return Ok(()) };
@@ -430,6 +447,9 @@ impl BlockCursor for ReferenceCursor {
             self.valid = false;
             return Ok(());
         }
+        if !self.run.is_empty() {
+            self.forget_run();
+        }
         self.drop_trailer();
         self.step_key(ordinal)?;
         self.settle()
@@ -437,13 +457,18 @@ impl BlockCursor for ReferenceCursor {
 
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        match self.ordinal.checked_sub(1) {
-            Some(ordinal) => self.step_to(ordinal),
-            None => {
-                self.valid = false;
-                Ok(())
-            }
-        }
+        let Some(ordinal) = self.ordinal.checked_sub(1) else {
+            self.valid = false;
+            return Ok(());
+        };
+        let Some((end, next_key)) = self.run.pop() else { return self.step_to(ordinal) };
+        self.valid = false;
+        let start = self.run.last().map_or(0, |saved| saved.0);
+        self.key.clear();
+        self.key.extend_from_slice(self.run_keys.get(start..end).unwrap_or_default());
+        self.run_keys.truncate(start);
+        (self.ordinal, self.next_key) = (ordinal, next_key);
+        self.settle()
     }
 
     fn key(&self) -> &[u8] {
