@@ -10,7 +10,7 @@
 //! job's input and output (overlap, widest job) are physical.
 //!
 //! * [`leveled`]: targets, scores, automatic picks.
-//! * [`manual`]: `compact_range`.
+//! * [`manual`]: the walk of `compact_range`.
 //! * [`cutter`]: where the outputs of a compaction end.
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
@@ -172,12 +172,14 @@ impl Compaction {
     /// level has nothing else within their range. For compactions that were held back after they were picked.
     pub fn is_current(&self, version: &Version) -> bool {
         let (low, high) = self.key_range();
-        let there = |(level, f): (usize, &Arc<FileMeta>)| version.files(level).iter().any(|g| g.number == f.number);
+        let there =
+            |(level, f): (usize, &Arc<FileMeta>)| version.files(level).iter().any(|g| g.number == f.number);
         let listed = |f: &Arc<FileMeta>| {
             self.input_files().any(|(level, g)| level == self.output_level && g.number == f.number)
         };
         let below = self.output_level;
-        let same = below == 0 || version.files(below)[version.overlap_range(below, Some(low), Some(high))].iter().all(listed);
+        let same = below == 0
+            || version.files(below)[version.overlap_range(below, Some(low), Some(high))].iter().all(listed);
         same && self.input_files().all(there)
     }
 }
@@ -239,12 +241,14 @@ impl InProgress {
     /// True if the compaction may run beside those that do.
     pub fn allows(&self, c: &Compaction) -> bool {
         let (low, high) = c.key_range();
-        let writes_here = |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
+        let writes_here =
+            |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
-        c.input_files().all(|(_, f)| !self.has_file(f.number))
-            && !c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
-            && !(takes_l0_down && self.l0_goes_down())
-            && !(c.output_level > 0 && self.outputs.iter().any(writes_here))
+        let meets = c.input_files().any(|(_, f)| self.has_file(f.number))
+            || c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
+            || takes_l0_down && self.l0_goes_down()
+            || c.output_level > 0 && self.outputs.iter().any(writes_here);
+        !meets
     }
 
     /// True if a running compaction reads this table.

@@ -34,7 +34,12 @@ impl Cutter {
             // Level 0 is searched file by file: one is better than several.
             file_bytes: if to_level_0 { u64::MAX } else { c.file_bytes },
             physical_bytes_min: PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
-            below: version.levels.get(c.output_level + 1).filter(|_| !to_level_0).cloned().unwrap_or_default(),
+            below: version
+                .levels
+                .get(c.output_level + 1)
+                .filter(|_| !to_level_0)
+                .cloned()
+                .unwrap_or_default(),
             at: 0,
             overlap: 0,
             overlap_max: c.overlap_max,

@@ -180,13 +180,19 @@ impl<'a> Picker<'a> {
 
     /// Level 0 into the base level: `seed` with every file that it meets, directly or over others, as far as the width
     /// allows; none with a sequence above `seq_max`, unless an older one needs it.
-    pub(super) fn l0_to_base(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: u64) -> Option<Compaction> {
+    pub(super) fn l0_to_base(
+        &self,
+        seed: &Arc<FileMeta>,
+        reason: Reason,
+        seq_max: u64,
+    ) -> Option<Compaction> {
         let met = self.closure(seed);
         let mut taken = Vec::new();
         let mut bytes = 0u64;
         // A prefix in age of a set closed under overlap is a set that leaves nothing older behind.
         for file in self.version.files(0).iter().rev().filter(|f| met.contains(&f.number)) {
-            let wide = bytes >= self.options.widest_bytes() && taken.len() >= self.options.l0_compaction_files;
+            let wide =
+                bytes >= self.options.widest_bytes() && taken.len() >= self.options.l0_compaction_files;
             if !self.is_free(file) || wide || file.seq_range().1 > seq_max && !taken.is_empty() {
                 break;
             }
@@ -259,7 +265,7 @@ impl<'a> Picker<'a> {
                 order.sort_by(|&a, &b| costs[a].total_cmp(&costs[b]));
             }
         }
-        order.into_iter().find_map(|i| self.from_file(level, i, Reason::LevelBytes))
+        order.into_iter().find_map(|i| self.down(level, i, Reason::LevelBytes))
     }
 
     /// For each file of a level: physical bytes that its merge would write for each compensated byte that it moves.
@@ -278,7 +284,7 @@ impl<'a> Picker<'a> {
     }
 
     /// The file `i` of a level below 0 into the next level.
-    pub(super) fn from_file(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
+    pub(super) fn down(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
         let upper = vec![self.version.files(level).get(i)?.clone()];
         let inputs = Inputs { lower: self.lower_of(level + 1, &upper), upper };
         if !self.allows(level + 1, &inputs) {
@@ -295,7 +301,8 @@ impl<'a> Picker<'a> {
         }
         let (files, lower) = (self.version.files(level), self.version.files(level + 1));
         let (first, last) = (&lower[inputs.lower.start], &lower[inputs.lower.end - 1]);
-        let mut bytes = lower[inputs.lower.clone()].iter().fold(files[i].len, |sum, f| sum.saturating_add(f.len));
+        let mut bytes =
+            lower[inputs.lower.clone()].iter().fold(files[i].len, |sum, f| sum.saturating_add(f.len));
         let mut fits = |f: &Arc<FileMeta>| {
             let inside = f.smallest_user_key() >= first.smallest_user_key()
                 && f.largest_user_key() <= last.largest_user_key();
@@ -353,7 +360,8 @@ impl<'a> Picker<'a> {
             _ => return false,
         };
         let below = self.version.overlap_range(output + 1, Some(from), Some(to));
-        let overlap = self.version.files(output + 1)[below].iter().fold(0, |sum: u64, f| sum.saturating_add(f.len));
+        let overlap =
+            self.version.files(output + 1)[below].iter().fold(0, |sum: u64, f| sum.saturating_add(f.len));
         // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
         let bottom = (output + 1..self.version.levels.len()).all(|l| self.version.files(l).is_empty());
         files.iter().all(|f| f.location == placement && !(bottom && has_many_tombstones(f)))
@@ -370,7 +378,8 @@ impl<'a> Picker<'a> {
         let wanted = files.filter(|v| {
             let used = self.version.referenced_in(v.number);
             let garbage = 1.0 - used.stored_bytes as f64 / v.record_bytes.max(1) as f64;
-            let worth = garbage >= self.options.rebuild_garbage_ratio || used.tables >= self.options.rebuild_tables;
+            let worth =
+                garbage >= self.options.rebuild_garbage_ratio || used.tables >= self.options.rebuild_tables;
             worth && !self.busy.has_vsst(v.number)
         });
         let mut numbers: Vec<u64> = wanted.map(|v| v.number).collect();

@@ -61,7 +61,7 @@ impl ManualRange {
                 Some(i) => {
                     let pick = match self.level == bottom {
                         true => picker.rewrite(self.level, i, Reason::Manual),
-                        false => picker.from_file(self.level, i, Reason::Manual),
+                        false => picker.down(self.level, i, Reason::Manual),
                     };
                     if let Some(c) = &pick {
                         let upper = c.inputs.first().and_then(|(_, files)| files.last());
@@ -79,7 +79,8 @@ impl ManualRange {
         let range = version.overlap_range(self.level, self.low.as_deref(), self.high.as_deref());
         let files = version.files(self.level);
         range.into_iter().find(|&i| {
-            let fresh = self.done_to.as_deref().is_none_or(|done| key::compare(&files[i].smallest, done).is_gt());
+            let fresh =
+                self.done_to.as_deref().is_none_or(|done| key::compare(&files[i].smallest, done).is_gt());
             let has_tombstones = files[i].tombstones > 0 || files[i].range_tombstones > 0;
             fresh && (self.level < bottom || has_tombstones)
         })
