@@ -6,7 +6,7 @@
 use base::hash::key_hash;
 use base::{Compression, InternalIterator, MAX_SEQ, Result, Uid, ValueKind, key};
 use cache::Cache;
-use io::{AppendFile, Clock, Env, ReadFile, SyncKind};
+use io::{AppendFile, ReadFile, SyncKind};
 use lavastore_table::{IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, TableIdentity, TableOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -59,15 +59,16 @@ fn user_key(i: u64) -> [u8; 24] {
 }
 
 struct Bench {
-    clock: Arc<dyn Clock>,
     rng: io::Rng,
 }
 
 impl Bench {
     fn time<T>(&self, what: &str, count: u64, run: impl FnOnce() -> T) -> T {
-        let start = self.clock.now_ns();
+        // CPU time: the machine may be busy with something else.
+        let cpu_ns = || io::kernel::usage::process().unwrap().cpu_ns;
+        let start = cpu_ns();
         let result = run();
-        let ns = (self.clock.now_ns() - start) as f64 / count as f64;
+        let ns = (cpu_ns() - start) as f64 / count as f64;
         println!("{what:44} {ns:8.1} ns");
         result
     }
@@ -174,8 +175,7 @@ impl Bench {
 }
 
 fn main() {
-    let env = Env::kernel();
-    let mut bench = Bench { clock: env.clock.clone(), rng: io::Rng::new(1) };
+    let mut bench = Bench { rng: io::Rng::new(1) };
     let plain = TableOptions::default();
     bench.table("inline", &plain, |_| false);
     bench.table("references", &plain, |_| true);

@@ -235,3 +235,13 @@ fn the_listing_names_every_block() {
             && text.contains("range tombstone [\"x\", \"y\") seq 9")
     );
 }
+
+#[test]
+fn tables_cross_threads() {
+    fn send<T: Send>() {}
+    fn sync<T: Sync>() {}
+    send::<Ksst>();
+    sync::<Ksst>();
+    send::<table::KsstBuilder>();
+    send::<table::KsstIter>();
+}
