@@ -1,1 +1,45 @@
-//! to be written
+//! One benchmark for every engine: the same keys, values, operations, counters and report.
+//!
+//! An engine takes part by implementing [`Engine`] and [`Opener`]; [`lava`] does so for LavaStore, and the workspace
+//! `peers/` for others. [`run`] then makes one run:
+//!
+//! 1. **Load** (not measured, except by the workload `load`): every key once, in random order, in batches, never synced;
+//!    then the engine settles (background idle, waited for at most 120 s).
+//! 2. **Reopen and warm-up** (workloads that read): the store is closed and opened, so that no cache is warm from
+//!    loading, then a tenth of the operations runs unmeasured.
+//! 3. **Measured phase**: closed loop, or open loop at a fixed rate with latencies from the *intended* start, so that
+//!    a stalled engine is charged for the requests that it kept waiting.
+//! 4. **Settle** (at most 120 s), whose bytes and CPU belong to the run.
+//! 5. **Clean up**: the store is removed unless the caller named its directory.
+//!
+//! What the operations are depends on the seed alone, never on time: [`Report::ops_hash`] is a hash of them (kind, key,
+//! value length), and two runs that print the same hash did the same work. A benchmark that reads checks what it gets:
+//! a missing or wrong value ends the run with an error.
+//!
+//! Words: *user bytes* are keys plus values as handed to the engine; *write amplification* is the bytes that the process
+//! wrote to storage (the kernel's count, WAL included) over user bytes; a *space ratio* is the allocated bytes of all
+//! files over the raw bytes of live keys and values; a *stall window* is a window of 100 ms in which at least one
+//! operation waited and none completed.
+
+pub mod args;
+pub mod distribution;
+pub mod drive;
+pub mod engine;
+pub mod host;
+pub mod keys;
+pub mod lava;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod values;
+pub mod workload;
+
+pub use args::{BenchArgs, Distribution, Workload};
+pub use engine::{Batch, Engine, EngineSettings, Opener, Phase};
+pub use report::{Latency, Report};
+pub use run::run;
+
+/// Any failure of a run: a message for a person.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// The result of anything here.
+pub type Result<T> = std::result::Result<T, Error>;

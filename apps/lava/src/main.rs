@@ -1,1 +1,144 @@
-fn main() {}
+//! `lava`: the command line of LavaStore.
+//!
+//! Every command works on the store in `--db DIR`. Results go to standard output, as text for people or with `--json`
+//! for programs; an error is one line on standard error that starts with `lava:`. Exit status: 0 done, 1 an error (also:
+//! a key that is not there, damage found), 2 wrong usage.
+
+mod commands;
+mod demo;
+mod formats;
+mod input;
+mod output;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Any failure: a message for a person.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+/// The result of anything here.
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A local storage engine for write-heavy services.
+#[derive(Parser)]
+#[command(name = "lava", version, disable_help_subcommand = true)]
+struct Cli {
+    /// Directory of the store
+    #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB")]
+    db: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Set a key
+    Put(commands::keys::PutArgs),
+    /// Print the value of a key
+    Get(commands::keys::GetArgs),
+    /// Delete keys
+    Del(commands::keys::DelArgs),
+    /// Print entries in key order
+    Scan(commands::keys::ScanArgs),
+    /// Read records from files: TSV, JSON lines, Debian package indexes; plain, .gz, .lz4 or .zst
+    Import(commands::transfer::ImportArgs),
+    /// Write records in key order
+    Export(commands::transfer::ExportArgs),
+    /// Show column families, the shape of the tree and counters
+    Stat(commands::inspect::ReportArgs),
+    /// Show who owns which bytes on disk
+    Space(commands::inspect::ReportArgs),
+    /// Read and check every byte of every table
+    Verify(commands::inspect::ReportArgs),
+    /// Make a consistent copy of the store in a new directory
+    Checkpoint(commands::inspect::CheckpointArgs),
+    /// Measure: load, overwrite, read, readwhilewriting or scan
+    Bench(commands::bench::BenchCommand),
+    /// Import real data, overwrite it, kill the writer, verify
+    Demo(demo::DemoArgs),
+    /// Print the contents of the store's files
+    Dump(commands::inspect::DumpArgs),
+    /// The process that `demo` kills
+    #[command(hide = true)]
+    DemoWriter(demo::writer::WriterArgs),
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let db = cli.db;
+    match cli.command {
+        Command::Put(args) => commands::keys::put(db, args),
+        Command::Get(args) => commands::keys::get(db, &args),
+        Command::Del(args) => commands::keys::del(db, &args),
+        Command::Scan(args) => commands::keys::scan(db, &args),
+        Command::Import(args) => commands::transfer::import(db, &args),
+        Command::Export(args) => commands::transfer::export(db, &args),
+        Command::Stat(args) => commands::inspect::stat(db, &args),
+        Command::Space(args) => commands::inspect::space(db, &args),
+        Command::Verify(args) => commands::inspect::verify(db, &args),
+        Command::Checkpoint(args) => commands::inspect::checkpoint(db, &args),
+        Command::Bench(args) => commands::bench::bench(db, &args),
+        Command::Demo(args) => demo::demo(db, &args),
+        Command::Dump(args) => commands::inspect::dump(db, &args),
+        Command::DemoWriter(args) => demo::writer::write(db, &args),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let wrong_usage = error.is::<output::Usage>();
+            eprintln!("lava: {}", output::one_line(&error.to_string()));
+            ExitCode::from(if wrong_usage { 2 } else { 1 })
+        }
+    }
+}
+
+/// Help goes to standard output; a mistake is one line like every other error.
+fn usage(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        print!("{error}");
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{error}");
+        return ExitCode::from(2);
+    }
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    eprintln!("lava: {} (lava --help tells more)", output::one_line(first));
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_store_may_be_named_before_and_after_the_command() {
+        for line in ["lava --db x get k", "lava get k --db x"] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.db, Some(PathBuf::from("x")));
+        }
+    }
+
+    #[test]
+    fn the_promised_options_of_the_benchmark_are_there() {
+        let line = "lava bench overwrite --value-size 1 --num 2 --updates 3 --distribution zipf --threads 4 --rate 5 --sync \
+            --db d --json f";
+        assert!(Cli::try_parse_from(line.split_whitespace()).is_ok());
+    }
+}

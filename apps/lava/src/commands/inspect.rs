@@ -1,0 +1,222 @@
+//! `stat`, `space`, `verify`, `checkpoint`, `dump`.
+
+use super::{directory, open_to_read};
+use crate::{Result, output};
+use bench::host::now_ns;
+use bench::report::{human_bytes, human_count};
+use clap::Args;
+use lavastore::{Env, ErrorKind, Space};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// Options of a command that only reports.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows column families, the shape of the tree and counters.
+pub fn stat(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
+    let store = open_to_read(db)?;
+    let families = store.column_families();
+    let shape = store.describe();
+    let counters = store.stats().fields();
+    let space = store.space()?;
+    let lines: Vec<&str> = shape.lines().collect();
+    let numbers: Map<String, Value> = counters.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
+    let report = json!({
+        "column_families": families,
+        "shape": lines,
+        "space": space_json(&space),
+        "counters_since_open": numbers,
+    });
+    output::report(args.json, &report, || {
+        let mut text = format!("column families      {}\n", families.join(", "));
+        let _ = writeln!(text, "on disk              {}", human_bytes(space.total_bytes));
+        let _ = writeln!(text, "live data, at least  {}", human_bytes(space.live_bytes_min));
+        let _ = writeln!(text, "\n{}", shape.trim_end());
+        text
+    })
+}
+
+/// The ledger as JSON.
+pub fn space_json(space: &Space) -> Value {
+    let mut parts: Map<String, Value> =
+        space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
+    parts.insert("total_bytes".to_owned(), space.total_bytes.into());
+    parts.insert("live_bytes_min".to_owned(), space.live_bytes_min.into());
+    parts.insert("snapshots".to_owned(), space.snapshots.into());
+    parts.insert("available_bytes".to_owned(), space.available_bytes.into());
+    parts.into()
+}
+
+/// The ledger for a person.
+pub fn space_text(space: &Space) -> String {
+    let mut text = String::new();
+    let share = |bytes: u64| 100.0 * bytes as f64 / space.total_bytes.max(1) as f64;
+    for (name, bytes) in space.parts() {
+        let _ = writeln!(text, "{name:<10} {:>12} {:>6.1} %", human_bytes(bytes), share(bytes));
+    }
+    let _ = writeln!(text, "{:<10} {:>12} {:>6.1} %", "total", human_bytes(space.total_bytes), 100.0);
+    let live = space.live_bytes_min;
+    if live > 0 {
+        let ratio = space.total_bytes as f64 / live as f64;
+        let _ = writeln!(
+            text,
+            "live data is at least {}: the store takes at most {ratio:.2} times that",
+            human_bytes(live)
+        );
+    }
+    text
+}
+
+/// Shows who owns which bytes.
+pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
+    let space = open_to_read(db)?.space()?;
+    output::report(args.json, &space_json(&space), || space_text(&space))
+}
+
+/// Reads and checks every byte; damage is an error.
+pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
+    let start_ns = now_ns();
+    let found = open_to_read(db)?.verify()?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    let errors: Vec<String> = found.errors.iter().map(|e| output::one_line(&e.to_string())).collect();
+    let report = json!({
+        "files": found.files, "bytes": found.bytes, "entries": found.entries, "errors": errors, "seconds": seconds,
+    });
+    output::report(args.json, &report, || {
+        let mut text: String = errors.iter().map(|e| format!("{e}\n")).collect();
+        let (files, entries) = (human_count(found.files), human_count(found.entries));
+        let _ = writeln!(
+            text,
+            "{files} files, {}, {entries} entries checked in {seconds:.2} s",
+            human_bytes(found.bytes)
+        );
+        text
+    })?;
+    match errors.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} files are damaged").into()),
+    }
+}
+
+/// Options of `checkpoint`.
+#[derive(Args)]
+pub struct CheckpointArgs {
+    /// The directory of the copy: must not exist
+    target: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes a copy. It opens the store for writing, because tables are made of what is in memory first.
+pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
+    let start_ns = now_ns();
+    let store = super::open_to_write(db, false)?;
+    store.checkpoint(&args.target)?;
+    store.close()?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    let target = args.target.display().to_string();
+    output::report(args.json, &json!({ "target": target, "seconds": seconds }), || {
+        format!("checkpoint in {target}, made in {seconds:.2} s\n")
+    })
+}
+
+/// Options of `dump`.
+#[derive(Args)]
+pub struct DumpArgs {
+    /// Files of the store, by name [default: all tables, log groups and manifests]
+    files: Vec<String>,
+    /// Every entry of tables, too
+    #[arg(long)]
+    entries: bool,
+    /// Print JSON lines: file and text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the contents of the store's files, also of a store that does not open.
+pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
+    let dir = directory(db)?;
+    let env = Env::kernel();
+    let chosen = !args.files.is_empty();
+    let files =
+        if chosen { args.files.clone() } else { env.fs.list(&dir)?.into_iter().map(|e| e.name).collect() };
+    let mut lines = Lines {
+        out: output::stdout(),
+        json: args.json,
+        file: String::new(),
+        line: String::new(),
+        failed: None,
+    };
+    let mut damaged = 0u64;
+    for file in files {
+        let path = dir.join(&file);
+        lines.file = file;
+        let shown = lavastore::dump::dump(&env, &path, args.entries, &mut lines);
+        lines.end()?;
+        match shown {
+            // The lock and the log's open pages have nothing to show.
+            Err(e) if e.kind() == ErrorKind::InvalidArgument && !chosen => {}
+            Err(e) => {
+                damaged += 1;
+                lines.print(&format!("error: {}", output::one_line(&e.to_string())))?;
+            }
+            Ok(()) => {}
+        }
+    }
+    lines.out.flush()?;
+    if damaged > 0 { Err(format!("{damaged} files could not be shown whole").into()) } else { Ok(()) }
+}
+
+/// Puts the file's name before each line.
+struct Lines<W> {
+    out: W,
+    json: bool,
+    file: String,
+    line: String,
+    failed: Option<std::io::Error>,
+}
+
+impl<W: std::io::Write> Lines<W> {
+    fn print(&mut self, line: &str) -> std::io::Result<()> {
+        if self.json {
+            writeln!(self.out, "{}", json!({ "file": self.file, "text": line }))
+        } else {
+            writeln!(self.out, "{}: {line}", self.file)
+        }
+    }
+
+    /// The end of a file: prints a last line without its end, and tells what failed meanwhile.
+    fn end(&mut self) -> std::io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let rest = std::mem::take(&mut self.line);
+        if rest.is_empty() { Ok(()) } else { self.print(&rest) }
+    }
+}
+
+impl<W: std::io::Write> std::fmt::Write for Lines<W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for piece in text.split_inclusive('\n') {
+            let Some(end) = piece.strip_suffix('\n') else {
+                self.line.push_str(piece);
+                continue;
+            };
+            self.line.push_str(end);
+            let line = std::mem::take(&mut self.line);
+            if let Err(error) = self.print(&line) {
+                self.failed = Some(error);
+                return Err(std::fmt::Error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! `put`, `get`, `del`, `scan`.
+
+use super::{family, open_to_read, open_to_write};
+use crate::formats::{escape, jsonl, tsv};
+use crate::{Result, input, output};
+use clap::Args;
+use lavastore::{Durability, ReadOptions, WriteBatch, WriteOptions};
+use serde_json::{Map, Value};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// How keys and values are given.
+#[derive(Args)]
+pub struct TextArgs {
+    /// Keys and values on the command line hold escapes: \t \n \r \\ \xHH
+    #[arg(short, long)]
+    escaped: bool,
+    /// Column family [default: default]
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+}
+
+impl TextArgs {
+    fn bytes(&self, text: &str) -> Result<Vec<u8>> {
+        if !self.escaped {
+            return Ok(text.as_bytes().to_vec());
+        }
+        escape::unescape(text.as_bytes()).or_else(|e| output::usage(format!("{text}: {e}")))
+    }
+}
+
+/// Options of `put`.
+#[derive(Args)]
+pub struct PutArgs {
+    /// The key
+    key: String,
+    /// The value [default: from --file]
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    value: Option<String>,
+    /// Read the value from this file (-: standard input)
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// Return when the write is on stable media
+    #[arg(long)]
+    sync: bool,
+    #[command(flatten)]
+    text: TextArgs,
+}
+
+/// Sets a key.
+pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
+    let key = args.text.bytes(&args.key)?;
+    let value = match (&args.value, &args.file) {
+        (Some(value), _) => args.text.bytes(value)?,
+        (None, Some(file)) => {
+            let mut bytes = Vec::new();
+            input::open_raw(file)?.0.read_to_end(&mut bytes)?;
+            bytes
+        }
+        (None, None) => return output::usage("give a value, or a file with --file"),
+    };
+    let store = open_to_write(db, true)?;
+    let family = family(&store, args.text.family.as_deref())?;
+    let durability = args.sync.then_some(Durability::Durable);
+    store.put_opt(&family, &key, &value, &WriteOptions { durability })?;
+    Ok(store.close()?)
+}
+
+/// Options of `get`.
+#[derive(Args)]
+pub struct GetArgs {
+    /// The key
+    key: String,
+    /// Print the value without an end of line behind it
+    #[arg(long)]
+    raw: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    text: TextArgs,
+}
+
+/// Prints a value.
+pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
+    let key = args.text.bytes(&args.key)?;
+    let store = open_to_read(db)?;
+    let family = family(&store, args.text.family.as_deref())?;
+    let Some(value) = store.get_cf(&family, &key)? else {
+        return Err(format!("key not found: {}", escape::escape(&key)).into());
+    };
+    let mut out = output::stdout();
+    if args.json {
+        jsonl::write(&mut out, &key, &value)?;
+    } else {
+        out.write_all(&value)?;
+        if !args.raw && value.last() != Some(&b'\n') {
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Options of `del`.
+#[derive(Args)]
+pub struct DelArgs {
+    /// The keys; with --range two, the first key and the one behind the last
+    #[arg(required = true)]
+    keys: Vec<String>,
+    /// Delete every key from the first to before the second
+    #[arg(long)]
+    range: bool,
+    #[command(flatten)]
+    text: TextArgs,
+}
+
+/// Deletes keys, all at once.
+pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
+    let keys = args.keys.iter().map(|k| args.text.bytes(k)).collect::<Result<Vec<_>>>()?;
+    let store = open_to_write(db, false)?;
+    let family = family(&store, args.text.family.as_deref())?;
+    let mut batch = WriteBatch::new();
+    match (args.range, keys.as_slice()) {
+        (true, [start, end]) => batch.delete_range_cf(&family, start, end),
+        (true, _) => return output::usage("--range takes two keys"),
+        (false, keys) => keys.iter().for_each(|key| batch.delete_cf(&family, key)),
+    }
+    store.write(&batch)?;
+    Ok(store.close()?)
+}
+
+/// Which entries.
+#[derive(Args)]
+pub struct RangeArgs {
+    /// From this key on
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
+    /// Up to before this key
+    #[arg(long, value_name = "KEY")]
+    to: Option<String>,
+    /// Only keys that start with this
+    #[arg(long)]
+    prefix: Option<String>,
+    /// At most so many
+    #[arg(long)]
+    limit: Option<u64>,
+    #[command(flatten)]
+    text: TextArgs,
+}
+
+impl RangeArgs {
+    /// The name of the column family.
+    pub fn family(&self) -> Option<&str> {
+        self.text.family.as_deref()
+    }
+
+    /// The most entries.
+    pub fn limit(&self) -> u64 {
+        self.limit.unwrap_or(u64::MAX)
+    }
+
+    /// The options of the iterator.
+    pub fn read_options(&self) -> Result<ReadOptions> {
+        let bytes = |key: &Option<String>| key.as_ref().map(|k| self.text.bytes(k)).transpose();
+        Ok(ReadOptions {
+            lower_bound: bytes(&self.from)?,
+            upper_bound: bytes(&self.to)?,
+            prefix: bytes(&self.prefix)?,
+            ..ReadOptions::default()
+        })
+    }
+}
+
+/// Options of `scan`.
+#[derive(Args)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    range: RangeArgs,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Keys without values
+    #[arg(long)]
+    keys_only: bool,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints entries, one a line: key, tab, value, escaped.
+pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
+    let options = ReadOptions { keys_only: args.keys_only, ..args.range.read_options()? };
+    let store = open_to_read(db)?;
+    let family = family(&store, args.range.family())?;
+    let mut entries = store.iter_cf(&family, options)?;
+    let mut out = output::stdout();
+    if args.reverse {
+        entries.seek_to_last()?
+    } else {
+        entries.seek_to_first()?
+    }
+    for _ in 0..args.range.limit() {
+        if !entries.valid() {
+            break;
+        }
+        print_entry(&mut out, args, entries.key(), if args.keys_only { &[] } else { entries.value() })?;
+        if args.reverse { entries.prev()? } else { entries.next()? }
+    }
+    Ok(out.flush()?)
+}
+
+fn print_entry(out: &mut impl Write, args: &ScanArgs, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+    match (args.keys_only, args.json) {
+        (true, true) => {
+            let mut object = Map::new();
+            jsonl::insert(&mut object, "key", key);
+            writeln!(out, "{}", Value::Object(object))
+        }
+        (true, false) => writeln!(out, "{}", escape::escape(key)),
+        (false, true) => jsonl::write(out, key, value),
+        (false, false) => tsv::write(out, key, value),
+    }
+}

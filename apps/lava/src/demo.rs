@@ -1,0 +1,268 @@
+//! `demo`: the promise of the engine, shown on real data.
+//!
+//! A child process imports a data set and overwrites it three times from several threads. It reports every acknowledged write
+//! through a pipe, so the ledger of acknowledged writes is the parent's and survives whatever happens to the child.
+//! In the middle of the second overwrite the parent kills the child with SIGKILL, opens the store, and checks every
+//! acknowledged record: it must hold the acknowledged version, or the one version that was under way when the kill came.
+//! Then the parent finishes the overwrites itself, and checks everything again.
+
+pub mod data;
+pub mod ledger;
+pub mod writer;
+
+use crate::commands::inspect::{space_json, space_text};
+use crate::{Error, Result, output};
+use bench::host::{ProcessCounters, now_ns, process_counters};
+use bench::report::{Latency, human_bytes, human_count, human_us};
+use clap::Args;
+use data::DataSet;
+use hdrhistogram::Histogram;
+use lavastore::{Db, FamilyOptions, Options, Space};
+use ledger::{Ledger, VERSIONS};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The column family that marks a store as one of this command, which may be made anew.
+const MARK: &str = "lava-demo";
+/// Threads that write.
+pub const WRITERS: usize = 4;
+
+/// Options of `demo`.
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Records that are generated instead of the machine's package index
+    #[arg(long, value_name = "RECORDS")]
+    generate: Option<usize>,
+    /// Print the result as JSON before the last line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found and measured.
+struct Outcome {
+    lost: u64,
+    killed_after: u64,
+    reopen_seconds: f64,
+    put: Histogram<u64>,
+    get: Histogram<u64>,
+    user_bytes: u64,
+    written_bytes: u64,
+    space: Space,
+}
+
+/// Runs the demonstration.
+pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
+    let named = db.is_some();
+    let dir = db.unwrap_or_else(|| std::env::temp_dir().join(format!("lava-demo-{}", std::process::id())));
+    let start_ns = now_ns();
+    prepare(&dir)?;
+    let data = DataSet::choose(args.generate)?;
+    let (count, bytes) = (human_count(data.records.len() as u64), human_bytes(data.bytes()));
+    say(args, format!("data: {} ({count} records, {bytes})", data.origin));
+    say(args, format!("store: {}", dir.display()));
+    let outcome = show(&dir, &data, args)?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    if args.json {
+        println!("{}", outcome.json(&data, seconds));
+    } else {
+        print!("{}", outcome.text());
+        println!("\ndone in {seconds:.1} s. The store is kept; go on with");
+        print!("{}", how_to_go_on(&dir, named, &data));
+    }
+    println!("demo: {} records verified, {} lost", data.records.len() as u64 - outcome.lost, outcome.lost);
+    std::io::stdout().flush()?;
+    match outcome.lost {
+        0 => Ok(()),
+        lost => Err(format!("{lost} acknowledged records were lost or wrong").into()),
+    }
+}
+
+fn say(args: &DemoArgs, line: String) {
+    if !args.json {
+        println!("{line}");
+    }
+}
+
+/// Makes sure that the directory is new, empty, or a store of an earlier demo, which is then removed.
+fn prepare(dir: &Path) -> Result<()> {
+    if !output::has_entries(dir)? {
+        return Ok(());
+    }
+    let options = Options { create_if_missing: false, ..Options::default() };
+    let ours = Db::open_with(dir, options).is_ok_and(|db| db.column_family(MARK).is_some());
+    if !ours {
+        return Err(format!(
+            "{} is not empty and no store of an earlier demo: name a new directory",
+            dir.display()
+        )
+        .into());
+    }
+    output::remove_directory(dir)
+}
+
+fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
+    let total = data.records.len() as u64 * u64::from(VERSIONS);
+    let mut ledger = Ledger::new(data);
+    let store = Db::open(dir)?;
+    store.create_column_family(MARK, FamilyOptions::default())?;
+    store.close()?;
+
+    let child = start_writer(dir, data)?;
+    let pid = child.id();
+    say(
+        args,
+        format!(
+            "writer: process {pid} imports the data and overwrites it three times from {WRITERS} threads"
+        ),
+    );
+    // Five eighths: one import and one and a half of the three overwrites.
+    let child_written = run_and_kill(child, &mut ledger, total * 5 / 8)?;
+    let killed_after = ledger.acknowledged();
+    say(args, format!("killed it with SIGKILL after {} acknowledged writes", human_count(killed_after)));
+
+    let before = process_counters();
+    let reopen_ns = now_ns();
+    let store = Db::open(dir)?;
+    let reopen_seconds = (now_ns() - reopen_ns) as f64 / 1e9;
+    let mut get = new_histogram()?;
+    let first = ledger.verify(&store, data, false, &mut get)?;
+    say(args, format!("reopened in {reopen_seconds:.2} s: {}", first.text(&ledger)));
+
+    writer::overwrite(&store, data, &mut ledger)?;
+    let second = ledger.verify(&store, data, true, &mut get)?;
+    say(args, format!("finished the overwrites: {}", second.text(&ledger)));
+    store.flush()?;
+    store.wait_idle(Duration::from_secs(20));
+    let written = written_since(&before, &process_counters());
+    let space = store.space()?;
+    store.close()?;
+    Ok(Outcome {
+        lost: ledger.lost(),
+        killed_after,
+        reopen_seconds,
+        user_bytes: ledger.user_bytes,
+        written_bytes: child_written + written,
+        put: ledger.latency_ns,
+        get,
+        space,
+    })
+}
+
+fn written_since(before: &ProcessCounters, after: &ProcessCounters) -> u64 {
+    after.write_bytes - before.write_bytes
+}
+
+/// An empty histogram of latencies in nanoseconds.
+pub fn new_histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 600_000_000_000, 3)?)
+}
+
+fn start_writer(dir: &Path, data: &DataSet) -> Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("demo-writer").arg("--db").arg(dir).args(data.writer_args());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    child.map_err(|e| format!("cannot start the writer process: {e}").into())
+}
+
+/// Enters acknowledgements into the ledger, kills the child once there are `kill_at`, and enters what is left in the pipe:
+/// those writes were acknowledged, too. Returns the bytes that the child had written.
+fn run_and_kill(mut child: Child, ledger: &mut Ledger, kill_at: u64) -> Result<u64> {
+    let mut pipe = child.stdout.take().ok_or("the writer process has no output")?;
+    let mut buffer = vec![0; writer::ACK_LEN * 1024];
+    let mut filled = 0;
+    let mut written = None;
+    loop {
+        let len = pipe.read(&mut buffer[filled..])?;
+        if len == 0 {
+            break;
+        }
+        filled += len;
+        let whole = filled - filled % writer::ACK_LEN;
+        for ack in buffer[..whole].chunks_exact(writer::ACK_LEN) {
+            ledger.enter(ack)?;
+        }
+        buffer.copy_within(whole..filled, 0);
+        filled -= whole;
+        if written.is_none() && ledger.acknowledged() >= kill_at {
+            written = Some(bytes_written_by(child.id()));
+            child.kill()?;
+        }
+    }
+    let status = child.wait()?;
+    match (status.signal(), written) {
+        (Some(9), Some(bytes)) => Ok(bytes),
+        _ => Err(Error::from(format!("the writer process ended before it was killed ({status})"))),
+    }
+}
+
+/// Bytes that another process has written to storage so far.
+fn bytes_written_by(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("write_bytes:"));
+    line.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+impl Outcome {
+    fn write_amplification(&self) -> f64 {
+        self.written_bytes as f64 / self.user_bytes.max(1) as f64
+    }
+
+    fn text(&self) -> String {
+        let line = |name: &str, l: Latency| {
+            let (p50, p99, p999) = (human_us(l.p50_us), human_us(l.p99_us), human_us(l.p999_us));
+            format!(
+                "{name:<6} {:>9} times   P50 {p50}   P99 {p99}   P99.9 {p999}   max {}\n",
+                human_count(l.count),
+                human_us(l.max_us)
+            )
+        };
+        format!(
+            "\nspace ledger\n{}\nwrite amplification {:.2} ({} written to storage, log included, for {} of keys and values)\n\nlatency\n{}{}",
+            space_text(&self.space),
+            self.write_amplification(),
+            human_bytes(self.written_bytes),
+            human_bytes(self.user_bytes),
+            line("put", Latency::of(&self.put)),
+            line("get", Latency::of(&self.get)),
+        )
+    }
+
+    fn json(&self, data: &DataSet, seconds: f64) -> serde_json::Value {
+        json!({
+            "data": data.origin,
+            "records": data.records.len(),
+            "lost": self.lost,
+            "killed_after_writes": self.killed_after,
+            "reopen_seconds": self.reopen_seconds,
+            "seconds": seconds,
+            "user_bytes": self.user_bytes,
+            "written_bytes": self.written_bytes,
+            "write_amplification": self.write_amplification(),
+            "put_latency": Latency::of(&self.put),
+            "get_latency": Latency::of(&self.get),
+            "space": space_json(&self.space),
+        })
+    }
+}
+
+fn how_to_go_on(dir: &Path, named: bool, data: &DataSet) -> String {
+    let dir = dir.display();
+    let key =
+        data.records.get(data.records.len() / 2).map(|r| String::from_utf8_lossy(&r.0)).unwrap_or_default();
+    let prefix = key.split('/').next().unwrap_or_default();
+    let mut text = format!(
+        "  lava --db {dir} get {key}\n  lava --db {dir} scan --prefix {prefix} --keys-only\n  lava --db {dir} space\n  \
+         lava --db {dir} verify\n  lava bench overwrite --num 200000 --value-size 1000\n"
+    );
+    if !named {
+        text.push_str(&format!("and remove it with\n  rm -r {dir}\n"));
+    }
+    text + "(lava is target/release/lava, or: cargo run --release -- …)\n\n"
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Text formats for import and export. Every one round-trips every key and value, but for packages, whose keys are made
+//! from their values.
+
+pub mod base64;
+pub mod escape;
+pub mod jsonl;
+pub mod packages;
+pub mod tsv;
+
+use crate::Result;
+use clap::ValueEnum;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+/// A key and its value.
+pub type Record = (Vec<u8>, Vec<u8>);
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One record a line: key, tab, value; `\t \n \r \\ \xHH` stand for bytes that a line cannot hold.
+    Tsv,
+    /// One JSON object a line: `{"key":"…","value":"…"}`, or `key_b64` and `value_b64` (base64) for bytes that are not
+    /// UTF-8.
+    Jsonl,
+    /// A Debian package index: the key is package/version, the value the stanza.
+    Packages,
+}
+
+impl Format {
+    /// The format that a file's name tells, without an ending for compression.
+    pub fn of_name(path: &Path) -> Option<Format> {
+        let name = path.file_name()?.to_str()?;
+        let name = [".gz", ".lz4", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        if name.ends_with(".tsv") || name.ends_with(".txt") {
+            Some(Format::Tsv)
+        } else if name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json") {
+            Some(Format::Jsonl)
+        } else if name == "Packages" || name.ends_with("_Packages") {
+            Some(Format::Packages)
+        } else {
+            None
+        }
+    }
+
+    /// The records in `input`.
+    pub fn read<'a>(self, input: Box<dyn BufRead + 'a>) -> Box<dyn Iterator<Item = Result<Record>> + 'a> {
+        match self {
+            Format::Tsv => Box::new(tsv::Reader::new(input)),
+            Format::Jsonl => Box::new(jsonl::Reader::new(input)),
+            Format::Packages => Box::new(packages::Reader::new(input)),
+        }
+    }
+
+    /// Writes one record.
+    pub fn write(self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {
+        match self {
+            Format::Tsv => tsv::write(out, key, value),
+            Format::Jsonl => jsonl::write(out, key, value),
+            Format::Packages => packages::write(out, value),
+        }
+    }
+}
+
+/// Reads the next line without its end (`\n`); `None` at the end of the input.
+fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> Result<bool> {
+    line.clear();
+    if input.read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Base64 with padding (RFC 4648, section 4).
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Bytes as base64.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
+        let word = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            if digit <= group.len() {
+                out.push(char::from(ALPHABET[(word >> (18 - 6 * digit)) as usize & 63]));
+            } else {
+                out.push('=');
+            }
+        }
+    }
+    out
+}
+
+/// The bytes of base64 text; `None` if it is none.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let body = text.strip_suffix("==").or(text.strip_suffix('=')).unwrap_or(text);
+    let mut out = Vec::with_capacity(body.len() / 4 * 3 + 2);
+    let (mut word, mut bits) = (0u32, 0u32);
+    for byte in body.bytes() {
+        let digit = ALPHABET.iter().position(|a| *a == byte)? as u32;
+        word = (word << 6 | digit) & 0xffff;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            out.push((word >> bits) as u8);
+        }
+    }
+    let rest_is_zero = word & ((1 << bits) - 1) == 0;
+    (bits < 6 && rest_is_zero).then_some(out)
+}

@@ -1,0 +1,183 @@
+//! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
+//! report goes.
+
+use crate::values::ValueSizes;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// What is done in the measured phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Every key once, in random order, into an empty store.
+    Load,
+    /// Updates of existing keys.
+    Overwrite,
+    /// Point reads of existing keys.
+    Read,
+    /// Point reads while one more thread updates at a fixed rate.
+    Readwhilewriting,
+    /// Seeks, each followed by a number of nexts.
+    Scan,
+}
+
+/// Which keys are touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// All alike.
+    Uniform,
+    /// Zipf with exponent 0.99, the popular keys spread over the whole key space.
+    Zipf,
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// The options of one run.
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 1000)]
+    pub value_size: u64,
+    /// Bytes of a key (at least 24)
+    #[arg(long, default_value_t = 24)]
+    pub key_size: usize,
+    /// Keys in the store
+    #[arg(long, default_value_t = 1_000_000)]
+    pub num: u64,
+    /// Updates of `overwrite` [default: 3 x num]
+    #[arg(long)]
+    pub updates: Option<u64>,
+    /// Gets of `read` and `readwhilewriting` [default: num], seeks of `scan` [default: num / scan length, at least 1000]
+    #[arg(long)]
+    pub reads: Option<u64>,
+    /// Entries visited by each operation of `scan`
+    #[arg(long, default_value_t = 10)]
+    pub scan_length: u64,
+    /// Which keys are touched
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    pub distribution: Distribution,
+    /// Client threads
+    #[arg(long, default_value_t = 1)]
+    pub threads: u64,
+    /// Open loop: operations a second over all threads, latency from the intended start [default: closed loop]
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Operations of a write batch
+    #[arg(long, default_value_t = 1)]
+    pub batch: u64,
+    /// What the extra writer of `readwhilewriting` (and of `scan`, if given) writes, MB/s [default: 50 and 0]
+    #[arg(long)]
+    pub write_mb_per_s: Option<f64>,
+    /// Every write is durable before it is acknowledged
+    #[arg(long)]
+    pub sync: bool,
+    /// Measure for at most so many seconds (the operations are then a prefix of the full stream)
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Seed of keys, order and values
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Share of each value that a compressor can remove, 0 to 1
+    #[arg(long, default_value_t = 0.5)]
+    pub compressible: f64,
+    /// Bytes of the block cache [default: 1/128 of the data, at least 8 MiB]
+    #[arg(long)]
+    pub cache_bytes: Option<u64>,
+    /// Bytes of one memtable (there are two)
+    #[arg(long, default_value_t = 16 << 20)]
+    pub memtable_bytes: u64,
+    /// Bytes of one table file
+    #[arg(long, default_value_t = 16 << 20)]
+    pub file_bytes: u64,
+    /// Background threads
+    #[arg(long, default_value_t = 2)]
+    pub background_threads: u64,
+    /// Compression of blocks
+    #[arg(long, value_enum, default_value_t = Codec::None)]
+    pub compression: Codec,
+    /// Data through the page cache instead of direct I/O
+    #[arg(long)]
+    pub buffered_io: bool,
+    /// Use the store that an earlier run with the same options left in the directory, instead of loading
+    #[arg(long)]
+    pub reuse: bool,
+    /// Do not wait for the background before the measured phase ends (figures `settled` are then those of the end)
+    #[arg(long)]
+    pub no_settle: bool,
+}
+
+impl BenchArgs {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> crate::Result<()> {
+        let complaint = if self.num == 0 {
+            "--num must be at least 1"
+        } else if self.key_size < 24 || self.key_size > 64 << 10 {
+            "--key-size must be 24 to 65536"
+        } else if self.value_size > 16 << 20 {
+            "--value-size must be at most 16777216"
+        } else if self.threads == 0 || self.threads > 1024 {
+            "--threads must be 1 to 1024"
+        } else if self.scan_length == 0 {
+            "--scan-length must be at least 1"
+        } else if self.batch == 0 || self.batch > 1 << 16 {
+            "--batch must be 1 to 65536"
+        } else if self.rate.is_some_and(|r| !(r > 0.0 && r.is_finite())) {
+            "--rate must be above 0"
+        } else if self.write_mb_per_s.is_some_and(|r| !(r >= 0.0 && r.is_finite())) {
+            "--write-mb-per-s must not be negative"
+        } else if !(0.0..=1.0).contains(&self.compressible) {
+            "--compressible must be 0 to 1"
+        } else {
+            return Ok(());
+        };
+        Err(complaint.into())
+    }
+
+    /// The sizes of values.
+    pub fn sizes(&self) -> ValueSizes {
+        ValueSizes::Fixed(self.value_size)
+    }
+
+    /// Operations of the measured phase.
+    pub fn ops(&self) -> u64 {
+        match self.workload {
+            Workload::Load => self.num,
+            Workload::Overwrite => self.updates.unwrap_or(self.num.saturating_mul(3)),
+            Workload::Read | Workload::Readwhilewriting => self.reads.unwrap_or(self.num),
+            Workload::Scan => self.reads.unwrap_or((self.num / self.scan_length.max(1)).max(1000)),
+        }
+    }
+
+    /// The rate of the extra writer, MB/s; 0: there is none.
+    pub fn writer_mb_per_s(&self) -> f64 {
+        match self.workload {
+            Workload::Readwhilewriting => self.write_mb_per_s.unwrap_or(50.0),
+            Workload::Scan => self.write_mb_per_s.unwrap_or(0.0),
+            _ => 0.0,
+        }
+    }
+
+    /// Raw bytes of all keys and values when every key is there once.
+    pub fn live_bytes(&self) -> u64 {
+        self.sizes().total(self.num).saturating_add(self.num.saturating_mul(self.key_size as u64))
+    }
+
+    /// Bytes of the cache.
+    pub fn cache_budget(&self) -> u64 {
+        self.cache_bytes.unwrap_or((self.live_bytes() / 128).max(8 << 20))
+    }
+}

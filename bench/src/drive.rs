@@ -1,0 +1,158 @@
+//! Runs streams of operations against an engine, closed or open loop.
+
+use crate::engine::{Batch, Engine};
+use crate::host::{now_ns, wait_until};
+use crate::record::{Kind, Recorder};
+use crate::workload::Stream;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How the operations of one thread are spread over time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// When the phase starts.
+    pub start_ns: u64,
+    /// When to stop at the latest.
+    pub end_ns: u64,
+    /// Open loop: the first operation is due so long after the start, then one every `interval_ns`.
+    pub open: Option<OpenLoop>,
+    /// Operations that are written together.
+    pub batch: u64,
+    /// Entries visited by each scan.
+    pub scan_length: u64,
+    /// Writes are as durable as the engine was told; otherwise never synced.
+    pub durable: bool,
+}
+
+/// The schedule of one thread in an open loop.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenLoop {
+    /// Of the first operation, after the start.
+    pub first_ns: f64,
+    /// Between operations.
+    pub interval_ns: f64,
+}
+
+impl OpenLoop {
+    /// The share of thread `thread` of `threads` in `rate` operations a second.
+    pub fn share(rate: f64, thread: u64, threads: u64) -> Self {
+        let each = 1e9 / rate;
+        OpenLoop { first_ns: each * thread as f64, interval_ns: each * threads as f64 }
+    }
+}
+
+/// Runs a stream to its end, to the end of time, or until `stop`.
+pub fn drive(engine: &dyn Engine, mut stream: Stream, pace: Pace, stop: &AtomicBool) -> Result<Recorder> {
+    engine.thread_begin();
+    let mut client = Client {
+        engine,
+        pace,
+        record: Recorder::new(pace.start_ns),
+        batch: Batch::default(),
+        value: Vec::new(),
+        done: 0,
+    };
+    let outcome = client.run(&mut stream, stop);
+    engine.thread_end();
+    outcome.map(|()| client.record)
+}
+
+struct Client<'a> {
+    engine: &'a dyn Engine,
+    pace: Pace,
+    record: Recorder,
+    batch: Batch,
+    value: Vec<u8>,
+    done: u64,
+}
+
+impl Client<'_> {
+    fn run(&mut self, stream: &mut Stream, stop: &AtomicBool) -> Result<()> {
+        while stream.left() > 0 && !stop.load(Ordering::Relaxed) {
+            let due_ns = match self.pace.open {
+                None => now_ns(),
+                Some(open) => {
+                    let after = open.first_ns + open.interval_ns * self.done as f64;
+                    let due_ns = self.pace.start_ns + after as u64;
+                    wait_until(due_ns);
+                    due_ns
+                }
+            };
+            if due_ns >= self.pace.end_ns {
+                break;
+            }
+            self.one(stream, due_ns)?;
+        }
+        Ok(())
+    }
+
+    /// One operation, or one batch of puts. In a closed loop the clock starts when the operation is ready, so that
+    /// making keys and values is not charged to the engine.
+    fn one(&mut self, stream: &mut Stream, due_ns: u64) -> Result<()> {
+        let closed = self.pace.open.is_none();
+        let (begin_ns, ops, bytes) = match stream.kind() {
+            Kind::Put if self.pace.batch > 1 => {
+                self.fill(stream);
+                let begin_ns = if closed { now_ns() } else { due_ns };
+                self.engine.write(&self.batch, self.pace.durable)?;
+                (begin_ns, self.batch.len() as u64, self.batch.byte_len() as u64)
+            }
+            kind => {
+                stream.advance();
+                self.record.plan(kind, &stream.key, stream.value_len());
+                let begin_ns = if closed { now_ns() } else { due_ns };
+                (begin_ns, 1, self.single(stream)?)
+            }
+        };
+        self.record.complete(begin_ns, now_ns(), ops, bytes);
+        self.done += ops;
+        Ok(())
+    }
+
+    fn fill(&mut self, stream: &mut Stream) {
+        self.batch.clear();
+        while (self.batch.len() as u64) < self.pace.batch && stream.advance() {
+            self.record.plan(Kind::Put, &stream.key, stream.value_len());
+            self.batch.put(&stream.key, &stream.value);
+        }
+    }
+
+    fn single(&mut self, stream: &Stream) -> Result<u64> {
+        let key_len = stream.key.len() as u64;
+        match stream.kind() {
+            Kind::Put => {
+                self.engine.put(&stream.key, &stream.value)?;
+                Ok(key_len + stream.value.len() as u64)
+            }
+            Kind::Get => {
+                if !self.engine.get(&stream.key, &mut self.value)? {
+                    return Err(wrong(stream, "is missing"));
+                }
+                if !stream.check(&self.value) {
+                    return Err(wrong(stream, "has a value that was never written for it"));
+                }
+                Ok(key_len + self.value.len() as u64)
+            }
+            Kind::Scan => self.scan(stream),
+        }
+    }
+
+    fn scan(&mut self, stream: &Stream) -> Result<u64> {
+        let mut bytes = 0;
+        let mut first = None;
+        self.engine.scan(&stream.key, self.pace.scan_length, &mut |key, value| {
+            if first.is_none() {
+                first = Some(key == stream.key && stream.check(value));
+            }
+            bytes += (key.len() + value.len()) as u64;
+        })?;
+        match first {
+            Some(true) => Ok(bytes),
+            _ => Err(wrong(stream, "was not the first entry of a scan from it")),
+        }
+    }
+}
+
+fn wrong(stream: &Stream, what: &str) -> Error {
+    format!("wrong answer: key {} {what}", String::from_utf8_lossy(&stream.key)).into()
+}

@@ -1,0 +1,158 @@
+//! What an engine must offer to be measured.
+
+use crate::Result;
+use crate::args::{BenchArgs, Codec};
+use std::path::Path;
+use std::time::Duration;
+
+/// Settings that mean the same to every engine. A driver maps them to its own and reports the mapping in
+/// [`Engine::settings`].
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Every write durable before it is acknowledged.
+    pub sync: bool,
+    /// Budget for cached blocks, indexes and filters.
+    pub cache_bytes: u64,
+    /// Bytes of one memtable; two are allowed before writes must wait.
+    pub memtable_bytes: u64,
+    /// Bytes of one table file.
+    pub file_bytes: u64,
+    /// Threads for flushes and compactions together.
+    pub background_threads: u64,
+    /// Bloom bits per key.
+    pub filter_bits_per_key: u32,
+    /// Around the page cache for table data.
+    pub direct_io: bool,
+    /// Compression of blocks.
+    pub compression: Codec,
+}
+
+impl EngineSettings {
+    /// The settings of a run.
+    pub fn of(args: &BenchArgs) -> Self {
+        EngineSettings {
+            sync: args.sync,
+            cache_bytes: args.cache_budget(),
+            memtable_bytes: args.memtable_bytes,
+            file_bytes: args.file_bytes,
+            background_threads: args.background_threads,
+            filter_bits_per_key: 10,
+            direct_io: !args.buffered_io,
+            compression: args.compression,
+        }
+    }
+}
+
+/// What the harness does next; an engine without direct I/O may want to drop its pages before it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Filling the store.
+    Load,
+    /// Writes only.
+    Write,
+    /// Reads, perhaps beside writes.
+    Read,
+    /// Waiting for the background.
+    Settle,
+}
+
+/// Puts that are written together.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    /// Adds a put.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// Empties it and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Number of puts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True without puts.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Keys and values in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|e| e.1));
+        starts
+            .zip(&self.ends)
+            .map(|(start, &(key_end, end))| (&self.bytes[start..key_end], &self.bytes[key_end..end]))
+    }
+}
+
+/// An open store of some engine. All calls come from several threads at once.
+pub trait Engine: Send + Sync {
+    /// Writes one key, as durable as [`EngineSettings::sync`] says.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes a batch, atomically; `durable` false during the load, else as [`EngineSettings::sync`] says.
+    fn write(&self, batch: &Batch, durable: bool) -> Result<()>;
+
+    /// Reads a key into `value` (cleared first); false if it does not exist.
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Seeks to `start` and visits up to `limit` entries in key order; returns how many there were.
+    fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64>;
+
+    /// Moves what is in memory to tables.
+    fn flush(&self) -> Result<()>;
+
+    /// Waits until no background work is left; false if it took longer than `timeout`.
+    fn settle(&self, timeout: Duration) -> Result<bool>;
+
+    /// Called in each client thread before its first operation.
+    fn thread_begin(&self) {}
+
+    /// Called in each client thread after its last operation.
+    fn thread_end(&self) {}
+
+    /// Called before a phase begins.
+    fn phase(&self, _phase: Phase) {}
+
+    /// Reads from storage that gets needed so far (of threads that ended), if the engine counts them.
+    fn get_device_reads(&self) -> Option<u64> {
+        None
+    }
+
+    /// The engine's own counters: names and values, for the report.
+    fn stats(&self) -> Vec<(String, serde_json::Value)> {
+        Vec::new()
+    }
+
+    /// The engine's own settings: names and values, for the report.
+    fn settings(&self) -> Vec<(String, String)>;
+
+    /// Ends it cleanly.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Opens stores of an engine.
+pub trait Opener: Sync {
+    /// Its name and version.
+    fn name(&self) -> String;
+
+    /// Opens, or creates, the store in a directory.
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>>;
+}

@@ -1,0 +1,239 @@
+//! What the machine says: time, the counters of this process and of the device, the bytes that a directory takes.
+//!
+//! A benchmark measures a real machine and never runs in simulation; so this module may ask the system directly, for
+//! what the engine's own seam does not offer (walking a directory tree, `/proc`, `/sys`).
+//!
+//! * `/proc/self/io`: `write_bytes` counts pages when they become dirty in the page cache and direct writes when they are
+//!   submitted, so it holds what the process caused, also of files removed before their pages reached the device;
+//!   `cancelled_write_bytes` counts those. Reads count when they go to the device.
+//! * `/sys/dev/block/MAJOR:MINOR/stat`: sectors of 512 bytes, with the file system's journal and with everything else
+//!   that the machine writes meanwhile.
+
+use crate::Result;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Monotonic nanoseconds since the first call.
+#[allow(clippy::disallowed_methods, reason = "a benchmark times a real machine")]
+pub fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Waits until `due_ns`: asleep at first, then yielding, because a sleep may last some 60 us too long.
+#[allow(clippy::disallowed_methods, reason = "a benchmark times a real machine")]
+pub fn wait_until(due_ns: u64) {
+    const SLEEP_ERROR_NS: u64 = 80_000;
+    loop {
+        let now = now_ns();
+        if now >= due_ns {
+            return;
+        }
+        if due_ns - now > SLEEP_ERROR_NS {
+            std::thread::sleep(Duration::from_nanos(due_ns - now - SLEEP_ERROR_NS));
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Counters of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessCounters {
+    /// Bytes read from devices.
+    pub read_bytes: u64,
+    /// Bytes written to devices or dirtied in the page cache.
+    pub write_bytes: u64,
+    /// Dirty bytes dropped before they were written (truncated or removed files).
+    pub cancelled_write_bytes: u64,
+    /// Read system calls.
+    pub read_calls: u64,
+    /// CPU time of all threads, user and system.
+    pub cpu_ns: u64,
+    /// The most memory that was resident.
+    pub rss_peak_bytes: u64,
+}
+
+/// The counters of this process now; zeros where the system does not offer them.
+pub fn process_counters() -> ProcessCounters {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let field = |text: &str, name: &str| -> u64 {
+        let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ProcessCounters {
+        read_bytes: field(&io, "read_bytes:"),
+        write_bytes: field(&io, "write_bytes:"),
+        cancelled_write_bytes: field(&io, "cancelled_write_bytes:"),
+        read_calls: field(&io, "syscr:"),
+        cpu_ns: cpu_ns(),
+        rss_peak_bytes: field(&status, "VmHWM:") * 1024,
+    }
+}
+
+/// CPU time from `/proc/self/stat`, in ticks of 10 ms on every Linux of interest.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the program's name, is in parentheses and may hold spaces.
+    let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    (ticks(11) + ticks(12)) * 10_000_000
+}
+
+/// Counters of a block device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceCounters {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+/// The counters of the device below `dir`; `None` if there is no such device (tmpfs, overlays).
+pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
+    use std::os::unix::fs::MetadataExt;
+    let dev = std::fs::metadata(dir).ok()?.dev();
+    let major = ((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff);
+    let minor = (dev & 0xff) | ((dev >> 12) & !0xff);
+    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+    Some(DeviceCounters { read_bytes: fields.get(2)? * 512, write_bytes: fields.get(6)? * 512 })
+}
+
+/// Bytes allocated by all files below `dir`; a file with several names counts once. Files that vanish meanwhile are
+/// left out.
+pub fn allocated_bytes(dir: &Path) -> u64 {
+    let mut seen = std::collections::BTreeSet::new();
+    walk(dir, &mut seen)
+}
+
+#[allow(clippy::disallowed_methods, reason = "walks directories of any engine")]
+fn walk(dir: &Path, seen: &mut std::collections::BTreeSet<u64>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let mut sum = 0;
+    for entry in entries.flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_dir() {
+            sum += walk(&entry.path(), seen);
+        } else if metadata.is_file() && (metadata.nlink() == 1 || seen.insert(metadata.ino())) {
+            sum += metadata.blocks() * 512;
+        }
+    }
+    sum
+}
+
+/// A directory for one run, which is removed when dropped unless it is to be kept.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: std::path::PathBuf,
+    keep: bool,
+}
+
+impl WorkDir {
+    /// The directory that the user named: created if missing, refused if something is in it (unless `reuse`), kept.
+    #[allow(clippy::disallowed_methods, reason = "looks into a directory before any engine does")]
+    pub fn named(path: &Path, reuse: bool) -> Result<Self> {
+        std::fs::create_dir_all(path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        let mut entries =
+            std::fs::read_dir(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        if !reuse && entries.next().is_some() {
+            let name = path.display();
+            return Err(format!(
+                "{name} is not empty: name a new directory, or pass --reuse for a store of an earlier run"
+            )
+            .into());
+        }
+        Ok(WorkDir { path: path.to_owned(), keep: true })
+    }
+
+    /// A fresh directory below `parent`, removed at the end. `parent` gets a `.gitignore` if it is new.
+    #[allow(clippy::disallowed_methods, reason = "makes a directory before any engine does")]
+    pub fn fresh(parent: &Path) -> Result<Self> {
+        if !parent.exists() {
+            std::fs::create_dir_all(parent)
+                .map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
+            let _ = std::fs::write(parent.join(".gitignore"), "*\n");
+        }
+        for attempt in 0..1000u32 {
+            let path = parent.join(format!("run-{}-{attempt}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(WorkDir { path, keep: false }),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(format!("cannot create {}: {e}", path.display()).into()),
+            }
+        }
+        Err(format!("no fresh name left in {}", parent.display()).into())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+            if let Some(parent) = self.path.parent() {
+                remove_if_empty(parent);
+            }
+        }
+    }
+}
+
+/// Removes the parent that [`WorkDir::fresh`] made when the last run in it is over.
+#[allow(clippy::disallowed_methods, reason = "cleans up what this module made")]
+fn remove_if_empty(parent: &Path) {
+    let names: Vec<_> =
+        std::fs::read_dir(parent).into_iter().flatten().flatten().map(|e| e.file_name()).collect();
+    if names.len() == 1 && names[0] == ".gitignore" {
+        let _ = std::fs::remove_dir_all(parent);
+    }
+}
+
+/// Cores, memory and kernel, as one line for the report.
+pub fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = memory.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores, {} GiB, Linux {}", kib.div_ceil(1 << 20), kernel.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_directory_is_removed_with_its_parent() {
+        let parent = std::env::temp_dir().join(format!("bench-host-test-{}", std::process::id()));
+        let dir = WorkDir::fresh(&parent).unwrap();
+        let path = dir.path().to_owned();
+        std::fs::create_dir(path.join("sub")).unwrap();
+        assert!(path.exists());
+        drop(dir);
+        assert!(!parent.exists());
+    }
+
+    #[test]
+    fn a_named_directory_with_files_is_refused() {
+        let parent = std::env::temp_dir().join(format!("bench-named-test-{}", std::process::id()));
+        std::fs::create_dir_all(parent.join("x")).unwrap();
+        assert!(WorkDir::named(&parent, false).is_err());
+        assert!(WorkDir::named(&parent, true).is_ok());
+        std::fs::remove_dir_all(&parent).unwrap();
+    }
+
+    #[test]
+    fn time_goes_on_and_counters_are_read() {
+        let start = now_ns();
+        wait_until(start + 2_000_000);
+        assert!(now_ns() >= start + 2_000_000);
+        assert!(process_counters().rss_peak_bytes > 0);
+    }
+}

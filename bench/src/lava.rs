@@ -1,0 +1,148 @@
+//! LavaStore under the benchmark.
+
+use crate::Result;
+use crate::args::Codec;
+use crate::engine::{Batch, Engine, EngineSettings, Opener};
+use lavastore::{
+    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// Opens LavaStore.
+pub struct Lava;
+
+impl Opener for Lava {
+    fn name(&self) -> String {
+        format!("LavaStore {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        let options = options(settings);
+        let described = described(&options);
+        let db = Db::open_with(dir, options)?;
+        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described }))
+    }
+}
+
+fn options(settings: &EngineSettings) -> Options {
+    let defaults = Options::default();
+    Options {
+        cache_bytes: settings.cache_bytes as usize,
+        memtable_bytes: settings.memtable_bytes as usize,
+        memory_bytes: 2 * settings.memtable_bytes as usize,
+        background_threads: settings.background_threads as usize,
+        access: if settings.direct_io { Access::Direct } else { Access::Buffered },
+        durability: if settings.sync { Durability::Durable } else { Durability::Buffered },
+        family: FamilyOptions {
+            compression: match settings.compression {
+                Codec::None => Compression::None,
+                Codec::Lz4 => Compression::Lz4,
+                Codec::Zstd => Compression::Zstd,
+            },
+            block_bytes: 4096,
+            filter_bits_per_key: settings.filter_bits_per_key,
+            file_bytes: settings.file_bytes,
+            level_base_bytes: settings.memtable_bytes * 4,
+            ..defaults.family
+        },
+        ..defaults
+    }
+}
+
+fn described(options: &Options) -> Vec<(String, String)> {
+    let family = &options.family;
+    let all = [
+        ("cache_bytes", options.cache_bytes.to_string()),
+        ("memtable_bytes", options.memtable_bytes.to_string()),
+        ("memory_bytes", options.memory_bytes.to_string()),
+        ("background_threads", options.background_threads.to_string()),
+        ("access", format!("{:?}", options.access)),
+        ("durability", format!("{:?}", options.durability)),
+        ("compression", family.compression.name().to_owned()),
+        ("block_bytes", family.block_bytes.to_string()),
+        ("filter_bits_per_key", family.filter_bits_per_key.to_string()),
+        ("file_bytes", family.file_bytes.to_string()),
+        ("level_base_bytes", family.level_base_bytes.to_string()),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// An open store.
+struct LavaEngine {
+    db: Db,
+    sync: bool,
+    settings: Vec<(String, String)>,
+}
+
+impl LavaEngine {
+    fn write_options(&self, durable: bool) -> WriteOptions {
+        if self.sync && durable { WriteOptions::durable() } else { WriteOptions::buffered() }
+    }
+}
+
+impl Engine for LavaEngine {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put_opt(self.db.default_column_family(), key, value, &self.write_options(true))?)
+    }
+
+    fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
+        let mut all = WriteBatch::new();
+        batch.iter().for_each(|(key, value)| all.put(key, value));
+        Ok(self.db.write_opt(&all, &self.write_options(durable))?)
+    }
+
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let found = self.db.get(key)?;
+        Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
+    }
+
+    fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let mut entries = self.db.iter(ReadOptions::default())?;
+        entries.seek(start)?;
+        let mut count = 0;
+        while entries.valid() && count < limit {
+            visit(entries.key(), entries.value());
+            count += 1;
+            if count < limit {
+                entries.next()?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self, timeout: Duration) -> Result<bool> {
+        Ok(self.db.wait_idle(timeout))
+    }
+
+    fn get_device_reads(&self) -> Option<u64> {
+        Some(self.db.stats().get_device_reads)
+    }
+
+    fn stats(&self) -> Vec<(String, serde_json::Value)> {
+        let counters = self.db.stats().fields();
+        let mut all: Vec<(String, serde_json::Value)> =
+            counters.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        if let Ok(space) = self.db.space() {
+            all.extend(space.parts().map(|(name, bytes)| (format!("space_{name}_bytes"), bytes.into())));
+        }
+        all.push((
+            "shape".to_owned(),
+            self.db.describe().lines().map(str::to_owned).collect::<Vec<_>>().into(),
+        ));
+        all
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}

@@ -1,0 +1,200 @@
+//! What one client thread writes down: latencies, progress by window, and the hash of its operations.
+//!
+//! Progress is recorded exactly, not sampled: each completed operation marks the window of 100 ms in which it completed,
+//! and one that was pending over whole windows marks those. A window is a stall if an operation was pending all through
+//! it and no thread completed one. In an open loop a window in which nothing was due is none.
+
+use hdrhistogram::Histogram;
+use xxhash_rust::xxh3::Xxh3;
+
+/// The length of a window of progress.
+pub const WINDOW_NS: u64 = 100_000_000;
+
+/// Longest latency that the histograms tell apart.
+const LATENCY_MAX_NS: u64 = 600_000_000_000;
+
+/// The kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A put, or a batch of them.
+    Put,
+    /// A point read.
+    Get,
+    /// A seek with its nexts.
+    Scan,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Put, Kind::Get, Kind::Scan];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "put",
+            Kind::Get => "get",
+            Kind::Scan => "scan",
+        }
+    }
+}
+
+/// The record of one thread; records are merged at the end.
+pub struct Recorder {
+    /// Latencies in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// Operations completed.
+    pub ops: u64,
+    /// Keys and values written or read, bytes.
+    pub bytes: u64,
+    start_ns: u64,
+    done: Vec<u32>,
+    pending: Vec<(u64, u64)>,
+    hash: Xxh3,
+}
+
+impl Recorder {
+    /// An empty record of a phase that starts at `start_ns`.
+    pub fn new(start_ns: u64) -> Self {
+        let latency_ns =
+            Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constant and valid");
+        Recorder {
+            latency_ns,
+            ops: 0,
+            bytes: 0,
+            start_ns,
+            done: Vec::new(),
+            pending: Vec::new(),
+            hash: Xxh3::new(),
+        }
+    }
+
+    /// Puts an operation into the hash, before it runs.
+    pub fn plan(&mut self, kind: Kind, key: &[u8], value_len: u64) {
+        self.hash.update(&[kind as u8]);
+        self.hash.update(key);
+        self.hash.update(&value_len.to_le_bytes());
+    }
+
+    /// Records that `ops` operations of `bytes` bytes, due at `due_ns`, were completed together at `end_ns`.
+    pub fn complete(&mut self, due_ns: u64, end_ns: u64, ops: u64, bytes: u64) {
+        self.latency_ns.saturating_record_n(end_ns.saturating_sub(due_ns).max(1), ops);
+        self.ops += ops;
+        self.bytes += bytes;
+        let from = due_ns.saturating_sub(self.start_ns) / WINDOW_NS;
+        let to = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
+        if self.done.len() <= to as usize {
+            self.done.resize(to as usize + 1, 0);
+        }
+        self.done[to as usize] += 1;
+        if to > from + 1 {
+            self.pending.push((from + 1, to));
+        }
+    }
+
+    /// The hash of the operations.
+    pub fn hash(&self) -> u64 {
+        self.hash.digest()
+    }
+}
+
+/// Stalls of a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// Windows without progress.
+    pub windows: u64,
+    /// The longest run of such windows.
+    pub longest: u64,
+}
+
+/// The records of several threads as one.
+pub struct Merged {
+    /// Latencies in nanoseconds.
+    pub latency_ns: Histogram<u64>,
+    /// Operations completed.
+    pub ops: u64,
+    /// Bytes written or read.
+    pub bytes: u64,
+    /// Windows without progress.
+    pub stalls: Stalls,
+    /// A hash over the hashes of the threads, in order.
+    pub hash: u64,
+}
+
+/// Merges the records of the threads of one phase.
+pub fn merge(records: &[Recorder]) -> Merged {
+    let mut merged = Recorder::new(0);
+    for record in records {
+        merged.latency_ns += &record.latency_ns;
+        merged.ops += record.ops;
+        merged.bytes += record.bytes;
+        merged.hash.update(&record.hash().to_le_bytes());
+    }
+    Merged {
+        ops: merged.ops,
+        bytes: merged.bytes,
+        stalls: stalls(records),
+        hash: merged.hash.digest(),
+        latency_ns: merged.latency_ns,
+    }
+}
+
+fn stalls(records: &[Recorder]) -> Stalls {
+    let windows = records.iter().map(|r| r.done.len()).max().unwrap_or(0);
+    let mut waiting = vec![false; windows];
+    for (from, to) in records.iter().flat_map(|r| &r.pending) {
+        waiting[*from as usize..*to as usize].fill(true);
+    }
+    let mut stalls = Stalls::default();
+    let mut run = 0;
+    for (window, waiting) in waiting.iter().enumerate() {
+        let progress = records.iter().any(|r| r.done.get(window).is_some_and(|n| *n > 0));
+        if *waiting && !progress {
+            run += 1;
+            stalls.windows += 1;
+            stalls.longest = stalls.longest.max(run);
+        } else {
+            run = 0;
+        }
+    }
+    stalls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_long_wait_is_a_stall_unless_another_thread_goes_on() {
+        let mut slow = Recorder::new(0);
+        slow.complete(10 * MS, 20 * MS, 1, 1);
+        slow.complete(20 * MS, 450 * MS, 1, 1);
+        assert_eq!(merge(std::slice::from_ref(&slow)).stalls, Stalls { windows: 3, longest: 3 });
+        let mut busy = Recorder::new(0);
+        busy.complete(205 * MS, 210 * MS, 1, 1);
+        assert_eq!(merge(&[slow, busy]).stalls, Stalls { windows: 2, longest: 1 });
+    }
+
+    #[test]
+    fn an_idle_open_loop_does_not_stall() {
+        let mut idle = Recorder::new(0);
+        idle.complete(10 * MS, 11 * MS, 1, 1);
+        idle.complete(900 * MS, 901 * MS, 1, 1);
+        assert_eq!(merge(&[idle]).stalls, Stalls::default());
+    }
+
+    #[test]
+    fn the_hash_depends_on_kind_key_and_length() {
+        let hash = |kind, key: &[u8], len| {
+            let mut r = Recorder::new(0);
+            r.plan(kind, key, len);
+            r.hash()
+        };
+        let one = hash(Kind::Put, b"a", 1);
+        assert_eq!(one, hash(Kind::Put, b"a", 1));
+        assert_ne!(one, hash(Kind::Get, b"a", 1));
+        assert_ne!(one, hash(Kind::Put, b"b", 1));
+        assert_ne!(one, hash(Kind::Put, b"a", 2));
+    }
+}

@@ -1,0 +1,271 @@
+//! What a run found: as JSON for programs, as a table for people.
+
+use crate::args::BenchArgs;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Latencies of one kind of operation, microseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// Operations.
+    pub count: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 90 of 100 were not slower.
+    pub p90_us: f64,
+    /// 99 of 100 were not slower.
+    pub p99_us: f64,
+    /// 999 of 1,000 were not slower.
+    pub p999_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// The summary of a histogram of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        Latency {
+            count: histogram.len(),
+            mean_us: histogram.mean() / 1e3,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: us(histogram.max()),
+        }
+    }
+}
+
+/// The report of one run. The crate's documentation defines the words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Engine and version.
+    pub engine: String,
+    /// What was measured.
+    pub workload: String,
+    /// Operations of the clients.
+    pub ops: u64,
+    /// Length of the measured phase, settling left out.
+    pub seconds: f64,
+    /// Operations a second.
+    pub ops_per_s: f64,
+    /// Keys and values of those operations, 10^6 bytes a second.
+    pub mb_per_s: f64,
+    /// The same with the time of settling.
+    pub mb_per_s_settled: f64,
+    /// Median latency of the clients' operations.
+    pub p50_us: f64,
+    /// 99 of 100 were not slower.
+    pub p99_us: f64,
+    /// 999 of 1,000 were not slower.
+    pub p999_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+    /// Keys and values written in the measured phase, by clients and the extra writer.
+    pub user_bytes: u64,
+    /// Bytes that this process wrote (or dirtied), settling included.
+    pub process_bytes_written: u64,
+    /// Of these: dropped again before they reached the device, because their file was removed.
+    pub process_bytes_cancelled: u64,
+    /// Bytes that this process read from the device.
+    pub process_bytes_read: u64,
+    /// Bytes that the device wrote, settling included, whoever caused them; nothing if it has no counters.
+    pub device_bytes_written: Option<u64>,
+    /// Bytes that the device read.
+    pub device_bytes_read: Option<u64>,
+    /// Bytes that the process wrote over user bytes; nothing if nothing was written.
+    pub write_amplification: Option<f64>,
+    /// Bytes that the device wrote over user bytes.
+    pub device_write_amplification: Option<f64>,
+    /// Raw bytes of all live keys and values.
+    pub live_bytes: u64,
+    /// Largest space over live bytes, from the first operation to settled.
+    pub space_peak_ratio: f64,
+    /// Space over live bytes when the last operation was done.
+    pub space_end_ratio: f64,
+    /// Space over live bytes when settled.
+    pub space_settled_ratio: f64,
+    /// Reads from storage for each get; nothing without gets.
+    pub reads_per_get: Option<f64>,
+    /// Windows of 100 ms in which an operation waited and none completed.
+    pub stall_windows_100ms: u64,
+    /// The longest run of such windows.
+    pub stall_longest_windows: u64,
+    /// CPU time of the process, measured phase and settling.
+    pub cpu_seconds: f64,
+    /// The most memory that the process had resident, loading included.
+    pub rss_peak_bytes: u64,
+    /// Time of loading and settling before the measured phase.
+    pub load_seconds: f64,
+    /// Time of settling after the measured phase.
+    pub settle_seconds: f64,
+    /// False if the background was still busy after 120 s.
+    pub settled: bool,
+    /// Hash of the clients' operations: kind, key, value length.
+    pub ops_hash: String,
+    /// Latencies by kind of operation; `writer` is the extra writer.
+    pub latency: BTreeMap<String, Latency>,
+    /// Cores, memory, kernel.
+    pub machine: String,
+    /// The options of the run.
+    pub options: BenchArgs,
+    /// The engine's own settings.
+    pub engine_settings: BTreeMap<String, String>,
+    /// The engine's own counters.
+    pub engine_stats: BTreeMap<String, serde_json::Value>,
+}
+
+/// A number of bytes for a person: `1.50 GB`.
+pub fn human_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 1000.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.2} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.2} TB")
+}
+
+/// A count for a person: `1,234,567`.
+pub fn human_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A duration in microseconds for a person: `12.3 us`, `4.56 ms`.
+pub fn human_us(us: f64) -> String {
+    if us < 1000.0 {
+        format!("{us:.1} us")
+    } else if us < 1_000_000.0 {
+        format!("{:.2} ms", us / 1e3)
+    } else {
+        format!("{:.2} s", us / 1e6)
+    }
+}
+
+fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), show)
+}
+
+impl Report {
+    /// The report as a table.
+    pub fn table(&self) -> String {
+        let mut rows: Vec<(&str, String)> = Vec::new();
+        self.speed_rows(&mut rows);
+        self.cost_rows(&mut rows);
+        rows.push(("operations", format!("hash {} (seed {})", self.ops_hash, self.options.seed)));
+        rows.push(("machine", self.machine.clone()));
+        let settings: Vec<String> = self.engine_settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        rows.push(("settings", settings.join(" ")));
+        let mut out = String::new();
+        for (name, value) in rows {
+            let _ = writeln!(out, "{name:<20} {value}");
+        }
+        out
+    }
+
+    fn speed_rows(&self, rows: &mut Vec<(&str, String)>) {
+        rows.push(("engine", self.engine.clone()));
+        let o = &self.options;
+        let threads = if o.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", o.threads) };
+        let sync = if o.sync { ", every write durable" } else { "" };
+        let keys = human_count(o.num);
+        let what = format!(
+            "{}: {keys} keys of {} B, values of {} B, {threads}{sync}",
+            self.workload, o.key_size, o.value_size
+        );
+        rows.push(("workload", what));
+        let speed = format!(
+            "{} in {:.2} s: {}/s, {:.1} MB/s",
+            human_count(self.ops),
+            self.seconds,
+            human_count(self.ops_per_s as u64),
+            self.mb_per_s
+        );
+        rows.push(("operations", speed));
+        let done = if self.settled { "settled" } else { "NOT settled" };
+        rows.push((
+            "with settling",
+            format!("{:.1} MB/s ({done} after {:.2} s)", self.mb_per_s_settled, self.settle_seconds),
+        ));
+        for (kind, l) in &self.latency {
+            let text = format!(
+                "P50 {}   P99 {}   P99.9 {}   max {}",
+                human_us(l.p50_us),
+                human_us(l.p99_us),
+                human_us(l.p999_us),
+                human_us(l.max_us)
+            );
+            rows.push((
+                if kind == "writer" { "latency of writer" } else { "latency" },
+                format!("{kind:<4} {text}"),
+            ));
+        }
+        let longest = self.stall_longest_windows * 100;
+        rows.push((
+            "stalls",
+            format!("{} windows of 100 ms, longest {longest} ms", self.stall_windows_100ms),
+        ));
+    }
+
+    fn cost_rows(&self, rows: &mut Vec<(&str, String)>) {
+        let two = |x: f64| format!("{x:.2}");
+        let wa = or_dash(self.write_amplification, two);
+        let device_wa = or_dash(self.device_write_amplification, two);
+        rows.push(("write amplification", format!("{wa} (process), {device_wa} (device, whoever wrote)")));
+        rows.push((
+            "bytes",
+            format!(
+                "user {}, process wrote {} and read {}, device wrote {} and read {}",
+                human_bytes(self.user_bytes),
+                human_bytes(self.process_bytes_written),
+                human_bytes(self.process_bytes_read),
+                or_dash(self.device_bytes_written, human_bytes),
+                or_dash(self.device_bytes_read, human_bytes),
+            ),
+        ));
+        rows.push((
+            "space / live data",
+            format!(
+                "peak {:.2}, end {:.2}, settled {:.2} (live {})",
+                self.space_peak_ratio,
+                self.space_end_ratio,
+                self.space_settled_ratio,
+                human_bytes(self.live_bytes)
+            ),
+        ));
+        rows.push(("reads per get", or_dash(self.reads_per_get, |x| format!("{x:.3}"))));
+        rows.push((
+            "cpu, memory",
+            format!("{:.2} s, peak {}", self.cpu_seconds, human_bytes(self.rss_peak_bytes)),
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(human_bytes(999), "999 B");
+        assert_eq!(human_bytes(1_500_000), "1.50 MB");
+        assert_eq!(human_count(1_234_567), "1,234,567");
+        assert_eq!(human_count(12), "12");
+        assert_eq!(human_us(1500.0), "1.50 ms");
+    }
+}

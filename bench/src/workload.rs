@@ -1,0 +1,126 @@
+//! The stream of operations of one client thread: a function of the seed and the thread's number.
+
+use crate::args::BenchArgs;
+use crate::distribution::Picker;
+use crate::keys::{Keys, mix};
+use crate::record::Kind;
+use crate::values::{ValueSizes, Values};
+use io::Rng;
+
+/// Everything that the threads of a run share.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// Keys.
+    pub keys: Keys,
+    /// Lengths of values.
+    pub sizes: ValueSizes,
+    /// Contents of values.
+    pub values: Values,
+    picker: Picker,
+    seed: u64,
+    num: u64,
+}
+
+impl Space {
+    /// The key space of a run.
+    pub fn new(args: &BenchArgs) -> Self {
+        let sizes = args.sizes();
+        Space {
+            keys: Keys::new(args.key_size, args.seed),
+            sizes,
+            values: Values::new(sizes, args.compressible, args.seed),
+            picker: Picker::new(args.distribution, args.num, args.seed),
+            seed: args.seed,
+            num: args.num,
+        }
+    }
+}
+
+/// Which part of a run a stream belongs to; streams of different roles share nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Fills the store: every key once.
+    Load,
+    /// Runs before the measured phase.
+    Warmup,
+    /// Runs in the measured phase.
+    Client,
+    /// Writes beside the clients.
+    Writer,
+}
+
+/// A stream of operations.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    space: Space,
+    kind: Kind,
+    every_key: bool,
+    next: u64,
+    end: u64,
+    picks: Rng,
+    contents: Rng,
+    /// The key of the present operation.
+    pub key: Vec<u8>,
+    /// The value of the present operation, if it is a put.
+    pub value: Vec<u8>,
+    /// The index of the present key.
+    pub index: u64,
+}
+
+impl Stream {
+    /// The share of thread `thread` of `threads` in `ops` operations of `kind`.
+    pub fn new(space: &Space, role: Role, kind: Kind, ops: u64, thread: u64, threads: u64) -> Self {
+        let part = |t: u64| (u128::from(ops) * u128::from(t) / u128::from(threads)) as u64;
+        let seed = mix(space.seed ^ mix(thread ^ ((role as u64) << 32)));
+        Stream {
+            kind,
+            every_key: role == Role::Load,
+            next: part(thread),
+            end: part(thread + 1),
+            picks: Rng::new(seed),
+            contents: Rng::new(mix(seed)),
+            key: Vec::new(),
+            value: Vec::new(),
+            index: 0,
+            space: space.clone(),
+        }
+    }
+
+    /// What its operations are.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Operations left.
+    pub fn left(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// Prepares the next operation; false at the end.
+    pub fn advance(&mut self) -> bool {
+        if self.next == self.end {
+            return false;
+        }
+        self.index =
+            if self.every_key { self.next % self.space.num } else { self.space.picker.next(&mut self.picks) };
+        self.next += 1;
+        self.space.keys.write(self.index, &mut self.key);
+        if self.kind == Kind::Put {
+            self.space.values.write(self.index, self.value_len(), &mut self.contents, &mut self.value);
+        }
+        true
+    }
+
+    /// The length of the value of the present key.
+    pub fn value_len(&self) -> u64 {
+        self.space.sizes.len_of(self.index)
+    }
+
+    /// True if `value` may be what was written for the present key.
+    pub fn check(&self, value: &[u8]) -> bool {
+        Values::check(self.index, self.value_len(), value)
+    }
+}
+
+#[cfg(test)]
+mod tests;
