@@ -535,3 +535,60 @@ fn vssts_are_taken_along_when_asked() {
     assert!(busy.claim_vsst(50) && !busy.claim_vsst(50));
     assert!(rebuilt(0.2, 2, &busy).is_empty(), "somebody else rewrites it");
 }
+
+/// What may not run side by side even though no file is shared.
+#[test]
+fn outputs_of_running_compactions_are_reserved() {
+    let version = Version::with_files(
+        0,
+        vec![vec![file(1, 0, 50, 1, 1000), file(2, 60, 90, 2, 1000)], vec![file(3, 40, 70, 0, 1000)]],
+    );
+    let compaction = |level: usize, output_level: usize, files: &[Arc<FileMeta>]| Compaction {
+        family: 0,
+        level,
+        output_level,
+        inputs: vec![(level, files.to_vec())],
+        reason: Reason::Manual,
+        trivial_move: false,
+        file_bytes: 1,
+        overlap_max: 1,
+        rebuild_vssts: vec![],
+        placement: 0,
+    };
+    let (l0, l1) = (version.files(0), version.files(1));
+    let (newer, older, below) = (&l0[..1], &l0[1..], l1);
+    let running = compaction(0, 2, older);
+    let mut busy = InProgress::default();
+    busy.add(&running);
+    assert!(!busy.allows(&running), "the same files");
+    assert!(!busy.allows(&compaction(0, 3, newer)), "level 0 goes down once at a time");
+    assert!(busy.allows(&compaction(0, 0, newer)));
+    assert!(!busy.allows(&compaction(1, 2, below)), "the same level and range");
+    assert!(busy.allows(&compaction(1, 3, below)));
+    assert!(!running.is_current(&Version::new(0)) && compaction(0, 2, newer).is_current(&version));
+    assert!(
+        !compaction(0, 1, newer).is_current(&version),
+        "a file of the output level is not among the inputs"
+    );
+    busy.remove(&running);
+    assert!(busy.is_empty() && busy.allows(&compaction(1, 2, below)));
+}
+
+/// Tombstones that a snapshot holds back are rewritten once, not for ever.
+#[test]
+fn compact_range_ends_where_tombstones_stay() {
+    let stubborn = |n: u64| {
+        Arc::new(FileMeta { tombstones: 9, ..(*file(n, n as u32 * 10, n as u32 * 10 + 5, 1, 1000)).clone() })
+    };
+    let version = Version::with_files(0, vec![vec![], vec![], vec![stubborn(1), stubborn(2), stubborn(3)]]);
+    let mut manual = ManualRange::new(None, Some(&user_key(25)));
+    let mut seen = Vec::new();
+    let mut step = || manual.step(&version, &options(FileChoice::default()), &InProgress::default());
+    while let ManualStep::Start(c) = step() {
+        assert_eq!((c.level, c.output_level), (2, 2));
+        seen.extend(c.input_files().map(|(_, f)| f.number));
+        assert!(seen.len() < 9);
+    }
+    assert_eq!(seen, vec![1, 2]);
+    assert!(matches!(step(), ManualStep::Done));
+}
