@@ -2,12 +2,13 @@
 //!
 //! All memtables are frozen at one sequence S; while the checkpoint is taken, memtables with later writes are not
 //! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
-//! families. Its tables are linked into the new directory (copied, where the file system cannot link), and a manifest
+//! families, and flushing goes on. Its tables are linked into the new directory (copied, where the file system cannot link), and a manifest
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::engine::Engine;
-use crate::maintenance::{freeze_all, must_be_writable, wait_flushed};
+use crate::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
+use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
@@ -30,20 +31,6 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         }
     }
     engine.env.fs.create_dir_all(dir)?;
-    // One checkpoint at a time: the ceiling is theirs.
-    if engine.flush_ceiling.compare_exchange(SeqNo::MAX, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        return Err(Error::new(
-            ErrorKind::Busy,
-            "another checkpoint is being taken: try again when it is done",
-        ));
-    }
-    let taken = take(engine, dir);
-    engine.flush_ceiling.store(SeqNo::MAX, Ordering::Release);
-    engine.scheduler.notify_work();
-    taken
-}
-
-fn take(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(engine)?;
     for family in state.families.values() {
@@ -53,28 +40,34 @@ fn take(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     }
     engine.env.fs.sync_dir(dir)?;
     Manifest::create_with(&engine.env, dir, without_log(&state)?)?;
-    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-        engine.env.fs.sync_dir(parent)?;
+    match dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        Some(parent) => engine.env.fs.sync_dir(parent),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.
 fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
-    let upto = freeze_all(engine)?;
-    engine.flush_ceiling.store(upto, Ordering::Release);
+    let _one_at_a_time = lock(&engine.checkpointing);
+    // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
+    let upto = freeze_all_and(engine, |upto| engine.flush_ceiling.store(upto, Ordering::Release))?;
     engine.scheduler.notify_work();
-    wait_flushed(engine, upto)?;
-    let mut pinned = engine.manifest.state();
+    let state = wait_flushed(engine, upto).and_then(|()| share_files(engine));
+    engine.flush_ceiling.store(SeqNo::MAX, Ordering::Release);
+    engine.scheduler.notify_work();
+    state
+}
+
+/// Marks all tables as shared, durably; returns the state in which they are.
+fn share_files(engine: &Engine) -> Result<Arc<State>> {
     engine.manifest.commit_with(
         |state| {
             let files = state.families.values().flat_map(|f| f.version.levels.iter().flat_map(|l| l.iter()));
             let records = files.filter(|f| !f.shared).map(|f| Record::ShareFile { number: f.number });
             Ok(Edit(records.collect()))
         },
-        |state| pinned = state.clone(),
-    )?;
-    Ok(pinned)
+        |state| crate::jobs::output::publish(engine, state),
+    )
 }
 
 /// The same tables and families, no log.

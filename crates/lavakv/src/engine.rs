@@ -48,10 +48,12 @@ pub(crate) struct Engine {
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,
+    pub checkpointing: Mutex<()>,
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     pub flush_ceiling: AtomicU64,
-    /// The next flush must install all families in one edit (see `write_path`).
-    pub atomic_flush: AtomicBool,
+    /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
+    /// one edit (see `write_path`).
+    pub volatile_over_families_seq: AtomicU64,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     pub log_over_bound: AtomicBool,
     pub closed: AtomicBool,
@@ -146,6 +148,11 @@ impl Health {
 
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// True if a failed edit may be durable all the same: files it names must stay.
+    pub fn outcome_unknown(&self) -> bool {
+        self.is_poisoned() && self.first_error().is_some_and(|e| e.kind() != ErrorKind::Closed)
     }
 
     pub fn out_of_space(&self) -> bool {

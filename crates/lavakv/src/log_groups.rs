@@ -64,6 +64,17 @@ impl LogGroups {
         lock(&self.state).live.insert(ltn, file);
     }
 
+    /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
+    pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
+        let surplus = self.recycle(dropped, engine.options.log_group_bytes);
+        surplus.iter().try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))
+    }
+
+    /// True if a file on the free list has this number: it is no orphan.
+    pub fn is_free(&self, number: u64) -> bool {
+        lock(&self.state).free.iter().any(|f| f.number == number)
+    }
+
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
     pub fn provide(&self, engine: &Arc<Engine>, batch_len: usize) -> Result<()> {
         let start_ns = engine.env.clock.now_ns();
@@ -153,11 +164,7 @@ impl LogGroups {
         }
         let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
         engine.manifest.commit(Edit(records))?;
-        let surplus = self.recycle(&dropped, engine.options.log_group_bytes);
-        for number in surplus {
-            crate::jobs::cleanup::remove_file(engine, &names::log(number))?;
-        }
-        Ok(())
+        self.discard(engine, &dropped)
     }
 
     /// Moves dropped groups to the free list; returns the files that are too many or of another length.

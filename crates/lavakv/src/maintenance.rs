@@ -20,6 +20,11 @@ pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
 
 /// Freezes all memtables; returns the sequence up to which everything is frozen.
 pub(crate) fn freeze_all(engine: &Arc<Engine>) -> Result<SeqNo> {
+    freeze_all_and(engine, |_| {})
+}
+
+/// Freezes all memtables and calls `then` with the sequence before any later write is let in.
+pub(crate) fn freeze_all_and(engine: &Arc<Engine>, then: impl FnOnce(SeqNo)) -> Result<SeqNo> {
     must_be_writable(engine)?;
     let mut writer = lock(&engine.writer);
     engine.health.check()?;
@@ -27,7 +32,9 @@ pub(crate) fn freeze_all(engine: &Arc<Engine>) -> Result<SeqNo> {
         freeze(engine, &mut writer, &family);
     }
     writer.volatile_unflushed = false;
-    Ok(engine.snapshots.visible())
+    let upto = engine.snapshots.visible();
+    then(upto);
+    Ok(upto)
 }
 
 pub(crate) fn must_be_writable(engine: &Engine) -> Result<()> {

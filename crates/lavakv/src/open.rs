@@ -59,6 +59,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     start_log(&engine, &report)?;
     remove_orphans(&engine, &listing)?;
     update_default_options(&engine)?;
+    flush_recovered(&engine);
     engine.log.hint_release();
     engine.scheduler.start(&engine)?;
     Ok(engine)
@@ -200,8 +201,9 @@ pub(crate) fn build(
         rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
         flush_rate: Default::default(),
         l0_rate: Default::default(),
+        checkpointing: Mutex::new(()),
         flush_ceiling: AtomicU64::new(SeqNo::MAX),
-        atomic_flush: false.into(),
+        volatile_over_families_seq: AtomicU64::new(0),
         log_over_bound: false.into(),
         closed: false.into(),
         _lock: store_lock,
@@ -277,22 +279,15 @@ fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
 
 /// Makes the end of the old log durable, and starts the new one.
 fn start_log(engine: &Arc<Engine>, report: &RecoveryReport) -> Result<()> {
-    let mut records = Vec::new();
+    let state = engine.manifest.state();
+    let mut dropped = report.discarded.clone();
+    dropped.extend(state.log_groups.values().filter(|g| g.discarded).map(|g| g.ltn));
+    let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
     records.extend(report.sealed.map(|(ltn, end_lpn)| Record::SealLogGroup { ltn, end_lpn }));
-    records.extend(report.discarded.iter().map(|&ltn| Record::RemoveLogGroup { ltn }));
-    let dropped_before = engine
-        .manifest
-        .state()
-        .log_groups
-        .values()
-        .filter(|g| g.discarded)
-        .map(|g| g.ltn)
-        .collect::<Vec<_>>();
-    records.extend(dropped_before.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
     if !records.is_empty() {
         engine.manifest.commit(Edit(records))?;
     }
-    let store = engine.manifest.state().store;
+    engine.log.discard(engine, &dropped)?;
     let first = engine.log.list_new_group(engine, engine.options.log_group_bytes)?;
     let next_lpn = report.next_lpn.max(engine.options.first_number);
     let options = WalOptions {
@@ -300,9 +295,24 @@ fn start_log(engine: &Arc<Engine>, report: &RecoveryReport) -> Result<()> {
         staging_len: staging_len(engine.options.log_group_bytes),
         ..Default::default()
     };
-    let log = Wal::start(&engine.env, &engine.dir, options, store, next_lpn, first, report.history.clone())?;
+    let log =
+        Wal::start(&engine.env, &engine.dir, options, state.store, next_lpn, first, report.history.clone())?;
     engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
     Ok(())
+}
+
+/// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
+/// own, but every open adds a group, so a store that is opened often must flush now and then.
+const OLD_GROUPS_MAX: usize = 2;
+
+/// Flushes what recovery put into memtables if it holds many groups of the old log.
+fn flush_recovered(engine: &Arc<Engine>) {
+    if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
+        let mut writer = lock(&engine.writer);
+        for family in engine.all_families() {
+            crate::write_path::freeze(engine, &mut writer, &family);
+        }
+    }
 }
 
 /// The ring of open pages: an eighth of a group, 64 KB to 4 MB.
@@ -318,7 +328,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         let orphan = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
             Some(FileKind::Vsst(n)) => !matches!(state.place_of(n), Some(Place::Vsst { .. })),
-            Some(FileKind::Log(n)) => !matches!(state.place_of(n), Some(Place::Log { .. })),
+            Some(FileKind::Log(n)) => {
+                !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_free(n)
+            }
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             Some(FileKind::CurrentTemp) => true,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,

@@ -138,7 +138,10 @@ impl<'a> WriteOp<'a> {
         let position = match self.durability {
             Durability::Volatile => {
                 writer.volatile_unflushed = true;
-                writer.volatile_over_families |= families.len() > 1;
+                if families.len() > 1 {
+                    writer.volatile_over_families = true;
+                    engine.volatile_over_families_seq.store(last_seq, Ordering::Release);
+                }
                 None
             }
             durability => Some(log(engine, &mut writer, &self.payload, first_seq, last_seq, durability)?),
@@ -348,9 +351,6 @@ fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
 pub(crate) fn freeze(engine: &Arc<Engine>, writer: &mut Writer, family: &Arc<Family>) {
     let all = std::mem::take(&mut writer.volatile_over_families);
     let families = if all { engine.all_families() } else { vec![Arc::clone(family)] };
-    if all {
-        engine.atomic_flush.store(true, Ordering::Release);
-    }
     for family in families {
         let active = family.view().active.clone();
         if active.is_empty() && active.range_tombstones().is_empty() {

@@ -323,6 +323,14 @@ impl Wal {
         self.options.spares.saturating_sub(lock(&self.tail).groups.spares())
     }
 
+    /// True if half of the active group's pages are taken: time to prepare a spare. (Before that a spare would only be
+    /// disk space that a small store never needs.)
+    pub fn is_half_full(&self) -> bool {
+        let tail = lock(&self.tail);
+        let active = &tail.groups.active;
+        (tail.next_lpn - active.first_lpn) * 2 >= active.data_pages()
+    }
+
     /// Closed groups, oldest first, that hold no record with a sequence of `floor` or above. Each is handed out once:
     /// the caller drops it from the manifest and removes or recycles its file.
     ///

@@ -52,7 +52,9 @@ impl CompactionJob {
         let levels: Vec<(usize, Level)> =
             self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
         sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
-        let merge_options = MergeOptions::new(snapshots);
+        // Files of level 0 are in order of age by their sequences, so these must stay.
+        let zero_sequences = self.compaction.output_level > 0;
+        let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
         Ok(Running {
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             cutter: self.compaction.cutter(&self.version),
@@ -196,7 +198,7 @@ impl Job for CompactionJob {
     fn abandon(&mut self, engine: &Arc<Engine>) {
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if let Some(running) = &self.running
-            && !engine.health.is_poisoned()
+            && !engine.health.outcome_unknown()
         {
             remove_outputs(engine, running.merge.created());
         }

@@ -28,7 +28,6 @@ pub(crate) struct FlushJob {
     /// The unit that is being written.
     current: usize,
     number: u64,
-    atomic: bool,
 }
 
 /// What one family flushes.
@@ -56,7 +55,8 @@ impl FlushJob {
                 ready.push((oldest, family, memtables));
             }
         }
-        let atomic = engine.atomic_flush.load(Ordering::Acquire);
+        let volatile_seq = engine.volatile_over_families_seq.load(Ordering::Acquire);
+        let atomic = ready.iter().any(|(oldest, ..)| *oldest <= volatile_seq);
         if !atomic {
             ready.sort_by_key(|(oldest, ..)| *oldest);
             ready.truncate(1);
@@ -68,7 +68,7 @@ impl FlushJob {
         let snapshots = engine.snapshots.for_job();
         let units =
             ready.into_iter().map(|(_, family, tables)| Unit::new(family, tables, &snapshots)).collect();
-        Some(FlushJob { units, current: 0, number, atomic })
+        Some(FlushJob { units, current: 0, number })
     }
 
     fn install(&mut self, engine: &Arc<Engine>) -> Result<()> {
@@ -115,9 +115,6 @@ impl FlushJob {
         )?;
         for (unit, files) in self.units.iter().zip(&tables) {
             unit.finished(engine, files);
-        }
-        if self.atomic {
-            engine.atomic_flush.store(false, Ordering::Release);
         }
         engine.health.space_found();
         engine.log.hint_release();
@@ -210,7 +207,7 @@ impl Job for FlushJob {
         let created: Vec<(u64, PathBuf)> =
             self.units.iter().flat_map(|u| u.merge.created().to_vec()).collect();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
-        if !engine.health.is_poisoned() {
+        if !engine.health.outcome_unknown() {
             remove_outputs(engine, &created);
         }
         self.release(engine);

@@ -15,8 +15,12 @@ pub(crate) struct LogJob;
 pub(crate) fn wanted(engine: &Engine) -> bool {
     let has_room = !engine.health.must_wait(engine.env.clock.now_ns());
     engine.wal().wants_write_out()
-        || (has_room && (engine.wal().groups_wanted() > 0 || engine.log.may_release()))
+        || (has_room && (wants_spare(engine) || engine.log.may_release()))
         || engine.log.is_idle(engine)
+}
+
+fn wants_spare(engine: &Engine) -> bool {
+    engine.wal().groups_wanted() > 0 && engine.wal().is_half_full()
 }
 
 impl Job for LogJob {
@@ -28,7 +32,7 @@ impl Job for LogJob {
         if engine.wal().wants_write_out() {
             engine.wal().write_out()?;
             engine.log.hint_release();
-        } else if engine.wal().groups_wanted() > 0 {
+        } else if wants_spare(engine) {
             engine.log.prepare_ahead(engine)?;
             if engine.wal().live_bytes() > engine.options.wal_bytes_max {
                 engine.log_over_bound.store(true, Ordering::Release);

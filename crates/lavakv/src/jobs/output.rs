@@ -10,7 +10,7 @@ use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{FinishedTable, KsstBuilder, TableIdentity, TableOptions};
-use version::{FileMeta, Version, names};
+use version::{FileMeta, State, Version, names};
 
 /// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
@@ -102,5 +102,14 @@ pub(crate) fn remove_outputs(engine: &Engine, created: &[(u64, PathBuf)]) {
     for (number, path) in created {
         engine.tables.forget(*number);
         let _ = engine.env.fs.remove(path);
+    }
+}
+
+/// After an edit that changed tables without a flush or compaction: gives every family its version.
+pub(crate) fn publish(engine: &Engine, state: &State) {
+    for family in state.families.values() {
+        if let Some(own) = engine.family(family.id) {
+            own.install(family.version.clone(), &[]);
+        }
     }
 }
