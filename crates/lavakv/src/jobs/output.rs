@@ -54,7 +54,8 @@ impl OutputFiles<KsstBuilder> for TableFiles<'_> {
             filter_bits_per_key: options.filter_bits_per_key,
             ..Default::default()
         };
-        let table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
+        let mut table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
+        table.set_created(engine.env.clock.unix_seconds());
         Ok(OutputFile { number, path, table })
     }
 }
