@@ -1,0 +1,119 @@
+//! Other engines under LavaStore's benchmark: one run, or alternating pairs.
+//!
+//! Every run of a comparison is a process of its own, so that CPU, memory and I/O counters belong to that run alone. The
+//! engines get the same settings where they mean the same; each prints what it made of them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "other engines run on the machine itself, never in simulation"
+)]
+
+mod compare;
+mod fjall3;
+mod rocks;
+
+use bench::{BenchArgs, Opener, Report, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+pub enum EngineName {
+    /// LavaStore.
+    Lavastore,
+    /// RocksDB with values inline.
+    Rocksdb,
+    /// RocksDB with values of 512 B or more in blob files.
+    Blobdb,
+    /// fjall with values of 512 B or more in blob files.
+    Fjall,
+}
+
+impl EngineName {
+    fn opener(self) -> Box<dyn Opener> {
+        match self {
+            EngineName::Lavastore => Box::new(bench::lava::Lava),
+            EngineName::Rocksdb => Box::new(rocks::Rocks { blobs: false }),
+            EngineName::Blobdb => Box::new(rocks::Rocks { blobs: true }),
+            EngineName::Fjall => Box::new(fjall3::Fjall),
+        }
+    }
+
+    /// As on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+#[derive(Parser)]
+#[command(about = "Benchmarks of other engines beside LavaStore", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// One run of one engine
+    Run(RunArgs),
+    /// Alternating runs of several engines
+    Compare(compare::CompareArgs),
+    /// One run of a comparison
+    #[command(hide = true)]
+    Child { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// Which engine
+    #[arg(long, value_enum)]
+    engine: EngineName,
+    /// Directory of the store, kept afterwards [default: a fresh one in ./bench-data, removed afterwards]
+    #[arg(long)]
+    db: Option<PathBuf>,
+    /// Write the report to this file, too
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run(&args),
+        Command::Compare(args) => compare::compare(&args),
+        Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> Result<()> {
+    let dir = match &args.db {
+        Some(dir) => bench::host::WorkDir::named(dir, args.bench.reuse)?,
+        None => bench::host::WorkDir::fresh(Path::new("bench-data"))?,
+    };
+    let report = bench::run(&args.bench, args.engine.opener().as_ref(), dir.path())?;
+    print!("{}", report.table());
+    write_report(&report, args.json.as_deref())
+}
+
+fn child(engine: EngineName, dir: &Path, out: &Path, args: &str) -> Result<()> {
+    let args: BenchArgs = serde_json::from_str(args)?;
+    let report = bench::run(&args, engine.opener().as_ref(), dir)?;
+    write_report(&report, Some(out))
+}
+
+fn write_report(report: &Report, file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report)?;
+    std::fs::write(file, text + "\n").map_err(|e| format!("cannot write {}: {e}", file.display()).into())
+}

@@ -1,0 +1,234 @@
+//! RocksDB, vanilla and with blob files (BlobDB), as its tuning guide advises for the memory that it is given.
+
+use bench::args::Codec;
+use bench::{Batch, Engine, EngineSettings, Opener, Result};
+use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, LruCacheOptions, Options,
+    ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
+};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The release that the shared library holds.
+const VERSION: &str = "11.8.1";
+/// Values from here on go to blob files, if there are any.
+const MIN_BLOB_BYTES: u64 = 512;
+
+/// The oldest quarter of the blob files takes part in garbage collection, which compaction alone drives: the defaults.
+/// A lower threshold bounds the space better and costs several times the writes.
+const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
+/// See [`BLOB_GC_AGE_CUTOFF`].
+const BLOB_GC_FORCE_THRESHOLD: f64 = 1.0;
+/// Two to this power are the shards of its cache.
+const CACHE_SHARD_BITS: i32 = 1;
+
+/// Opens RocksDB.
+pub struct Rocks {
+    /// Large values in files of their own.
+    pub blobs: bool,
+}
+
+impl Opener for Rocks {
+    fn name(&self) -> String {
+        format!("RocksDB {VERSION}{}", if self.blobs { " BlobDB" } else { "" })
+    }
+
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        let options = self.options(settings);
+        let db = DB::open(&options, dir)?;
+        Ok(Box::new(RocksEngine {
+            db,
+            settings: self.described(settings),
+            sync: settings.sync,
+            blobs: self.blobs,
+            block_reads: AtomicU64::new(0),
+        }))
+    }
+}
+
+fn codec(codec: Codec) -> DBCompressionType {
+    match codec {
+        Codec::None => DBCompressionType::None,
+        Codec::Lz4 => DBCompressionType::Lz4,
+        Codec::Zstd => DBCompressionType::Zstd,
+    }
+}
+
+/// The size of L1: that of L0 when its compaction starts (four memtables), as the tuning guide says.
+fn level_base(settings: &EngineSettings) -> u64 {
+    settings.memtable_bytes * 4
+}
+
+impl Rocks {
+    fn options(&self, settings: &EngineSettings) -> Options {
+        // By default a small cache has 16 shards, each smaller than the filter block of a table: few shards instead.
+        let mut cache = LruCacheOptions::default();
+        cache.set_capacity(settings.cache_bytes as usize);
+        cache.set_num_shard_bits(CACHE_SHARD_BITS);
+        let cache = Cache::new_lru_cache_opts(&cache);
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&cache);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table.set_bloom_filter(f64::from(settings.filter_bits_per_key), false);
+        table.set_block_size(4096);
+        table.set_format_version(6);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        options.set_write_buffer_size(settings.memtable_bytes as usize);
+        options.set_max_write_buffer_number(2);
+        options.set_target_file_size_base(settings.file_bytes);
+        options.set_max_bytes_for_level_base(level_base(settings));
+        options.set_max_background_jobs(settings.background_threads as i32);
+        options.set_use_direct_reads(settings.direct_io);
+        options.set_use_direct_io_for_flush_and_compaction(settings.direct_io);
+        options.set_compression_type(codec(settings.compression));
+        if settings.sync {
+            options.set_recycle_log_file_num(4);
+        }
+        if self.blobs {
+            options.set_enable_blob_files(true);
+            options.set_min_blob_size(MIN_BLOB_BYTES);
+            options.set_blob_file_size(settings.file_bytes);
+            options.set_blob_compression_type(codec(settings.compression));
+            options.set_enable_blob_gc(true);
+            options.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
+            options.set_blob_gc_force_threshold(BLOB_GC_FORCE_THRESHOLD);
+            options.set_blob_compaction_readahead_size(2 << 20);
+            options.set_blob_cache(&cache);
+        }
+        options
+    }
+
+    fn described(&self, settings: &EngineSettings) -> Vec<(String, String)> {
+        let mut all = vec![
+            ("write_buffer_size", settings.memtable_bytes.to_string()),
+            ("max_write_buffer_number", "2".to_owned()),
+            ("target_file_size_base", settings.file_bytes.to_string()),
+            ("max_bytes_for_level_base", level_base(settings).to_string()),
+            ("max_background_jobs", settings.background_threads.to_string()),
+            ("block_cache", settings.cache_bytes.to_string()),
+            ("cache_shards", (1 << CACHE_SHARD_BITS).to_string()),
+            ("cache_index_and_filter_blocks", "true, L0 pinned".to_owned()),
+            ("bloom_bits", settings.filter_bits_per_key.to_string()),
+            ("use_direct_reads", settings.direct_io.to_string()),
+            ("use_direct_io_for_flush_and_compaction", settings.direct_io.to_string()),
+            ("compression", format!("{:?}", codec(settings.compression))),
+            (
+                "wal",
+                if settings.sync { "synced, recycle_log_file_num 4" } else { "on, not synced" }.to_owned(),
+            ),
+        ];
+        if self.blobs {
+            all.push(("min_blob_size", MIN_BLOB_BYTES.to_string()));
+            all.push(("blob_file_size", settings.file_bytes.to_string()));
+            let gc = format!("age_cutoff {BLOB_GC_AGE_CUTOFF}, force_threshold {BLOB_GC_FORCE_THRESHOLD}");
+            all.push(("blob_gc", gc));
+            all.push(("blob_compaction_readahead_size", "2097152".to_owned()));
+        }
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// An open RocksDB.
+struct RocksEngine {
+    db: DB,
+    settings: Vec<(String, String)>,
+    sync: bool,
+    blobs: bool,
+    block_reads: AtomicU64,
+}
+
+impl RocksEngine {
+    fn write_options(&self, durable: bool) -> WriteOptions {
+        let mut options = WriteOptions::default();
+        options.set_sync(self.sync && durable);
+        options
+    }
+
+    fn property(&self, name: &str) -> String {
+        self.db.property_value(name).ok().flatten().unwrap_or_default()
+    }
+}
+
+impl Engine for RocksEngine {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put_opt(key, value, &self.write_options(true))?)
+    }
+
+    fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
+        let mut all = WriteBatch::default();
+        batch.iter().for_each(|(key, value)| all.put(key, value));
+        Ok(self.db.write_opt(all, &self.write_options(durable))?)
+    }
+
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        value.clear();
+        let found = self.db.get_pinned(key)?;
+        Ok(found.inspect(|bytes| value.extend_from_slice(bytes)).is_some())
+    }
+
+    fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
+        let entries =
+            self.db.iterator_opt(IteratorMode::From(start, Direction::Forward), ReadOptions::default());
+        let mut count = 0;
+        for entry in entries.take(limit as usize) {
+            let (key, value) = entry?;
+            visit(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self, timeout: Duration) -> Result<bool> {
+        let mut options = WaitForCompactOptions::default();
+        options.set_timeout(timeout.as_micros() as u64);
+        // The one error of interest is the timeout, and a failed background job shows in the next call anyway.
+        Ok(self.db.wait_for_compact(&options).is_ok())
+    }
+
+    fn thread_begin(&self) {
+        set_perf_stats(PerfStatsLevel::EnableCount);
+        PerfContext::default().reset();
+    }
+
+    fn thread_end(&self) {
+        let reads = PerfContext::default().metric(PerfMetric::BlockReadCount);
+        self.block_reads.fetch_add(reads, Ordering::Relaxed);
+    }
+
+    fn get_device_reads(&self) -> Option<u64> {
+        // The counter of blob reads is not among those that the crate offers.
+        (!self.blobs).then(|| self.block_reads.load(Ordering::Relaxed))
+    }
+
+    fn stats(&self) -> Vec<(String, serde_json::Value)> {
+        let text = self.property("rocksdb.dbstats");
+        let stall =
+            text.lines().filter(|line| line.starts_with("Cumulative stall")).collect::<Vec<_>>().join("; ");
+        let number = |name: &str| self.property(name).parse::<u64>().unwrap_or(0).into();
+        vec![
+            ("stall".to_owned(), stall.into()),
+            ("live_sst_bytes".to_owned(), number("rocksdb.live-sst-files-size")),
+            ("total_sst_bytes".to_owned(), number("rocksdb.total-sst-files-size")),
+            ("total_blob_bytes".to_owned(), number("rocksdb.total-blob-file-size")),
+            ("pending_compaction_bytes".to_owned(), number("rocksdb.estimate-pending-compaction-bytes")),
+        ]
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.cancel_all_background_work(true);
+        Ok(())
+    }
+}
