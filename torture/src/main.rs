@@ -1,1 +1,97 @@
-fn main() {}
+//! Fault campaigns: one command each, seeded, counted.
+//!
+//! ```text
+//! cargo run --profile ci -p torture -- list
+//! cargo run --profile ci -p torture -- crash --profile soak --seed 7 --jobs 2
+//! cargo run --profile ci -p torture -- all --profile ci
+//! ```
+//!
+//! Each row prints how many checks passed and failed, and for each failure the command that repeats it. The exit status
+//! is 1 if anything failed. Every run is appended to a ledger (commit, seeds, counts).
+//!
+//! Modules: `rows` and `runner` (what there is, and how it is run and counted), `driver` (random operations on a store,
+//! beside a model), `history` (what may be left of them after a crash), and one module for each row.
+
+mod check;
+mod crash;
+mod driver;
+mod flip;
+mod history;
+mod io_errors;
+mod iterators;
+mod kill;
+mod ledger;
+mod model;
+mod plan;
+mod regressions;
+mod rows;
+mod runner;
+mod state;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How much of a row is run when no count is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Profile {
+    /// What every change has to pass, in minutes.
+    Ci,
+    /// Ten times as much, from seeds that nobody has tried.
+    Soak,
+}
+
+/// Fault campaigns of LavaStore.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// A row, or `list`, or `all`.
+    row: String,
+    /// How much to run.
+    #[arg(long, value_enum, default_value = "ci")]
+    profile: Profile,
+    /// The first seed. Default: 1, or in the profile `soak` one that nobody has tried.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How much to run, in the unit of the row.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Threads that run cases.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// The ledger.
+    #[arg(long, default_value = "target/torture-ledger.jsonl")]
+    ledger: PathBuf,
+    /// Where the rows on the real disk make their stores. Default: the directory for temporary files.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.row.as_str() {
+        "list" => {
+            for row in rows::ROWS {
+                println!("{:<12}{:>9} {:<10} {}", row.name, row.ci, row.unit.name(), row.about);
+            }
+            ExitCode::SUCCESS
+        }
+        kill::CHILD => {
+            kill::child(&cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0), cli.count.unwrap_or(0))
+        }
+        "all" => {
+            let sound =
+                rows::ROWS.iter().map(|row| runner::run(row, &cli)).filter(|sound| !sound).count() == 0;
+            ExitCode::from(u8::from(!sound))
+        }
+        name => match rows::ROWS.iter().find(|row| row.name == name) {
+            Some(row) => ExitCode::from(u8::from(!runner::run(row, &cli))),
+            None => {
+                eprintln!("torture: there is no row `{name}`: see `torture list`");
+                ExitCode::from(2)
+            }
+        },
+    }
+}

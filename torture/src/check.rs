@@ -1,0 +1,32 @@
+//! The result of a check: nothing, or a sentence that says what is wrong.
+
+/// What went wrong is text: it is read by people.
+pub(crate) type Check<T = ()> = Result<T, String>;
+
+/// Says what was being done when an error came up.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Check<T>;
+}
+
+impl<T, E: std::fmt::Display> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Check<T> {
+        self.map_err(|e| format!("{}: {e}", what()))
+    }
+}
+
+/// Fails with the message unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Bytes as people read them.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    let shown: String =
+        bytes.iter().take(24).flat_map(|b| std::ascii::escape_default(*b)).map(char::from).collect();
+    if bytes.len() > 24 { format!("\"{shown}...\" ({} B)", bytes.len()) } else { format!("\"{shown}\"") }
+}

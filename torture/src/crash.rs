@@ -1,0 +1,222 @@
+//! Rows `crash` and `recrash`: a run is recorded once, and then the machine dies in the middle of it many times over.
+//!
+//! After each death the store must open unaided and hold what [`crate::history`] says; then it must go on: take more
+//! writes, die or close, and open again with exactly these on top. In `recrash` the machine dies again while it
+//! recovers, several times in a row.
+
+use crate::check::{Check, Doing, ensure};
+use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
+use crate::history::{Found, Loss};
+use crate::plan::{self, Data};
+use crate::runner::{Context, Outcome, guarded};
+use crate::state::Contents;
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, Policy, Record, SimEnv};
+use lavastore::{Db, Durability, Options};
+
+/// Crash states tried of one run.
+const STATES: u64 = 24;
+/// Deaths in a row, at most, during recovery.
+const DEATHS_MAX: u64 = 4;
+
+/// A recorded run.
+pub(crate) struct Recorded {
+    pub driver: Driver,
+    pub record: Record,
+    ops: Vec<u64>,
+}
+
+/// Records a run; ends in an open store that is abandoned.
+pub(crate) fn record(seed: u64) -> Check<Recorded> {
+    let mut rng = Rng::new(seed ^ 0x0063_7261_7368);
+    let knobs = Knobs {
+        steps: rng.range(10, 60),
+        reads: false,
+        kills: false,
+        volatile: rng.one_in(4),
+        families: rng.one_in(2),
+        checkpoints: rng.one_in(4),
+        reopen: true,
+        faults: false,
+        first_number: 1,
+        upkeep_one_in: [3, 8, 20][rng.below(3) as usize],
+    };
+    let data = if rng.one_in(4) { Data::new(&mut rng) } else { Data::small(&mut rng) };
+    let mut driver = Driver::new(seed, knobs, data);
+    driver.run().map_err(|why| format!("while recording: {why}"))?;
+    driver.history.changed();
+    let record = driver.sim.record();
+    driver.abandon();
+    let ops = record.mutations();
+    ensure!(!ops.is_empty(), "the run changed nothing");
+    Ok(Recorded { driver, record, ops })
+}
+
+fn kind(rng: &mut Rng) -> CrashKind {
+    match rng.below(7) {
+        0 | 1 => CrashKind::ProcessKill,
+        n => CrashKind::PowerLossWith(Policy::ALL[(n - 2) as usize]),
+    }
+}
+
+fn loss(kind: CrashKind) -> Loss {
+    if kind == CrashKind::ProcessKill { Loss::Process } else { Loss::Power }
+}
+
+/// A crash at some operation, and what it leaves.
+fn crash(record: &Record, ops: &[u64], rng: &mut Rng) -> (u64, CrashKind, SimEnv) {
+    let kind = kind(rng);
+    let op = match rng.below(20) {
+        0 => record.op_count(),
+        _ => ops[rng.below(ops.len() as u64) as usize],
+    };
+    let seed = rng.next_u64();
+    let sim =
+        if rng.one_in(4) { record.crash_before(op, kind, seed) } else { record.crash_at(op, kind, seed) };
+    (op, kind, sim)
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    each_state(seed, |run, rng| {
+        let (op, kind, sim) = crash(&run.record, &run.ops, rng);
+        let image = sim.state_hash();
+        let checked = guarded(|| recover(run, &sim, op, loss(kind), rng)).and_then(|check| check);
+        (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
+    })
+}
+
+pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
+    each_state(seed, |run, rng| {
+        let (op, kind, mut sim) = crash(&run.record, &run.ops, rng);
+        let (mut worst, mut story) = (loss(kind), format!("{kind:?} at operation {op}"));
+        for _ in 0..rng.range(1, DEATHS_MAX + 1) {
+            let options = plan::options(rng);
+            // A failure to open shows again below, without another crash.
+            let opened = guarded(|| drop(Db::open_in(sim.env(), DIR, options)));
+            if let Err(why) = opened {
+                return (sim.state_hash(), Err(format!("{story}: {why}")));
+            }
+            let record = sim.record();
+            let ops = record.mutations();
+            if ops.is_empty() {
+                break;
+            }
+            let (op, kind, next) = crash(&record, &ops, rng);
+            story += &format!(", then {kind:?} at operation {op} of recovery");
+            if loss(kind) == Loss::Power {
+                worst = Loss::Power;
+            }
+            sim = next;
+        }
+        let image = sim.state_hash();
+        let checked = guarded(|| recover(run, &sim, op, worst, rng)).and_then(|check| check);
+        (image, checked.map_err(|why| format!("{story}: {why}")))
+    })
+}
+
+fn each_state(seed: u64, mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, Check)) -> Outcome {
+    let mut outcome = Outcome::default();
+    let run = match record(seed) {
+        Ok(run) => run,
+        Err(why) => {
+            outcome.failures.push(why);
+            return outcome;
+        }
+    };
+    let mut rng = Rng::new(seed ^ 0x7374_6174_6573);
+    for state in 0..STATES {
+        let (image, checked) = try_one(&run, &mut rng.fork());
+        outcome.images.push(image);
+        outcome.take(checked.map_err(|why| format!("state {state}: {why}")));
+        if outcome.failures.len() > 2 {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Opens what a crash left, checks it, and goes on with it.
+fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> Check {
+    let driver = &run.driver;
+    let options = Options { durability: Durability::Durable, ..plan::options(rng) };
+    let db = Db::open_in(sim.env(), DIR, options.clone())
+        .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+    let found = scan(&db)?;
+    driver.history.check(op, loss, &found)?;
+    spot_check(&db, &found, rng)?;
+    check_verify(&db)?;
+    let durable = driver.checkpoints.iter().filter(|(_, end_op, _)| *end_op <= op);
+    if let Some((dir, _, model)) = durable.last()
+        && rng.one_in(2)
+    {
+        compare_checkpoint(sim, dir, options.clone(), model)?;
+    }
+    go_on(db, sim, &driver.data, found, rng)
+}
+
+fn check_verify(db: &Db) -> Check {
+    let report = db.verify().doing(|| "verify".into())?;
+    match report.errors.first() {
+        Some(e) => Err(format!("verify: {e}")),
+        None => Ok(()),
+    }
+}
+
+/// Point reads and a walk backwards see what the scan saw.
+fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
+    for family in families_of(db)? {
+        let entries = &found[&family.id()];
+        for _ in 0..3.min(entries.len()) {
+            let nth = rng.below(entries.len() as u64) as usize;
+            let Some((key, value)) = entries.iter().nth(nth) else { continue };
+            let got = db.get_cf(&family, key).doing(|| "get".into())?;
+            ensure!(
+                got.as_deref() == Some(value.as_slice()),
+                "get and scan disagree on {}",
+                crate::check::show(key)
+            );
+        }
+        let mut iterator = db.iter_cf(&family, Default::default()).doing(|| "iter".into())?;
+        iterator.seek_to_last().doing(|| "seek_to_last".into())?;
+        for (key, _) in entries.iter().rev().take(20) {
+            ensure!(
+                iterator.valid() && iterator.key() == key,
+                "backwards, {} is missing",
+                crate::check::show(key)
+            );
+            iterator.prev().doing(|| "prev".into())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes more, ends the process in some way, and opens again: exactly what was there and what was added.
+fn go_on(db: Db, sim: &SimEnv, data: &Data, found: Found, rng: &mut Rng) -> Check {
+    let mut model: Model = found.into_iter().map(|(id, e)| (id, Contents::from_entries(e))).collect();
+    let families = families_of(&db)?;
+    for _ in 0..rng.below(5) {
+        let family = &families[rng.below(families.len() as u64) as usize];
+        let change = data.change(rng);
+        write_one(&db, family, &change, Durability::Durable).doing(|| "write after recovery".into())?;
+        model.get_mut(&family.id()).expect("listed").apply(&change);
+        if rng.one_in(3) {
+            db.run_background_step();
+        }
+    }
+    if rng.one_in(4) {
+        db.flush().doing(|| "flush after recovery".into())?;
+    }
+    let after = match rng.below(3) {
+        0 => {
+            drop(families);
+            db.close().doing(|| "close after recovery".into())?;
+            sim.fork(rng.next_u64())
+        }
+        1 => sim.crash(CrashKind::ProcessKill, rng.next_u64()),
+        _ => sim.crash(CrashKind::PowerLoss, rng.next_u64()),
+    };
+    let options = plan::options(rng);
+    let db = Db::open_in(after.env(), DIR, options).doing(|| "refused to open the second time".into())?;
+    compare(&model, &scan(&db)?).map_err(|why| format!("the second time: {why}"))?;
+    if rng.one_in(4) { check_verify(&db) } else { Ok(()) }
+}

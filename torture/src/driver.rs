@@ -1,0 +1,553 @@
+//! Random operations on a simulated store, beside a model and a history.
+//!
+//! The same driver serves the row that compares every answer with the model, and those that record a run to crash it,
+//! damage it, or make its calls fail. What differs are the [`Knobs`].
+
+use crate::check::{Check, Doing, ensure, show};
+use crate::history::{Barrier, FamilyChange, Found, History, Write};
+use crate::iterators::{Twin, read_options};
+use crate::plan::{self, Data};
+use crate::state::{Change, Contents, FamilyId, difference};
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{
+    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Where the store is.
+pub(crate) const DIR: &str = "/db";
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub(crate) struct Knobs {
+    pub steps: u64,
+    /// Read, and compare with the model.
+    pub reads: bool,
+    /// Kill the process (which starts a new record).
+    pub kills: bool,
+    pub volatile: bool,
+    pub families: bool,
+    pub checkpoints: bool,
+    pub reopen: bool,
+    /// Calls may fail.
+    pub faults: bool,
+    pub first_number: u64,
+    /// One in so many steps is a flush, compaction or the like.
+    pub upkeep_one_in: u64,
+}
+
+/// Contents of all families, cheap to copy.
+pub(crate) type Model = BTreeMap<FamilyId, Contents>;
+
+/// A store under test.
+pub(crate) struct Driver {
+    pub sim: SimEnv,
+    pub rng: Rng,
+    pub data: Data,
+    pub knobs: Knobs,
+    pub options: Options,
+    pub history: History,
+    pub model: Model,
+    /// Checkpoints taken: directory, the operation after which it is durable, what it holds.
+    pub checkpoints: Vec<(String, u64, Model)>,
+    /// A call failed, so the model may differ from what is visible.
+    pub doubtful: bool,
+    // Readers before the store: they are dropped first.
+    iterators: Vec<Twin>,
+    snapshots: Vec<(Snapshot, Model)>,
+    families: Vec<ColumnFamily>,
+    db: Option<Db>,
+}
+
+impl Driver {
+    pub fn new(seed: u64, knobs: Knobs, data: Data) -> Self {
+        let mut rng = Rng::new(seed);
+        let options = Options { first_number: knobs.first_number, ..plan::options(&mut rng) };
+        Driver {
+            sim: SimEnv::new(seed),
+            rng,
+            data,
+            knobs,
+            options,
+            history: History::default(),
+            model: Model::from([(0, Contents::default())]),
+            checkpoints: Vec::new(),
+            doubtful: false,
+            iterators: Vec::new(),
+            snapshots: Vec::new(),
+            families: Vec::new(),
+            db: None,
+        }
+    }
+
+    pub fn db(&self) -> &Db {
+        self.db.as_ref().expect("open between steps")
+    }
+
+    /// Opens the store, finds its families, compares.
+    pub fn open(&mut self) -> Check {
+        let db = Db::open_in(self.sim.env(), DIR, self.options.clone())
+            .doing(|| format!("open with {}", plan::describe(&self.options)))?;
+        self.families = families_of(&db)?;
+        self.db = Some(db);
+        let mut ids: Vec<FamilyId> = self.families.iter().map(ColumnFamily::id).collect();
+        ids.sort_unstable();
+        let expected: Vec<FamilyId> = self.model.keys().copied().collect();
+        ensure!(ids == expected, "families {ids:?} after open instead of {expected:?}");
+        if self.knobs.reads && self.rng.one_in(2) { self.compare_all() } else { Ok(()) }
+    }
+
+    /// Opens, runs all steps, closes.
+    pub fn run(&mut self) -> Check {
+        self.open()?;
+        for step in 0..self.knobs.steps {
+            self.step().map_err(|why| format!("step {step}: {why}"))?;
+            self.background();
+        }
+        Ok(())
+    }
+
+    fn background(&mut self) {
+        if self.rng.one_in(3) {
+            for _ in 0..self.rng.below(6) {
+                self.db().run_background_step();
+            }
+        }
+        if self.rng.one_in(40) {
+            self.sim.advance_ns(2_000_000_000);
+        }
+    }
+
+    /// One random operation.
+    fn step(&mut self) -> Check {
+        if self.rng.one_in(self.knobs.upkeep_one_in) {
+            return self.upkeep();
+        }
+        if self.knobs.reads && self.rng.one_in(2) { self.read() } else { self.write() }
+    }
+
+    fn upkeep(&mut self) -> Check {
+        match self.rng.below(14) {
+            0..=2 => self.flush(),
+            3 | 4 => self.compact(),
+            5 | 6 if self.knobs.families => self.change_families(),
+            7 | 8 if self.knobs.reopen => self.reopen(),
+            9 if self.knobs.kills => self.kill(),
+            10 if self.knobs.checkpoints => self.checkpoint(),
+            11 if self.knobs.reads => self.read_only(),
+            12 => self.look(),
+            _ => self.flush(),
+        }
+    }
+
+    fn family(&mut self) -> ColumnFamily {
+        self.families[self.rng.below(self.families.len() as u64) as usize].clone()
+    }
+
+    // Writing.
+
+    fn durability(&mut self) -> Durability {
+        match self.rng.below(if self.knobs.volatile { 4 } else { 3 }) {
+            0 => Durability::Durable,
+            3 => Durability::Volatile,
+            _ => Durability::Buffered,
+        }
+    }
+
+    pub fn write(&mut self) -> Check {
+        let mut durability = self.durability();
+        let begin_op = self.sim.op_count();
+        let (changes, result) = if self.rng.one_in(2) {
+            let family = self.family();
+            let change = self.data.change(&mut self.rng);
+            if matches!(change, Change::DeleteRange(..)) {
+                durability = self.options.durability;
+            }
+            let result = write_one(self.db(), &family, &change, durability);
+            (vec![(family.id(), change)], result)
+        } else {
+            let mut batch = WriteBatch::new();
+            let mut changes = Vec::new();
+            for _ in 0..self.rng.below(8) {
+                let family = self.family();
+                let change = self.data.change(&mut self.rng);
+                add(&mut batch, &family, &change);
+                changes.push((family.id(), change));
+            }
+            (changes, self.db().write_opt(&batch, &WriteOptions { durability: Some(durability) }))
+        };
+        self.wrote(begin_op, durability, changes, result)
+    }
+
+    fn wrote(
+        &mut self,
+        begin_op: u64,
+        durability: Durability,
+        changes: Vec<(FamilyId, Change)>,
+        result: Result<(), Error>,
+    ) -> Check {
+        let failed = result.is_err();
+        if let Err(e) = result {
+            self.excuse(e, "write")?;
+        } else {
+            for (id, change) in &changes {
+                self.model.entry(*id).or_default().apply(change);
+            }
+        }
+        let end_op = self.sim.op_count();
+        self.history.writes.push(Write { begin_op, end_op, durability, changes, failed });
+        Ok(())
+    }
+
+    /// Where calls may fail, any typed error will do; elsewhere none.
+    fn excuse(&mut self, error: Error, what: &str) -> Check {
+        ensure!(self.knobs.faults, "{what}: {error}");
+        let impossible = [ErrorKind::TooLarge, ErrorKind::UserCallback];
+        ensure!(!impossible.contains(&error.kind()), "{what}, after a fault: {error}");
+        self.doubtful = true;
+        Ok(())
+    }
+
+    /// Writes refused with these kinds have left no trace.
+    fn barrier(&mut self, upto: usize) {
+        self.history.barriers.push(Barrier { end_op: self.sim.op_count(), upto });
+    }
+
+    // Upkeep.
+
+    pub fn flush(&mut self) -> Check {
+        let upto = self.history.writes.len();
+        match self.db().flush() {
+            Ok(()) => self.barrier(upto),
+            Err(e) => self.excuse(e, "flush")?,
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Check {
+        let upto = self.history.writes.len();
+        let family = self.family();
+        let (a, b) = (self.data.key(&mut self.rng), self.data.key(&mut self.rng));
+        let (start, end) = if a <= b { (a, b) } else { (b, a) };
+        let start = (!self.rng.one_in(3)).then_some(start);
+        let end = (!self.rng.one_in(3)).then_some(end);
+        match self.db().compact_range(&family, start.as_deref(), end.as_deref()) {
+            Ok(()) => self.barrier(upto),
+            Err(e) => self.excuse(e, "compact_range")?,
+        }
+        Ok(())
+    }
+
+    fn change_families(&mut self) -> Check {
+        let begin_op = self.sim.op_count();
+        let create = self.families.len() == 1 || (self.families.len() < 4 && self.rng.one_in(2));
+        if create {
+            let free = (0..6).map(|n| format!("family {n}")).find(|n| self.db().column_family(n).is_none());
+            let name = free.ok_or("no free name")?;
+            let options = plan::family_options(&mut self.rng);
+            match self.db().create_column_family(&name, options) {
+                Ok(family) => {
+                    self.model.insert(family.id(), Contents::default());
+                    self.history.families.push(FamilyChange {
+                        begin_op,
+                        end_op: self.sim.op_count(),
+                        id: family.id(),
+                        created: true,
+                    });
+                    self.families.push(family);
+                }
+                Err(e) => self.excuse(e, "create_column_family")?,
+            }
+            return Ok(());
+        }
+        let index = 1 + self.rng.below(self.families.len() as u64 - 1) as usize;
+        let family = self.families[index].clone();
+        match self.db().drop_column_family(&family) {
+            Ok(()) => {
+                self.families.remove(index);
+                self.model.remove(&family.id());
+                let end_op = self.sim.op_count();
+                self.history.families.push(FamilyChange {
+                    begin_op,
+                    end_op,
+                    id: family.id(),
+                    created: false,
+                });
+                let gone = self.db().get_cf(&family, b"k").map(|_| ()).map_err(|e| e.kind());
+                ensure!(gone == Err(ErrorKind::NotFound), "a read of a dropped family gave {gone:?}");
+            }
+            Err(e) => self.excuse(e, "drop_column_family")?,
+        }
+        Ok(())
+    }
+
+    /// Lets go of everything; the store is closed. Sometimes a reader outlives it.
+    pub fn close(&mut self) -> Check {
+        self.snapshots.clear();
+        let survivor = if self.rng.one_in(3) { self.iterators.pop() } else { None };
+        self.iterators.clear();
+        self.families.clear();
+        let upto = self.history.writes.len();
+        let db = self.db.take().expect("open between steps");
+        match db.close() {
+            Ok(()) => self.barrier(upto),
+            Err(e) => self.excuse(e, "close")?,
+        }
+        if let Some(mut twin) = survivor
+            && !self.doubtful
+        {
+            twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after close: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn new_options(&mut self) {
+        if self.rng.one_in(4) {
+            return;
+        }
+        self.options = Options { first_number: self.knobs.first_number, ..plan::options(&mut self.rng) };
+    }
+
+    fn reopen(&mut self) -> Check {
+        self.close()?;
+        self.new_options();
+        self.open()
+    }
+
+    /// The process dies and starts again. What it had acknowledged is there; volatile writes are flushed first.
+    fn kill(&mut self) -> Check {
+        if self.knobs.volatile {
+            self.flush()?;
+        }
+        let after = self.sim.crash(CrashKind::ProcessKill, self.rng.next_u64());
+        self.abandon();
+        self.sim = after;
+        self.new_options();
+        self.open()
+    }
+
+    /// Drops the store as if it had not been closed: the simulator's crashed copies know nothing of it.
+    pub fn abandon(&mut self) {
+        self.iterators.clear();
+        self.snapshots.clear();
+        self.families.clear();
+        self.db = None;
+    }
+
+    fn checkpoint(&mut self) -> Check {
+        let dir = format!("/checkpoint{}", self.checkpoints.len());
+        let upto = self.history.writes.len();
+        match self.db().checkpoint(&dir) {
+            Ok(()) => self.barrier(upto),
+            Err(e) => return self.excuse(e, "checkpoint"),
+        }
+        self.checkpoints.push((dir.clone(), self.sim.op_count(), self.model.clone()));
+        if self.knobs.reads {
+            let options = plan::options(&mut self.rng);
+            compare_checkpoint(&self.sim, &dir, options, &self.model)?;
+        }
+        Ok(())
+    }
+
+    fn read_only(&mut self) -> Check {
+        if self.knobs.volatile || self.doubtful {
+            return Ok(());
+        }
+        let options = plan::options(&mut self.rng);
+        let db = Db::open_read_only_in(self.sim.env(), DIR, options).doing(|| "open_read_only".into())?;
+        compare(&self.model, &scan(&db).map_err(|why| format!("read-only: {why}"))?)
+            .map_err(|why| format!("read-only: {why}"))?;
+        let refused = db.put(b"k", b"v").map_err(|e| e.kind());
+        ensure!(refused == Err(ErrorKind::ReadOnly), "a write to a read-only store gave {refused:?}");
+        Ok(())
+    }
+
+    /// Reports and checks that change nothing.
+    fn look(&mut self) -> Check {
+        let space = match self.db().space() {
+            Ok(space) => space,
+            Err(e) => return self.excuse(e, "space"),
+        };
+        let sum: u64 = space.parts().iter().map(|(_, bytes)| bytes).sum();
+        ensure!(sum == space.total_bytes, "the ledger of space sums to {sum}, not {}", space.total_bytes);
+        let _ = (self.db().describe(), self.db().stats(), self.db().cache_stats());
+        self.verify()
+    }
+
+    pub fn verify(&mut self) -> Check {
+        match self.db().verify() {
+            Ok(report) if report.errors.is_empty() => Ok(()),
+            Ok(report) => self.excuse(report.errors[0].clone(), "verify"),
+            Err(e) => self.excuse(e, "verify"),
+        }
+    }
+
+    // Reading.
+
+    fn read(&mut self) -> Check {
+        match self.rng.below(12) {
+            0 => self.take_snapshot(),
+            1 | 2 => self.make_iterator(),
+            3..=5 if !self.iterators.is_empty() => {
+                let i = self.rng.below(self.iterators.len() as u64) as usize;
+                let mut twin = self.iterators.swap_remove(i);
+                twin.walk(&mut self.rng, &self.data)
+                    .map_err(|why| format!("family {}: {why}", twin.family))?;
+                if !self.rng.one_in(3) {
+                    self.iterators.push(twin);
+                }
+                Ok(())
+            }
+            6 => self.compare_all(),
+            _ => self.get(),
+        }
+    }
+
+    fn take_snapshot(&mut self) -> Check {
+        if self.snapshots.len() > 3 || (self.rng.one_in(3) && !self.snapshots.is_empty()) {
+            let i = self.rng.below(self.snapshots.len() as u64) as usize;
+            self.snapshots.swap_remove(i);
+        }
+        self.snapshots.push((self.db().snapshot(), self.model.clone()));
+        Ok(())
+    }
+
+    /// A snapshot or none, and what it should show of a family (nothing, if it was made later).
+    fn moment(&mut self, family: FamilyId) -> (Option<Snapshot>, Rc<crate::state::Entries>) {
+        let some = !self.snapshots.is_empty() && self.rng.one_in(2);
+        let (snapshot, model) = if some {
+            let i = self.rng.below(self.snapshots.len() as u64) as usize;
+            let (snapshot, model) = &self.snapshots[i];
+            (Some(snapshot.clone()), model)
+        } else {
+            (None, &self.model)
+        };
+        (snapshot, model.get(&family).map(Contents::shared).unwrap_or_default())
+    }
+
+    fn get(&mut self) -> Check {
+        let family = self.family();
+        let (snapshot, entries) = self.moment(family.id());
+        for _ in 0..4 {
+            let key = match self.rng.below(3) {
+                0 if !entries.is_empty() => {
+                    let nth = self.rng.below(entries.len() as u64) as usize;
+                    entries.keys().nth(nth).cloned().unwrap_or_default()
+                }
+                _ => self.data.key(&mut self.rng),
+            };
+            let options = ReadOptions { snapshot: snapshot.clone(), ..Default::default() };
+            let found = match self.db().get_opt(&family, &key, &options) {
+                Ok(found) => found,
+                Err(e) => return self.excuse(e, "get"),
+            };
+            if self.doubtful {
+                continue;
+            }
+            let expected = entries.get(&key);
+            ensure!(
+                found.as_deref() == expected.map(Vec::as_slice),
+                "get {} in family {}{}: {} instead of {}",
+                show(&key),
+                family.id(),
+                if snapshot.is_some() { " at a snapshot" } else { "" },
+                found.as_deref().map_or("nothing".into(), show),
+                expected.map_or("nothing".into(), |v| show(v))
+            );
+        }
+        Ok(())
+    }
+
+    fn make_iterator(&mut self) -> Check {
+        let family = self.family();
+        let (snapshot, entries) = self.moment(family.id());
+        let options = read_options(&mut self.rng, &self.data, snapshot);
+        let iterator = match self.db().iter_cf(&family, options.clone()) {
+            Ok(iterator) => iterator,
+            Err(e) => return self.excuse(e, "iter"),
+        };
+        if self.doubtful || self.knobs.faults {
+            return Ok(());
+        }
+        let mut twin = Twin::new(iterator, family.id(), &options, &entries);
+        twin.walk(&mut self.rng, &self.data).map_err(|why| format!("family {}: {why}", family.id()))?;
+        if self.iterators.len() < 4 {
+            self.iterators.push(twin);
+        }
+        Ok(())
+    }
+
+    /// Compares all contents.
+    pub fn compare_all(&mut self) -> Check {
+        match scan(self.db()) {
+            Ok(_) if self.doubtful => Ok(()),
+            Ok(found) => compare(&self.model, &found),
+            Err(_) if self.knobs.faults => {
+                self.doubtful = true;
+                Ok(())
+            }
+            Err(why) => Err(why),
+        }
+    }
+}
+
+/// Handles of all families.
+pub(crate) fn families_of(db: &Db) -> Check<Vec<ColumnFamily>> {
+    db.column_families()
+        .iter()
+        .map(|name| db.column_family(name).ok_or_else(|| format!("family {name} is listed but not there")))
+        .collect()
+}
+
+/// Reads everything, forwards.
+pub(crate) fn scan(db: &Db) -> Check<Found> {
+    let mut found = Found::new();
+    for family in families_of(db)? {
+        let entries = db.iter_cf(&family, ReadOptions::default()).doing(|| "iter".into())?.entries();
+        let entries: Result<_, Error> = entries.collect();
+        found.insert(family.id(), entries.doing(|| format!("scan of family {}", family.name()))?);
+    }
+    Ok(found)
+}
+
+/// Compares all contents with a model.
+pub(crate) fn compare(model: &Model, found: &Found) -> Check {
+    ensure!(model.keys().eq(found.keys()), "families {:?} instead of {:?}", found.keys(), model.keys());
+    for (id, entries) in found {
+        difference(model[id].entries(), entries).map_err(|why| format!("family {id}, {why}"))?;
+    }
+    Ok(())
+}
+
+/// Opens a checkpoint and compares it.
+pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
+    let options = Options { create_if_missing: false, ..options };
+    let db = Db::open_in(sim.env(), dir, options).doing(|| format!("open of checkpoint {dir}"))?;
+    compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
+}
+
+/// Makes one change through the call for it.
+pub(crate) fn write_one(
+    db: &Db,
+    family: &ColumnFamily,
+    change: &Change,
+    durability: Durability,
+) -> Result<(), Error> {
+    let options = WriteOptions { durability: Some(durability) };
+    match change {
+        Change::Put(key, value) => db.put_opt(family, key, value, &options),
+        Change::Delete(key) => db.delete_opt(family, key, &options),
+        Change::DeleteRange(start, end) => db.delete_range_cf(family, start, end),
+    }
+}
+
+/// Adds a change to a batch.
+pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
+    match change {
+        Change::Put(key, value) => batch.put_cf(family, key, value),
+        Change::Delete(key) => batch.delete_cf(family, key),
+        Change::DeleteRange(start, end) => batch.delete_range_cf(family, start, end),
+    }
+}

@@ -1,0 +1,287 @@
+//! What was written, and what of it may be left after a crash.
+//!
+//! The log is one for all families, so after any crash the logged writes that are left are a *prefix* of those that
+//! were made, of all families together; it reaches at least to the last one that was acknowledged with a promise that
+//! covers the crash. Volatile writes are in no log: of those of a family, the ones before its last flush are left.
+//! Families come and go with the manifest, durably before the call returns, and so by another prefix.
+//!
+//! [`History::check`] looks for a prefix that explains what is found. It compares fingerprints; a table of them is made
+//! once for a run and serves all its crash states.
+
+use crate::check::{Check, ensure};
+use crate::state::{Change, Contents, Entries, FamilyId, difference};
+use lavastore::Durability;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+/// A batch that was written.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    /// The simulator's count of operations before and after the call.
+    pub begin_op: u64,
+    pub end_op: u64,
+    pub durability: Durability,
+    pub changes: Vec<(FamilyId, Change)>,
+    /// The call failed: the write may be there or not.
+    pub failed: bool,
+}
+
+impl Write {
+    fn touches(&self, family: FamilyId) -> bool {
+        self.changes.iter().any(|(id, _)| *id == family)
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.durability == Durability::Volatile
+    }
+}
+
+/// A family that came or went.
+#[derive(Clone, Debug)]
+pub(crate) struct FamilyChange {
+    pub begin_op: u64,
+    pub end_op: u64,
+    pub id: FamilyId,
+    pub created: bool,
+}
+
+/// When it returned, all writes before `upto` were in tables.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barrier {
+    pub end_op: u64,
+    pub upto: usize,
+}
+
+/// What a crash takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Process,
+    Power,
+}
+
+/// What was found in a store: the contents of each family.
+pub(crate) type Found = BTreeMap<FamilyId, Entries>;
+
+/// A run as far as durability is concerned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub writes: Vec<Write>,
+    pub families: Vec<FamilyChange>,
+    pub barriers: Vec<Barrier>,
+    tables: OnceCell<BTreeMap<FamilyId, Table>>,
+}
+
+/// Fingerprints of one family after the first `v` volatile and the first `n` of all logged writes: `prints[v][n]`.
+#[derive(Clone, Debug)]
+struct Table {
+    /// Indexes of the volatile writes to the family.
+    volatile: Vec<usize>,
+    prints: Vec<Vec<u64>>,
+}
+
+/// The writes that may and must be there.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    min: usize,
+    max: usize,
+    /// Volatile writes before this one must be there.
+    volatile_min: usize,
+}
+
+impl History {
+    /// Forgets the prepared table: call after adding to the history.
+    pub fn changed(&mut self) {
+        self.tables = OnceCell::new();
+    }
+
+    /// Checks what was found after a crash at operation `op`.
+    pub fn check(&self, op: u64, loss: Loss, found: &Found) -> Check {
+        self.check_families(op, found)?;
+        let range = self.range(op, loss);
+        let tables = self.tables.get_or_init(|| self.make_tables());
+        let prints: Vec<(FamilyId, u64)> =
+            found.iter().map(|(&id, e)| (id, Contents::from_entries(e.clone()).fingerprint())).collect();
+        for end in (range.min..=range.max).rev() {
+            if self.explains(tables, range, end, &prints) {
+                return Ok(());
+            }
+        }
+        Err(self.complaint(range, found))
+    }
+
+    /// Which families there must be: those after some prefix of the changes that reaches over the acknowledged ones.
+    fn check_families(&self, op: u64, found: &Found) -> Check {
+        let acknowledged = self.families.iter().filter(|f| f.end_op <= op).count();
+        let begun = self.families.iter().filter(|f| f.begin_op <= op).count();
+        let ids: Vec<FamilyId> = found.keys().copied().collect();
+        for end in acknowledged..=begun {
+            let mut expected = vec![0];
+            for change in &self.families[..end] {
+                expected.retain(|id| *id != change.id);
+                if change.created {
+                    expected.push(change.id);
+                }
+            }
+            expected.sort_unstable();
+            if expected == ids {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "families {ids:?} are not those after {acknowledged} to {begun} changes of {:?}",
+            self.families
+        ))
+    }
+
+    fn range(&self, op: u64, loss: Loss) -> Range {
+        let flushed = self.barriers.iter().filter(|b| b.end_op <= op).map(|b| b.upto).max().unwrap_or(0);
+        let promised = |w: &Write| match w.durability {
+            Durability::Durable => true,
+            Durability::Buffered => loss == Loss::Process,
+            Durability::Volatile => false,
+        };
+        let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && promised(w));
+        let min = last.map_or(0, |i| i + 1).max(flushed);
+        let max = self.writes.iter().filter(|w| w.begin_op <= op).count().max(min);
+        Range { min, max, volatile_min: flushed }
+    }
+
+    fn ids(&self) -> Vec<FamilyId> {
+        std::iter::once(0).chain(self.families.iter().filter(|f| f.created).map(|f| f.id)).collect()
+    }
+
+    fn make_tables(&self) -> BTreeMap<FamilyId, Table> {
+        self.ids().into_iter().map(|id| (id, self.make_table(id))).collect()
+    }
+
+    fn make_table(&self, family: FamilyId) -> Table {
+        let is_volatile = |i: &usize| self.writes[*i].is_volatile() && self.writes[*i].touches(family);
+        let volatile: Vec<usize> = (0..self.writes.len()).filter(is_volatile).collect();
+        let mut prints = Vec::new();
+        for flushed in std::iter::once(0).chain(volatile.iter().map(|i| i + 1)) {
+            let mut contents = Contents::default();
+            let mut line = vec![contents.fingerprint()];
+            for (i, write) in self.writes.iter().enumerate() {
+                if !write.is_volatile() || i < flushed {
+                    write.changes.iter().filter(|(id, _)| *id == family).for_each(|(_, c)| contents.apply(c));
+                }
+                line.push(contents.fingerprint());
+            }
+            prints.push(line);
+        }
+        Table { volatile, prints }
+    }
+
+    /// True if the first `end` writes, volatile ones by family, give what was found.
+    fn explains(
+        &self,
+        tables: &BTreeMap<FamilyId, Table>,
+        range: Range,
+        end: usize,
+        prints: &[(FamilyId, u64)],
+    ) -> bool {
+        // For each family, how many of its volatile writes may have been flushed.
+        let mut choices: Vec<(FamilyId, Vec<usize>)> = Vec::new();
+        for (id, print) in prints {
+            let Some(table) = tables.get(id) else { return false };
+            let must = table.volatile.iter().filter(|i| **i < range.volatile_min).count();
+            let may = table.volatile.iter().filter(|i| **i < end).count();
+            let fits: Vec<usize> = (must..=may).filter(|v| table.prints[*v][end] == *print).collect();
+            if fits.is_empty() {
+                return false;
+            }
+            choices.push((*id, fits));
+        }
+        self.agree(tables, &choices, &mut BTreeMap::new())
+    }
+
+    /// True if the families can agree on every volatile batch that spans several of them.
+    fn agree(
+        &self,
+        tables: &BTreeMap<FamilyId, Table>,
+        choices: &[(FamilyId, Vec<usize>)],
+        fate: &mut BTreeMap<usize, bool>,
+    ) -> bool {
+        let Some(((id, fits), rest)) = choices.split_first() else { return true };
+        fits.iter().rev().any(|&kept| {
+            let mut fate = fate.clone();
+            let consistent = tables[id].volatile.iter().enumerate().all(|(nth, &write)| {
+                let here = nth < kept;
+                *fate.entry(write).or_insert(here) == here
+            });
+            consistent && self.agree(tables, rest, &mut fate)
+        })
+    }
+
+    /// Compares with the longest prefix, for the message.
+    fn complaint(&self, range: Range, found: &Found) -> String {
+        let mut parts = Vec::new();
+        for end in [range.min, range.max] {
+            let expected = self.contents_after(end);
+            let differs = found.iter().find_map(|(id, entries)| {
+                let empty = Contents::default();
+                let want = expected.get(id).unwrap_or(&empty);
+                difference(want.entries(), entries).err().map(|why| format!("family {id}, {why}"))
+            });
+            parts.push(format!(
+                "not the first {end} writes: {}",
+                differs.unwrap_or_else(|| "volatile writes".into())
+            ));
+        }
+        format!(
+            "no prefix of {} to {} of {} writes explains it; {}",
+            range.min,
+            range.max,
+            self.writes.len(),
+            parts.join("; ")
+        )
+    }
+
+    /// What all families hold after the first `end` writes.
+    pub fn contents_after(&self, end: usize) -> BTreeMap<FamilyId, Contents> {
+        let mut all: BTreeMap<FamilyId, Contents> = BTreeMap::new();
+        for write in &self.writes[..end] {
+            for (id, change) in &write.changes {
+                all.entry(*id).or_default().apply(change);
+            }
+        }
+        all
+    }
+
+    /// Checks what was found after failed calls: every acknowledged write from `from(op, loss)` on, and each failed one
+    /// as a whole or not at all.
+    pub fn check_with_failures(&self, op: u64, loss: Loss, found: &Found) -> Check {
+        self.check_families(op, found)?;
+        let range = self.range(op, loss);
+        let doubtful: Vec<usize> = (0..range.max).filter(|i| self.writes[*i].failed).collect();
+        ensure!(doubtful.len() <= 12, "{} failed writes are too many to tell apart", doubtful.len());
+        let prints: BTreeMap<FamilyId, u64> =
+            found.iter().map(|(&id, e)| (id, Contents::from_entries(e.clone()).fingerprint())).collect();
+        for end in (range.min..=range.max).rev() {
+            for subset in 0u32..1 << doubtful.len() {
+                let kept =
+                    |i: usize| doubtful.iter().position(|d| *d == i).is_none_or(|n| subset >> n & 1 == 1);
+                if self.subset_matches(end, kept, &prints) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(self.complaint(range, found))
+    }
+
+    fn subset_matches(
+        &self,
+        end: usize,
+        kept: impl Fn(usize) -> bool,
+        prints: &BTreeMap<FamilyId, u64>,
+    ) -> bool {
+        prints.iter().all(|(family, print)| {
+            let mut contents = Contents::default();
+            for (i, write) in self.writes[..end].iter().enumerate().filter(|(i, _)| kept(*i)) {
+                debug_assert!(i < end);
+                write.changes.iter().filter(|(id, _)| id == family).for_each(|(_, c)| contents.apply(c));
+            }
+            contents.fingerprint() == *print
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Iterators beside a sorted list: every movement must land on the same entry.
+
+use crate::check::{Check, Doing, ensure, show};
+use crate::plan::Data;
+use crate::state::{Entries, FamilyId};
+use lavastore::io::Rng;
+use lavastore::{DbIterator, ReadOptions, Snapshot};
+use std::rc::Rc;
+
+/// An iterator and what it should see.
+pub(crate) struct Twin {
+    pub iterator: DbIterator,
+    pub family: FamilyId,
+    view: Vec<(Vec<u8>, Vec<u8>)>,
+    at: Option<usize>,
+    keys_only: bool,
+}
+
+/// Random bounds, prefix and so on.
+pub(crate) fn read_options(rng: &mut Rng, data: &Data, snapshot: Option<Snapshot>) -> ReadOptions {
+    let mut options = ReadOptions { snapshot, ..Default::default() };
+    if rng.one_in(4) {
+        options.lower_bound = Some(data.key(rng));
+    }
+    if rng.one_in(4) {
+        options.upper_bound = Some(data.key(rng));
+    }
+    if rng.one_in(5) {
+        let mut prefix = data.key(rng);
+        prefix.truncate(1 + rng.below(prefix.len() as u64) as usize);
+        options.prefix = Some(prefix);
+    }
+    options.keys_only = rng.one_in(6);
+    options.fill_cache = !rng.one_in(4);
+    options.readahead_bytes = if rng.one_in(3) { 1 << (9 + rng.below(9)) } else { 0 };
+    options
+}
+
+impl Twin {
+    pub fn new(iterator: DbIterator, family: FamilyId, options: &ReadOptions, entries: &Rc<Entries>) -> Self {
+        let inside = |key: &Vec<u8>| {
+            options.lower_bound.as_ref().is_none_or(|low| key >= low)
+                && options.upper_bound.as_ref().is_none_or(|high| key < high)
+                && options.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
+        };
+        let view = entries.iter().filter(|(k, _)| inside(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+        Twin { iterator, family, view, at: None, keys_only: options.keys_only }
+    }
+
+    /// Makes some movements.
+    pub fn walk(&mut self, rng: &mut Rng, data: &Data) -> Check {
+        for _ in 0..1 + rng.below(4) {
+            let key = data.key(rng);
+            let what = match rng.below(4) {
+                0 => {
+                    self.at = (!self.view.is_empty()).then_some(0);
+                    self.iterator.seek_to_first().doing(|| "seek_to_first".into())?;
+                    "seek_to_first".to_owned()
+                }
+                1 => {
+                    self.at = self.view.len().checked_sub(1);
+                    self.iterator.seek_to_last().doing(|| "seek_to_last".into())?;
+                    "seek_to_last".to_owned()
+                }
+                2 => {
+                    let i = self.view.partition_point(|(k, _)| *k < key);
+                    self.at = (i < self.view.len()).then_some(i);
+                    self.iterator.seek(&key).doing(|| "seek".into())?;
+                    format!("seek {}", show(&key))
+                }
+                _ => {
+                    self.at = self.view.partition_point(|(k, _)| *k <= key).checked_sub(1);
+                    self.iterator.seek_for_prev(&key).doing(|| "seek_for_prev".into())?;
+                    format!("seek_for_prev {}", show(&key))
+                }
+            };
+            self.compare(&what)?;
+            self.wander(rng, &what)?;
+        }
+        Ok(())
+    }
+
+    /// Some steps in both directions, with runs.
+    fn wander(&mut self, rng: &mut Rng, from: &str) -> Check {
+        let mut forward = rng.one_in(2);
+        for step in 0..rng.below(12) {
+            let Some(at) = self.at else { return Ok(()) };
+            if rng.one_in(4) {
+                forward = !forward;
+            }
+            if forward {
+                self.at = (at + 1 < self.view.len()).then_some(at + 1);
+                self.iterator.next().doing(|| "next".into())?;
+            } else {
+                self.at = at.checked_sub(1);
+                self.iterator.prev().doing(|| "prev".into())?;
+            }
+            self.compare(&format!("{from}, step {step} {}", if forward { "next" } else { "prev" }))?;
+        }
+        Ok(())
+    }
+
+    fn compare(&self, what: &str) -> Check {
+        let Some(at) = self.at else {
+            let found = self.iterator.key();
+            ensure!(!self.iterator.valid(), "iterator, {what}: expected the end, stands on {}", show(found));
+            return Ok(());
+        };
+        let (key, value) = &self.view[at];
+        ensure!(self.iterator.valid(), "iterator, {what}: expected {}, found the end", show(key));
+        let (found, stored) = (self.iterator.key(), self.iterator.value());
+        ensure!(found == key, "iterator, {what}: expected {}, stands on {}", show(key), show(found));
+        let wanted: &[u8] = if self.keys_only { &[] } else { value };
+        ensure!(
+            stored == wanted,
+            "iterator, {what}: value of {} is {} instead of {}",
+            show(key),
+            show(stored),
+            show(wanted)
+        );
+        Ok(())
+    }
+}

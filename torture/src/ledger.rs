@@ -1,0 +1,64 @@
+//! The ledger: one line of JSON for each run of a row, so that counts add up over time.
+
+#![expect(clippy::disallowed_types, reason = "the ledger is a file of the campaign, not of the engine")]
+
+use crate::runner::Totals;
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    commit: String,
+    row: &'static str,
+    profile: &'static str,
+    seed: u64,
+    seeds: u64,
+    passed: u64,
+    failed: u64,
+    failing_seeds: Vec<u64>,
+    notes: Vec<(&'static str, u64)>,
+    seconds: f64,
+}
+
+impl Entry {
+    pub fn new(
+        row: &'static str,
+        profile: &'static str,
+        (seed, seeds): (u64, u64),
+        totals: &Totals,
+        seconds: f64,
+    ) -> Self {
+        Entry {
+            commit: commit(),
+            row,
+            profile,
+            seed,
+            seeds,
+            passed: totals.passed,
+            failed: totals.failed,
+            failing_seeds: totals.failures.iter().map(|(seed, _)| *seed).collect(),
+            notes: totals.notes.iter().map(|(what, count)| (*what, *count)).collect(),
+            seconds,
+        }
+    }
+
+    pub fn append(&self, path: &Path) -> std::io::Result<()> {
+        if let Some(dir) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::create_dir_all(dir)?;
+        }
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+        writeln!(file, "{}", serde_json::to_string(self)?)
+    }
+}
+
+/// The commit of the working tree, marked if there are changes on top of it.
+fn commit() -> String {
+    let output =
+        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}

@@ -1,0 +1,47 @@
+//! Row `model`: random operations, every answer compared with a sorted map.
+
+use crate::check::Check;
+use crate::driver::{Driver, Knobs, compare, scan};
+use crate::plan::Data;
+use crate::runner::{Context, Outcome};
+use lavastore::io::Rng;
+
+/// Numbers start here in the row `numbers`: a hundred operations cross 2^32 in sequences, file and page numbers.
+const FIRST_NUMBER: u64 = (1 << 32) - 10;
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.take(run(seed, 1));
+    outcome
+}
+
+pub(crate) fn case_numbers(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.take(run(seed, FIRST_NUMBER));
+    outcome
+}
+
+fn run(seed: u64, first_number: u64) -> Check {
+    let mut rng = Rng::new(seed ^ 0x6d6f_6465_6c00);
+    let knobs = Knobs {
+        steps: rng.range(60, 140),
+        reads: true,
+        kills: true,
+        volatile: rng.one_in(4),
+        families: !rng.one_in(3),
+        checkpoints: true,
+        reopen: true,
+        faults: false,
+        first_number,
+        upkeep_one_in: [4, 8, 16][rng.below(3) as usize],
+    };
+    let data = Data::new(&mut rng);
+    let mut driver = Driver::new(seed, knobs, data);
+    driver.run()?;
+    driver.compare_all()?;
+    driver.verify()?;
+    driver.close()?;
+    driver.open()?;
+    compare(&driver.model, &scan(driver.db())?)?;
+    driver.verify()
+}

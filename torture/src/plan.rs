@@ -1,0 +1,142 @@
+//! Random choices: options, keys, values. Small sizes, so that a hundred operations cross every threshold.
+
+use crate::state::Change;
+use lavastore::io::Rng;
+use lavastore::{Access, Compression, Durability, FamilyOptions, Options};
+
+/// One of a list.
+pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
+    list[rng.below(list.len() as u64) as usize]
+}
+
+/// Options of a family, within their ranges.
+pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
+    let file_bytes = pick(rng, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]);
+    let l0_compaction_files = pick(rng, &[1, 2, 3, 4, 8]);
+    let l0_slowdown_files = l0_compaction_files + rng.below(4) as usize;
+    FamilyOptions {
+        compression: pick(rng, &[Compression::None, Compression::Lz4, Compression::Zstd]),
+        block_bytes: pick(rng, &[512, 1024, 4096, 8192]),
+        filter_bits_per_key: pick(rng, &[0, 1, 4, 10, 20]),
+        file_bytes,
+        level_base_bytes: file_bytes * pick(rng, &[1, 2, 4]),
+        level_multiplier: pick(rng, &[2, 3, 10]),
+        levels: pick(rng, &[2, 3, 4, 7]),
+        l0_compaction_files,
+        l0_slowdown_files,
+        l0_stop_files: l0_slowdown_files + 1 + rng.below(4) as usize,
+    }
+}
+
+/// Options of a store, within their ranges, with everything as small as it may be.
+pub(crate) fn options(rng: &mut Rng) -> Options {
+    let memtable_bytes = pick(rng, &[16 << 10, 16 << 10, 32 << 10, 128 << 10]);
+    let log_group_bytes = pick(rng, &[64 << 10, 64 << 10, 68 << 10, 128 << 10]);
+    Options {
+        cache_bytes: pick(rng, &[0, 8 << 10, 64 << 10, 1 << 20]),
+        memtable_bytes,
+        memory_bytes: memtable_bytes * pick(rng, &[2, 3, 8]),
+        log_group_bytes,
+        wal_bytes_max: log_group_bytes * pick(rng, &[2, 3, 8]),
+        background_threads: pick(rng, &[1, 2, 3]),
+        compactions_max: pick(rng, &[0, 1, 2]),
+        rate_limit_bytes_per_s: pick(rng, &[0, 0, 0, 1 << 20]),
+        access: pick(rng, &[Access::Direct, Access::Buffered]),
+        durability: pick(rng, &[Durability::Durable, Durability::Buffered]),
+        open_files_max: pick(rng, &[16, 32, 4096]),
+        family: family_options(rng),
+        ..Default::default()
+    }
+}
+
+/// Options for tests in which the defaults matter less than speed.
+pub(crate) fn describe(options: &Options) -> String {
+    let f = &options.family;
+    format!(
+        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} access {:?} {:?}; {:?} block {} \
+         filter {} file {} base {} x{} levels {} l0 {}/{}/{}",
+        options.memtable_bytes,
+        options.memory_bytes,
+        options.log_group_bytes,
+        options.wal_bytes_max,
+        options.cache_bytes,
+        options.background_threads,
+        options.compactions_max,
+        options.access,
+        options.durability,
+        f.compression,
+        f.block_bytes,
+        f.filter_bits_per_key,
+        f.file_bytes,
+        f.level_base_bytes,
+        f.level_multiplier,
+        f.levels,
+        f.l0_compaction_files,
+        f.l0_slowdown_files,
+        f.l0_stop_files
+    )
+}
+
+/// Which keys and values a run uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    keys: u64,
+    odd_keys: bool,
+    value_len_max: u64,
+    large_one_in: u64,
+    large_len_max: u64,
+    range_deletes: bool,
+}
+
+impl Data {
+    pub fn new(rng: &mut Rng) -> Self {
+        Data {
+            keys: pick(rng, &[4, 16, 64, 400]),
+            odd_keys: rng.one_in(3),
+            value_len_max: pick(rng, &[8, 100, 100, 600, 3000]),
+            large_one_in: pick(rng, &[20, 100, 1000]),
+            large_len_max: pick(rng, &[5_000, 20_000, 90_000]),
+            range_deletes: !rng.one_in(3),
+        }
+    }
+
+    /// Without values that need more than a few pages.
+    pub fn small(rng: &mut Rng) -> Self {
+        Data { large_len_max: 5_000, value_len_max: pick(rng, &[8, 60, 60, 600]), ..Data::new(rng) }
+    }
+
+    pub fn key(&self, rng: &mut Rng) -> Vec<u8> {
+        if self.odd_keys {
+            // Prefixes of each other, zero bytes, the highest byte: what comparisons and separators get wrong.
+            let len = 1 + rng.below(4) as usize;
+            return (0..len).map(|_| pick(rng, &[0, 1, b'a', b'b', 0xfe, 0xff])).collect();
+        }
+        let n = rng.below(self.keys);
+        if n.is_multiple_of(7) {
+            format!("key{n:03}/long/tail/{n:020}").into_bytes()
+        } else {
+            format!("key{n:03}").into_bytes()
+        }
+    }
+
+    pub fn value(&self, rng: &mut Rng) -> Vec<u8> {
+        let max = if rng.one_in(self.large_one_in) { self.large_len_max } else { self.value_len_max };
+        let mut value = vec![0; rng.below(max + 1) as usize];
+        // Half of it compresses.
+        let random = value.len() / 2;
+        rng.fill(&mut value[..random]);
+        value
+    }
+
+    pub fn change(&self, rng: &mut Rng) -> Change {
+        match rng.below(20) {
+            0..=13 => Change::Put(self.key(rng), self.value(rng)),
+            14 if self.range_deletes => {
+                let (a, b) = (self.key(rng), self.key(rng));
+                let (start, end) = if a <= b { (a, b) } else { (b, a) };
+                Change::DeleteRange(if rng.one_in(10) { Vec::new() } else { start }, end)
+            }
+            _ => Change::Delete(self.key(rng)),
+        }
+    }
+}

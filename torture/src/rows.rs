@@ -1,0 +1,104 @@
+//! The rows: what is tried, and how much of it.
+
+use crate::runner::{Context, Outcome};
+use crate::{crash, flip, io_errors, kill, model, threads};
+
+/// What the count of a row counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Cases: one for each seed.
+    Cases,
+    /// Checks, of which a case makes many.
+    Checks,
+    /// Distinct images of the volume.
+    Images,
+}
+
+impl Unit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Cases => "cases",
+            Unit::Checks => "checks",
+            Unit::Images => "images",
+        }
+    }
+}
+
+/// A row.
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub unit: Unit,
+    /// The count in the profile `ci`.
+    pub ci: u64,
+    /// Cases use several threads themselves, or the real clock: one at a time.
+    pub alone: bool,
+    pub case: fn(&Context, u64) -> Outcome,
+}
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "model",
+        about: "about 100 random operations against a sorted map with snapshots",
+        unit: Unit::Cases,
+        ci: 12_000,
+        alone: false,
+        case: model::case,
+    },
+    Row {
+        name: "numbers",
+        about: "the same, with all numbers starting at 2^32 - 10",
+        unit: Unit::Cases,
+        ci: 1_000,
+        alone: false,
+        case: model::case_numbers,
+    },
+    Row {
+        name: "crash",
+        about: "simulated death of the process and loss of power at any operation",
+        unit: Unit::Images,
+        ci: 50_000,
+        alone: false,
+        case: crash::case,
+    },
+    Row {
+        name: "recrash",
+        about: "crashes during recovery, several in a row",
+        unit: Unit::Images,
+        ci: 5_000,
+        alone: false,
+        case: crash::case_recrash,
+    },
+    Row {
+        name: "kill",
+        about: "SIGKILL of a writing process on the real disk",
+        unit: Unit::Checks,
+        ci: 200,
+        alone: false,
+        case: kill::case,
+    },
+    Row {
+        name: "io-errors",
+        about: "every call of a script fails: once, for good; EIO, ENOSPC, short",
+        unit: Unit::Cases,
+        ci: 8,
+        alone: false,
+        case: io_errors::case,
+    },
+    Row {
+        name: "flip",
+        about: "flipped bits; misdirected, stale, swapped, truncated, missing data",
+        unit: Unit::Checks,
+        ci: 4_000,
+        alone: false,
+        case: flip::case,
+    },
+    Row {
+        name: "threads",
+        about: "real threads on the real disk: writers, readers, iterators, flush, compaction",
+        unit: Unit::Cases,
+        ci: 10,
+        alone: true,
+        case: threads::case,
+    },
+];
