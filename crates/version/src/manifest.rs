@@ -137,7 +137,8 @@ enum Failure {
 }
 
 impl Manifest {
-    /// Creates the manifest of a new store in `dir` (made if missing), durably.
+    /// Creates the manifest of a new store in `dir` (made if missing), durably; the name of `dir` itself is the
+    /// caller's to make durable, in its parent.
     ///
     /// # Errors
     /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one without `CURRENT`.

@@ -66,6 +66,9 @@ pub struct FileMeta {
     pub shared: bool,
     /// What it references, by blob id, ascending.
     pub dependencies: Vec<Dependency>,
+    /// Shared by all copies of this description, in memory only. An edit that moves or marks a file copies its
+    /// description, and readers of older versions hold the older copy: the file is in use while there is any.
+    pub copies: Arc<()>,
 }
 
 /// The trailer word that sorts before every entry of its user key: as the largest key of a file it is exclusive.
@@ -129,7 +132,9 @@ impl FileMeta {
         if number == 0 || number > NUMBER_MAX {
             return fault("its file number is out of range");
         }
-        if !key_is_sound(&self.smallest) || !key_is_sound(&self.largest) {
+        // A range tombstone may start at the empty key, before all others.
+        let starts_empty = self.range_tombstones > 0 && self.smallest.len() == TRAILER_LEN;
+        if !(starts_empty || key_is_sound(&self.smallest)) || !key_is_sound(&self.largest) {
             return fault("a boundary key is empty, too long or has no trailer");
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {

@@ -77,8 +77,14 @@ pub struct State {
     pub families: IdMap<FamilyId, Arc<FamilyState>>,
     /// The living log groups by tag.
     pub log_groups: IdMap<u64, LogGroupMeta>,
-    /// Where each living file is.
-    index: IdMap<u64, Place>,
+    /// Where each living file is, and what the tables are.
+    index: IdMap<u64, Slot>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slot {
+    place: Place,
+    table: Option<Arc<FileMeta>>,
 }
 
 impl State {
@@ -166,12 +172,12 @@ impl State {
 
     /// Where a living file is; `None` if the store does not hold a file of this number.
     pub fn place_of(&self, number: u64) -> Option<Place> {
-        self.index.get(&number).copied()
+        self.index.get(&number).map(|slot| slot.place)
     }
 
     /// Every living file of the store with its place, ascending.
     pub fn files(&self) -> impl Iterator<Item = (u64, Place)> + '_ {
-        self.index.iter().map(|(number, place)| (number, *place))
+        self.index.iter().map(|(number, slot)| (number, slot.place))
     }
 
     /// The smallest log floor of all families: log records below it are in tables.

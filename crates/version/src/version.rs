@@ -26,26 +26,55 @@ pub struct Level(Arc<LevelFiles>);
 #[derive(Default, PartialEq, Eq)]
 struct LevelFiles {
     files: Vec<Arc<FileMeta>>,
-    bytes: u64,
-    compensated_bytes: u64,
+    /// Sums, too wide to overflow whatever the files claim.
+    bytes: u128,
+    compensated_bytes: u128,
 }
 
 impl Level {
     /// Physical bytes of the files.
     pub fn bytes(&self) -> u64 {
-        self.0.bytes
+        u64::try_from(self.0.bytes).unwrap_or(u64::MAX)
     }
 
     /// Compensated bytes of the files (see [`FileMeta::compensated`]).
     pub fn compensated_bytes(&self) -> u64 {
-        self.0.compensated_bytes
+        u64::try_from(self.0.compensated_bytes).unwrap_or(u64::MAX)
+    }
+
+    /// The level (not level 0) without the files `removed`, all of which it has, and with `added`, sorted by smallest
+    /// key. Copies the list in runs and carries the sums along: a level may have ten thousand files, and looking at
+    /// each costs a cache miss.
+    pub(crate) fn edited(&self, removed: &[Arc<FileMeta>], added: &[Arc<FileMeta>]) -> Level {
+        let position =
+            |f: &FileMeta| self.partition_point(|g| key::compare(&g.smallest, &f.smallest).is_lt());
+        let mut changes: Vec<(usize, Option<&Arc<FileMeta>>)> =
+            added.iter().map(|f| (position(f), Some(f))).collect();
+        changes.extend(removed.iter().map(|f| (position(f), None)));
+        // Stable: what is added at a place stays in order, before the removal of the file that was there.
+        changes.sort_by_key(|(at, file)| (*at, file.is_none()));
+        let mut files = Vec::with_capacity(self.len() + added.len() - removed.len());
+        let mut from = 0;
+        for (at, file) in changes {
+            files.extend_from_slice(&self[from..at]);
+            files.extend(file.cloned());
+            from = at + usize::from(file.is_none());
+        }
+        files.extend_from_slice(&self[from..]);
+        let sum = |of: fn(&FileMeta) -> u64, all: &[Arc<FileMeta>]| {
+            all.iter().map(|f| u128::from(of(f))).sum::<u128>()
+        };
+        let changed = |old: u128, of: fn(&FileMeta) -> u64| old + sum(of, added) - sum(of, removed);
+        let bytes = changed(self.0.bytes, |f| f.len);
+        let compensated_bytes = changed(self.0.compensated_bytes, FileMeta::compensated);
+        Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
     }
 }
 
 impl From<Vec<Arc<FileMeta>>> for Level {
     fn from(files: Vec<Arc<FileMeta>>) -> Self {
-        let bytes = files.iter().fold(0, |sum: u64, f| sum.saturating_add(f.len));
-        let compensated_bytes = files.iter().fold(0, |sum: u64, f| sum.saturating_add(f.compensated()));
+        let bytes = files.iter().map(|f| u128::from(f.len)).sum();
+        let compensated_bytes = files.iter().map(|f| u128::from(f.compensated())).sum();
         Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
     }
 }

@@ -1,11 +1,11 @@
 //! Applying an edit to a copy of the state. See the module above for what is refused.
 
-use super::{FamilyState, Place, State};
+use super::{FamilyState, Place, Slot, State};
 use crate::edit::{Edit, Record};
 use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, VsstMeta};
 use crate::version::{AliasTarget, Level, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
-use base::{Error, HashSet, Result, Uid, key};
+use base::{Error, Result, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ struct Draft {
 struct FamilyDraft {
     family: FamilyState,
     version: Version,
-    /// Tables that leave, with level and identity (a file that moves keeps its identity).
-    removed: BTreeMap<u64, (usize, Uid)>,
+    /// Tables that leave, with their level.
+    removed: BTreeMap<u64, (usize, Arc<FileMeta>)>,
     added: Vec<(usize, Arc<FileMeta>)>,
     /// Blob ids that must lead to a vSST at the end if a table depends on them.
     names_touched: BTreeSet<BlobId>,
@@ -124,12 +124,12 @@ impl Draft {
         }
     }
 
-    fn occupy(&mut self, number: u64, place: Place) -> Result<()> {
+    fn occupy(&mut self, number: u64, place: Place, table: Option<Arc<FileMeta>>) -> Result<()> {
         if number == 0 || number > NUMBER_MAX {
             return refuse(format!("file number {number} is out of range"));
         }
-        if let Some(old) = self.state.index.insert(number, place) {
-            return refuse(format!("file {number} exists already ({old:?})"));
+        if let Some(old) = self.state.index.insert(number, Slot { place, table }) {
+            return refuse(format!("file {number} exists already ({:?})", old.place));
         }
         raise(&mut self.state.next_file_number, number + 1)
     }
@@ -139,20 +139,22 @@ impl Draft {
         if level as usize >= LEVELS_MAX {
             return refuse(format!("table {} at level {level}, which does not exist", meta.number));
         }
-        self.family(family)?.add_file(level as usize, Arc::new(meta.clone()))?;
-        self.occupy(meta.number, Place::Table { family, level })?;
+        let table = Arc::new(meta.clone());
+        self.family(family)?.add_file(level as usize, table.clone())?;
+        self.occupy(meta.number, Place::Table { family, level }, Some(table))?;
         raise(&mut self.state.last_seq, meta.max_seq.max(meta.seq_range().1))
     }
 
     fn remove_file(&mut self, family: FamilyId, level: u32, number: u64) -> Result<()> {
-        if self.state.index.get(&number) != Some(&Place::Table { family, level }) {
-            let place = self.state.place_of(number);
-            return refuse(format!(
-                "table {number} is not at level {level} of family {family} but {place:?}"
-            ));
+        let slot = self.state.index.remove(&number);
+        let (place, table) = slot.map_or((None, None), |slot| (Some(slot.place), slot.table));
+        match table {
+            Some(table) if place == Some(Place::Table { family, level }) => {
+                self.family(family)?.remove_file(level as usize, table);
+                Ok(())
+            }
+            _ => refuse(format!("table {number} is not at level {level} of family {family} but {place:?}")),
         }
-        self.state.index.remove(&number);
-        self.family(family)?.remove_file(level as usize, number)
     }
 
     fn create_family(&mut self, id: FamilyId, name: &str, options: &[u8]) -> Result<()> {
@@ -193,7 +195,7 @@ impl Draft {
             return refuse(format!("vSST {} has the number of an alias", meta.number));
         }
         draft.version.vssts.insert(meta.number, Arc::new(meta.clone()));
-        self.occupy(meta.number, Place::Vsst { family })?;
+        self.occupy(meta.number, Place::Vsst { family }, None)?;
         raise(&mut self.state.last_seq, meta.global_seq.unwrap_or(meta.max_seq).max(meta.max_seq))
     }
 
@@ -245,7 +247,7 @@ impl Draft {
             return refuse(format!("log group {ltn} exists already, or cannot"));
         }
         self.state.log_groups.insert(ltn, group);
-        self.occupy(group.file, Place::Log { ltn })?;
+        self.occupy(group.file, Place::Log { ltn }, None)?;
         raise(&mut self.state.next_ltn, ltn + 1)
     }
 
@@ -271,11 +273,10 @@ impl Draft {
     fn share_file(&mut self, number: u64) -> Result<()> {
         match self.state.place_of(number) {
             Some(Place::Table { family, level }) => {
-                let files = self.state.family(family)?.version.files(level as usize);
-                let meta = files.iter().find(|f| f.number == number).cloned();
+                let meta = self.state.index.get(&number).and_then(|slot| slot.table.clone());
                 // A table that this very edit adds or moves is described by it: the flag belongs there.
-                let changed = self.family(family)?.removed.contains_key(&number);
-                let Some(meta) = meta.filter(|_| !changed) else {
+                let added = self.family(family)?.added.iter().any(|(_, f)| f.number == number);
+                let Some(meta) = meta.filter(|_| !added) else {
                     return refuse(format!("table {number} is shared by an edit that also adds it"));
                 };
                 self.remove_file(family, level, number)?;
@@ -360,7 +361,7 @@ impl FamilyDraft {
 
     fn add_file(&mut self, level: usize, file: Arc<FileMeta>) -> Result<()> {
         let number = file.number;
-        if self.removed.get(&number).is_some_and(|(_, uid)| *uid != file.uid) {
+        if self.removed.get(&number).is_some_and(|(_, old)| old.uid != file.uid) {
             return refuse(format!("table {number} would come back as another file"));
         }
         for d in &file.dependencies {
@@ -380,14 +381,9 @@ impl FamilyDraft {
         Ok(())
     }
 
-    fn remove_file(&mut self, level: usize, number: u64) -> Result<()> {
-        let files = self.version.files(level);
-        let Some(file) = files.iter().find(|f| f.number == number).cloned() else {
-            return refuse(format!("table {number} is not at level {level}"));
-        };
-        self.removed.insert(number, (level, file.uid));
+    fn remove_file(&mut self, level: usize, file: Arc<FileMeta>) {
         file.dependencies.iter().for_each(|d| self.subtract(d));
-        Ok(())
+        self.removed.insert(file.number, (level, file));
     }
 
     fn subtract(&mut self, d: &Dependency) {
@@ -421,28 +417,26 @@ impl FamilyDraft {
     }
 
     fn rebuild_level(&mut self, level: usize) -> Result<()> {
-        let removed: HashSet<u64> =
-            self.removed.iter().filter(|(_, (l, _))| *l == level).map(|(n, _)| *n).collect();
-        let mut added: Vec<Arc<FileMeta>> =
-            self.added.iter().filter(|(l, _)| *l == level).map(|(_, f)| f.clone()).collect();
+        let here = |l: usize, f: &Arc<FileMeta>| (l == level).then(|| f.clone());
+        let removed: Vec<_> = self.removed.values().filter_map(|(l, f)| here(*l, f)).collect();
+        let mut added: Vec<_> = self.added.iter().filter_map(|(l, f)| here(*l, f)).collect();
         if removed.is_empty() && added.is_empty() {
             return Ok(());
         }
-        let old = &self.version.levels[level];
-        let mut files = Vec::with_capacity(old.len() + added.len() - removed.len());
-        if removed.is_empty() {
-            files.extend_from_slice(old);
-        } else {
-            files.extend(old.iter().filter(|f| !removed.contains(&f.number)).cloned());
-        }
         sort_level(level, &mut added);
-        files.extend_from_slice(&added);
-        // The sort is adaptive: two sorted runs cost one merge.
-        sort_level(level, &mut files);
+        let old = &self.version.levels[level];
+        let files = if level == 0 {
+            let stays = |f: &&Arc<FileMeta>| !self.removed.contains_key(&f.number);
+            let mut files: Vec<_> = old.iter().filter(stays).chain(&added).cloned().collect();
+            sort_level(level, &mut files);
+            Level::from(files)
+        } else {
+            old.edited(&removed, &added)
+        };
         for file in &added {
             check_neighbours(level, &files, file)?;
         }
-        self.version.levels[level] = Level::from(files);
+        self.version.levels[level] = files;
         Ok(())
     }
 }

@@ -281,7 +281,7 @@ fn garbage_collection_moves_names() {
 }
 
 #[test]
-fn an_edit_of_a_large_state_is_cheap() {
+fn edits_of_a_large_level_keep_it_in_order() {
     let mut records = vec![Record::CreateFamily { id: 0, name: "default".into(), options: vec![] }];
     records.extend((0..10_000).map(|i| {
         let mut meta = table(i + 1, 0, 0, (1, 5));

@@ -43,7 +43,11 @@ pub(super) fn verify(state: &State) -> Result<()> {
         }
         verify_version(version)?;
     }
-    if index == state.index { Ok(()) } else { fault("the index of files is not what the families hold") }
+    if state.files().eq(index.iter().map(|(number, place)| (number, *place))) {
+        Ok(())
+    } else {
+        fault("the index of files is not what the families hold")
+    }
 }
 
 fn verify_version(version: &Version) -> Result<()> {
