@@ -51,6 +51,7 @@ pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
         global_seq: rng.one_in(4).then(|| number(rng)),
         shared: rng.one_in(2),
         dependencies: ids.into_iter().map(dependency).collect(),
+        ..FileMeta::default()
     }
 }
 

@@ -7,6 +7,7 @@
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
+use std::sync::Arc;
 
 /// The number of a column family. Never reused.
 pub type FamilyId = u32;
