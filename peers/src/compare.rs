@@ -34,8 +34,11 @@ pub struct CompareArgs {
 /// How a figure is printed.
 type Show = fn(f64) -> String;
 
-/// The figures of the summary: name, how to get it, how to show it.
-fn figures() -> Vec<(&'static str, fn(&Report) -> Option<f64>, Show)> {
+/// A figure of the summary: name, how to get it, how to show it.
+type Figure = (&'static str, fn(&Report) -> Option<f64>, Show);
+
+/// The figures of the summary.
+fn figures() -> Vec<Figure> {
     let plain: Show = |x| if x >= 100.0 { format!("{x:.0}") } else { format!("{x:.2}") };
     let time: Show = human_us;
     let bytes: Show = |x| human_bytes(x as u64);

@@ -1,0 +1,255 @@
+//! The command line as a person uses it: every command, exit statuses, one-line errors, byte-for-byte round trips.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("lava-cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn file(&self, name: &str, text: &[u8]) -> PathBuf {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    /// Runs `lava` on the store `db` of this directory.
+    fn lava(&self, args: &[&str]) -> Output {
+        run(&self.path("db"), args, &self.0)
+    }
+
+    /// Standard output of a command that must succeed.
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.lava(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "lava {args:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The error of a command that must fail with `status`: exactly one line that starts with the program's name.
+    fn fails(&self, status: i32, args: &[&str]) -> String {
+        let output = self.lava(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "lava {args:?}: {stderr}");
+        assert!(
+            stderr.starts_with("lava: ") && stderr.ends_with('\n') && stderr.lines().count() == 1,
+            "{stderr}"
+        );
+        stderr
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(db: &Path, args: &[&str], dir: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
+    command.env_remove("LAVA_DB").current_dir(dir).args(args).arg("--db").arg(db).output().unwrap()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn put_get_del_scan() {
+    let s = Scratch::new("keys");
+    s.ok(&["put", "b", "2"]);
+    s.ok(&["put", "a", "1", "--sync"]);
+    s.ok(&["put", "-e", "c\\xff", "3\\n"]);
+    let file = s.file("value", &[0, 1, 2]);
+    s.ok(&["put", "d", "--file", file.to_str().unwrap()]);
+    assert_eq!(s.ok(&["get", "a"]), "1\n");
+    assert_eq!(s.ok(&["get", "a", "--raw"]), "1");
+    assert_eq!(s.ok(&["get", "-e", "c\\xff"]), "3\n");
+    assert_eq!(json(&s.ok(&["get", "-e", "c\\xff", "--json"]))["key_b64"], "Y/8=");
+    assert_eq!(s.lava(&["get", "d", "--raw"]).stdout, [0, 1, 2]);
+    assert_eq!(s.ok(&["scan"]), "a\t1\nb\t2\nc\\xff\t3\\n\nd\t\\x00\\x01\\x02\n");
+    assert_eq!(s.ok(&["scan", "--reverse", "--limit", "2", "--keys-only"]), "d\nc\\xff\n");
+    assert_eq!(s.ok(&["scan", "--from", "b", "--to", "c", "--json"]), "{\"key\":\"b\",\"value\":\"2\"}\n");
+    assert_eq!(s.ok(&["scan", "--prefix", "c", "--keys-only"]), "c\\xff\n");
+    s.ok(&["del", "a", "nothing"]);
+    s.ok(&["del", "--range", "c", "d"]);
+    assert_eq!(s.ok(&["scan", "--keys-only"]), "b\nd\n");
+    assert!(s.fails(1, &["get", "a"]).contains("key not found: a"));
+}
+
+/// An index in key order: the stanzas, and the bytes of the file.
+fn index(count: usize) -> Vec<u8> {
+    let mut text = String::new();
+    for i in 0..count {
+        text += &format!(
+            "Package: p{i:05}\nVersion: 1.{i}\nDescription: number {i}\n {}\n .\n\n",
+            "more ".repeat(i % 40)
+        );
+    }
+    text.into_bytes()
+}
+
+#[test]
+fn an_index_of_each_kind_comes_back_byte_for_byte() {
+    let s = Scratch::new("index");
+    let text = index(3_000);
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gz, &text).unwrap();
+    let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    std::io::Write::write_all(&mut lz4, &text).unwrap();
+    let kinds = [
+        ("Packages", text.clone()),
+        ("x_Packages.gz", gz.finish().unwrap()),
+        ("x_Packages.lz4", lz4.finish().unwrap()),
+        ("Packages.zst", zstd::encode_all(&text[..], 1).unwrap()),
+    ];
+    for (name, packed) in kinds {
+        let file = s.file(name, &packed);
+        let report = json(&s.ok(&["import", file.to_str().unwrap(), "--json"]));
+        assert_eq!(report["records"], 3_000);
+        assert_eq!(s.ok(&["export", "--format", "packages"]).as_bytes(), text, "{name}");
+        assert!(s.ok(&["get", "p00007/1.7"]).starts_with("Package: p00007\nVersion: 1.7\n"));
+        std::fs::remove_dir_all(s.path("db")).unwrap();
+    }
+}
+
+#[test]
+fn lines_go_from_store_to_store() {
+    let s = Scratch::new("lines");
+    let rows = s.file("rows.tsv", b"k1\tone\\ttab\nk2\t\\xff\\xfe\nk3\t\n");
+    s.ok(&["import", rows.to_str().unwrap()]);
+    for name in ["out.tsv", "out.jsonl"] {
+        let report = json(&s.ok(&["export", name, "--json"]));
+        assert_eq!(report["records"], 3);
+        let other = s.path("other");
+        assert!(run(&other, &["import", name], &s.0).status.success());
+        assert_eq!(run(&other, &["scan"], &s.0).stdout, std::fs::read(&rows).unwrap(), "{name}");
+        std::fs::remove_dir_all(other).unwrap();
+    }
+    s.ok(&["import", "out.tsv", "--family", "copy"]);
+    assert_eq!(s.ok(&["scan", "--family", "copy", "--keys-only"]), "k1\nk2\nk3\n");
+}
+
+#[test]
+fn reports_are_text_or_json() {
+    let s = Scratch::new("reports");
+    let file = s.file("Packages", &index(500));
+    s.ok(&["import", file.to_str().unwrap()]);
+    let space = json(&s.ok(&["space", "--json"]));
+    let parts = ["tables", "pinned", "jobs", "wal", "manifest", "other"]
+        .map(|p| space[format!("{p}_bytes")].as_u64().unwrap());
+    assert_eq!(parts.iter().sum::<u64>(), space["total_bytes"].as_u64().unwrap());
+    assert!(s.ok(&["space"]).contains("total"));
+    assert_eq!(json(&s.ok(&["stat", "--json"]))["column_families"][0], "default");
+    assert!(s.ok(&["stat"]).contains("column families"));
+    let verified = json(&s.ok(&["verify", "--json"]));
+    assert_eq!(verified["entries"], 500);
+    s.ok(&["checkpoint", "copy"]);
+    assert_eq!(run(&s.path("copy"), &["scan"], &s.0).stdout, s.ok(&["scan"]).into_bytes());
+    assert!(s.fails(1, &["checkpoint", "copy"]).contains("copy"));
+    let dump = s.ok(&["dump"]);
+    assert!(dump.contains("MANIFEST") && dump.contains(".ksst"), "{dump}");
+    assert!(s.ok(&["dump", "--json"]).lines().all(|line| json(line)["file"].is_string()));
+}
+
+#[test]
+fn damage_is_an_error_of_verify() {
+    let s = Scratch::new("damage");
+    let file = s.file("Packages", &index(500));
+    s.ok(&["import", file.to_str().unwrap()]);
+    let tables = std::fs::read_dir(s.path("db")).unwrap().map(|e| e.unwrap().path());
+    let table = tables.into_iter().find(|p| p.extension().is_some_and(|e| e == "ksst")).unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let output = s.lava(&["verify", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(report["errors"].as_array().unwrap().len(), 1);
+    assert!(report["errors"][0].as_str().unwrap().contains(".ksst"));
+}
+
+#[test]
+fn mistakes_are_one_line_and_make_nothing() {
+    let s = Scratch::new("mistakes");
+    for args in [
+        &["get", "k"][..],
+        &["scan"],
+        &["del", "k"],
+        &["stat"],
+        &["space"],
+        &["verify"],
+        &["checkpoint", "x"],
+    ] {
+        s.fails(1, args);
+        assert!(
+            !s.path("db").exists() || std::fs::read_dir(s.path("db")).unwrap().next().is_none(),
+            "{args:?} made a store"
+        );
+    }
+    s.fails(2, &["put", "k"]);
+    s.fails(2, &["nonsense"]);
+    s.fails(2, &["bench", "overwrite", "--num", "0"]);
+    s.fails(2, &["put", "-e", "a\\q", "v"]);
+    s.fails(2, &["import", "file.unknown"]);
+    assert!(s.fails(1, &["import", "missing.tsv"]).contains("missing.tsv"));
+    let bad = s.file("bad.tsv", b"a\tb\nno tab here\n");
+    assert!(s.fails(1, &["import", bad.to_str().unwrap()]).contains("bad.tsv: line 2"));
+    s.fails(1, &["put", "", "empty keys are refused"]);
+    s.fails(1, &["scan", "--family", "unknown"]);
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_lava")).env_remove("LAVA_DB").args(["get", "k"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn bench_reports_what_is_promised_and_cleans_up() {
+    let s = Scratch::new("bench");
+    for workload in ["load", "overwrite", "read", "readwhilewriting", "scan"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
+        let line = format!(
+            "bench {workload} --value-size 100 --num 2000 --updates 3000 --threads 2 --write-mb-per-s 1 --json r.json"
+        );
+        let output = command.env_remove("LAVA_DB").current_dir(&s.0).args(line.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
+        let report = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
+        assert_eq!(report["workload"], workload);
+        assert!(report["ops_per_s"].as_f64().unwrap() > 0.0);
+        assert!(!s.path("bench-data").exists(), "{workload} left its store behind");
+    }
+    let kept = json(&{
+        s.ok(&["bench", "load", "--value-size", "100", "--num", "1000", "--json", "r.json"]);
+        std::fs::read_to_string(s.path("r.json")).unwrap()
+    });
+    assert_eq!(kept["ops"], 1000);
+    assert_eq!(s.ok(&["scan", "--keys-only"]).lines().count(), 1000);
+    assert!(s.fails(1, &["bench", "load", "--num", "10"]).contains("not empty"));
+}
+
+#[test]
+fn the_demonstration_holds() {
+    let s = Scratch::new("demo");
+    for _ in 0..2 {
+        // The second time it finds the store of the first, and makes it anew.
+        let out = s.ok(&["demo", "--generate", "3000"]);
+        assert_eq!(out.lines().last(), Some("demo: 3000 records verified, 0 lost"), "{out}");
+        assert!(out.contains("SIGKILL") && out.contains("write amplification") && out.contains("P99.9"));
+    }
+    assert_eq!(s.ok(&["scan", "--keys-only"]).lines().count(), 3000);
+    let other = s.path("other");
+    std::fs::create_dir_all(other.join("holiday")).unwrap();
+    assert!(!run(&other, &["demo", "--generate", "100"], &s.0).status.success());
+}
