@@ -82,10 +82,11 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let files = env.fs.list(dir)?;
-    let data = |k: &FileKind| matches!(k, FileKind::Ksst(_) | FileKind::Vsst(_));
+    // A new store gets its first log after CURRENT is durable, so a log says that there was one.
+    let data = |k: &FileKind| matches!(k, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_));
     if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_some_and(|k| data(&k))) {
         return Err(Error::corruption(format!(
-            "CURRENT is missing but there are tables ({}): restore CURRENT, or the store from a checkpoint",
+            "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint",
             file.name
         ))
         .at_file(io::fs::join(dir, names::CURRENT)));
@@ -109,14 +110,15 @@ pub(crate) fn no_store(dir: &Path) -> Error {
 
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let first = options.first_number;
-    let initial =
-        InitialState { first_file_number: first, first_ltn: first, first_seq: first, ..Default::default() };
-    let manifest = Manifest::create(env, dir, initial)?;
-    manifest.commit(Edit(vec![Record::CreateFamily {
+    let mut empty = State::empty(env.new_uid(), InitialState::default().first_edit);
+    (empty.next_file_number, empty.next_ltn, empty.last_seq) = (first, first, first - 1);
+    let family = Record::CreateFamily {
         id: DEFAULT_FAMILY,
         name: "default".into(),
         options: options.family.encode(),
-    }]))?;
+    };
+    // The first durable state has the default family already: a crash leaves a whole store or none.
+    let manifest = Manifest::create_with(env, dir, empty.apply(&Edit(vec![family]))?)?;
     if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         env.fs.sync_dir(parent)?;
     }
