@@ -19,7 +19,6 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Frontier {
     written_end: AtomicU64,
     durable_end: AtomicU64,
-    vouched_end: AtomicU64,
 }
 
 impl Frontier {
@@ -31,11 +30,6 @@ impl Frontier {
     /// All pages below are durable.
     pub fn durable_end(&self) -> u64 {
         self.durable_end.load(Ordering::Acquire)
-    }
-
-    /// A durable page says that all pages below are durable.
-    pub fn vouched_end(&self) -> u64 {
-        self.vouched_end.load(Ordering::Acquire)
     }
 }
 
@@ -74,11 +68,7 @@ pub(crate) enum Turn<'a> {
 
 impl Commit {
     pub fn new(durable_end: u64, written_end: u64) -> Self {
-        let frontier = Frontier {
-            written_end: written_end.into(),
-            durable_end: durable_end.into(),
-            vouched_end: durable_end.into(),
-        };
+        let frontier = Frontier { written_end: written_end.into(), durable_end: durable_end.into() };
         Commit { frontier, ..Commit::default() }
     }
 
@@ -193,11 +183,10 @@ impl Token<'_> {
         frontier.written_end.store(end, Ordering::Release);
     }
 
-    pub fn durable(&self, end: u64, vouched_end: u64) {
+    pub fn durable(&self, end: u64) {
         let frontier = &self.commit.frontier;
         assert!(end >= frontier.durable_end() && end <= frontier.written_end(), "durable pages were written");
         frontier.durable_end.store(end, Ordering::Release);
-        frontier.vouched_end.fetch_max(vouched_end, Ordering::AcqRel);
     }
 
     /// Gives the token up; an error is what poisons the log.

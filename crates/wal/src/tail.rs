@@ -105,6 +105,8 @@ pub(crate) struct Tail {
     prev_used: u16,
     /// The end of the pages that hold batches (watermarks do not count).
     pub data_end: u64,
+    /// `data_end` when the last watermark was made durable.
+    pub vouched_end: u64,
     pub highest_witness: u64,
     pub batches: u64,
     pub payload_bytes: u64,
@@ -122,6 +124,7 @@ impl Tail {
             used: 0,
             prev_used: used,
             data_end: end_lpn,
+            vouched_end: end_lpn,
             highest_witness: 0,
             batches: 0,
             payload_bytes: 0,

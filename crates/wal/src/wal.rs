@@ -262,7 +262,6 @@ impl Wal {
         let frontier = &self.commit.frontier;
         let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
         for segment in segments {
-            let watermark = frontier.durable_end();
             let start = segment.start.max(frontier.written_end().min(segment.end));
             let fresh_len = (segment.end - start) * PAGE as u64;
             let unsynced = segment.start < start;
@@ -277,8 +276,7 @@ impl Wal {
                 segment.file.write_durable(&buf, offset_of(&segment, start))?;
                 token.written(segment.end);
             }
-            // Pages written earlier may carry an older watermark than this one.
-            token.durable(segment.end, if fresh_len > 0 { watermark } else { 0 });
+            token.durable(segment.end);
         }
         Ok(())
     }
@@ -421,16 +419,15 @@ impl Wal {
         let watermark = frontier.durable_end();
         let mut buf = lock(&self.buf);
         buf.resize(PAGE);
-        let (lpn, segments) = {
+        let (lpn, data_end, segments) = {
             let mut tail = lock(&self.tail);
-            let waits = tail.groups.release_waits(watermark);
-            if tail.data_end <= frontier.vouched_end() && !waits {
+            if tail.data_end == tail.vouched_end && !tail.groups.release_waits(watermark) {
                 return Ok(false);
             }
             let (pages, _) = buf.as_mut_slice().as_chunks_mut::<PAGE>();
             let around = Surroundings { durable_end: watermark, witness_edit: 0 };
             let lpn = tail.watermark_page(&self.ring, around, &mut pages[0]);
-            (lpn, tail.groups.segments(lpn, lpn + 1))
+            (lpn, tail.data_end, tail.groups.segments(lpn, lpn + 1))
         };
         for segment in segments {
             assert!(lpn - segment.first_lpn < segment.file.len() / PAGE as u64, "a page was kept for it");
@@ -439,7 +436,8 @@ impl Wal {
             segment.file.write_durable(&buf, offset_of(&segment, lpn))?;
         }
         token.written(lpn + 1);
-        token.durable(lpn + 1, watermark);
+        token.durable(lpn + 1);
+        lock(&self.tail).vouched_end = data_end;
         Ok(true)
     }
 

@@ -17,11 +17,10 @@ fn a_leader_moves_the_frontiers_for_all() {
     let token = lead(&commit, 10);
     token.covers(12);
     token.written(12);
-    token.durable(12, 5);
+    token.durable(12);
     token.finish(Ok(())).unwrap();
     assert!(matches!(commit.lead_or_wait(11).unwrap(), Turn::Durable));
     assert_eq!(commit.frontier.durable_end(), 12);
-    assert_eq!(commit.frontier.vouched_end(), 5);
     lead(&commit, 12).finish(Ok(())).unwrap();
 }
 
@@ -76,7 +75,7 @@ fn nobody_is_forgotten() {
                                     return;
                                 }
                                 token.written(end);
-                                token.durable(end, 0);
+                                token.durable(end);
                                 token.finish(Ok(())).unwrap();
                             }
                             Err(e) => {

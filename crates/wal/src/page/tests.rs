@@ -70,6 +70,13 @@ fn a_page_is_of_its_store_and_group_and_place() {
 }
 
 #[test]
+fn a_fragment_is_of_its_position() {
+    let (mut page, ends) = open_page(70, &[b"one", b"two"]);
+    page.copy_within(ends[0]..ends[1], HEADER_LEN);
+    assert_eq!(payloads(&page, 70).len(), 0);
+}
+
+#[test]
 fn a_page_of_a_later_format_is_named() {
     let (mut page, ends) = open_page(70, &[b"one"]);
     page[8] = FORMAT_VERSION + 1;

@@ -298,7 +298,12 @@ fn threads_share_writes_and_lose_nothing() {
     let inner = env.fs.create_in_place(&path_of(1), 4 << 20, Access::Direct).unwrap();
     env.fs.sync_dir(dir()).unwrap();
     let file = Arc::new(SlowFile { inner, env: kernel });
-    let options = WalOptions { staging_len: 8 * PAGE, write_len_min: 2 * PAGE, ..WalOptions::default() };
+    let options = WalOptions {
+        staging_len: 8 * PAGE,
+        write_len_min: 2 * PAGE,
+        write_len_max: 2 * PAGE,
+        ..WalOptions::default()
+    };
     let first = PreparedGroup { ltn: 1, file };
     let wal = Wal::start(&env, dir(), options, store(), 1, first, History::default()).unwrap();
     let order = Mutex::new(0u64);

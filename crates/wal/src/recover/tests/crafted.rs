@@ -1,0 +1,144 @@
+//! States that are too rare for the random campaign to visit often, made by hand.
+
+use super::*;
+use crate::caller::{Manifest, Replayed, dir, path_of, store};
+use crate::{Durability, STAGING_NAME};
+
+fn append(caller: &mut Caller, len: usize) {
+    caller.append(len, Durability::Buffered).unwrap();
+}
+
+fn last_manifest(caller: &Caller) -> Manifest {
+    caller.manifests.last().unwrap().1.clone()
+}
+
+fn read_only(caller: &Caller, manifest: &Manifest) -> Result<(RecoveryReport, Replayed)> {
+    recover_all(&caller.sim, manifest, RecoveryMode::ReadOnly)
+}
+
+fn forget_staging(caller: &Caller) {
+    caller.sim.env().fs.remove(&dir().join(STAGING_NAME)).unwrap();
+}
+
+/// The kernel may write the mapping back early and lose the page's later write: the old image of the page is a prefix
+/// of what it held, and what follows the page must not be taken for what follows the prefix.
+fn stale_page(roll: bool) {
+    let mut caller = Caller::new(1, 1);
+    (0..4).for_each(|_| append(&mut caller, 100));
+    let stale = caller.sim.read_file(dir().join(STAGING_NAME)).unwrap();
+    (0..4).for_each(|_| append(&mut caller, 100));
+    if roll {
+        append(&mut caller, 43_000);
+    } else {
+        append(&mut caller, 9000);
+        assert!(caller.wal.write_out().unwrap());
+    }
+    assert_eq!((caller.wal.stats().durable_end, caller.wal.stats().rolls), (0, u64::from(roll)));
+    caller.sim.overwrite(path_of(1), 0, &[0; PAGE]).unwrap();
+    caller.sim.write_file(dir().join(STAGING_NAME), &stale).unwrap();
+    let manifest = last_manifest(&caller);
+    let (report, replayed) = read_only(&caller, &manifest).unwrap();
+    assert_eq!((replayed.len(), report.staged_pages, report.sealed), (4, 1, Some((1, 2))));
+    assert!(report.discarded_pages > 0);
+    assert_eq!(report.next_lpn, caller.wal.stats().next_lpn, "above all that was seen");
+}
+
+#[test]
+fn an_old_image_of_a_page_ends_the_log() {
+    stale_page(false);
+}
+
+#[test]
+fn an_old_image_of_the_last_page_of_a_group_ends_the_log() {
+    stale_page(true);
+}
+
+#[test]
+fn what_was_sealed_must_stay() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(100).unwrap();
+    caller.put(100).unwrap();
+    let mut manifest = last_manifest(&caller);
+    forget_staging(&caller);
+    let good = caller.sim.read_file(path_of(1)).unwrap();
+    let (report, _) = read_only(&caller, &manifest).unwrap();
+    assert_eq!(report.sealed, Some((1, 3)));
+    for sealed in [None, Some(3)] {
+        manifest.groups.insert(1, sealed);
+        caller.sim.overwrite(path_of(1), PAGE as u64, &[0; PAGE]).unwrap();
+        let outcome = read_only(&caller, &manifest).map(|(report, _)| report.batches);
+        match sealed {
+            None => assert_eq!(outcome.unwrap(), 1, "a torn tail"),
+            Some(_) => assert_eq!(outcome.unwrap_err().offset(), Some(PAGE as u64)),
+        }
+        caller.sim.overwrite(path_of(1), 0, &good).unwrap();
+    }
+    let (report, replayed) = read_only(&caller, &manifest).unwrap();
+    assert_eq!((replayed.len(), report.sealed), (2, None), "sealed there already");
+}
+
+/// Behind a hole nothing counts, not even a group that says it continues what is before the hole.
+#[test]
+fn nothing_is_accepted_behind_a_hole() {
+    let mut caller = Caller::new(1, 1);
+    for _ in 0..3 {
+        caller.put(100).unwrap();
+    }
+    caller.add_group(12).unwrap();
+    forget_staging(&caller);
+    let first = caller.sim.read_file(path_of(1)).unwrap();
+    let Verdict::Valid(header) = page::read_closed(&first[..PAGE], store(), 1) else { panic!("intact") };
+    caller.sim.overwrite(path_of(1), PAGE as u64, &[0; PAGE]).unwrap();
+    let last = PageHeader { lpn: 3, prev_used: header.used, durable_end: 1, ..header };
+    let next = PageHeader {
+        ltn: 2,
+        lpn: 2,
+        first_lpn: 2,
+        prev_ltn: 1,
+        prev_end: 2,
+        prev_used: header.used,
+        durable_end: 1,
+        ..header
+    };
+    for (ltn, offset, header) in [(1, 2 * PAGE as u64, last), (2, 0, next)] {
+        let mut page = [0; PAGE];
+        page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
+        page::close(&mut page, page::HEADER_LEN as u16, 1, store(), header.lpn);
+        caller.sim.overwrite(path_of(ltn), offset, &page).unwrap();
+    }
+    let manifest = last_manifest(&caller);
+    let (report, _) = read_only(&caller, &manifest).unwrap();
+    assert_eq!((report.sealed, report.discarded), (Some((1, 2)), vec![2]));
+    caller.sim.overwrite(path_of(1), 2 * PAGE as u64, &[0; PAGE]).unwrap();
+    let (report, _) = read_only(&caller, &manifest).unwrap();
+    assert_eq!(
+        (report.sealed, report.discarded),
+        (Some((2, 3)), vec![]),
+        "without the page behind it, it does"
+    );
+}
+
+#[test]
+fn a_log_that_never_had_a_page() {
+    let caller = Caller::new(1, 1);
+    let manifest = last_manifest(&caller);
+    let (report, replayed) = read_only(&caller, &manifest).unwrap();
+    assert!(replayed.is_empty());
+    assert_eq!((report.sealed, report.discarded, report.next_lpn), (None, vec![1], 0));
+    let (report, _) = read_only(&caller, &Manifest::default()).unwrap();
+    assert_eq!(report, RecoveryReport::default());
+}
+
+#[test]
+fn an_error_of_the_replay_is_handed_on() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(100).unwrap();
+    let groups = crate::caller::groups(&caller.sim, &last_manifest(&caller));
+    let env = caller.sim.env();
+    let refuse = &mut |_, _: &[u8]| Err(Error::invalid("not this one"));
+    let outcome = recover(&env, dir(), store(), &groups, RecoveryMode::ReadWrite, refuse);
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let twice = [groups[0].clone(), groups[0].clone()];
+    let outcome = recover(&env, dir(), store(), &twice, RecoveryMode::ReadOnly, &mut |_, _| Ok(()));
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
