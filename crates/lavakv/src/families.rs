@@ -39,7 +39,9 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
         |state| version = state.families.get(&id.get()).map(|f| f.version.clone()),
     )?;
     let version = version.expect("the edit that made the family was published");
-    let family = Arc::new(Family::new(id.get(), name.to_owned(), options, version, writer.next_memtable_id));
+    let (memtable_id, memtable_bytes) = (writer.next_memtable_id, engine.options.memtable_bytes);
+    let family =
+        Arc::new(Family::new(id.get(), name.to_owned(), options, version, memtable_id, memtable_bytes));
     writer.next_memtable_id += 1;
     write(&engine.families).insert(id.get(), family.clone());
     Ok(family)

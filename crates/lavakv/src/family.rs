@@ -27,6 +27,7 @@ pub(crate) struct Family {
     options: Mutex<Arc<FamilyOptions>>,
     view: RwLock<Arc<View>>,
     dropped: AtomicBool,
+    memtable_bytes: usize,
 }
 
 impl Family {
@@ -36,14 +37,17 @@ impl Family {
         options: FamilyOptions,
         version: Arc<Version>,
         memtable_id: u64,
+        memtable_bytes: usize,
     ) -> Self {
-        let view = View { active: Arc::new(MemTable::new(memtable_id)), frozen: Vec::new(), version };
+        let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
+        let view = View { active, frozen: Vec::new(), version };
         Family {
             id,
             name,
             options: Mutex::new(Arc::new(options)),
             view: RwLock::new(Arc::new(view)),
             dropped: AtomicBool::new(false),
+            memtable_bytes,
         }
     }
 
@@ -69,7 +73,7 @@ impl Family {
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
         self.update(|v| View {
-            active: Arc::new(MemTable::new(next_memtable_id)),
+            active: Arc::new(MemTable::for_bytes(next_memtable_id, self.memtable_bytes)),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
         });

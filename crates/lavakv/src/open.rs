@@ -171,7 +171,9 @@ pub(crate) fn build(
     for family in state.families.values() {
         let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
         let version = family.version.clone();
-        let own = Family::new(family.id, family.name.clone(), family_options, version, next_memtable_id);
+        let (name, memtable_bytes) = (family.name.clone(), options.memtable_bytes);
+        let own =
+            Family::new(family.id, name, family_options, version, next_memtable_id, memtable_bytes);
         next_memtable_id += 1;
         families.insert(family.id, Arc::new(own));
     }

@@ -124,6 +124,9 @@ impl<'a> WriteOp<'a> {
     fn log_and_insert(&mut self) -> Result<Option<Position>> {
         let engine = self.engine;
         let count = self.payload.count();
+        if let Payload::Batch(batch) = &self.payload {
+            batch.check()?;
+        }
         if count == 0 {
             return Ok(None);
         }
@@ -163,7 +166,6 @@ impl<'a> WriteOp<'a> {
             Payload::One(family, _) if family.is_dropped() => Err(gone(family.name.clone())),
             Payload::One(family, _) => Ok(vec![Arc::clone(family)]),
             Payload::Batch(batch) => {
-                batch.check()?;
                 let all = read(&self.engine.families);
                 let find = |id: &u32| all.get(id).cloned().ok_or_else(|| gone(format!("with id {id}")));
                 batch.families().iter().map(find).collect()

@@ -47,9 +47,18 @@ pub struct MemTable {
 impl MemTable {
     /// An empty memtable. It allocates nothing to speak of before the first insert.
     pub fn new(id: u64) -> Self {
+        Self::with_list(id, SkipList::new(id))
+    }
+
+    /// An empty memtable that will be frozen at about `bytes`: it takes memory in steps that are small beside that.
+    pub fn for_bytes(id: u64, bytes: usize) -> Self {
+        Self::with_list(id, SkipList::for_bytes(id, bytes))
+    }
+
+    fn with_list(id: u64, list: SkipList) -> Self {
         MemTable {
             id,
-            list: Arc::new(SkipList::new(id)),
+            list: Arc::new(list),
             range_tombstones: RangeTombstones::default(),
             min_seq: AtomicU64::new(u64::MAX),
             max_seq: AtomicU64::new(0),

@@ -60,7 +60,8 @@ const HEIGHT_MAX: usize = 2;
 /// Longer values lie apart from their node. At this length the address and the second place cost more than they save.
 const VALUE_INLINE_MAX: usize = 32;
 
-/// First chunks of the two arenas: small, since most column families see few writes.
+/// First chunks of the two arenas: small, since most column families see few writes. Smaller still in a memtable with
+/// a small budget, or the first entry alone would fill it.
 const NODE_CHUNK_BYTES_FIRST: usize = 16 << 10;
 const VALUE_CHUNK_BYTES_FIRST: usize = 32 << 10;
 
@@ -294,6 +295,12 @@ impl SkipList {
     /// An empty list; `seed` varies the heights.
     pub fn new(seed: u64) -> Self {
         Self::with_first_chunks(seed, NODE_CHUNK_BYTES_FIRST, VALUE_CHUNK_BYTES_FIRST)
+    }
+
+    /// An empty list that is meant to hold about `bytes`.
+    pub fn for_bytes(seed: u64, bytes: usize) -> Self {
+        let share = |part: usize, most: usize| (bytes / part).clamp(512, most);
+        Self::with_first_chunks(seed, share(32, NODE_CHUNK_BYTES_FIRST), share(16, VALUE_CHUNK_BYTES_FIRST))
     }
 
     fn with_first_chunks(seed: u64, node_chunk_bytes: usize, value_chunk_bytes: usize) -> Self {
