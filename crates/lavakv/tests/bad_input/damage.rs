@@ -1,0 +1,248 @@
+//! Missing and damaged files of each kind.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, ErrorKind, sim::SimEnv};
+
+/// A cleanly closed store with several tables and a log, and what is in it.
+fn store(seed: u64) -> (SimEnv, Model) {
+    let sim = SimEnv::new(seed);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..2000, 0);
+    db.flush().unwrap();
+    settle(&db);
+    fill(&db, &mut model, 2000..2100, 0);
+    settle(&db);
+    db.close().unwrap();
+    (sim, model)
+}
+
+fn refused_both_ways(sim: &SimEnv, file: &str) {
+    refused(try_open(sim), ErrorKind::Corruption, file);
+    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Corruption, file);
+}
+
+/// Log groups that hold pages.
+fn written_groups(sim: &SimEnv) -> Vec<String> {
+    let mut names = files_like(sim, ".log");
+    names.retain(|n| sim.read_file(path(n)).unwrap().starts_with(b"LWAL"));
+    names
+}
+
+#[test]
+fn current_is_missing() {
+    let (sim, model) = store(1);
+    let bytes = sim.read_file(path("CURRENT")).unwrap();
+    sim.erase(path("CURRENT")).unwrap();
+    let before = sim.state_hash();
+    refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
+    // Reading does not tell a lost pointer from no store at all, but it must not say that there is data.
+    assert!(Db::open_read_only_in(sim.env(), DIR, small()).is_err());
+    assert_eq!(sim.state_hash(), before, "nothing was changed");
+    sim.write_file(path("CURRENT"), &bytes).unwrap();
+    assert!(contents(&open(&sim)) == model);
+}
+
+/// Also when there is no table yet: the log is data too.
+#[test]
+fn current_is_missing_and_there_is_only_a_log() {
+    let sim = SimEnv::new(2);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..10, 0);
+    db.close().unwrap();
+    assert!(files_like(&sim, ".ksst").is_empty());
+    sim.erase(path("CURRENT")).unwrap();
+    fails(try_open(&sim), ErrorKind::Corruption);
+}
+
+#[test]
+fn every_byte_of_current_counts() {
+    let (sim, _) = store(3);
+    let len = sim.read_file(path("CURRENT")).unwrap().len() as u64;
+    for at in 0..len {
+        let damaged = sim.fork(at);
+        damaged.flip_bit(path("CURRENT"), at, (at % 7) as u32).unwrap();
+        refused(try_open(&damaged), ErrorKind::Corruption, "CURRENT");
+    }
+    for cut in [0, 1, len - 1] {
+        let damaged = sim.fork(cut);
+        damaged.set_file_len(path("CURRENT"), cut).unwrap();
+        refused_both_ways(&damaged, "CURRENT");
+    }
+}
+
+#[test]
+fn the_manifest_is_missing_or_damaged() {
+    let (sim, _) = store(4);
+    let name = files_like(&sim, "MANIFEST-").remove(0);
+    let missing = sim.fork(1);
+    missing.erase(path(&name)).unwrap();
+    refused_both_ways(&missing, &name);
+    let len = sim.read_file(path(&name)).unwrap().len() as u64;
+    // After a clean close every byte but the last, empty edit is vouched for.
+    for at in (0..len - 24).step_by(61) {
+        let damaged = sim.fork(at);
+        damaged.flip_bit(path(&name), at, (at % 8) as u32).unwrap();
+        refused(try_open(&damaged), ErrorKind::Corruption, &name);
+    }
+    for cut in [0, 10, 64, len / 2] {
+        let damaged = sim.fork(cut);
+        damaged.set_file_len(path(&name), cut).unwrap();
+        refused(try_open(&damaged), ErrorKind::Corruption, &name);
+    }
+}
+
+#[test]
+fn a_table_is_missing_or_cut() {
+    let (sim, _) = store(5);
+    for name in files_like(&sim, ".ksst") {
+        let missing = sim.fork(1);
+        missing.erase(path(&name)).unwrap();
+        refused(try_open(&missing), ErrorKind::Corruption, &name);
+        let cut = sim.fork(2);
+        cut.set_file_len(path(&name), 100).unwrap();
+        refused(try_open(&cut), ErrorKind::Corruption, &name);
+    }
+    let name = files_like(&sim, ".ksst").remove(0);
+    sim.erase(path(&name)).unwrap();
+    refused_both_ways(&sim, &name);
+}
+
+/// A damaged table is found by the read that meets it and by `verify`; everything else stays readable.
+#[test]
+fn a_table_is_damaged() {
+    let (sim, model) = store(6);
+    let tables = files_like(&sim, ".ksst");
+    assert!(tables.len() > 3, "{tables:?}");
+    let name = &tables[1];
+    let len = sim.read_file(path(name)).unwrap().len() as u64;
+    for (n, at) in (0..len).step_by(997).enumerate() {
+        let damaged = sim.fork(at);
+        damaged.flip_bit(path(name), at, (at % 8) as u32).unwrap();
+        let db = open(&damaged);
+        let report = db.verify().unwrap();
+        assert_eq!(report.errors.len(), 1, "flip at {at}: {:?}", report.errors);
+        assert_eq!(report.files as usize, tables.len());
+        assert!(report.errors[0].is_corruption(), "{}", report.errors[0]);
+        assert!(report.errors[0].file().unwrap().ends_with(name), "{}", report.errors[0]);
+        let mut unreadable = 0;
+        for (key, value) in model.iter().step_by(if n == 0 { 1 } else { 13 }) {
+            match db.get(key) {
+                Ok(got) => assert_eq!(got.as_deref(), Some(&value[..])),
+                Err(e) => {
+                    unreadable += 1;
+                    assert!(e.is_corruption() && e.file().unwrap().ends_with(name), "{e}");
+                }
+            }
+        }
+        assert!(unreadable < model.len() / 2, "{unreadable} keys of {}", model.len());
+        drop(db);
+    }
+}
+
+#[test]
+fn two_tables_are_swapped() {
+    let (sim, _) = store(7);
+    let tables = files_like(&sim, ".ksst");
+    let lengths: Vec<u64> = tables.iter().map(|n| sim.read_file(path(n)).unwrap().len() as u64).collect();
+    let twin = lengths
+        .iter()
+        .enumerate()
+        .find_map(|(i, l)| lengths[i + 1..].iter().position(|m| m == l).map(|j| (i, i + 1 + j)));
+    let (a, b) = twin.unwrap_or((0, 1));
+    sim.swap_files(path(&tables[a]), path(&tables[b])).unwrap();
+    match try_open(&sim) {
+        Ok(db) => assert_eq!(db.verify().unwrap().errors.len(), 2),
+        Err(e) => assert!(e.is_corruption(), "{e}"),
+    }
+}
+
+#[test]
+fn a_log_group_is_missing_or_cut() {
+    let (sim, model) = store(8);
+    let mut needed = Vec::new();
+    for name in written_groups(&sim) {
+        let missing = sim.fork(1);
+        missing.erase(path(&name)).unwrap();
+        match try_open(&missing) {
+            // A file that was about to be used again holds nothing the store needs.
+            Ok(db) => assert!(contents(&db) == model, "{name}"),
+            Err(e) => {
+                refused::<()>(Err(e), ErrorKind::Corruption, &name);
+                let cut = sim.fork(2);
+                cut.set_file_len(path(&name), 4096).unwrap();
+                refused(try_open(&cut), ErrorKind::Corruption, &name);
+                needed.push(name);
+            }
+        }
+    }
+    sim.erase(path(&needed[0])).unwrap();
+    refused_both_ways(&sim, &needed[0]);
+}
+
+/// After a clean close the watermark vouches for every page with data.
+#[test]
+fn a_page_of_the_log_is_damaged() {
+    let (sim, model) = store(9);
+    let mut refusals = 0;
+    for name in written_groups(&sim) {
+        let bytes = sim.read_file(path(&name)).unwrap();
+        let used = bytes.chunks(4096).take_while(|page| page.starts_with(b"LWAL")).count() as u64;
+        for page in 0..used {
+            let damaged = sim.fork(page);
+            damaged.flip_bit(path(&name), page * 4096 + 100 + page * 31 % 900, 3).unwrap();
+            match try_open(&damaged) {
+                Err(e) => {
+                    refusals += 1;
+                    assert!(e.is_corruption(), "{e}");
+                    assert!(e.file().unwrap().ends_with(&name), "{name}: {e}");
+                }
+                // The page that carries the watermark holds no data, and staging may have the last one.
+                Ok(db) => assert!(contents(&db) == model, "{name} page {page}: silently lost"),
+            }
+        }
+    }
+    assert!(refusals > 0);
+}
+
+/// After a clean close the log's files hold everything: the open pages' mapping may be gone.
+#[test]
+fn staging_is_missing_after_a_clean_close() {
+    let (sim, model) = store(10);
+    let staging = files_like(&sim, "STAGING");
+    assert_eq!(staging.len(), 1);
+    let lost = sim.fork(1);
+    lost.erase(path("STAGING")).unwrap();
+    assert!(contents(&open(&lost)) == model);
+    let damaged = sim.fork(2);
+    let len = damaged.read_file(path("STAGING")).unwrap().len() as u64;
+    for at in (0..len).step_by(509) {
+        damaged.flip_bit(path("STAGING"), at, 1).unwrap();
+    }
+    assert!(contents(&open(&damaged)) == model);
+    let cut = sim.fork(3);
+    cut.set_file_len(path("STAGING"), 1000).unwrap();
+    assert!(contents(&open(&cut)) == model);
+}
+
+/// The lock file is not data.
+#[test]
+fn the_lock_file_may_be_missing() {
+    let (sim, model) = store(11);
+    sim.erase(path("LOCK")).unwrap();
+    assert!(contents(&open(&sim)) == model);
+}
+
+/// What unfinished jobs left is removed; what the store does not know is left alone.
+#[test]
+fn strange_files_in_a_store() {
+    let (sim, model) = store(12);
+    sim.write_file("/store/notes.txt", b"mine").unwrap();
+    sim.write_file("/store/000000009999.ksst", b"half a table").unwrap();
+    sim.write_file("/store/000000009998.log", &[0; 4096]).unwrap();
+    let db = open(&sim);
+    assert!(contents(&db) == model);
+    assert_eq!(sim.read_file("/store/notes.txt").unwrap(), b"mine");
+    assert!(sim.read_file("/store/000000009999.ksst").is_err());
+    assert!(sim.read_file("/store/000000009998.log").is_err());
+    assert!(db.space().unwrap().other_bytes >= 4096);
+}

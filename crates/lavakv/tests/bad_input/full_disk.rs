@@ -1,0 +1,173 @@
+//! A full disk: `NoSpace`, reads go on, and writes resume by themselves, without a reopen, when space returns.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, ErrorKind, WriteOptions, sim::SimEnv};
+
+/// Writes until the disk is full; returns how many keys were accepted.
+fn fill_up(db: &Db, model: &mut Model, round: u64) -> u64 {
+    for i in 0..1_000_000 {
+        match db.put(&key(i), &value(i, round)) {
+            Ok(()) => drop(model.insert(key(i), value(i, round))),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                return i;
+            }
+        }
+    }
+    panic!("the disk never filled up");
+}
+
+fn reads_back(db: &Db, model: &Model) {
+    assert!(contents(db) == *model);
+    for (key, value) in model.iter().step_by(11) {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+}
+
+/// At every capacity in a range, so that the last page is missing at every kind of write.
+#[test]
+fn writes_stop_and_resume_wherever_space_runs_out() {
+    for step in 0..60u64 {
+        let sim = SimEnv::new(step);
+        let (db, mut model) = (open(&sim), Model::new());
+        sim.set_capacity(Some((1200 << 10) + step * 4096));
+        let accepted = fill_up(&db, &mut model, 0);
+        assert!(accepted > 1000, "{accepted}");
+        reads_back(&db, &model);
+        for i in 0..5 {
+            fails(db.put(&key(i), &value(i, 1)), ErrorKind::NoSpace);
+        }
+        fails(db.flush(), ErrorKind::NoSpace);
+        reads_back(&db, &model);
+        // Deletes are how a user makes room: they go on.
+        for i in 0..20 {
+            match db.delete(&key(i)) {
+                Ok(()) => drop(model.remove(&key(i))),
+                // Not even the log has room left.
+                Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}"),
+            }
+        }
+        reads_back(&db, &model);
+        sim.set_capacity(None);
+        sim.advance_ns(200_000_000);
+        settle(&db);
+        for i in 0..2000 {
+            let put = db.put_opt(
+                db.default_column_family(),
+                &key(i),
+                &value(i, 2),
+                &if i % 100 == 0 { WriteOptions::durable() } else { WriteOptions::buffered() },
+            );
+            put.unwrap_or_else(|e| panic!("step {step}: {e}"));
+            model.insert(key(i), value(i, 2));
+        }
+        db.flush().unwrap();
+        settle(&db);
+        reads_back(&db, &model);
+        assert!(db.verify().unwrap().errors.is_empty());
+        db.close().unwrap();
+        reads_back(&open(&sim), &model);
+    }
+}
+
+/// Space that returns by itself is found within a moment, by the next write that needs it.
+#[test]
+fn nobody_has_to_wake_the_store() {
+    let sim = SimEnv::new(7);
+    let (db, mut model) = (open(&sim), Model::new());
+    sim.set_capacity(Some(2 << 20));
+    fill_up(&db, &mut model, 0);
+    sim.set_capacity(Some(64 << 20));
+    sim.advance_ns(1_000_000_000);
+    let mut refused = 0;
+    for i in 0..3000 {
+        match db.put(&key(i), &value(i, 1)) {
+            Ok(()) => drop(model.insert(key(i), value(i, 1))),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                // In simulation nothing happens behind the caller's back.
+                refused += 1;
+                db.run_background_step();
+                sim.advance_ns(10_000_000);
+            }
+        }
+    }
+    assert!(refused < 50, "{refused} writes were refused after space returned");
+    reads_back(&db, &model);
+}
+
+/// A crash while the disk is full loses nothing, and the store opens without more space than it has.
+#[test]
+fn a_crash_on_a_full_disk() {
+    use lavastore_lavakv::sim::{CrashKind, Policy};
+    for step in 0..20u64 {
+        let sim = SimEnv::new(100 + step);
+        let (db, mut model) = (open(&sim), Model::new());
+        sim.set_capacity(Some((1 << 20) + step * 8192));
+        fill_up(&db, &mut model, 0);
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLossWith(Policy::Dropped)] {
+            let after = sim.crash(kind, step);
+            let db = try_open(&after).unwrap_or_else(|e| panic!("step {step}: {e}"));
+            let found = contents(&db);
+            if kind == CrashKind::ProcessKill {
+                assert!(found == model, "step {step}: {} of {}", found.len(), model.len());
+            } else {
+                assert!(found.iter().all(|(k, v)| model.get(k) == Some(v)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_store_on_a_full_disk() {
+    for pages in 0..60 {
+        let sim = SimEnv::new(pages);
+        sim.set_capacity(Some(pages * 4096));
+        match try_open(&sim) {
+            Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{pages} pages: {e}"),
+            Ok(db) => {
+                let _ = db.put(b"k", b"v");
+            }
+        }
+        sim.set_capacity(None);
+        let db = try_open(&sim).unwrap_or_else(|e| panic!("{pages} pages: {e}"));
+        db.put(b"k", b"v").unwrap();
+    }
+}
+
+/// A small real file system, where this user may mount one.
+#[test]
+fn a_small_tmpfs() {
+    let tmp = TempDir::new("tmpfs");
+    let run = |args: &[&str]| {
+        std::process::Command::new(args[0])
+            .args(&args[1..])
+            .arg(tmp.path())
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
+    if !run(&["mount", "-t", "tmpfs", "-o", "size=3m", "none"]) {
+        eprintln!("skipped: no permission to mount");
+        return;
+    }
+    let outcome = std::panic::catch_unwind(|| {
+        let (db, mut model) = (Db::open_with(tmp.join("store"), small()).unwrap(), Model::new());
+        std::fs::write(tmp.join("ballast"), vec![1; 1 << 20]).unwrap();
+        fill_up(&db, &mut model, 0);
+        reads_back(&db, &model);
+        std::fs::remove_file(tmp.join("ballast")).unwrap();
+        let start = std::time::SystemTime::now();
+        while db.put(b"resumed", b"1").is_err() {
+            assert!(start.elapsed().unwrap().as_secs() < 20, "writes did not resume: {}", db.describe());
+            std::thread::yield_now();
+        }
+        model.insert(b"resumed".to_vec(), b"1".to_vec());
+        reads_back(&db, &model);
+        db.close().unwrap();
+        reads_back(&Db::open_with(tmp.join("store"), small()).unwrap(), &model);
+    });
+    assert!(run(&["umount"]));
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}

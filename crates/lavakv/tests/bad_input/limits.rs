@@ -1,0 +1,215 @@
+//! Keys, values, batches and options over the limits.
+
+use crate::common::*;
+use lavastore_lavakv::{
+    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+    sim::SimEnv,
+};
+
+const KEY_MAX: usize = 64 << 10;
+const VALUE_MAX: usize = 16 << 20;
+
+#[test]
+fn keys() {
+    let sim = SimEnv::new(1);
+    let db = open(&sim);
+    let longest = vec![7; KEY_MAX];
+    let too_long = vec![7; KEY_MAX + 1];
+    fails(db.put(b"", b"v"), ErrorKind::InvalidArgument);
+    fails(db.delete(b""), ErrorKind::InvalidArgument);
+    fails(db.put(&too_long, b"v"), ErrorKind::TooLarge);
+    fails(db.delete(&too_long), ErrorKind::TooLarge);
+    fails(db.delete_range(b"a", &too_long), ErrorKind::TooLarge);
+    fails(db.delete_range(&too_long, b"z"), ErrorKind::TooLarge);
+    let e = db.put(&too_long, b"v").unwrap_err();
+    assert!(e.message().contains("65537") && e.message().contains("65536"), "says both sizes: {e}");
+    // Reading what cannot be there is no error.
+    assert!(db.get(b"").unwrap().is_none());
+    assert!(db.get(&too_long).unwrap().is_none());
+    db.put(&longest, b"v").unwrap();
+    db.put(&[0], b"zero").unwrap();
+    db.put(&[0xff; 8], b"").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let db = open(&sim);
+    assert_eq!(db.get(&longest).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(db.get(&[0xff; 8]).unwrap().as_deref(), Some(&b""[..]), "an empty value is a value");
+    assert_eq!(contents(&db).len(), 3);
+    db.delete_range(b"", &longest).unwrap();
+    assert_eq!(contents(&db).len(), 2, "an empty start is the start");
+}
+
+/// Values of the largest size go through log, memtable, table and compaction; one byte more is refused.
+#[test]
+fn values() {
+    let sim = SimEnv::new(2);
+    let options = Options { log_group_bytes: 1 << 20, wal_bytes_max: 64 << 20, ..small() };
+    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    let mut largest = vec![9; VALUE_MAX];
+    fails(db.put(b"k", &vec![9; VALUE_MAX + 1]), ErrorKind::TooLarge);
+    db.put(b"k", &largest).unwrap();
+    db.put(b"small", b"s").unwrap();
+    drop(db);
+    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    assert!(db.get(b"k").unwrap().as_deref() == Some(&largest[..]));
+    largest[5] = 1;
+    db.put_opt(db.default_column_family(), b"k", &largest, &WriteOptions::durable()).unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert!(db.verify().unwrap().errors.is_empty());
+    drop(db);
+    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    assert!(db.get(b"k").unwrap().as_deref() == Some(&largest[..]));
+    assert_eq!(contents(&db).len(), 2);
+}
+
+#[test]
+fn batches() {
+    let sim = SimEnv::new(3);
+    let options = Options { memtable_bytes: 4 << 20, memory_bytes: 64 << 20, ..small() };
+    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let value = vec![1; 1 << 20];
+    let mut batch = WriteBatch::new();
+    for i in 0..20 {
+        batch.put(&key(i), &value);
+    }
+    fails(db.write(&batch), ErrorKind::TooLarge);
+    assert!(contents(&db).is_empty(), "nothing of a refused batch is there");
+    batch.clear();
+    assert!(batch.is_empty() && batch.len() == 0);
+    for i in 0..15 {
+        batch.put(&key(i), &value);
+    }
+    db.write(&batch).unwrap();
+    assert_eq!(contents(&db).len(), 15);
+    // The first bad change decides, whatever follows.
+    batch.clear();
+    batch.put(b"good", b"1");
+    batch.put(b"", b"2");
+    batch.put(b"also good", b"3");
+    fails(db.write(&batch), ErrorKind::InvalidArgument);
+    assert_eq!(contents(&db).len(), 15);
+    batch.clear();
+    db.write(&batch).unwrap();
+}
+
+#[test]
+fn absurd_options() {
+    let o = small;
+    let f = small_family;
+    let with = |family: FamilyOptions| Options { family, ..small() };
+    let absurd: [(&str, Options); 22] = [
+        ("cache_bytes", Options { cache_bytes: usize::MAX, ..o() }),
+        ("memtable_bytes", Options { memtable_bytes: 0, ..o() }),
+        ("memtable_bytes", Options { memtable_bytes: usize::MAX, ..o() }),
+        ("memory_bytes", Options { memory_bytes: 0, ..o() }),
+        ("log_group_bytes", Options { log_group_bytes: 0, ..o() }),
+        ("log_group_bytes", Options { log_group_bytes: u64::MAX, ..o() }),
+        ("log_group_bytes", Options { log_group_bytes: (128 << 10) + 1, ..o() }),
+        ("wal_bytes_max", Options { wal_bytes_max: 0, ..o() }),
+        ("background_threads", Options { background_threads: 0, ..o() }),
+        ("background_threads", Options { background_threads: 100_000, ..o() }),
+        ("compactions_max", Options { compactions_max: usize::MAX, ..o() }),
+        ("open_files_max", Options { open_files_max: 0, ..o() }),
+        ("first_number", Options { first_number: 0, ..o() }),
+        ("rate_limit_bytes_per_s", Options { rate_limit_bytes_per_s: 1, ..o() }),
+        ("block_bytes", with(FamilyOptions { block_bytes: 0, ..f() })),
+        ("block_bytes", with(FamilyOptions { block_bytes: usize::MAX, ..f() })),
+        ("filter_bits_per_key", with(FamilyOptions { filter_bits_per_key: u32::MAX, ..f() })),
+        ("file_bytes", with(FamilyOptions { file_bytes: 0, ..f() })),
+        ("level_multiplier", with(FamilyOptions { level_multiplier: 1, ..f() })),
+        ("levels", with(FamilyOptions { levels: 100, ..f() })),
+        ("l0_stop_files", with(FamilyOptions { l0_stop_files: 1, ..f() })),
+        ("l0_compaction_files", with(FamilyOptions { l0_compaction_files: 0, ..f() })),
+    ];
+    for (name, options) in absurd {
+        let sim = SimEnv::new(4);
+        let e = Db::open_in(sim.env(), DIR, options.clone()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+        assert!(e.message().contains(name), "{name}: {e}");
+        assert!(sim.files().is_empty(), "a refused open leaves nothing behind");
+        fails(Db::open_read_only_in(sim.env(), DIR, options), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn absurd_families_and_names() {
+    let sim = SimEnv::new(5);
+    let db = open(&sim);
+    fails(db.create_column_family("", small_family()), ErrorKind::InvalidArgument);
+    fails(db.create_column_family(&"x".repeat(1025), small_family()), ErrorKind::InvalidArgument);
+    fails(
+        db.create_column_family("x", FamilyOptions { levels: 1, ..small_family() }),
+        ErrorKind::InvalidArgument,
+    );
+    fails(db.create_column_family("default", small_family()), ErrorKind::AlreadyExists);
+    db.create_column_family(&"x".repeat(1024), small_family()).unwrap();
+    db.create_column_family("größer/∞ \n", small_family()).unwrap();
+    drop(db);
+    let db = open(&sim);
+    assert_eq!(db.column_families().len(), 3);
+    assert!(db.column_family("größer/∞ \n").is_some());
+    assert!(db.column_family("").is_none() && db.column_family("nobody").is_none());
+}
+
+/// The smallest budgets that are accepted work.
+#[test]
+fn the_smallest_options() {
+    let sim = SimEnv::new(6);
+    let family = FamilyOptions {
+        block_bytes: 512,
+        file_bytes: 4 << 10,
+        level_base_bytes: 4 << 10,
+        level_multiplier: 2,
+        levels: 2,
+        l0_compaction_files: 1,
+        l0_slowdown_files: 1,
+        l0_stop_files: 2,
+        filter_bits_per_key: 0,
+        compression: Compression::None,
+    };
+    let options = Options {
+        cache_bytes: 0,
+        memtable_bytes: 16 << 10,
+        memory_bytes: 32 << 10,
+        log_group_bytes: 64 << 10,
+        wal_bytes_max: 128 << 10,
+        background_threads: 1,
+        open_files_max: 16,
+        durability: Durability::Durable,
+        family,
+        ..Default::default()
+    };
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, options.clone()).unwrap(), Model::new());
+    for round in 0..3 {
+        fill(&db, &mut model, 0..600, round);
+    }
+    settle(&db);
+    assert!(contents(&db) == model);
+    for (key, value) in &model {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    drop(db);
+    assert!(contents(&Db::open_in(sim.env(), DIR, options).unwrap()) == model);
+}
+
+#[test]
+fn absurd_bounds_of_iterators() {
+    let sim = SimEnv::new(7);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..10, 0);
+    let count = |options: ReadOptions| db.iter(options).map(|i| i.entries().count());
+    let reversed = ReadOptions { lower_bound: Some(key(8)), upper_bound: Some(key(2)), ..Default::default() };
+    assert_eq!(count(reversed).unwrap(), 0);
+    let empty = ReadOptions { lower_bound: Some(key(2)), upper_bound: Some(key(2)), ..Default::default() };
+    assert_eq!(count(empty).unwrap(), 0);
+    let nothing = ReadOptions { upper_bound: Some(vec![]), ..Default::default() };
+    assert_eq!(count(nothing).unwrap(), 0);
+    let all = ReadOptions { lower_bound: Some(vec![]), prefix: Some(vec![]), ..Default::default() };
+    assert_eq!(count(all).unwrap(), 10);
+    let beyond = ReadOptions { prefix: Some(vec![0xff; 9]), ..Default::default() };
+    assert_eq!(count(beyond).unwrap(), 0);
+    let ahead = ReadOptions { readahead_bytes: usize::MAX, ..Default::default() };
+    db.flush().unwrap();
+    assert_eq!(count(ahead).unwrap(), 10);
+}

@@ -1,0 +1,16 @@
+//! Bad input: whatever is wrong with the directory, the files, the medium or the arguments, the answer is a typed error
+//! that names what is wrong, and nothing that was sound is lost.
+#![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod callback;
+mod damage;
+mod directory;
+mod full_disk;
+mod limits;
+mod locked;
+mod misuse;
+mod newer;
+mod read_only;

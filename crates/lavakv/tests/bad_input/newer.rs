@@ -1,0 +1,107 @@
+//! A store of a newer release: every kind of file says so, and the error names it.
+
+use crate::common::*;
+use base::Uid;
+use base::checksum;
+use lavastore_lavakv::{Db, ErrorKind, sim::SimEnv};
+
+/// A closed store with a table and something in the log.
+fn store(seed: u64) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..500, 0);
+    db.flush().unwrap();
+    settle(&db);
+    fill(&db, &mut model, 500..520, 0);
+    db.close().unwrap();
+    sim
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+fn uid(bytes: &[u8], at: usize) -> Uid {
+    Uid(bytes[at..at + 16].try_into().unwrap())
+}
+
+#[test]
+fn a_manifest() {
+    let sim = store(1);
+    let name = files_like(&sim, "MANIFEST-").remove(0);
+    let mut bytes = sim.read_file(path(&name)).unwrap();
+    bytes[8] = 2;
+    let sum = checksum::stored(&bytes[..60], uid(&bytes, 32), 0);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    sim.write_file(path(&name), &bytes).unwrap();
+    refused(try_open(&sim), ErrorKind::Unsupported, &name);
+    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, &name);
+}
+
+/// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the version.
+#[test]
+fn a_pointer_in_another_form_is_damaged() {
+    let sim = store(2);
+    let mut text = sim.read_file(path("CURRENT")).unwrap();
+    text.extend_from_slice(b"more 1\n");
+    sim.write_file(path("CURRENT"), &text).unwrap();
+    refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
+}
+
+#[test]
+fn a_table() {
+    let sim = store(3);
+    for name in files_like(&sim, ".ksst") {
+        let mut bytes = sim.read_file(path(&name)).unwrap();
+        let at = bytes.len() - 12;
+        bytes[at..at + 4].copy_from_slice(&2u32.to_le_bytes());
+        sim.write_file(path(&name), &bytes).unwrap();
+    }
+    let db = open(&sim);
+    refused(db.get(&key(0)), ErrorKind::Unsupported, ".ksst");
+    refused(try_contents(&db, db.default_column_family()), ErrorKind::Unsupported, ".ksst");
+    let report = db.verify().unwrap();
+    assert_eq!(report.errors.len(), files_like(&sim, ".ksst").len());
+    assert!(report.errors.iter().all(|e| e.kind() == ErrorKind::Unsupported), "{:?}", report.errors);
+    drop(db);
+    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, ".ksst");
+}
+
+#[test]
+fn a_page_of_the_log() {
+    let sim = store(4);
+    let mut patched = Vec::new();
+    for name in files_like(&sim, ".log") {
+        let mut bytes = sim.read_file(path(&name)).unwrap();
+        let page = &mut bytes[..4096];
+        if !page.starts_with(b"LWAL") {
+            continue;
+        }
+        page[8] = 2;
+        let sum = checksum::checksum(&page[8..]) ^ checksum::mask(uid(page, 16), word(page, 40));
+        page[4..8].copy_from_slice(&sum.to_le_bytes());
+        sim.write_file(path(&name), &bytes).unwrap();
+        patched.push(name);
+    }
+    refused(try_open(&sim), ErrorKind::Unsupported, &patched[0]);
+    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, &patched[0]);
+}
+
+/// A refused open changes nothing: the newer release can still open the store.
+#[test]
+fn a_refused_open_changes_nothing() {
+    let sim = store(5);
+    let name = files_like(&sim, "MANIFEST-").remove(0);
+    let whole = sim.read_file(path(&name)).unwrap();
+    let mut bytes = whole.clone();
+    bytes[8] = 9;
+    let sum = checksum::stored(&bytes[..60], uid(&bytes, 32), 0);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    sim.write_file(path(&name), &bytes).unwrap();
+    let before = sim.state_hash();
+    assert!(try_open(&sim).is_err());
+    // The lock's line may be written anew; it says the same.
+    assert_eq!(sim.state_hash(), before);
+    sim.write_file(path(&name), &whole).unwrap();
+    assert_eq!(contents(&open(&sim)).len(), 520);
+}
