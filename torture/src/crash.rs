@@ -81,8 +81,25 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         let (op, kind, sim) = crash(&run.record, &run.ops, rng);
         let image = sim.state_hash();
         let checked = guarded(|| recover(run, &sim, op, loss(kind), rng)).and_then(|check| check);
+        if checked.is_err() && std::env::var_os(TRACE).is_some() {
+            trace(run, &sim);
+        }
         (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
     })
+}
+
+/// If this is set in the environment, a failure prints what led to it.
+const TRACE: &str = "TORTURE_TRACE";
+
+/// Prints the run and the recovery.
+fn trace(run: &Recorded, sim: &SimEnv) {
+    let history = &run.driver.history;
+    for (i, w) in history.writes.iter().enumerate() {
+        let changes: Vec<String> = w.changes.iter().map(|(id, c)| format!("{id}:{}", c.describe())).collect();
+        println!("write {i}: operations {}..{}, {:?}: {}", w.begin_op, w.end_op, w.durability, changes.join(", "));
+    }
+    println!("families: {:?}\nbarriers: {:?}", history.families, history.barriers);
+    println!("the run:\n{}\nafter the crash:\n{}", run.driver.sim.trace(), sim.trace());
 }
 
 pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {

@@ -31,6 +31,11 @@ impl Write {
         self.changes.iter().any(|(id, _)| *id == family)
     }
 
+    /// Writes without changes are not logged, so they promise nothing for those before them.
+    fn is_empty(&self) -> bool {
+        self.changes.iter().all(|(_, c)| matches!(c, Change::DeleteRange(start, end) if start == end))
+    }
+
     fn is_volatile(&self) -> bool {
         self.durability == Durability::Volatile
     }
@@ -140,7 +145,7 @@ impl History {
             Durability::Buffered => loss == Loss::Process,
             Durability::Volatile => false,
         };
-        let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && promised(w));
+        let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && !w.is_empty() && promised(w));
         let min = last.map_or(0, |i| i + 1).max(flushed);
         let max = self.writes.iter().filter(|w| w.begin_op <= op).count().max(min);
         Range { min, max, volatile_min: flushed }

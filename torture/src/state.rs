@@ -19,6 +19,16 @@ pub(crate) enum Change {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
+impl Change {
+    pub fn describe(&self) -> String {
+        match self {
+            Change::Put(key, value) => format!("put {} = {} B", show(key), value.len()),
+            Change::Delete(key) => format!("delete {}", show(key)),
+            Change::DeleteRange(start, end) => format!("delete {} to {}", show(start), show(end)),
+        }
+    }
+}
+
 /// The contents of one family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
