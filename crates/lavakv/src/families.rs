@@ -34,7 +34,11 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
             id.set(state.next_family);
             let record =
                 Record::CreateFamily { id: id.get(), name: name.to_owned(), options: options.encode() };
-            Ok(Edit(vec![record, Record::LogFloor { family: id.get(), seq: engine.snapshots.visible() + 1 }]))
+            let visible = engine.snapshots.visible();
+            // The floor may lie above the end of the log that a power loss leaves. Sequences then go on above it, or
+            // recovery would take later writes for ones that are in tables.
+            let floor = Record::LogFloor { family: id.get(), seq: visible + 1 };
+            Ok(Edit(vec![record, floor, Record::LastSeq(visible)]))
         },
         |state| version = state.families.get(&id.get()).map(|f| f.version.clone()),
     )?;
