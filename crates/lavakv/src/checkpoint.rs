@@ -39,11 +39,8 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         }
     }
     engine.env.fs.sync_dir(dir)?;
-    Manifest::create_with(&engine.env, dir, without_log(&state)?)?;
-    match dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-        Some(parent) => engine.env.fs.sync_dir(parent),
-        None => Ok(()),
-    }
+    crate::open::sync_name(&engine.env, dir)?;
+    Manifest::create_with(&engine.env, dir, without_log(&state)?).map(drop)
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.

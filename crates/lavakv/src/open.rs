@@ -27,7 +27,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cache::Cache;
 use io::{DirEntry, Env, FileLock};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use version::names::{self, FileKind};
 use version::{Edit, InitialState, Manifest, Place, Record, State};
@@ -118,11 +118,22 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
         options: options.family.encode(),
     };
     // The first durable state has the default family already: a crash leaves a whole store or none.
-    let manifest = Manifest::create_with(env, dir, empty.apply(&Edit(vec![family]))?)?;
-    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+    sync_name(env, dir)?;
+    Manifest::create_with(env, dir, empty.apply(&Edit(vec![family]))?)
+}
+
+/// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
+/// two leaves no store, so nobody acknowledges anything in a directory whose name may still be lost.
+pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
+    let mut above = dir.ancestors().skip(1);
+    if let Some(parent) = above.next() {
         env.fs.sync_dir(parent)?;
     }
-    Ok(manifest)
+    for ancestor in above {
+        // Some of them may have been made a moment ago; others are not ours, and perhaps not ours to read.
+        let _ = env.fs.sync_dir(ancestor);
+    }
+    Ok(())
 }
 
 /// Every file the state lists must be there, whole.
@@ -278,6 +289,9 @@ fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
         crate::write_path::freeze(engine, &mut writer, &family);
     }
     drop(writer);
+    // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
+    // keep one family's half of a batch.
+    engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
     crate::jobs::flush::run_inline(engine)
 }
 
