@@ -78,7 +78,7 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
 
 #[test]
 fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
-    let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(10);
+    let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(16);
     let (mut states, mut again) = (0, 0);
     for seed in 0..scale {
         for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {

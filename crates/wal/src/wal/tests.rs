@@ -3,7 +3,7 @@ use crate::RecoveryMode;
 use crate::caller::{Caller, Manifest, dir, options, path_of, recover_all, store};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 fn writes(caller: &Caller) -> (u64, u64, u64) {
     let count = |kind| caller.sim.count_ops(Some(kind), ".log");
@@ -257,22 +257,28 @@ fn poisoned_for_good(caller: &mut Caller) {
     assert_eq!(caller.sim.op_count(), before, "no further write");
 }
 
-/// A file whose durable writes take a while, as a device's do.
-#[derive(Debug)]
-struct SlowFile {
+/// A file that calls somebody before each write, with the offset.
+struct ProbedFile {
     inner: Arc<dyn InPlaceFile>,
-    env: Env,
+    before: Box<dyn Fn(u64) + Send + Sync>,
 }
 
-impl InPlaceFile for SlowFile {
+impl std::fmt::Debug for ProbedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl InPlaceFile for ProbedFile {
     fn len(&self) -> u64 {
         self.inner.len()
     }
     fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        (self.before)(offset);
         self.inner.write_at(data, offset)
     }
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
-        self.env.clock.sleep_ns(100_000);
+        (self.before)(offset);
         self.inner.write_durable(data, offset)
     }
     fn sync_data(&self) -> Result<()> {
@@ -286,18 +292,14 @@ impl InPlaceFile for SlowFile {
     }
 }
 
-#[test]
-fn threads_share_writes_and_lose_nothing() {
-    const THREADS: u64 = 8;
-    const EACH: u64 = 200;
-    let sim = SimEnv::new(3);
-    let kernel = Env::kernel();
+/// A log in one group of 1,000 pages from page 0, with a ring of 8 and writes of at most 2.
+fn probed(sim: &SimEnv, before: impl Fn(u64) + Send + Sync + 'static) -> Wal {
     let env = sim.env();
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
-    let inner = env.fs.create_in_place(&path_of(1), 4 << 20, Access::Direct).unwrap();
+    let inner = env.fs.create_in_place(&path_of(1), 1000 * PAGE as u64, Access::Direct).unwrap();
     env.fs.sync_dir(dir()).unwrap();
-    let file = Arc::new(SlowFile { inner, env: kernel });
+    let file = Arc::new(ProbedFile { inner, before: Box::new(before) });
     let options = WalOptions {
         staging_len: 8 * PAGE,
         write_len_min: 2 * PAGE,
@@ -305,7 +307,42 @@ fn threads_share_writes_and_lose_nothing() {
         ..WalOptions::default()
     };
     let first = PreparedGroup { ltn: 1, file };
-    let wal = Wal::start(&env, dir(), options, store(), 1, first, History::default()).unwrap();
+    Wal::start(&env, dir(), options, store(), 0, first, History::default()).unwrap()
+}
+
+#[test]
+fn slots_are_given_up_only_after_their_pages_were_written() {
+    let wal: Arc<OnceLock<Wal>> = Arc::default();
+    let probe = Arc::clone(&wal);
+    let sim = SimEnv::new(1);
+    let log = probed(&sim, move |offset| {
+        let frontier = probe.get().map(|wal| &wal.commit.frontier);
+        assert!(frontier.is_none_or(|f| f.written_end() * PAGE as u64 == offset && f.durable_end() <= f.written_end()));
+    });
+    let wal = wal.get_or_init(|| log);
+    let mut rng = io::Rng::new(1);
+    for seq in 1..300 {
+        let batch = vec![1; rng.range(1, 9000) as usize];
+        let position = wal.append(&[&batch], seq, seq, Durability::Buffered, 0).unwrap();
+        match rng.below(6) {
+            0 => wal.sync(position).unwrap(),
+            1 => drop(wal.write_out().unwrap()),
+            2 => drop(wal.persist_watermark().unwrap()),
+            _ => {}
+        }
+    }
+    let stats = wal.stats();
+    assert!(stats.inline_write_outs > 0 && stats.syncs > 10, "{stats:?}");
+}
+
+#[test]
+fn threads_share_writes_and_lose_nothing() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 200;
+    let sim = SimEnv::new(3);
+    let kernel = Env::kernel();
+    // As long as a device takes, so that others come meanwhile.
+    let wal = probed(&sim, move |_| kernel.clock.sleep_ns(50_000));
     let order = Mutex::new(0u64);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
