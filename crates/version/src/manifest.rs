@@ -10,7 +10,8 @@
 //! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
 //! a crash, so its files must be left alone until the store has been reopened. One failure is survivable: when the
 //! file system refuses to append for lack of space, the manifest rolls back to what is durable by beginning a new
-//! manifest file, and only if that works do the edits fail with a plain `NoSpace`.
+//! manifest file (or, if there is no room for one, by having seen that not even the first of the edits is whole in the
+//! file), and only if that works do the edits fail with a plain `NoSpace`.
 //!
 //! Files are never opened for appending, so a recovered manifest begins a new file before its first commit: a record
 //! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
@@ -463,6 +464,7 @@ impl Manifest {
             None => self.begin_file(durable)?,
         };
         let file = &mut writer.file;
+        let start = file.len();
         let append = |file: &mut Box<dyn AppendFile>| {
             for p in batch {
                 let (number, offset) = (p.state.edit_number, file.len());
@@ -474,11 +476,8 @@ impl Manifest {
         match append(file) {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                // Part of the batch may be in the file and be read back one day: only a new file rules that out.
-                return Err(match self.begin_file(durable) {
-                    Ok(new) => Failure::RolledBack(Some(new), e),
-                    Err(_) => Failure::Unknown(e),
-                });
+                let first = batch.first().map_or(0, |p| format::RECORD_HEADER_LEN + p.payload.len());
+                return Err(self.roll_back(&writer.name, start + first as u64, durable, e));
             }
             Err(e) => return Err(Failure::Unknown(e)),
         }
@@ -486,6 +485,22 @@ impl Manifest {
         let before = self.file_len.swap(file.len(), Ordering::Relaxed);
         self.bytes_written.fetch_add(file.len().saturating_sub(before), Ordering::Relaxed);
         Ok(writer)
+    }
+
+    /// A batch of edits met a full disk; its first record would have ended at `first_end` of the file `name`.
+    ///
+    /// Part of the batch may be in that file and be read back one day. A new file rules that out. Where there is no
+    /// room for one either, it is ruled out all the same if the file ends inside the first record: that is torn for
+    /// good. Then the next commit, when there is room again, begins the new file.
+    fn roll_back(&self, name: &str, first_end: u64, durable: &State, e: Error) -> Failure {
+        match self.begin_file(durable) {
+            Ok(new) => Failure::RolledBack(Some(new), e),
+            Err(Failure::RolledBack(..)) => match self.env.fs.metadata(&self.dir.join(name)) {
+                Ok(file) if file.len < first_end => Failure::RolledBack(None, e),
+                _ => Failure::Unknown(e),
+            },
+            Err(Failure::Unknown(_)) => Failure::Unknown(e),
+        }
     }
 
     /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`

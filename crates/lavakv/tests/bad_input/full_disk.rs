@@ -171,3 +171,42 @@ fn a_small_tmpfs() {
         std::panic::resume_unwind(panic);
     }
 }
+
+/// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is not poisoned.
+#[test]
+fn the_manifest_meets_a_full_disk() {
+    for step in 0..24u64 {
+        let sim = SimEnv::new(300 + step);
+        let (db, mut model) = (open(&sim), Model::new());
+        fill(&db, &mut model, 0..20, 0);
+        for i in 0..step % 5 {
+            db.create_column_family(&format!("f{i}"), small_family()).unwrap();
+        }
+        sim.set_capacity(Some(sim.used() + step % 3 * 4096));
+        let mut made = 0;
+        let refusal = loop {
+            match db.create_column_family(&format!("{made:0>1000}"), small_family()) {
+                Ok(_) => made += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(refusal.kind(), ErrorKind::NoSpace, "{refusal}");
+        for _ in 0..3 {
+            fails(db.create_column_family("one more", small_family()), ErrorKind::NoSpace);
+        }
+        reads_back(&db, &model);
+        let after = sim.crash(lavastore_lavakv::sim::CrashKind::ProcessKill, step);
+        let reopened = open(&after);
+        assert_eq!(reopened.column_families().len() as u64, 1 + step % 5 + made);
+        reads_back(&reopened, &model);
+        sim.set_capacity(None);
+        db.create_column_family("one more", small_family()).unwrap();
+        fill(&db, &mut model, 0..2000, 1);
+        settle(&db);
+        reads_back(&db, &model);
+        db.close().unwrap();
+        let db = open(&sim);
+        assert_eq!(db.column_families().len() as u64, 2 + step % 5 + made);
+        reads_back(&db, &model);
+    }
+}
