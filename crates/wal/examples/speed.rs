@@ -1,6 +1,6 @@
-//! How fast the log takes writes: nanoseconds of a buffered append, durable puts a second with 1 and 8 threads, and what
-//! the device does alone. `cargo run --release -p lavastore-wal --example speed -- DIR`; the directory is created, and the
-//! files in it are left behind.
+//! How fast the log takes writes: nanoseconds of a buffered append, durable puts a second with 1 and 8 threads, and
+//! what the device does alone. `cargo run --release -p lavastore-wal --example speed -- DIR`; the directory is created,
+//! and the files in it are left behind.
 
 use io::{Access, AlignedBuf, Env, PAGE};
 use lavastore_wal::{Durability, History, PreparedGroup, Wal, WalOptions};

@@ -12,8 +12,8 @@
 //! it. `docs/format/wal.md` has the byte map and the argument.
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
-//! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the pages that a crash
-//! left in the mapping), [`dump`] (a group as text).
+//! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
+//! pages that a crash left in the mapping), [`dump`] (a group as text).
 //!
 //! Leader and followers, and packing the batches of all waiting writers into shared pages, follow the group commit
 //! of DeWitt et al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984); page numbers, log

@@ -9,8 +9,8 @@
 //! nothing at or above `h` was ever acknowledged as durable, and all of it is cut off. `docs/format/wal.md` argues why
 //! this is right in both directions.
 //!
-//! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`] returns, every
-//! page it accepted is durable in its group file.
+//! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
+//! returns, every page it accepted is durable in its group file.
 
 use crate::page::{self, Fragment, FragmentKind, Fragments, PageHeader, Verdict};
 use crate::staging::Staging;
@@ -141,6 +141,8 @@ struct Scan<'a> {
     broken: bool,
     /// Where the next page of the run was expected: index of the group, and of the page in it.
     hole: Option<(usize, u64)>,
+    /// Where the log begins, if its first page is missing and a later one of the same group tells.
+    origin: u64,
     durable_end: u64,
     highest_lpn: Option<u64>,
     staged: Vec<FromStaging>,
@@ -170,6 +172,7 @@ impl<'a> Scan<'a> {
             passed: Vec::new(),
             broken: false,
             hole: None,
+            origin: 0,
             durable_end: 0,
             highest_lpn: staging.highest_lpn,
             staged: Vec::new(),
@@ -252,6 +255,9 @@ impl<'a> Scan<'a> {
         if let Some(header) = &in_file {
             self.broken = true;
             self.report.discarded_pages += 1;
+            if self.end.is_none() && self.hole == Some((cursor.index, 0)) {
+                self.origin = header.first_lpn;
+            }
             // Its group continues what was accepted: then it is the beginning of this group that is missing.
             let prev = (header.prev_ltn, header.prev_end);
             if self.end.is_some_and(|end| prev == (end.ltn, end.end_lpn)) {
@@ -351,7 +357,7 @@ impl<'a> Scan<'a> {
 
     /// Torn or damaged?
     fn judge(&self, groups: &[LogGroup]) -> Result<()> {
-        let end = self.end.map_or(0, |end| end.end_lpn);
+        let end = self.end.map_or(self.origin, |end| end.end_lpn);
         let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
         let (lpn, place) = match staged {
             Some(page) => (page.lpn, Some((page.group, page.index))),

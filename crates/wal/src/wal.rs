@@ -1,7 +1,7 @@
 //! The log while it is open: appending, syncing, writing out, rolling.
 //!
 //! Locks, in the order they are taken: `order` (one appender at a time, for a whole batch), the token of
-//! [`crate::commit`] (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs the token and,
+//! `commit` (one writer at a time, across I/O), `tail` (short, never across I/O). A leader needs the token and,
 //! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
 //! up the tail, takes the token and writes the ring out itself.
 
@@ -157,7 +157,8 @@ impl Wal {
             start_lpn: next_lpn,
             ring: Ring::new(mapping, store),
             order: Mutex::new(()),
-            commit: Commit::new(tail.data_end, next_lpn),
+            // Only pages of listed groups may be vouched for.
+            commit: Commit::new(if history.groups.is_empty() { 0 } else { tail.data_end }, next_lpn),
             tail: Mutex::new(tail),
             buf: Mutex::new(AlignedBuf::zeroed(PAGE)),
             closed: AtomicBool::new(false),

@@ -131,6 +131,36 @@ fn a_log_that_never_had_a_page() {
     assert_eq!(report, RecoveryReport::default());
 }
 
+/// The first page is lost and the second is not; both were in flight when the power failed, or the first was durable.
+#[test]
+fn a_log_that_lost_its_beginning() {
+    for (durable_end, torn) in [(0, true), (7, true), (8, false)] {
+        let caller = Caller::new(1, 7);
+        let header = PageHeader {
+            form: page::Form::Open,
+            used: 0,
+            prev_used: 100,
+            store: store(),
+            ltn: 7,
+            lpn: 8,
+            first_lpn: 7,
+            durable_end,
+            prev_ltn: 5,
+            prev_end: 6,
+            witness_edit: 0,
+        };
+        let mut page = [0; PAGE];
+        page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
+        page::close(&mut page, page::HEADER_LEN as u16, durable_end, store(), 8);
+        caller.sim.overwrite(path_of(7), PAGE as u64, &page).unwrap();
+        let outcome = read_only(&caller, &last_manifest(&caller));
+        match torn {
+            true => assert_eq!(outcome.unwrap().0.discarded, vec![7]),
+            false => assert_eq!(outcome.unwrap_err().offset(), Some(0)),
+        }
+    }
+}
+
 #[test]
 fn an_error_of_the_replay_is_handed_on() {
     let mut caller = Caller::new(1, 1);
