@@ -3,7 +3,7 @@
 use crate::formats::{Format, Record};
 use crate::{Result, input, output};
 use bench::keys::mix;
-use io::Rng;
+use lavastore::io::Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

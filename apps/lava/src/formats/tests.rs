@@ -1,5 +1,5 @@
 use super::*;
-use io::Rng;
+use lavastore::io::Rng;
 
 fn records(format: Format, text: &[u8]) -> Result<Vec<Record>> {
     format.read(Box::new(text)).collect()
