@@ -39,6 +39,10 @@ struct Groups {
     live: BTreeMap<u64, GroupFile>,
     /// Files of dropped groups that may be used again.
     free: Vec<GroupFile>,
+    /// Groups that the log has let go of and the manifest still lists, oldest first. The log names each only once; if
+    /// the edit that drops it is refused (a full disk), it must be part of the next one, because a group that stays
+    /// listed while younger ones go is a hole in the log.
+    leaving: Vec<u64>,
 }
 
 /// What the log looked like when it was last looked at.
@@ -158,12 +162,19 @@ impl LogGroups {
     /// Drops the groups that only hold flushed records: manifest first, then the files.
     pub fn release(&self, engine: &Engine) -> Result<()> {
         self.release_hint.store(false, Ordering::Release);
-        let dropped = engine.wal().release_below(engine.log_floor());
+        let released = engine.wal().release_below(engine.log_floor());
+        let dropped = {
+            let mut state = lock(&self.state);
+            state.leaving.extend(released);
+            state.leaving.clone()
+        };
         if dropped.is_empty() {
             return Ok(());
         }
         let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
-        engine.manifest.commit(Edit(records))?;
+        engine.manifest.commit(Edit(records)).inspect_err(|_| self.hint_release())?;
+        // One job at a time releases groups, so the list has not grown meanwhile.
+        lock(&self.state).leaving.clear();
         self.discard(engine, &dropped)
     }
 

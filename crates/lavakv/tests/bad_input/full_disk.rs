@@ -210,3 +210,44 @@ fn the_manifest_meets_a_full_disk() {
         reads_back(&db, &model);
     }
 }
+
+/// Any one edit of the manifest may be refused for want of space, whoever makes it: everybody tries again.
+#[test]
+fn one_edit_is_refused_whoever_makes_it() {
+    use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
+    let mut refusals = 0;
+    for n in 0..40 {
+        let sim = SimEnv::new(500 + n);
+        let (db, mut model) = (open(&sim), Model::new());
+        let refusal = FaultPlan::nth(n, FaultEffect::NoSpace).kinds(&[OpKind::Append]).path("MANIFEST");
+        sim.inject(refusal);
+        for i in 0..4000 {
+            match db.put(&key(i % 700), &value(i, n)) {
+                Ok(()) => drop(model.insert(key(i % 700), value(i, n))),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                    sim.advance_ns(200_000_000);
+                    // In simulation nothing happens behind the caller's back.
+                    db.run_background_step();
+                }
+            }
+        }
+        refusals += sim.faults_fired();
+        sim.advance_ns(200_000_000);
+        settle(&db);
+        db.put(b"last", b"1").unwrap();
+        model.insert(b"last".to_vec(), b"1".to_vec());
+        settle(&db);
+        db.flush().unwrap();
+        settle(&db);
+        reads_back(&db, &model);
+        // The group in use, a spare, and a few that were freed: none is forgotten.
+        let groups = files_like(&sim, ".log");
+        assert!(groups.len() <= 4, "edit {n}: {groups:?}");
+        let state = db.space().unwrap();
+        assert_eq!((state.job_bytes, state.pinned_bytes), (0, 0), "edit {n}: {state:?}");
+        drop(db);
+        reads_back(&open(&sim), &model);
+    }
+    assert!(refusals > 20, "{refusals}");
+}
