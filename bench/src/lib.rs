@@ -1,7 +1,7 @@
 //! One benchmark for every engine: the same keys, values, operations, counters and report.
 //!
 //! An engine takes part by implementing [`Engine`] and [`Opener`]; [`lava`] does so for LavaStore, and the workspace
-//! `peers/` for others. [`run`] then makes one run:
+//! `peers/` for others. [`run()`] then makes one run:
 //!
 //! 1. **Load** (not measured, except by the workload `load`): every key once, in random order, in batches, never synced;
 //!    then the engine settles (background idle, waited for at most 120 s).
