@@ -96,7 +96,13 @@ fn trace(run: &Recorded, sim: &SimEnv) {
     let history = &run.driver.history;
     for (i, w) in history.writes.iter().enumerate() {
         let changes: Vec<String> = w.changes.iter().map(|(id, c)| format!("{id}:{}", c.describe())).collect();
-        println!("write {i}: operations {}..{}, {:?}: {}", w.begin_op, w.end_op, w.durability, changes.join(", "));
+        println!(
+            "write {i}: operations {}..{}, {:?}: {}",
+            w.begin_op,
+            w.end_op,
+            w.durability,
+            changes.join(", ")
+        );
     }
     println!("families: {:?}\nbarriers: {:?}", history.families, history.barriers);
     println!("the run:\n{}\nafter the crash:\n{}", run.driver.sim.trace(), sim.trace());
@@ -171,7 +177,7 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     go_on(db, sim, &driver.data, found, rng)
 }
 
-fn check_verify(db: &Db) -> Check {
+pub(crate) fn check_verify(db: &Db) -> Check {
     let report = db.verify().doing(|| "verify".into())?;
     match report.errors.first() {
         Some(e) => Err(format!("verify: {e}")),
@@ -208,7 +214,7 @@ fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
 }
 
 /// Writes more, ends the process in some way, and opens again: exactly what was there and what was added.
-fn go_on(db: Db, sim: &SimEnv, data: &Data, found: Found, rng: &mut Rng) -> Check {
+pub(crate) fn go_on(db: Db, sim: &SimEnv, data: &Data, found: Found, rng: &mut Rng) -> Check {
     let mut model: Model = found.into_iter().map(|(id, e)| (id, Contents::from_entries(e))).collect();
     let families = families_of(&db)?;
     for _ in 0..rng.below(5) {

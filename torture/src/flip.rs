@@ -1,4 +1,287 @@
-use crate::runner::{Context, Outcome};
-pub(crate) fn case(_: &Context, _seed: u64) -> Outcome {
-    Outcome::default()
+//! Row `flip`: a store at rest is damaged, and opened.
+//!
+//! Every answer must then be right, or a typed error that names a file. Damage is a flipped bit, a block written to
+//! the wrong place, a block that went back in time, contents exchanged between files, a file cut short or gone, a
+//! block of zeros.
+//!
+//! Most stores are closed before. Of one that was killed, the log above its persisted watermark cannot be told from a
+//! torn tail: there, a prefix of the writes is right as well, and such cuts are counted apart.
+
+use crate::check::{Check, ensure, show};
+use crate::driver::{DIR, Driver, Knobs, families_of};
+use crate::history::Found;
+use crate::plan::{self, Data, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::state::{Contents, Entries};
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{ColumnFamily, Db, Error, ErrorKind, ReadOptions};
+
+/// Damages tried on one store.
+const DAMAGES: u64 = 24;
+
+/// What came of it.
+enum Seen {
+    /// All answers were right.
+    Right,
+    /// An error said so.
+    Error,
+    /// The end of the log was taken for torn.
+    Cut,
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x666c_6970);
+    let closed = !rng.one_in(6);
+    let store = match Store::make(seed, closed, &mut rng) {
+        Ok(store) => store,
+        Err(why) => {
+            outcome.failures.push(format!("while making the store: {why}"));
+            return outcome;
+        }
+    };
+    for nth in 0..DAMAGES {
+        let mut rng = rng.fork();
+        let sim = store.sim.fork(rng.next_u64());
+        let Some(damage) = store.damage(&sim, &mut rng) else { continue };
+        if sim.state_hash() == store.image {
+            continue;
+        }
+        let seen = guarded(|| store.look(&sim, &damage, &mut rng)).and_then(|r| r);
+        match seen {
+            Ok(Seen::Right) => outcome.note("harmless", 1),
+            Ok(Seen::Error) => outcome.note("detected", 1),
+            Ok(Seen::Cut) => {
+                outcome.note("above the watermark, cut as torn", 1);
+                continue;
+            }
+            Err(_) => {}
+        }
+        outcome.take(seen.map(drop).map_err(|why| format!("damage {nth}, {}: {why}", damage.text)));
+    }
+    outcome
+}
+
+struct Store {
+    driver: Driver,
+    /// As it was left.
+    sim: SimEnv,
+    /// As it was earlier.
+    older: SimEnv,
+    image: u64,
+    closed: bool,
+}
+
+struct Damage {
+    text: String,
+    /// The file that was damaged.
+    path: String,
+    flip: bool,
+}
+
+impl Store {
+    fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
+        let knobs = Knobs {
+            steps: rng.range(10, 60),
+            reads: false,
+            kills: false,
+            volatile: false,
+            families: rng.one_in(2),
+            checkpoints: false,
+            reopen: true,
+            faults: false,
+            first_number: 1,
+            upkeep_one_in: pick(rng, &[4, 8, 20]),
+        };
+        let data = Data::small(rng);
+        let mut driver = Driver::new(seed, knobs, data);
+        driver.run()?;
+        let older = driver.sim.fork(seed);
+        driver.steps(rng.range(5, 30))?;
+        let sim = if closed {
+            driver.close()?;
+            driver.sim.fork(seed)
+        } else {
+            driver.sim.crash(CrashKind::ProcessKill, seed)
+        };
+        driver.abandon();
+        driver.history.changed();
+        let image = sim.state_hash();
+        Ok(Store { driver, sim, older, image, closed })
+    }
+
+    /// Damages a file; `None` if it cannot be done with the file that was drawn.
+    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Option<Damage> {
+        let files: Vec<(String, u64)> =
+            sim.files().iter().map(|(path, len)| (path.display().to_string(), *len)).collect();
+        let (path, len) = draw(&files, rng)?;
+        let (other, other_len) = draw(&files, rng)?;
+        let block = pick(rng, &[512, 4096]);
+        let (offset, from) = (place(len, block, rng), place(other_len, block, rng));
+        let whole = |len: u64, offset: u64| len.saturating_sub(offset).min(block) as usize;
+        let (text, done) = match rng.below(12) {
+            0..=5 => {
+                let at = rng.below(len);
+                let text = format!("bit flipped at {at} of {path} ({len} B)");
+                return sim.flip_bit(&path, at, rng.next_u64() as u32).ok().map(|()| Damage {
+                    text,
+                    path,
+                    flip: true,
+                });
+            }
+            6 => {
+                let n = whole(len, offset).min(whole(other_len, from));
+                (
+                    format!("{n} B of {other} at {from} over {path} at {offset}"),
+                    sim.copy_block((&other, from), (&path, offset), n),
+                )
+            }
+            7 => {
+                let n = whole(len, offset);
+                (
+                    format!("{n} B of {path} at {offset} as they were"),
+                    sim.restore_block(&self.older, &path, offset, n),
+                )
+            }
+            8 => (format!("{path} and {other} exchanged"), sim.swap_files(&path, &other)),
+            9 => {
+                let cut = if rng.one_in(3) { 0 } else { rng.below(len) };
+                (format!("{path} cut from {len} to {cut} B"), sim.set_file_len(&path, cut))
+            }
+            10 => (format!("{path} erased"), sim.erase(&path)),
+            _ => {
+                let n = whole(len, offset);
+                (format!("{n} zeros over {path} at {offset}"), sim.overwrite(&path, offset, &vec![0; n]))
+            }
+        };
+        done.ok().map(|()| Damage { text, path, flip: false })
+    }
+
+    /// Opens the store and asks it everything.
+    fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
+        let model = &self.driver.model;
+        let db = match Db::open_in(sim.env(), DIR, plan::options(rng)) {
+            Ok(db) => db,
+            Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
+        };
+        let families = families_of(&db)?;
+        let ids: Vec<u32> = model.keys().copied().collect();
+        let found: Vec<u32> = families.iter().map(ColumnFamily::id).collect();
+        ensure!(
+            ids == {
+                let mut f = found.clone();
+                f.sort_unstable();
+                f
+            },
+            "families {found:?} instead of {ids:?}"
+        );
+        let (mut errors, mut all) = (0, Found::new());
+        let empty = Contents::default();
+        for family in &families {
+            let (entries, complete) = read_all(&db, family)?;
+            errors += usize::from(!complete);
+            if self.closed {
+                let expected = model.get(&family.id()).unwrap_or(&empty).entries();
+                errors += check_family(&db, family, expected, &entries, complete)?;
+            }
+            all.insert(family.id(), entries);
+        }
+        if !self.closed && errors == 0 {
+            return self.judge_tail(&all);
+        }
+        let table = damage.path.ends_with(".ksst");
+        let noticed = match db.verify() {
+            Ok(report) => {
+                report.errors.iter().try_fold(0, |n, e| names_a_file(e, "verify").map(|()| n + 1))?
+            }
+            Err(e) => names_a_file(&e, "verify").map(|()| 1)?,
+        };
+        let still_there = sim.files().iter().any(|(path, _)| path.display().to_string() == damage.path);
+        ensure!(!(table && damage.flip && still_there && noticed == 0), "verify did not notice");
+        Ok(if errors + noticed > 0 { Seen::Error } else { Seen::Right })
+    }
+
+    /// A store that was killed: what is there must be a prefix of what was written.
+    fn judge_tail(&self, found: &Found) -> Check<Seen> {
+        let end = self.driver.history.longest_prefix(found)?;
+        Ok(if end < self.driver.history.writes.len() { Seen::Cut } else { Seen::Right })
+    }
+}
+
+/// A file with something in it, each kind of file as likely as another.
+fn draw(files: &[(String, u64)], rng: &mut Rng) -> Option<(String, u64)> {
+    let kind = pick(rng, &[".ksst", ".ksst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"]);
+    let of_kind: Vec<_> = files.iter().filter(|(path, len)| path.contains(kind) && *len > 0).collect();
+    if of_kind.is_empty() {
+        return None;
+    }
+    Some(of_kind[rng.below(of_kind.len() as u64) as usize].clone())
+}
+
+/// Where a block begins: near the front as often as anywhere, since most files are empty behind it.
+fn place(len: u64, block: u64, rng: &mut Rng) -> u64 {
+    let blocks = len.div_ceil(block).max(1);
+    let among = if rng.one_in(2) { blocks.min(4) } else { blocks };
+    rng.below(among) * block
+}
+
+/// An error must be of a kind that damage has, and say where.
+fn names_a_file(error: &Error, what: &str) -> Check {
+    let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::Poisoned];
+    ensure!(kinds.contains(&error.kind()), "{what} failed with another kind: {error}");
+    ensure!(error.file().is_some(), "{what} failed without naming a file: {error}");
+    Ok(())
+}
+
+/// What an iteration gives before it ends or fails.
+fn read_all(db: &Db, family: &ColumnFamily) -> Check<(Entries, bool)> {
+    let mut entries = Entries::new();
+    let iterator = match db.iter_cf(family, ReadOptions::default()) {
+        Ok(iterator) => iterator,
+        Err(e) => return names_a_file(&e, "iter").map(|()| (entries, false)),
+    };
+    for entry in iterator.entries() {
+        match entry {
+            Ok((key, value)) => {
+                ensure!(entries.last_key_value().is_none_or(|(last, _)| *last < key), "keys out of order");
+                entries.insert(key, value);
+            }
+            Err(e) => return names_a_file(&e, "iteration").map(|()| (entries, false)),
+        }
+    }
+    Ok((entries, true))
+}
+
+/// Compares a family with the model as far as it can be read. Returns the number of errors met.
+fn check_family(
+    db: &Db,
+    family: &ColumnFamily,
+    expected: &Entries,
+    read: &Entries,
+    complete: bool,
+) -> Check<usize> {
+    for ((key, value), (wanted, wanted_value)) in read.iter().zip(expected) {
+        ensure!(key == wanted, "iteration gave {} instead of {}", show(key), show(wanted));
+        ensure!(value == wanted_value, "iteration gave another value for {}", show(key));
+    }
+    let (got, want) = (read.len(), expected.len());
+    ensure!(got <= want && (got == want || !complete), "iteration gave {got} of {want} keys, and no error");
+    let mut errors = 0;
+    for (key, value) in expected {
+        match db.get_cf(family, key) {
+            Ok(found) => ensure!(
+                found.as_deref() == Some(value.as_slice()),
+                "get {} gave {} instead of {}",
+                show(key),
+                found.as_deref().map_or("nothing".into(), show),
+                show(value)
+            ),
+            Err(e) => {
+                names_a_file(&e, "get")?;
+                errors += 1;
+            }
+        }
+    }
+    Ok(errors)
 }

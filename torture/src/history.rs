@@ -73,6 +73,10 @@ pub(crate) struct History {
     pub writes: Vec<Write>,
     pub families: Vec<FamilyChange>,
     pub barriers: Vec<Barrier>,
+    /// Families whose removal failed: they may be there or not.
+    pub failed_drops: Vec<FamilyId>,
+    /// Families whose creation failed may be there or not.
+    pub failed_creations: usize,
     tables: OnceCell<BTreeMap<FamilyId, Table>>,
 }
 
@@ -145,7 +149,8 @@ impl History {
             Durability::Buffered => loss == Loss::Process,
             Durability::Volatile => false,
         };
-        let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && !w.is_empty() && promised(w));
+        let last =
+            self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && !w.is_empty() && promised(w));
         let min = last.map_or(0, |i| i + 1).max(flushed);
         let max = self.writes.iter().filter(|w| w.begin_op <= op).count().max(min);
         Range { min, max, volatile_min: flushed }
@@ -256,7 +261,7 @@ impl History {
     /// Checks what was found after failed calls: every acknowledged write from `from(op, loss)` on, and each failed one
     /// as a whole or not at all.
     pub fn check_with_failures(&self, op: u64, loss: Loss, found: &Found) -> Check {
-        self.check_families(op, found)?;
+        self.check_families_with_failures(found)?;
         let range = self.range(op, loss);
         let doubtful: Vec<usize> = (0..range.max).filter(|i| self.writes[*i].failed).collect();
         ensure!(doubtful.len() <= 12, "{} failed writes are too many to tell apart", doubtful.len());
@@ -272,6 +277,30 @@ impl History {
             }
         }
         Err(self.complaint(range, found))
+    }
+
+    fn check_families_with_failures(&self, found: &Found) -> Check {
+        let dropped = |id: FamilyId| self.families.iter().any(|f| f.id == id && !f.created);
+        let known = self.ids();
+        let extra = found.keys().filter(|id| !known.contains(id)).count();
+        ensure!(extra <= self.failed_creations, "families {:?} were never created", found.keys());
+        for id in known {
+            let (alive, here) = (!dropped(id), found.contains_key(&id));
+            let doubtful = self.failed_drops.contains(&id);
+            ensure!(here == alive || (alive && doubtful), "family {id}: found {here}, should be {alive}");
+        }
+        Ok(())
+    }
+
+    /// The longest prefix of at least the flushed writes that explains what was found.
+    pub fn longest_prefix(&self, found: &Found) -> Check<usize> {
+        let range = self.range(u64::MAX, Loss::Power);
+        let range = Range { min: range.volatile_min, max: self.writes.len(), ..range };
+        let tables = self.tables.get_or_init(|| self.make_tables());
+        let prints: Vec<(FamilyId, u64)> =
+            found.iter().map(|(&id, e)| (id, Contents::from_entries(e.clone()).fingerprint())).collect();
+        let fit = (range.min..=range.max).rev().find(|end| self.explains(tables, range, *end, &prints));
+        fit.ok_or_else(|| self.complaint(range, found))
     }
 
     fn subset_matches(

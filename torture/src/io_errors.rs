@@ -1,4 +1,111 @@
-use crate::runner::{Context, Outcome};
-pub(crate) fn case(_: &Context, _seed: u64) -> Outcome {
-    Outcome::default()
+//! Row `io-errors`: a short script is run once for each of its calls to the system, and that call fails.
+//!
+//! It fails once or for good, with EIO, with ENOSPC, or after a part of its work. Whatever happens then must be a typed
+//! error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
+//! with every acknowledged write; a write that failed is there as a whole or not at all.
+
+use crate::check::{Check, Doing};
+use crate::crash::{check_verify, go_on};
+use crate::driver::{DIR, Driver, Knobs, scan};
+use crate::history::Loss;
+use crate::plan::{self, Data};
+use crate::runner::{Context, Outcome, guarded};
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, FaultEffect, FaultPlan};
+use lavastore::{Db, Durability, Options};
+
+/// Calls of a script that are made to fail, at most.
+const CALLS_MAX: u64 = 400;
+
+const EFFECTS: [(FaultEffect, &str); 3] =
+    [(FaultEffect::Eio, "EIO"), (FaultEffect::NoSpace, "ENOSPC"), (FaultEffect::Short, "a short transfer")];
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (effect, name) in EFFECTS {
+        for sticky in [false, true] {
+            for call in 0..CALLS_MAX {
+                let once = if sticky { "from then on" } else { "once" };
+                let ran = guarded(|| fail_one(seed, call, effect, sticky)).and_then(|r| r);
+                match ran {
+                    Ok(true) => outcome.take(Ok(())),
+                    Ok(false) => break,
+                    Err(why) => outcome.take(Err(format!("{name} at call {call}, {once}: {why}"))),
+                }
+                if outcome.failures.len() > 4 {
+                    return outcome;
+                }
+            }
+        }
+    }
+    outcome
+}
+
+fn knobs(rng: &mut Rng) -> Knobs {
+    Knobs {
+        steps: rng.range(8, 24),
+        reads: true,
+        kills: false,
+        volatile: false,
+        families: true,
+        checkpoints: rng.one_in(2),
+        reopen: true,
+        faults: true,
+        first_number: 1,
+        upkeep_one_in: 3,
+    }
+}
+
+/// Runs the script with one call failing. False if it makes fewer calls.
+fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bool> {
+    let mut rng = Rng::new(seed ^ 0x6572_726f_7273);
+    let knobs = knobs(&mut rng);
+    let data = Data::small(&mut rng);
+    let mut driver = Driver::new(seed, knobs, data);
+    let plan = FaultPlan::nth(call, effect);
+    driver.sim.inject(if sticky { plan.sticky() } else { plan });
+    // An open that fails leaves no store, or an empty one.
+    if driver.open().is_ok() {
+        driver.steps(driver.knobs.steps)?;
+    }
+    if driver.sim.faults_fired() == 0 {
+        return Ok(false);
+    }
+    end_and_check(&mut driver, &mut rng.clone_with(call))?;
+    Ok(true)
+}
+
+/// Numbers that differ from call to call.
+trait CloneWith {
+    fn clone_with(&self, number: u64) -> Rng;
+}
+
+impl CloneWith for Rng {
+    fn clone_with(&self, number: u64) -> Rng {
+        Rng::new(self.clone().next_u64() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
+    let op = driver.sim.op_count();
+    let (sim, loss, how) = match rng.below(3) {
+        0 => {
+            driver.sim.clear_faults();
+            driver.abandon();
+            (driver.sim.clone(), Loss::Process, "closed")
+        }
+        1 => (driver.sim.crash(CrashKind::ProcessKill, rng.next_u64()), Loss::Process, "killed"),
+        _ => (driver.sim.crash(CrashKind::PowerLoss, rng.next_u64()), Loss::Power, "after a power loss"),
+    };
+    driver.sim.clear_faults();
+    driver.abandon();
+    let again = || -> Check {
+        let options = Options { durability: Durability::Durable, ..plan::options(rng) };
+        let db = Db::open_in(sim.env(), DIR, options).doing(|| "refused to open".into())?;
+        let found = scan(&db)?;
+        driver.history.check_with_failures(op, loss, &found)?;
+        check_verify(&db)?;
+        go_on(db, &sim, &driver.data, found, rng)
+    };
+    guarded(again).and_then(|r| r).map_err(|why| format!("{how}, then opened without faults: {why}"))
 }

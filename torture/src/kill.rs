@@ -1,8 +1,166 @@
+//! Row `kill`: a process that writes to a store on the real disk is killed with SIGKILL, again and again.
+//!
+//! The child writes what its seed says, one batch after the other, and reports each acknowledgement through a pipe.
+//! The parent kills it at a random moment, opens the store with other options, and compares: what was acknowledged
+//! must be there, and of the rest at most the batch that was under way, whole. Then the next child goes on.
+
+use crate::check::{Check, Doing, ensure};
+use crate::driver::{Model, add, compare, families_of, scan};
+use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome};
-pub(crate) fn case(_: &Context, _seed: u64) -> Outcome {
-    Outcome::default()
-}
+use crate::state::Change;
+use lavastore::io::Rng;
+use lavastore::{ColumnFamily, Db, Durability, Env, Options, WriteBatch, WriteOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The hidden row that is the child.
 pub(crate) const CHILD: &str = "kill-child";
-pub(crate) fn child(_: &std::path::Path, _: u64, _: u64) -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+/// Kills of one store.
+const ROUNDS: u64 = 5;
+/// The families besides the default one.
+const FAMILIES: [&str; 2] = ["left", "right"];
+
+pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let dir = context.dir.join(format!("kill-{seed}"));
+    let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed) };
+    for round in 0..ROUNDS {
+        let checked = run.round(&dir, seed).map_err(|why| format!("round {round}: {why}"));
+        let failed = checked.is_err();
+        outcome.take(checked);
+        if failed {
+            // The store stays for whoever wants to look at it.
+            return outcome;
+        }
+    }
+    outcome.note("batches acknowledged", run.written);
+    let _ = std::fs::remove_dir_all(&dir);
+    let _ = std::fs::remove_dir(&context.dir);
+    outcome
+}
+
+struct Run {
+    model: Model,
+    /// Batches that are in the store.
+    written: u64,
+    rng: Rng,
+}
+
+impl Run {
+    fn round(&mut self, dir: &Path, seed: u64) -> Check {
+        let acknowledged = self.let_child_write(dir, seed)?;
+        let options = plan::options(&mut self.rng);
+        let db = Db::open_with(dir, options.clone())
+            .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+        let found = scan(&db)?;
+        let families: Vec<u32> = found.keys().copied().collect();
+        let begin = self.written;
+        let mut why = String::new();
+        // The last batch may have been done but not reported.
+        for end in [acknowledged, acknowledged + 1] {
+            while self.written < end {
+                for (family, change) in batch(seed, self.written).0 {
+                    self.model.entry(family as u32).or_default().apply(&change);
+                }
+                self.written += 1;
+            }
+            let mut expected = self.model.clone();
+            families.iter().for_each(|id| drop(expected.entry(*id).or_default()));
+            match compare(&expected, &found) {
+                Ok(()) => return check_sound(&db),
+                Err(e) if why.is_empty() => why = e,
+                Err(_) => {}
+            }
+        }
+        Err(format!("batches {begin} to {acknowledged} were acknowledged: {why}"))
+    }
+
+    /// Starts a child and kills it. Returns the number of batches that were acknowledged since the store was made.
+    fn let_child_write(&mut self, dir: &Path, seed: u64) -> Check<u64> {
+        let program = std::env::current_exe().doing(|| "own path".into())?;
+        let mut child = Command::new(program)
+            .arg(CHILD)
+            .arg("--dir")
+            .arg(dir)
+            .args(["--seed", &seed.to_string(), "--count", &self.written.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing(|| "start of a child".into())?;
+        let mut pipe = child.stdout.take().ok_or("no pipe")?;
+        // The first report says that the store is open. The clock of the child's life starts there, sometimes before.
+        let early = self.rng.one_in(8);
+        if !early {
+            pipe.read_exact(&mut [0; 8]).doing(|| "the child did not open the store".into())?;
+        }
+        Env::kernel().clock.sleep_ns(self.rng.below(if early { 8_000_000 } else { 40_000_000 }));
+        child.kill().doing(|| "kill".into())?;
+        child.wait().doing(|| "wait".into())?;
+        let mut reported = Vec::new();
+        pipe.read_to_end(&mut reported).doing(|| "reading from the pipe".into())?;
+        let last = reported.chunks_exact(8).next_back();
+        let last = last.and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+        Ok(last.unwrap_or(self.written))
+    }
+}
+
+fn check_sound(db: &Db) -> Check {
+    let report = db.verify().doing(|| "verify".into())?;
+    ensure!(report.errors.is_empty(), "verify: {}", report.errors[0]);
+    Ok(())
+}
+
+/// The batch with this number: changes by family, and its durability.
+fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
+    let mut data_rng = Rng::new(seed ^ 0x006b_696c_6c);
+    let data = Data::small(&mut data_rng);
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
+    let count = if rng.one_in(2) { 1 } else { rng.range(1, 6) };
+    let changes = (0..count).map(|_| (rng.below(3) as usize, data.change(&mut rng))).collect();
+    let durability = if rng.one_in(6) { Durability::Durable } else { Durability::Buffered };
+    (changes, durability)
+}
+
+/// The child: writes from batch `from` on until it is killed.
+pub(crate) fn child(dir: &Path, seed: u64, from: u64) -> ExitCode {
+    match write_forever(dir, seed, from) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("torture: child of seed {seed}: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_forever(dir: &Path, seed: u64, from: u64) -> Check {
+    let mut rng = Rng::new(seed ^ from.wrapping_mul(31));
+    let options = Options { background_threads: 2, ..plan::options(&mut rng) };
+    let db = Db::open_with(dir, options).doing(|| "open".into())?;
+    for name in FAMILIES {
+        if db.column_family(name).is_none() {
+            db.create_column_family(name, plan::family_options(&mut rng)).doing(|| "create".into())?;
+        }
+    }
+    let families: Vec<ColumnFamily> = families_of(&db)?;
+    let mut out = std::io::stdout().lock();
+    let mut report = |number: u64| {
+        out.write_all(&number.to_le_bytes()).and_then(|()| out.flush()).doing(|| "report".into())
+    };
+    report(from)?;
+    for number in from.. {
+        let (changes, durability) = batch(seed, number);
+        let mut batch = WriteBatch::new();
+        changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
+        db.write_opt(&batch, &WriteOptions { durability: Some(durability) }).doing(|| "write".into())?;
+        report(number + 1)?;
+        if rng.one_in(200) {
+            db.flush().doing(|| "flush".into())?;
+        }
+        if rng.one_in(600) {
+            db.compact_range(&families[0], None, None).doing(|| "compact".into())?;
+        }
+    }
+    Ok(())
 }

@@ -1,1 +1,46 @@
+//! A little of each simulated row, and the seeds that once failed.
 
+use crate::regressions::FOUND;
+use crate::rows::{ROWS, Row};
+use crate::runner::{Context, run_case, run_cases};
+
+fn row(name: &str) -> &'static Row {
+    ROWS.iter().find(|row| row.name == name).expect("a row of that name")
+}
+
+fn run_some(name: &str, count: u64) {
+    let context = Context { dir: std::env::temp_dir(), count };
+    let (totals, _) = run_cases(row(name), &context, 1_000, 2, false);
+    assert!(totals.failures.is_empty(), "{name}: {:?}", totals.failures);
+    assert!(totals.passed >= count, "{name}: only {} passed", totals.passed);
+}
+
+#[test]
+fn seeds_that_once_failed() {
+    for (name, seed, what) in FOUND {
+        let outcome = run_case(row(name), &Context::default(), *seed);
+        assert!(outcome.failures.is_empty(), "{name}, seed {seed} ({what}): {:?}", outcome.failures);
+    }
+}
+
+#[test]
+fn some_of_the_model() {
+    run_some("model", 100);
+    run_some("numbers", 50);
+}
+
+#[test]
+fn some_crashes() {
+    run_some("crash", 1_000);
+    run_some("recrash", 300);
+}
+
+#[test]
+fn some_errors() {
+    run_some("io-errors", 1);
+}
+
+#[test]
+fn some_damage() {
+    run_some("flip", 300);
+}

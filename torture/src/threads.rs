@@ -1,4 +1,283 @@
-use crate::runner::{Context, Outcome};
-pub(crate) fn case(_: &Context, _seed: u64) -> Outcome {
-    Outcome::default()
+//! Row `threads`: real threads on the real disk, for what a simulation with one thread cannot show.
+//!
+//! Every key belongs to one writer, which gives it rising versions, in two families in one batch. Before a write the
+//! writer publishes the version as *begun*, afterwards as *done*. A read must give a version between what was done
+//! before it and what had begun after it, and no reader may see a version go back. At a snapshot both families are equal.
+//! Meanwhile somebody flushes, compacts and takes checkpoints. At the end everything is compared, also after a reopen.
+
+use crate::check::{Check, Doing, ensure};
+use crate::driver::scan;
+use crate::plan::{self, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::state::Entries;
+use lavastore::io::Rng;
+use lavastore::{
+    ColumnFamily, Db, Durability, Env, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+const RUN_NS: u64 = 1_500_000_000;
+const WRITERS: usize = 3;
+const KEYS: usize = 200;
+/// Every so many versions of a key, one is a deletion.
+const DELETE_EVERY: u64 = 7;
+
+pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let dir = context.dir.join(format!("threads-{seed}"));
+    let ran = run(&dir, seed, &mut outcome);
+    if ran.is_ok() {
+        let _ = std::fs::remove_dir_all(&dir);
+        let _ = std::fs::remove_dir(&context.dir);
+    }
+    outcome.take(ran);
+    outcome
+}
+
+/// What all threads of a run share.
+struct Shared {
+    db: Db,
+    mirror: ColumnFamily,
+    begun: Vec<AtomicU64>,
+    done: Vec<AtomicU64>,
+    stop: AtomicBool,
+    writes: AtomicU64,
+    reads: AtomicU64,
+    padding: u64,
+}
+
+fn run(dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
+    let mut rng = Rng::new(seed ^ 0x0074_6872_6561_6473);
+    let options = options(&mut rng);
+    let db = Db::open_with(dir.join("db"), options).doing(|| "open".into())?;
+    let mirror =
+        db.create_column_family("mirror", plan::family_options(&mut rng)).doing(|| "create".into())?;
+    let counters = || (0..WRITERS * KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let shared = Shared {
+        db,
+        mirror,
+        begun: counters(),
+        done: counters(),
+        stop: AtomicBool::new(false),
+        writes: AtomicU64::new(0),
+        reads: AtomicU64::new(0),
+        padding: pick(&mut rng, &[0, 100, 1000, 4000]),
+    };
+    let clock = Env::kernel().clock;
+    let results: Vec<Check> = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut start = |body: Box<dyn FnOnce(&Shared) -> Check + Send>| {
+            let shared = &shared;
+            threads.push(scope.spawn(move || {
+                let result = guarded(|| body(shared)).and_then(|r| r);
+                if result.is_err() {
+                    shared.stop.store(true, SeqCst);
+                }
+                result
+            }));
+        };
+        for writer in 0..WRITERS {
+            let rng = rng.fork();
+            start(Box::new(move |shared| write(shared, writer, rng)));
+        }
+        for _ in 0..2 {
+            let (one, two) = (rng.fork(), rng.fork());
+            start(Box::new(move |shared| read(shared, one)));
+            start(Box::new(move |shared| scan_snapshots(shared, two)));
+        }
+        let (upkeep_rng, copies) = (rng.fork(), dir.to_owned());
+        start(Box::new(move |shared| upkeep(shared, upkeep_rng, &copies)));
+        let end_ns = clock.now_ns() + RUN_NS;
+        while clock.now_ns() < end_ns && !shared.stop.load(SeqCst) {
+            clock.sleep_ns(10_000_000);
+        }
+        shared.stop.store(true, SeqCst);
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into()))).collect()
+    });
+    results.into_iter().collect::<Check<Vec<()>>>()?;
+    outcome.note("writes", shared.writes.load(SeqCst));
+    outcome.note("reads", shared.reads.load(SeqCst));
+    check_end(shared, &dir.join("db"), &mut rng)
+}
+
+fn options(rng: &mut Rng) -> Options {
+    let memtable_bytes = pick(rng, &[32 << 10, 256 << 10, 1 << 20]);
+    Options {
+        memtable_bytes,
+        memory_bytes: memtable_bytes * 3,
+        background_threads: pick(rng, &[1, 2, 4]),
+        rate_limit_bytes_per_s: 0,
+        ..plan::options(rng)
+    }
+}
+
+impl Shared {
+    fn running(&self) -> bool {
+        !self.stop.load(SeqCst)
+    }
+}
+
+fn key(slot: usize) -> Vec<u8> {
+    format!("{:03}/{}", slot % KEYS, slot / KEYS).into_bytes()
+}
+
+fn is_deletion(version: u64) -> bool {
+    version.is_multiple_of(DELETE_EVERY)
+}
+
+fn value(version: u64, padding: u64) -> Vec<u8> {
+    let mut value = version.to_le_bytes().to_vec();
+    value.resize(8 + (version.wrapping_mul(31) % (padding + 1)) as usize, version as u8);
+    value
+}
+
+fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
+    let mut batch = WriteBatch::new();
+    while shared.running() {
+        batch.clear();
+        let slots: Vec<usize> = {
+            let mut slots: Vec<usize> =
+                (0..rng.range(1, 4)).map(|_| writer * KEYS + rng.below(KEYS as u64) as usize).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            slots
+        };
+        for &slot in &slots {
+            let version = shared.begun[slot].fetch_add(1, SeqCst) + 1;
+            let (key, family) = (key(slot), shared.db.default_column_family());
+            if is_deletion(version) {
+                batch.delete_cf(family, &key);
+                batch.delete_cf(&shared.mirror, &key);
+            } else {
+                batch.put_cf(family, &key, &value(version, shared.padding));
+                batch.put_cf(&shared.mirror, &key, &value(version, shared.padding));
+            }
+        }
+        let durability = match rng.below(50) {
+            0 => Durability::Durable,
+            1 => Durability::Volatile,
+            _ => Durability::Buffered,
+        };
+        let options = WriteOptions { durability: Some(durability) };
+        shared.db.write_opt(&batch, &options).doing(|| "write".into())?;
+        slots.iter().for_each(|&slot| drop(shared.done[slot].fetch_add(1, SeqCst)));
+        shared.writes.fetch_add(1, SeqCst);
+    }
+    Ok(())
+}
+
+/// The version a read gave, checked against what it may be. Of a deletion the lowest version it can be.
+fn version_of(found: Option<&[u8]>, done: u64, begun: u64, slot: usize) -> Check<u64> {
+    let Some(bytes) = found else {
+        let deleted = (done..=begun).find(|v| *v == 0 || is_deletion(*v));
+        return deleted.ok_or_else(|| format!("key {slot}: nothing, between versions {done} and {begun}"));
+    };
+    let version = bytes.first_chunk().map(|b| u64::from_le_bytes(*b)).ok_or("a value of no version")?;
+    ensure!((done..=begun).contains(&version), "key {slot}: version {version}, not {done} to {begun}");
+    Ok(version)
+}
+
+fn read(shared: &Shared, mut rng: Rng) -> Check {
+    let mut seen = vec![0u64; WRITERS * KEYS];
+    while shared.running() {
+        let slot = rng.below(seen.len() as u64) as usize;
+        let done = shared.done[slot].load(SeqCst);
+        let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
+        let found = shared.db.get_cf(family, &key(slot)).doing(|| "get".into())?;
+        let begun = shared.begun[slot].load(SeqCst);
+        let version = version_of(found.as_deref(), done.max(seen[slot]), begun, slot)?;
+        if let Some(bytes) = &found {
+            ensure!(**bytes == *value(version, shared.padding), "key {slot}: value of another version");
+        }
+        seen[slot] = seen[slot].max(version);
+        shared.reads.fetch_add(1, SeqCst);
+    }
+    Ok(())
+}
+
+fn contents(shared: &Shared, family: &ColumnFamily, snapshot: &Snapshot, backwards: bool) -> Check<Entries> {
+    let options = ReadOptions { snapshot: Some(snapshot.clone()), ..Default::default() };
+    let mut iterator = shared.db.iter_cf(family, options).doing(|| "iter".into())?;
+    let mut entries = Entries::new();
+    if backwards { iterator.seek_to_last() } else { iterator.seek_to_first() }.doing(|| "seek".into())?;
+    while iterator.valid() {
+        entries.insert(iterator.key().to_vec(), iterator.value().to_vec());
+        if backwards { iterator.prev() } else { iterator.next() }.doing(|| "step".into())?;
+    }
+    Ok(entries)
+}
+
+fn scan_snapshots(shared: &Shared, mut rng: Rng) -> Check {
+    while shared.running() {
+        let done: Vec<u64> = shared.done.iter().map(|v| v.load(SeqCst)).collect();
+        let snapshot = shared.db.snapshot();
+        let begun: Vec<u64> = shared.begun.iter().map(|v| v.load(SeqCst)).collect();
+        let (one, two) = (rng.one_in(2), rng.one_in(2));
+        let default = contents(shared, shared.db.default_column_family(), &snapshot, one)?;
+        let mirror = contents(shared, &shared.mirror, &snapshot, two)?;
+        ensure!(
+            default == mirror,
+            "the families differ at a snapshot: {} and {} keys",
+            default.len(),
+            mirror.len()
+        );
+        for (slot, (done, begun)) in done.into_iter().zip(begun).enumerate() {
+            version_of(default.get(&key(slot)).map(Vec::as_slice), done, begun, slot)?;
+        }
+        shared.reads.fetch_add(default.len() as u64, SeqCst);
+    }
+    Ok(())
+}
+
+fn upkeep(shared: &Shared, mut rng: Rng, dir: &Path) -> Check {
+    let clock = Env::kernel().clock;
+    let mut checkpoints = 0;
+    while shared.running() {
+        clock.sleep_ns(rng.below(30_000_000));
+        match rng.below(6) {
+            0..=2 => shared.db.flush().doing(|| "flush".into())?,
+            3 => {
+                let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
+                let start = key(rng.below((WRITERS * KEYS) as u64) as usize);
+                shared.db.compact_range(family, Some(&start), None).doing(|| "compact_range".into())?;
+            }
+            4 if checkpoints < 2 => {
+                let copy = dir.join(format!("checkpoint{checkpoints}"));
+                checkpoints += 1;
+                shared.db.checkpoint(&copy).doing(|| "checkpoint".into())?;
+                let found = scan(&Db::open(&copy).doing(|| "open of a checkpoint".into())?)?;
+                ensure!(found[&0] == found[&shared.mirror.id()], "the families of a checkpoint differ");
+            }
+            _ => drop(shared.db.space().doing(|| "space".into())?),
+        }
+    }
+    Ok(())
+}
+
+/// Now that nobody writes, all is known; also after a reopen.
+fn check_end(shared: Shared, dir: &Path, rng: &mut Rng) -> Check {
+    let mut expected = Entries::new();
+    for (slot, version) in shared.done.iter().map(|v| v.load(SeqCst)).enumerate() {
+        if version > 0 && !is_deletion(version) {
+            expected.insert(key(slot), value(version, shared.padding));
+        }
+    }
+    let (padding, mirror) = (shared.padding, shared.mirror.id());
+    let compare = |db: &Db, when: &str| -> Check {
+        let found = scan(db)?;
+        for family in [0, mirror] {
+            crate::state::difference(&expected, &found[&family])
+                .map_err(|why| format!("{when}, family {family}, padding {padding}: {why}"))?;
+        }
+        let report = db.verify().doing(|| "verify".into())?;
+        ensure!(report.errors.is_empty(), "{when}, verify: {}", report.errors[0]);
+        Ok(())
+    };
+    compare(&shared.db, "at the end")?;
+    let Shared { db, mirror, .. } = shared;
+    drop(mirror);
+    db.close().doing(|| "close".into())?;
+    let db = Db::open_with(dir, options(rng)).doing(|| "reopen".into())?;
+    compare(&db, "after a reopen")
 }
