@@ -76,7 +76,7 @@ fn batches() {
     fails(db.write(&batch), ErrorKind::TooLarge);
     assert!(contents(&db).is_empty(), "nothing of a refused batch is there");
     batch.clear();
-    assert!(batch.is_empty() && batch.len() == 0);
+    assert!(batch.is_empty());
     for i in 0..15 {
         batch.put(&key(i), &value);
     }

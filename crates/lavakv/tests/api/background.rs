@@ -1,0 +1,187 @@
+//! Background work as its owner sees it: it ends, it keeps its limits, and it tells the listener.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, Event, EventListener, FamilyOptions, Options, sim::SimEnv};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn after_wait_idle_nothing_is_written() {
+    let sim = SimEnv::new(1);
+    let (db, mut model) = (open(&sim), Model::new());
+    for round in 0..4 {
+        fill(&db, &mut model, 0..1500, round);
+    }
+    settle(&db);
+    let (ops, hash) = (sim.op_count(), sim.state_hash());
+    for _ in 0..100 {
+        sim.advance_ns(100_000_000);
+        assert!(!db.run_background_step(), "{}", sim.trace());
+    }
+    assert_eq!((sim.op_count(), sim.state_hash()), (ops, hash), "{}", sim.trace());
+    assert!(db.wait_idle(Duration::ZERO));
+}
+
+#[test]
+fn wait_idle_gives_up_in_time() {
+    let tmp = TempDir::new("idle");
+    let options = Options { rate_limit_bytes_per_s: 1 << 20, ..small() };
+    let (db, mut model) = (Db::open_with(tmp.path(), options).unwrap(), Model::new());
+    for round in 0..6 {
+        fill(&db, &mut model, 0..2000, round);
+    }
+    assert!(!db.wait_idle(Duration::ZERO), "there is work left: {}", db.describe());
+    settle(&db);
+    assert!(contents(&db) == model);
+}
+
+/// What background jobs write keeps the rate over time.
+#[test]
+fn the_rate_limit_binds() {
+    let rate = 2 << 20;
+    let mut seconds = Vec::new();
+    for limit in [0, rate] {
+        let sim = SimEnv::new(2);
+        let options = Options { rate_limit_bytes_per_s: limit, ..small() };
+        let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+        let start_ns = sim.now_ns();
+        for round in 0..20 {
+            fill(&db, &mut model, 0..1500, round);
+        }
+        settle(&db);
+        let stats = db.stats();
+        let written = stats.flush_bytes_written + stats.compaction_bytes_written;
+        let elapsed = (sim.now_ns() - start_ns) as f64 / 1e9;
+        seconds.push(elapsed);
+        if limit > 0 {
+            assert!(written as f64 / elapsed <= limit as f64 * 1.1, "{written} bytes in {elapsed} s");
+        }
+        assert!(contents(&db) == model);
+    }
+    assert!(seconds[1] > seconds[0], "{seconds:?}");
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<Event>>);
+
+impl EventListener for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+#[test]
+fn the_listener_is_told() {
+    let sim = SimEnv::new(3);
+    let events = Arc::new(Events::default());
+    let options = Options { listener: Some(events.clone()), ..small() };
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+    let family = db.create_column_family("other", small_family()).unwrap();
+    for round in 0..5 {
+        fill(&db, &mut model, 0..1500, round);
+    }
+    db.put_cf(&family, b"k", b"v").unwrap();
+    db.flush().unwrap();
+    settle(&db);
+    let stats = db.stats();
+    let told = events.0.lock().unwrap();
+    let (mut flushes, mut flushed, mut compactions, mut compacted) = (0, 0, 0, 0);
+    let mut names: Vec<&str> = Vec::new();
+    for event in told.iter() {
+        match event {
+            Event::Flush { family, output_bytes } => {
+                assert!(*output_bytes > 0);
+                flushes += 1;
+                flushed += output_bytes;
+                names.push(family);
+            }
+            Event::Compaction { family, level, output_level, input_bytes, .. } => {
+                assert!(family == "default" && output_level >= level && *input_bytes > 0);
+                compactions += 1;
+                compacted += input_bytes;
+            }
+            Event::Stall { wait_ns, .. } => assert!(*wait_ns < 60_000_000_000),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((flushes, flushed), (stats.flushes, stats.flush_bytes_written));
+    assert_eq!(compactions, stats.compactions);
+    assert!(compacted >= stats.compaction_bytes_read, "moves read nothing");
+    assert!(names.contains(&"other") && names.contains(&"default"), "{names:?}");
+}
+
+/// A background error reaches the listener and the caller.
+#[test]
+fn a_background_error_is_told() {
+    use lavastore_lavakv::ErrorKind;
+    use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
+    let sim = SimEnv::new(4);
+    let events = Arc::new(Events::default());
+    let options = Options { listener: Some(events.clone()), ..small() };
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+    fill(&db, &mut model, 0..100, 0);
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Append]).path(".ksst"));
+    fails(db.flush(), ErrorKind::Poisoned);
+    fails(db.put(b"k", b"v"), ErrorKind::Poisoned);
+    assert!(contents(&db) == model, "reads go on");
+    assert_eq!(db.stats().background_errors, 1);
+    let told = events
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .any(|e| matches!(e, Event::BackgroundError { error } if error.kind() == ErrorKind::Io));
+    assert!(told);
+    drop(db);
+    assert!(contents(&open(&sim)) == model);
+}
+
+/// Memtables and cache keep their budgets while everything runs at full speed.
+#[test]
+fn memory_budgets_are_kept() {
+    let tmp = TempDir::new("budgets");
+    let options =
+        Options { memtable_bytes: 256 << 10, memory_bytes: 1 << 20, cache_bytes: 256 << 10, ..small() };
+    let db = Db::open_with(tmp.path(), options.clone()).unwrap();
+    std::thread::scope(|s| {
+        let writers: Vec<_> = (0..2u64)
+            .map(|t| {
+                let db = &db;
+                s.spawn(move || (0..20_000).for_each(|i| db.put(&key(i * 2 + t), &value(i, t)).unwrap()))
+            })
+            .collect();
+        let mut rng = lavastore_lavakv::io::Rng::new(1);
+        while writers.iter().any(|w| !w.is_finished()) {
+            let _ = db.get(&key(rng.below(40_000))).unwrap();
+            let memory = db.space().unwrap().memtable_bytes;
+            assert!(memory <= (1 << 20) + (256 << 10), "{memory} bytes in memtables");
+            let cache = db.cache_stats();
+            assert!(cache.index.bytes + cache.data.bytes <= 256 << 10, "{cache:?}");
+        }
+    });
+    for i in (0..40_000).step_by(7) {
+        assert!(db.get(&key(i)).unwrap().is_some());
+    }
+    let cache = db.cache_stats();
+    assert!(
+        cache.data.hits + cache.data.misses > 0 && cache.index.bytes + cache.data.bytes <= 256 << 10,
+        "{cache:?}"
+    );
+}
+
+/// Levels keep near their targets, and L0 does not pile up.
+#[test]
+fn the_tree_keeps_its_shape() {
+    let sim = SimEnv::new(5);
+    let family = FamilyOptions { level_multiplier: 4, ..small_family() };
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, Options { family, ..small() }).unwrap(), Model::new());
+    for round in 0..10 {
+        fill(&db, &mut model, 0..3000, round);
+    }
+    settle(&db);
+    let space = db.space().unwrap();
+    let live: u64 = model.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum();
+    assert!(space.table_bytes < live * 2, "{} bytes for {live}: {}", space.table_bytes, db.describe());
+    assert!(db.describe().contains("L6"), "{}", db.describe());
+    assert!(contents(&db) == model);
+}

@@ -1,0 +1,108 @@
+//! Checkpoints: consistent copies, taken beside writes.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, WriteBatch, sim::SimEnv};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_checkpoint_is_a_store_of_its_own() {
+    let sim = SimEnv::new(1);
+    let (db, mut model) = (open(&sim), Model::new());
+    let family = db.create_column_family("family", small_family()).unwrap();
+    fill(&db, &mut model, 0..2000, 0);
+    db.put_cf(&family, b"k", b"v").unwrap();
+    db.delete_range(&key(5), &key(50)).unwrap();
+    model.retain(|k, _| !(key(5)..key(50)).contains(k));
+    db.checkpoint("/copies/one").unwrap();
+    let then = model.clone();
+    fill(&db, &mut model, 0..3000, 1);
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    let copy = Db::open_in(sim.env(), "/copies/one", small()).unwrap();
+    assert!(contents(&copy) == then);
+    assert_eq!(contents_cf(&copy, &copy.column_family("family").unwrap()).len(), 1);
+    assert!(copy.verify().unwrap().errors.is_empty());
+    // Both go their own ways.
+    copy.put(b"only here", b"1").unwrap();
+    copy.compact_range(copy.default_column_family(), None, None).unwrap();
+    settle(&copy);
+    db.drop_column_family(&family).unwrap();
+    settle(&db);
+    drop(copy);
+    assert!(contents(&db) == model);
+    let copy = Db::open_in(sim.env(), "/copies/one", small()).unwrap();
+    assert_eq!(contents(&copy).len(), then.len() + 1);
+    // A checkpoint of a checkpoint, then the first goes.
+    copy.checkpoint("/copies/two").unwrap();
+    drop(copy);
+    assert_eq!(contents(&Db::open_in(sim.env(), "/copies/two", small()).unwrap()).len(), then.len() + 1);
+}
+
+#[test]
+fn an_empty_store_can_be_copied() {
+    let sim = SimEnv::new(2);
+    let db = open(&sim);
+    db.checkpoint("/copy").unwrap();
+    assert!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()).is_empty());
+}
+
+/// Writers go on while checkpoints are taken; each checkpoint is a prefix of what they wrote, over both families.
+#[test]
+fn taken_while_writing() {
+    let tmp = TempDir::new("checkpoint");
+    let db = Db::open_with(tmp.join("store"), small()).unwrap();
+    let family = db.create_column_family("family", small_family()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let writer = s.spawn(|| {
+            let mut n = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                // Each batch goes to both families; keys ascend, so a prefix of the batches is a prefix of the keys.
+                let mut batch = WriteBatch::new();
+                batch.put(&key(n), &value(n, 0));
+                batch.put_cf(&family, &key(n), &value(n, 1));
+                db.write(&batch).unwrap();
+                n += 1;
+            }
+            n
+        });
+        for round in 0..6 {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            let acknowledged = db.snapshot().sequence();
+            let dir = tmp.join(&format!("copy-{round}"));
+            db.checkpoint(&dir).unwrap();
+            let copy = Db::open_with(&dir, small()).unwrap();
+            let here = contents(&copy);
+            let there = contents_cf(&copy, &copy.column_family("family").unwrap());
+            let n = here.len() as u64;
+            assert!(here.keys().eq(there.keys()), "round {round}: {n} and {}", there.len());
+            assert!((0..n).all(|i| here[&key(i)] == value(i, 0) && there[&key(i)] == value(i, 1)));
+            assert!(2 * n >= acknowledged, "round {round}: {n} of what was written before is there");
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 100);
+    });
+    settle(&db);
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+/// Where the file system cannot link, files are copied; a checkpoint that was cut off is no store.
+#[test]
+fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
+    use lavastore_lavakv::sim::{CrashKind, Policy};
+    let sim = SimEnv::new(3);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..1500, 0);
+    db.flush().unwrap();
+    let start = sim.op_count();
+    db.checkpoint("/copy").unwrap();
+    let record = sim.record();
+    for op in (start..sim.op_count()).step_by(3) {
+        let after = record.crash_at(op, CrashKind::PowerLossWith(Policy::Dropped), op);
+        let options = lavastore_lavakv::Options { create_if_missing: false, ..small() };
+        if let Ok(copy) = Db::open_in(after.env(), "/copy", options) {
+            assert!(contents(&copy) == model, "operation {op}");
+        }
+        assert!(open(&after).verify().unwrap().errors.is_empty());
+    }
+}

@@ -1,0 +1,164 @@
+//! Column families: made and dropped under writes, across reopen, and what an idle one costs the others.
+
+use crate::common::*;
+use lavastore_lavakv::{
+    Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, sim::SimEnv,
+};
+
+#[test]
+fn made_listed_dropped_and_made_again() {
+    let sim = SimEnv::new(1);
+    let db = open(&sim);
+    assert_eq!(db.column_families(), ["default"]);
+    let options = FamilyOptions { block_bytes: 1024, filter_bits_per_key: 5, ..small_family() };
+    let a = db.create_column_family("a", options.clone()).unwrap();
+    let b = db.create_column_family("b", small_family()).unwrap();
+    assert_eq!((a.name(), a.options()), ("a", options.clone()));
+    fails(db.create_column_family("a", small_family()), ErrorKind::AlreadyExists);
+    for i in 0..2000 {
+        db.put_cf(&a, &key(i), b"a").unwrap();
+        db.put_cf(&b, &key(i), &value(i, 0)).unwrap();
+    }
+    db.drop_column_family(&b).unwrap();
+    assert_eq!(db.column_families(), ["default", "a"]);
+    settle(&db);
+    drop((db, a, b));
+    let db = open(&sim);
+    assert_eq!(db.column_families(), ["default", "a"]);
+    let a = db.column_family("a").unwrap();
+    assert_eq!(a.options(), options, "options are kept with the family");
+    assert_eq!(contents_cf(&db, &a).len(), 2000);
+    let b = db.create_column_family("b", small_family()).unwrap();
+    assert!(contents_cf(&db, &b).is_empty());
+    db.put_cf(&b, b"k", b"v").unwrap();
+    drop((db, a, b));
+    let db = open(&sim);
+    assert_eq!(contents_cf(&db, &db.column_family("b").unwrap()).len(), 1);
+}
+
+/// Space of a dropped family comes back, unless an iterator still reads it.
+#[test]
+fn a_drop_frees_space_once_nobody_reads() {
+    let sim = SimEnv::new(2);
+    let db = open(&sim);
+    let f = db.create_column_family("f", small_family()).unwrap();
+    let mut model = Model::new();
+    for i in 0..3000 {
+        db.put_cf(&f, &key(i), &value(i, 0)).unwrap();
+        model.insert(key(i), value(i, 0));
+    }
+    settle(&db);
+    let i = db.iter_cf(&f, ReadOptions::default()).unwrap();
+    db.drop_column_family(&f).unwrap();
+    settle(&db);
+    assert!(db.space().unwrap().pinned_bytes > 100_000, "{:?}", db.space());
+    assert!(i.entries().map(|e| e.unwrap()).collect::<Model>() == model);
+    settle(&db);
+    let space = db.space().unwrap();
+    assert_eq!((space.table_bytes, space.pinned_bytes), (0, 0), "{space:?}");
+    assert_eq!(space.memtable_bytes, 0, "{space:?}");
+}
+
+/// The log may not grow without bound because one family is idle.
+#[test]
+fn an_idle_family_does_not_hold_the_log() {
+    let sim = SimEnv::new(3);
+    let db = open(&sim);
+    let idle = db.create_column_family("idle", small_family()).unwrap();
+    db.put_cf(&idle, b"once", b"1").unwrap();
+    let mut model = Model::new();
+    let mut most = 0;
+    for round in 0..12 {
+        fill(&db, &mut model, 0..1000, round);
+        most = most.max(db.space().unwrap().wal_bytes);
+    }
+    let bound = small().wal_bytes_max + 4 * small().log_group_bytes + (64 << 10);
+    assert!(most <= bound, "{most} bytes of log, {bound} allowed");
+    assert_eq!(db.get_cf(&idle, b"once").unwrap().as_deref(), Some(&b"1"[..]));
+    settle(&db);
+    drop((db, idle));
+    let db = open(&sim);
+    assert!(contents(&db) == model);
+    assert_eq!(contents_cf(&db, &db.column_family("idle").unwrap()).len(), 1);
+}
+
+#[test]
+fn made_and_dropped_under_writes() {
+    let tmp = TempDir::new("families");
+    let db = Db::open_with(tmp.path(), small()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let writers: Vec<_> = (0..2u64)
+            .map(|t| {
+                let (db, stop) = (&db, &stop);
+                s.spawn(move || {
+                    let mut n = 0;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let mut batch = WriteBatch::new();
+                        batch.put(&key(n % 5000 * 2 + t), &value(n, t));
+                        if let Some(family) = db.column_family(&format!("f{}", n % 3)) {
+                            batch.put_cf(&family, &key(n), &value(n, t));
+                        }
+                        match db.write(&batch) {
+                            Ok(()) => {}
+                            Err(e) => assert_eq!(e.kind(), ErrorKind::NotFound, "{e}"),
+                        }
+                        n += 1;
+                    }
+                    n
+                })
+            })
+            .collect();
+        for round in 0..12 {
+            let families: Vec<_> =
+                (0..3).map(|n| db.create_column_family(&format!("f{n}"), small_family()).unwrap()).collect();
+            if round % 3 == 0 {
+                db.flush().unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(15));
+            families.iter().for_each(|f| db.drop_column_family(f).unwrap());
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(writers.into_iter().all(|w| w.join().unwrap() > 10));
+    });
+    assert_eq!(db.column_families(), ["default"]);
+    let before = contents(&db);
+    db.close().unwrap();
+    assert!(contents(&Db::open_with(tmp.path(), small()).unwrap()) == before);
+}
+
+/// Many small families share one memory budget.
+#[test]
+fn many_families_keep_one_memory_budget() {
+    let sim = SimEnv::new(4);
+    let db = open(&sim);
+    let families: Vec<_> =
+        (0..30).map(|n| db.create_column_family(&format!("f{n}"), small_family()).unwrap()).collect();
+    let mut most = 0;
+    for i in 0..6000u64 {
+        db.put_cf(&families[(i % 30) as usize], &key(i), &value(i, 0)).unwrap();
+        most = most.max(db.space().unwrap().memtable_bytes);
+    }
+    let budget = small().memory_bytes as u64;
+    assert!(most <= budget + budget / 8, "{most} bytes in memtables, {budget} allowed");
+    let total: usize = families.iter().map(|f| contents_cf(&db, f).len()).sum();
+    assert_eq!(total, 6000);
+}
+
+/// The default family takes the options of each open; they apply to what is written from then on.
+#[test]
+fn options_of_the_default_family_change_at_open() {
+    let sim = SimEnv::new(5);
+    let mut model = Model::new();
+    for (round, compression) in
+        [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
+    {
+        let family = FamilyOptions { compression, levels: 5 + round % 2, ..small_family() };
+        let db = Db::open_in(sim.env(), DIR, Options { family: family.clone(), ..small() }).unwrap();
+        assert_eq!(db.default_column_family().options(), family);
+        fill(&db, &mut model, 0..1000, round as u64);
+        db.flush().unwrap();
+        settle(&db);
+        assert!(contents(&db) == model);
+    }
+}

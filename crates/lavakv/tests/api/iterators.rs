@@ -1,0 +1,174 @@
+//! Iterators: both directions, bounds, prefix, keys only, over memtables and every level.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, DbIterator, ReadOptions, sim::SimEnv};
+
+/// Even keys in tables, odd ones in the memtable, some deleted.
+fn store(sim: &SimEnv) -> (Db, Model) {
+    let (db, mut model) = (open(sim), Model::new());
+    for i in (0..400).step_by(2) {
+        fill(&db, &mut model, i..i + 1, 0);
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    for i in (0..400).step_by(10) {
+        fill(&db, &mut model, i..i + 1, 1);
+    }
+    db.delete_range(&key(150), &key(160)).unwrap();
+    model.retain(|k, _| !(key(150)..key(160)).contains(k));
+    db.flush().unwrap();
+    for i in (1..400).step_by(4) {
+        fill(&db, &mut model, i..i + 1, 2);
+    }
+    for i in (0..400).step_by(7) {
+        db.delete(&key(i)).unwrap();
+        model.remove(&key(i));
+    }
+    (db, model)
+}
+
+fn forward(i: &mut DbIterator) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    i.seek_to_first().unwrap();
+    while i.valid() {
+        keys.push(i.key().to_vec());
+        i.next().unwrap();
+    }
+    keys
+}
+
+fn backward(i: &mut DbIterator) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    i.seek_to_last().unwrap();
+    while i.valid() {
+        keys.push(i.key().to_vec());
+        i.prev().unwrap();
+    }
+    keys.reverse();
+    keys
+}
+
+#[test]
+fn both_ways_with_every_kind_of_bound() {
+    let sim = SimEnv::new(1);
+    let (db, model) = store(&sim);
+    let bounds =
+        [None, Some(key(0)), Some(key(99)), Some(key(155)), Some(key(250)), Some(key(999)), Some(vec![])];
+    for lower in &bounds {
+        for upper in &bounds {
+            let options = || ReadOptions {
+                lower_bound: lower.clone(),
+                upper_bound: upper.clone(),
+                ..Default::default()
+            };
+            let inside = |k: &&Vec<u8>| {
+                lower.as_ref().is_none_or(|l| *k >= l) && upper.as_ref().is_none_or(|u| *k < u)
+            };
+            let expected: Vec<Vec<u8>> = model.keys().filter(inside).cloned().collect();
+            let mut i = db.iter(options()).unwrap();
+            assert_eq!(forward(&mut i), expected, "{lower:?} {upper:?}");
+            assert_eq!(backward(&mut i), expected, "{lower:?} {upper:?}");
+            assert_eq!(db.iter(options()).unwrap().entries().count(), expected.len());
+        }
+    }
+}
+
+#[test]
+fn prefixes() {
+    let sim = SimEnv::new(2);
+    let (db, model) = store(&sim);
+    for prefix in ["", "key", "key0000", "key0001", "key00015", "key000399", "zzz", "key9"] {
+        let options = || ReadOptions { prefix: Some(prefix.into()), ..Default::default() };
+        let expected: Vec<Vec<u8>> =
+            model.keys().filter(|k| k.starts_with(prefix.as_bytes())).cloned().collect();
+        let mut i = db.iter(options()).unwrap();
+        assert_eq!(forward(&mut i), expected, "{prefix}");
+        assert_eq!(backward(&mut i), expected, "{prefix}");
+        // A prefix and a bound: both hold.
+        let bounded = ReadOptions { lower_bound: Some(key(200)), ..options() };
+        let expected: Vec<_> = expected.into_iter().filter(|k| *k >= key(200)).collect();
+        assert_eq!(forward(&mut db.iter(bounded).unwrap()), expected, "{prefix}");
+    }
+}
+
+#[test]
+fn seeks_and_turns_agree_with_a_model() {
+    let sim = SimEnv::new(3);
+    let (db, model) = store(&sim);
+    let mut rng = lavastore_lavakv::io::Rng::new(3);
+    for options in [
+        ReadOptions::default(),
+        ReadOptions { fill_cache: false, ..Default::default() },
+        ReadOptions { readahead_bytes: 64 << 10, ..Default::default() },
+    ] {
+        let mut i = db.iter(options).unwrap();
+        let mut at: Option<Vec<u8>> = None;
+        for _ in 0..3000 {
+            let target = key(rng.below(420));
+            let next = |k: &Vec<u8>| {
+                model.range::<Vec<u8>, _>((std::ops::Bound::Excluded(k), std::ops::Bound::Unbounded)).next()
+            };
+            at = match (rng.below(6), &at) {
+                (0, _) => i.seek(&target).map(|()| model.range(target..).next()).unwrap(),
+                (1, _) => i.seek_for_prev(&target).map(|()| model.range(..=target).next_back()).unwrap(),
+                (2 | 3, Some(k)) => i.next().map(|()| next(k)).unwrap(),
+                (4 | 5, Some(k)) => i.prev().map(|()| model.range(..k.clone()).next_back()).unwrap(),
+                (n, None) if n % 2 == 0 => i.seek_to_first().map(|()| model.iter().next()).unwrap(),
+                (_, _) => i.seek_to_last().map(|()| model.iter().next_back()).unwrap(),
+            }
+            .map(|(k, _)| k.clone());
+            assert_eq!(i.valid(), at.is_some());
+            if let Some(k) = &at {
+                assert_eq!((i.key(), i.value()), (&k[..], &model[k][..]));
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_only_and_entries() {
+    let sim = SimEnv::new(4);
+    let (db, model) = store(&sim);
+    let mut i = db.iter(ReadOptions { keys_only: true, ..Default::default() }).unwrap();
+    i.seek(&key(100)).unwrap();
+    assert!(i.valid() && i.value().is_empty());
+    let from_here: Vec<_> = i.entries().map(|e| e.unwrap()).collect();
+    let expected: Vec<_> = model.range(key(100)..).map(|(k, _)| (k.clone(), Vec::new())).collect();
+    assert_eq!(from_here, expected);
+    let mut entries = db.iter(ReadOptions::default()).unwrap().entries();
+    assert_eq!(entries.by_ref().count(), model.len());
+    assert!(entries.next().is_none() && entries.next().is_none());
+}
+
+/// An iterator sees the moment it was made, whatever happens meanwhile.
+#[test]
+fn an_iterator_sees_one_moment() {
+    let sim = SimEnv::new(5);
+    let (db, mut model) = store(&sim);
+    let before = model.clone();
+    let mut i = db.iter(ReadOptions::default()).unwrap();
+    i.seek(&key(200)).unwrap();
+    for round in 3..6 {
+        fill(&db, &mut model, 0..2000, round);
+        db.flush().unwrap();
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert_eq!(forward(&mut i), before.keys().cloned().collect::<Vec<_>>());
+    let pinned = db.space().unwrap().pinned_bytes;
+    assert!(pinned > 0, "the iterator's tables are pinned");
+    drop(i);
+    settle(&db);
+    assert_eq!(db.space().unwrap().pinned_bytes, 0, "and removed when it is gone");
+    assert!(contents(&db) == model);
+}
+
+#[test]
+fn an_empty_store() {
+    let sim = SimEnv::new(6);
+    let db = open(&sim);
+    let mut i = db.iter(ReadOptions::default()).unwrap();
+    assert!(forward(&mut i).is_empty() && backward(&mut i).is_empty());
+    i.seek(b"x").unwrap();
+    assert!(!i.valid());
+    assert_eq!(i.entries().count(), 0);
+}

@@ -1,0 +1,16 @@
+//! The public API, method by method: what is written is read back, by whatever way it is asked for.
+#![allow(clippy::disallowed_methods, reason = "tests run threads and look at directories from outside")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod background;
+mod checkpoint;
+mod compression;
+mod families;
+mod handles;
+mod iterators;
+mod reads_and_writes;
+mod reports;
+mod snapshots;
+mod two_processes;
