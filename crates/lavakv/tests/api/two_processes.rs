@@ -20,10 +20,10 @@ fn repeated_openings_beside_a_writer() {
                 }
                 n += 1;
                 acknowledged.store(n, Ordering::Release);
-                if n % 17 == 0 {
+                if n.is_multiple_of(17) {
                     db.flush().unwrap();
                 }
-                if n % 50 == 0 {
+                if n.is_multiple_of(50) {
                     db.compact_range(db.default_column_family(), None, None).unwrap();
                 }
             }

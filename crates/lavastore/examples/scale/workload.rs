@@ -1,0 +1,168 @@
+//! Load, overwrite, reopen, scan both ways: N keys of 24 bytes with values of 100, compared with a checksum of a model.
+//!
+//! The model is one byte for each key (how often it was overwritten); keys and values follow from the key's index and
+//! that byte. The checksum is a sum over all pairs, so it does not depend on the order in which they come, and the scans
+//! check the order apart from it.
+
+use lavastore::io::Rng;
+use lavastore::{Db, Options, ReadOptions, Result};
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of a key.
+pub const KEY_LEN: usize = 24;
+/// Bytes of a value.
+pub const VALUE_LEN: usize = 100;
+
+/// One phase and how long it took.
+pub struct Phase {
+    /// What was done.
+    pub name: &'static str,
+    /// Operations.
+    pub ops: u64,
+    /// Wall time.
+    pub elapsed_ns: u64,
+}
+
+/// What came out.
+pub struct Outcome {
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+    /// Bytes of tables at the end, after all background work.
+    pub table_bytes: u64,
+    /// Bytes written to tables and log for each byte written by the user.
+    pub write_amplification: f64,
+}
+
+/// A sum over key-value pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Pairs.
+    pub pairs: u64,
+    /// Of their hashes, wrapping.
+    pub hash: u64,
+}
+
+impl Sum {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let mut hash = value.len() as u64;
+        for part in [key, value] {
+            for chunk in part.chunks(8) {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                hash = mix(hash ^ u64::from_le_bytes(word));
+            }
+        }
+        self.pairs += 1;
+        self.hash = self.hash.wrapping_add(hash);
+    }
+}
+
+/// A permutation of 64-bit words.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The key with this index: scattered over the key space, unlike any other's.
+fn key(i: u64) -> [u8; KEY_LEN] {
+    let mut out = [0; KEY_LEN];
+    out[..8].copy_from_slice(&mix(i).to_be_bytes());
+    out[8..16].copy_from_slice(b"/record/");
+    out[16..].copy_from_slice(&i.to_be_bytes());
+    out
+}
+
+/// The value of a key after `version` overwrites: half of it noise.
+fn value(i: u64, version: u8) -> [u8; VALUE_LEN] {
+    let mut out = [b'.'; VALUE_LEN];
+    let mut word = mix(i << 8 | u64::from(version));
+    for chunk in out[..48].chunks_exact_mut(8) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+        word = mix(word);
+    }
+    out[48] = version;
+    out
+}
+
+/// Runs the whole of it in `dir`, which must be new or empty.
+///
+/// # Panics
+/// If anything read differs from the model.
+pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase)) -> Result<Outcome> {
+    let env = lavastore::Env::kernel();
+    let mut phases = Vec::new();
+    let mut timed = |name, ops, body: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+        let start_ns = env.clock.now_ns();
+        body()?;
+        let phase = Phase { name, ops, elapsed_ns: env.clock.now_ns() - start_ns };
+        tell(&phase);
+        phases.push(phase);
+        Ok(())
+    };
+    let mut versions = vec![0u8; keys as usize];
+    let db = Db::open_with(dir, options.clone())?;
+    timed("load", keys, &mut || (0..keys).try_for_each(|i| db.put(&key(i), &value(i, 0))))?;
+    let mut rng = Rng::new(keys);
+    timed("overwrite", keys, &mut || {
+        (0..keys).try_for_each(|_| {
+            let i = rng.below(keys);
+            let version = &mut versions[i as usize];
+            *version = version.wrapping_add(1);
+            db.put(&key(i), &value(i, *version))
+        })
+    })?;
+    timed("background work", 0, &mut || {
+        assert!(db.wait_idle(Duration::from_secs(3600)), "{}", db.describe());
+        Ok(())
+    })?;
+    let stats = db.stats();
+    let written = stats.wal_bytes_written + stats.flush_bytes_written + stats.compaction_bytes_written;
+    let table_bytes = db.space()?.table_bytes;
+    let mut handle = Some(db);
+    timed("reopen", 1, &mut || {
+        handle.take().map_or(Ok(()), Db::close)?;
+        handle = Some(Db::open_with(dir, options.clone())?);
+        Ok(())
+    })?;
+    let db = handle.expect("it was just opened");
+    let mut expected = Sum::default();
+    (0..keys).for_each(|i| expected.add(&key(i), &value(i, versions[i as usize])));
+    timed("scan", keys, &mut || same(scan(&db, true)?, expected))?;
+    timed("scan backwards", keys, &mut || same(scan(&db, false)?, expected))?;
+    let reads = keys / 10;
+    timed("get", reads, &mut || {
+        (0..reads).try_for_each(|_| {
+            let i = rng.below(keys);
+            let found = db.get(&key(i))?;
+            assert_eq!(found.as_deref(), Some(&value(i, versions[i as usize])[..]), "key {i}");
+            Ok(())
+        })
+    })?;
+    db.close()?;
+    let write_amplification = written as f64 / stats.user_bytes_written as f64;
+    Ok(Outcome { phases, table_bytes, write_amplification })
+}
+
+fn same(found: Sum, expected: Sum) -> Result<()> {
+    assert_eq!(found, expected, "the store differs from the model");
+    Ok(())
+}
+
+/// The sum over a scan; keys must ascend (or descend) strictly.
+fn scan(db: &Db, forward: bool) -> Result<Sum> {
+    let options = ReadOptions { readahead_bytes: 256 << 10, fill_cache: false, ..Default::default() };
+    let mut i = db.iter(options)?;
+    if forward { i.seek_to_first()? } else { i.seek_to_last()? }
+    let (mut sum, mut last) = (Sum::default(), Vec::new());
+    while i.valid() {
+        let in_order = if forward { last.as_slice() < i.key() } else { last.as_slice() > i.key() };
+        assert!(last.is_empty() || in_order, "{last:?} before {:?}", i.key());
+        last.clear();
+        last.extend_from_slice(i.key());
+        sum.add(i.key(), i.value());
+        if forward { i.next()? } else { i.prev()? }
+    }
+    Ok(sum)
+}
