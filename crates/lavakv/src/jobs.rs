@@ -153,13 +153,13 @@ pub(crate) fn leveled_options(family: &Family) -> LeveledOptions {
     }
 }
 
-/// True if no job runs and none could start.
+/// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while.)
 pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     let mut claims = lock(&engine.claims);
     if claims.log || claims.flush || claims.cleanup || claims.compactions > 0 || claims.manual.is_some() {
         return false;
     }
-    if log::wanted(engine) || engine.log.has_unvouched(engine) || cleanup::wanted(engine) {
+    if log::wanted(engine) || cleanup::wanted(engine) {
         return false;
     }
     let pickable = |family: &Arc<Family>| {

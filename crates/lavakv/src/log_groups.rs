@@ -17,8 +17,6 @@ use std::sync::{Arc, Mutex};
 use version::{Edit, LogGroupMeta, Record, names};
 use wal::PreparedGroup;
 
-/// Files kept for recycling, at most.
-const FREE_MAX: usize = 2;
 /// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
 const IDLE_DURABLE_NS: u64 = 10_000_000;
 const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
@@ -39,6 +37,9 @@ struct Groups {
     live: BTreeMap<u64, GroupFile>,
     /// Files of dropped groups that may be used again.
     free: Vec<GroupFile>,
+    /// How many of those are kept: as many as the log last let go of at once, so that a log which uses many groups
+    /// between two flushes recycles them all, and one that uses one keeps one.
+    keep: usize,
     /// Groups that the log has let go of and the manifest still lists, oldest first. The log names each only once; if
     /// the edit that drops it is refused (a full disk), it must be part of the next one, because a group that stays
     /// listed while younger ones go is a hole in the log.
@@ -173,24 +174,24 @@ impl LogGroups {
         }
         let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
         engine.manifest.commit(Edit(records)).inspect_err(|_| self.hint_release())?;
-        // One job at a time releases groups, so the list has not grown meanwhile.
-        lock(&self.state).leaving.clear();
+        {
+            let mut state = lock(&self.state);
+            // One job at a time releases groups, so the list has not grown meanwhile.
+            state.leaving.clear();
+            state.keep = dropped.len();
+        }
         self.discard(engine, &dropped)
     }
 
     /// Moves dropped groups to the free list; returns the files that are too many or of another length.
     fn recycle(&self, dropped: &[u64], len: u64) -> Vec<u64> {
         let mut state = lock(&self.state);
-        let mut surplus = Vec::new();
-        for ltn in dropped {
-            let Some(file) = state.live.remove(ltn) else { continue };
-            if state.free.len() < FREE_MAX && file.len == len {
-                state.free.push(file);
-            } else {
-                surplus.push(file.number);
-            }
-        }
-        surplus
+        let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
+        let (fit, mut surplus): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.len == len);
+        state.free.extend(fit);
+        let keep = state.keep.max(1).min(state.free.len());
+        surplus.extend(state.free.drain(keep..));
+        surplus.into_iter().map(|f| f.number).collect()
     }
 
     /// True if the log has been idle for long enough that its watermark should be persisted.

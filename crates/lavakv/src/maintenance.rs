@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use version::{Edit, Record};
 
 /// Freezes the memtables of all families at one sequence, and waits until they are tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
@@ -93,13 +94,20 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     jobs::is_idle(engine)
 }
 
-/// Waits for [`is_idle`]. The log's idle watermark counts as work, so this takes at least its delay.
+/// Waits for [`is_idle`], and then vouches for the log at once instead of when it has been idle for a while.
 pub(crate) fn wait_idle(engine: &Arc<Engine>, timeout: Duration) -> bool {
     let clock = &engine.env.clock;
     let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
     loop {
         if is_idle(engine) {
-            return true;
+            if engine.wal.get().is_none() || engine.health.is_poisoned() || !engine.log.has_unvouched(engine)
+            {
+                return true;
+            }
+            if let Err(e) = engine.log.persist_watermark(engine) {
+                engine.background_failed(e);
+            }
+            engine.log.hint_release();
         }
         if clock.now_ns() >= end_ns {
             return false;
@@ -128,10 +136,22 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
         engine.health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
     }
     engine.scheduler.stop(engine);
-    let log_closed = engine.wal().close().and_then(|()| engine.manifest.vouch());
+    let log_closed = engine.wal().close().and_then(|()| seal(engine));
     match failed {
         Some(e) => Err(e),
         None => flushed.and(log_closed),
+    }
+}
+
+/// After a clean close the manifest knows where the log ends, so that the loss of its last group as a whole is noticed
+/// too: pages vouch for those before them, and nothing else would vouch for the last ones. The edit also vouches for the
+/// edits before it.
+fn seal(engine: &Engine) -> Result<()> {
+    match engine.wal().end() {
+        Some((ltn, end_lpn)) => {
+            engine.manifest.commit(Edit(vec![Record::SealLogGroup { ltn, end_lpn }])).map(drop)
+        }
+        None => engine.manifest.vouch(),
     }
 }
 

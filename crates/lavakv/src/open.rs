@@ -51,7 +51,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
         create(&env, dir, &options)?
     };
     let listing = env.fs.list(dir)?;
-    check_files(dir, &listing, &manifest.state())?;
+    check_files(dir, &listing, &manifest)?;
     manifest
         .bump_file_number(listing.iter().filter_map(|e| names::parse(&e.name)?.number()).max().unwrap_or(0));
     let engine = Arc::new(build(env, dir, options, manifest, Some(store_lock))?);
@@ -73,7 +73,9 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound && options.create_if_missing => {
-            env.fs.create_dir_all(dir)?
+            env.fs.create_dir_all(dir)?;
+            // A name whose sync failed may be lost although it is there to see: the next open must make a new one.
+            sync_name(env, dir).inspect_err(|_| drop(env.fs.remove_dir(dir)))?;
         }
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_store(dir)),
         Err(e) => return Err(e),
@@ -112,11 +114,8 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let first = options.first_number;
     let mut empty = State::empty(env.new_uid(), InitialState::default().first_edit);
     (empty.next_file_number, empty.next_ltn, empty.last_seq) = (first, first, first - 1);
-    let family = Record::CreateFamily {
-        id: DEFAULT_FAMILY,
-        name: "default".into(),
-        options: options.family.encode(),
-    };
+    let family =
+        Record::CreateFamily { id: DEFAULT_FAMILY, name: "default".into(), options: options.family.encode() };
     // The first durable state has the default family already: a crash leaves a whole store or none.
     sync_name(env, dir)?;
     Manifest::create_with(env, dir, empty.apply(&Edit(vec![family]))?)
@@ -136,13 +135,15 @@ pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every file the state lists must be there, whole.
-pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
+/// Every file the manifest lists must be there, whole. If one is missing, the manifest may be at fault as well: one that
+/// lost its end lists files that were removed since.
+pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], manifest: &Manifest) -> Result<()> {
+    let (state, name) = (manifest.state(), &manifest.report().name);
     let lengths: HashMap<FileKind, u64> =
         listing.iter().filter_map(|e| Some((names::parse(&e.name)?, e.len))).collect();
     let check = |kind: FileKind, len: u64| {
         let problem = match lengths.get(&kind) {
-            None => "the manifest lists this file but it is missing".to_owned(),
+            None => format!("{name} lists this file but it is missing, or {name} has lost its end"),
             Some(&found) if found != len => format!("the file has {found} bytes instead of {len}"),
             Some(_) => return Ok(()),
         };
@@ -183,8 +184,7 @@ pub(crate) fn build(
         let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
         let version = family.version.clone();
         let (name, memtable_bytes) = (family.name.clone(), options.memtable_bytes);
-        let own =
-            Family::new(family.id, name, family_options, version, next_memtable_id, memtable_bytes);
+        let own = Family::new(family.id, name, family_options, version, next_memtable_id, memtable_bytes);
         next_memtable_id += 1;
         families.insert(family.id, Arc::new(own));
     }
@@ -264,7 +264,10 @@ fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload:
             }
             (Some(_), _) => {}
             (None, _) if change.family < state.next_family => {}
-            (None, _) => return Err(Error::corruption("the log names a column family that never existed")),
+            (None, _) => {
+                let why = "the log names a column family that the manifest does not: it has lost its end";
+                return Err(Error::corruption(why).at_file(engine.path(&engine.manifest.report().name)));
+            }
         }
         seq += 1;
     }

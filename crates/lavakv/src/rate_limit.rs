@@ -20,18 +20,19 @@ impl RateLimit {
         RateLimit { bytes_per_s, paid_until_ns: AtomicU64::new(0) }
     }
 
-    /// Charges `bytes`; returns how long the job should wait before it writes more.
-    pub fn charge(&self, now_ns: u64, bytes: u64) -> u64 {
+    /// Charges bytes that were written.
+    pub fn charge(&self, now_ns: u64, bytes: u64) {
         if self.bytes_per_s == 0 || bytes == 0 {
-            return 0;
+            return;
         }
         let cost_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s)) as u64;
-        let next = |paid: u64| paid.max(now_ns.saturating_sub(BURST_NS)) + cost_ns;
-        let before = self
-            .paid_until_ns
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |paid| Some(next(paid)))
-            .unwrap_or_else(|paid| paid);
-        next(before).saturating_sub(now_ns)
+        let next = |paid: u64| Some(paid.max(now_ns.saturating_sub(BURST_NS)) + cost_ns);
+        let _ = self.paid_until_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// How long a job should wait before it writes more.
+    pub fn wait_ns(&self, now_ns: u64) -> u64 {
+        self.paid_until_ns.load(Ordering::Relaxed).saturating_sub(now_ns)
     }
 }
 
@@ -44,11 +45,14 @@ mod tests {
         let limit = RateLimit::new(10 << 20);
         let (mut now_ns, mut bytes) = (0u64, 0u64);
         while now_ns < 2_000_000_000 {
-            now_ns += limit.charge(now_ns, 256 << 10) + 1000;
+            now_ns += limit.wait_ns(now_ns) + 1000;
+            limit.charge(now_ns, 256 << 10);
             bytes += 256 << 10;
         }
         let rate = bytes as f64 / (now_ns as f64 / 1e9);
         assert!((0.95..1.05).contains(&(rate / (10 << 20) as f64)), "{rate}");
-        assert_eq!(RateLimit::new(0).charge(0, 1 << 40), 0);
+        let none = RateLimit::new(0);
+        none.charge(0, 1 << 40);
+        assert_eq!(none.wait_ns(0), 0);
     }
 }

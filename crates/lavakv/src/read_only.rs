@@ -46,7 +46,7 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
 
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
-    check_files(dir, &env.fs.list(dir)?, &manifest.state())?;
+    check_files(dir, &env.fs.list(dir)?, &manifest)?;
     let engine = Arc::new(build(env.clone(), dir, options.clone(), manifest, None)?);
     for family in engine.all_families() {
         for file in family.view().version.levels.iter().flat_map(|level| level.iter()) {

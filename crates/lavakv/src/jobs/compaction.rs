@@ -63,6 +63,10 @@ impl CompactionJob {
     }
 
     fn merge_step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
+        if wait_ns > 0 {
+            return Ok(Progress::Wait(wait_ns));
+        }
         if self.running.is_none() {
             self.running = Some(self.begin(engine)?);
         }
@@ -82,14 +86,10 @@ impl CompactionJob {
             values: None,
             observer: None,
         };
-        match running.merge.step(&mut hooks)? {
-            Step::More => {
-                let written = running.merge.take_written_bytes();
-                Ok(match engine.rate_limit.charge(engine.env.clock.now_ns(), written) {
-                    0 => Progress::More,
-                    ns => Progress::Wait(ns),
-                })
-            }
+        let step = running.merge.step(&mut hooks)?;
+        engine.rate_limit.charge(engine.env.clock.now_ns(), running.merge.take_written_bytes());
+        match step {
+            Step::More => Ok(Progress::More),
             Step::Done(outputs) => {
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
                 engine.stats.compaction_bytes_read.add(read);
