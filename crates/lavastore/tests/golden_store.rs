@@ -1,0 +1,213 @@
+//! A whole store of format version 1, as checked in: every release opens it and finds everything in it.
+//!
+//! `tests/golden/store-v1` holds every kind of file: `CURRENT`, a manifest, tables of each compression in several
+//! levels with range tombstones, log groups with pages of every durability, `STAGING` and `LOCK`. It was made in
+//! simulation by [`build`] and cut off as by the death of its process, so that opening it means recovery.
+//!
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore --test golden_store` makes it anew: only when a **new** format version
+//! gets a directory of its own. A store that was written stays readable, so this one is never made anew.
+#![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
+
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{Compression, Db, FamilyOptions, Options, ReadOptions, Result, WriteBatch, WriteOptions};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All families, by name.
+type Families = BTreeMap<String, Model>;
+
+const DIR: &str = "/store";
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/store-v1")
+}
+
+fn options() -> Options {
+    Options {
+        memtable_bytes: 16 << 10,
+        memory_bytes: 64 << 10,
+        log_group_bytes: 64 << 10,
+        wal_bytes_max: 128 << 10,
+        family: family(Compression::None),
+        ..Default::default()
+    }
+}
+
+fn family(compression: Compression) -> FamilyOptions {
+    FamilyOptions { compression, file_bytes: 8 << 10, level_base_bytes: 16 << 10, ..Default::default() }
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("golden/{i:05}").into_bytes()
+}
+
+fn value(i: u32, round: u32) -> Vec<u8> {
+    format!("value {i} of round {round}; ").into_bytes().repeat(1 + (i % 2) as usize)
+}
+
+/// A store and its model: the same changes go to both.
+struct Twin {
+    db: Db,
+    families: Families,
+}
+
+impl Twin {
+    fn put(&mut self, name: &str, i: u32, round: u32, options: &WriteOptions) -> Result<()> {
+        let family = self.db.column_family(name).expect("made before");
+        self.db.put_opt(&family, &key(i), &value(i, round), options)?;
+        self.families.get_mut(name).expect("made before").insert(key(i), value(i, round));
+        Ok(())
+    }
+
+    fn delete_range(&mut self, name: &str, low: u32, high: u32) -> Result<()> {
+        let family = self.db.column_family(name).expect("made before");
+        self.db.delete_range_cf(&family, &key(low), &key(high))?;
+        let model = self.families.get_mut(name).expect("made before");
+        model.retain(|k, _| !(key(low)..key(high)).contains(k));
+        Ok(())
+    }
+
+    fn settle(&self) {
+        assert!(self.db.wait_idle(Duration::from_secs(60)), "{}", self.db.describe());
+    }
+}
+
+/// Makes the store in simulation; returns what is in it.
+fn build(sim: &SimEnv) -> Result<Families> {
+    let db = Db::open_in(sim.env(), DIR, options())?;
+    let mut families = Families::from([("default".to_owned(), Model::new())]);
+    for (name, compression) in
+        [("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("empty", Compression::None)]
+    {
+        db.create_column_family(name, family(compression))?;
+        families.insert(name.to_owned(), Model::new());
+    }
+    let dropped = db.create_column_family("dropped", family(Compression::None))?;
+    db.put_cf(&dropped, b"gone", b"gone")?;
+    let mut twin = Twin { db, families };
+    let plain = WriteOptions::buffered();
+    for name in ["default", "lz4", "zstd"] {
+        (0..60).try_for_each(|i| twin.put(name, i, 1, &plain))?;
+        twin.db.compact_range(&twin.db.column_family(name).expect("made before"), None, None)?;
+        // Tombstones above what they hide.
+        twin.delete_range(name, 12, 24)?;
+        (0..40).step_by(3).try_for_each(|i| twin.put(name, i, 2, &plain))?;
+        twin.db.delete_cf(&twin.db.column_family(name).expect("made before"), &key(53))?;
+        twin.families.get_mut(name).expect("made before").remove(&key(53));
+        twin.db.flush()?;
+    }
+    twin.db.drop_column_family(&dropped)?;
+    twin.settle();
+    // A first group of the log, sealed by the next opening.
+    (100..110).try_for_each(|i| twin.put("zstd", i, 2, &plain))?;
+    let Twin { db, families } = twin;
+    db.close()?;
+    let mut twin = Twin { db: Db::open_in(sim.env(), DIR, options())?, families };
+    // What only the log holds: singles, a batch over families, a batch over several pages, a range.
+    (200..203).try_for_each(|i| twin.put("default", i, 3, &WriteOptions::durable()))?;
+    (200..220).try_for_each(|i| twin.put("lz4", i, 3, &plain))?;
+    let mut batch = WriteBatch::new();
+    for (name, model) in twin.families.iter_mut().filter(|(name, _)| *name != "empty") {
+        batch.put_cf(&twin.db.column_family(name).expect("made before"), b"batch", name.as_bytes());
+        model.insert(b"batch".to_vec(), name.as_bytes().to_vec());
+    }
+    twin.db.write(&batch)?;
+    let long: Vec<u8> = (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect();
+    twin.db.put(b"over pages", &long)?;
+    twin.families.get_mut("default").expect("made before").insert(b"over pages".to_vec(), long);
+    twin.delete_range("zstd", 40, 42)?;
+    (300..303).try_for_each(|i| twin.put("zstd", i, 4, &plain))?;
+    Ok(twin.families)
+}
+
+/// Everything in a store.
+fn contents(db: &Db) -> Result<Families> {
+    let mut out = Families::new();
+    for name in db.column_families() {
+        let family = db.column_family(&name).expect("just listed");
+        let model = db.iter_cf(&family, ReadOptions::default())?.entries().collect::<Result<Model>>()?;
+        out.insert(name, model);
+    }
+    Ok(out)
+}
+
+/// The files of the simulated store after the death of its process.
+fn image() -> (BTreeMap<String, Vec<u8>>, Families) {
+    let sim = SimEnv::new(2026);
+    let families = build(&sim).unwrap();
+    let after = sim.crash(CrashKind::ProcessKill, 1);
+    let name = |p: PathBuf| p.file_name().unwrap().to_string_lossy().into_owned();
+    let files = after.files().into_iter().map(|(p, _)| (name(p.clone()), after.read_file(p).unwrap()));
+    (files.collect(), families)
+}
+
+#[test]
+fn it_opens_and_everything_is_there() {
+    let (files, expected) = image();
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        let _ = fs::remove_dir_all(golden());
+        fs::create_dir_all(golden()).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(golden().join(name), bytes).unwrap());
+    }
+    let dir = std::env::temp_dir().join(format!("lavastore-golden-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    let mut bytes = 0;
+    for entry in fs::read_dir(golden()).unwrap().map(|e| e.unwrap()) {
+        bytes += fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
+    }
+    assert!(bytes < 200 << 10, "{bytes} bytes are too many to check in");
+    let read_only = Db::open_read_only(&dir, options()).unwrap();
+    assert!(contents(&read_only).unwrap() == expected);
+    drop(read_only);
+    let db = Db::open_with(&dir, Options { create_if_missing: false, ..options() }).unwrap();
+    assert!(contents(&db).unwrap() == expected);
+    let report = db.verify().unwrap();
+    assert!(report.errors.is_empty() && report.files >= 6, "{report:?}");
+    assert_eq!(db.column_family("zstd").unwrap().options(), family(Compression::Zstd));
+    // And it can be written to like any other.
+    for name in db.column_families() {
+        let family = db.column_family(&name).unwrap();
+        db.put_cf(&family, b"new", b"1").unwrap();
+        db.compact_range(&family, None, None).unwrap();
+    }
+    db.close().unwrap();
+    let again = contents(&Db::open_with(&dir, options()).unwrap()).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+    for (name, model) in &expected {
+        assert!(
+            again[name].len() == model.len() + 1 && model.iter().all(|(k, v)| again[name][k] == *v),
+            "{name}"
+        );
+    }
+}
+
+/// The golden store has every kind of file, with something in each.
+#[test]
+fn every_kind_of_file_is_there() {
+    let names: Vec<String> =
+        fs::read_dir(golden()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    for part in ["CURRENT", "MANIFEST-", "LOCK", "STAGING", ".ksst", ".log"] {
+        assert!(names.iter().any(|n| n.starts_with(part) || n.ends_with(part)), "{part} in {names:?}");
+    }
+    let env = lavastore::Env::kernel();
+    let mut text = String::new();
+    for name in names.iter().filter(|n| *n != "LOCK" && *n != "STAGING") {
+        lavastore::dump::dump(&env, &golden().join(name), true, &mut text).unwrap();
+    }
+    for part in ["golden/00059", "range", "batch"] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+/// What is built is a function of the seed: the same bytes each time.
+#[test]
+fn the_same_seed_makes_the_same_store() {
+    let ((first, model), (second, same)) = (image(), image());
+    assert!(model == same);
+    assert!(first == second);
+}
