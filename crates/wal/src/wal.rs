@@ -358,6 +358,15 @@ impl Wal {
         end.checked_sub(1).filter(|_| end > self.start_lpn).map(|lpn| Position { lpn })
     }
 
+    /// The group that is written, and the number after its last page; `None` if it has no pages. After [`Wal::close`] this
+    /// is where the log ends: a manifest that remembers it notices if the whole group is lost.
+    pub fn end(&self) -> Option<(u64, u64)> {
+        let tail = lock(&self.tail);
+        let end = tail.next_lpn + u64::from(tail.used != 0);
+        let active = &tail.groups.active;
+        (end > active.first_lpn).then_some((active.prepared.ltn, end))
+    }
+
     /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
     pub fn wants_write_out(&self) -> bool {
         let tail = lock(&self.tail);
