@@ -137,6 +137,12 @@ enum Failure {
     Unknown(Error),
 }
 
+/// `NoSpace` tells the caller that nothing happened and that it may try again. Where nobody knows what happened (a sync
+/// that found no space) it must not.
+fn beyond_waiting(e: Error) -> Error {
+    if e.kind() == ErrorKind::NoSpace { e.with_kind(ErrorKind::Io) } else { e }
+}
+
 impl Manifest {
     /// Creates the manifest of a new store in `dir` (made if missing), durably; the name of `dir` itself is the
     /// caller's to make durable, in its parent.
@@ -380,6 +386,7 @@ impl Manifest {
                 Err(e)
             }
             Err(Failure::Unknown(e)) => {
+                let e = beyond_waiting(e);
                 inner.poison = Some(e.clone());
                 Err(e)
             }
@@ -446,7 +453,7 @@ impl Manifest {
             }
             Err(Failure::Unknown(e)) => {
                 inner.queue.clear();
-                inner.poison = Some(e);
+                inner.poison = Some(beyond_waiting(e));
             }
         }
         self.turn.notify_all();
