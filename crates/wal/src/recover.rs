@@ -324,7 +324,7 @@ impl<'a> Scan<'a> {
             let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
                 continue;
             };
-            (self.replay)(first_seq, whole.as_deref().unwrap_or(fragment.payload))?;
+            (self.replay)(first_seq, whole.as_deref().unwrap_or(fragment.payload)).map_err(here)?;
             self.report.batches += 1;
             self.report.last_seq = self.report.last_seq.max(Some(last_seq));
             if let Some(accepted) = self.accepted.last_mut() {
