@@ -28,6 +28,68 @@
 //!   (`Buffered`, the default), or nothing until it is flushed (`Volatile`).
 //! * Everything that can go wrong is an [`Error`] with an [`ErrorKind`] to match on, the file and the offset.
 //! * The engine runs on an [`Env`]: the machine, or a simulation of it ([`sim`]) for tests with crashes and faults.
+//!
+//! # Column families, batches, snapshots
+//!
+//! A column family is a key space with options of its own. A batch changes any of them together or not at all; a
+//! snapshot sees all of them at one moment.
+//!
+//! ```
+//! # use lavastore::{Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
+//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
+//! let options = FamilyOptions { compression: Compression::Lz4, ..Default::default() };
+//! let by_name = db.create_column_family("by name", options)?;
+//!
+//! let mut batch = WriteBatch::new();
+//! batch.put(b"user/7", b"ada");
+//! batch.put_cf(&by_name, b"ada", b"7");
+//! db.write_opt(&batch, &WriteOptions::durable())?;
+//!
+//! let before = db.snapshot();
+//! db.delete(b"user/7")?;
+//! let then = ReadOptions { snapshot: Some(before), ..Default::default() };
+//! assert!(db.get_opt(db.default_column_family(), b"user/7", &then)?.is_some());
+//! assert!(db.get(b"user/7")?.is_none());
+//!
+//! db.drop_column_family(&by_name)?;
+//! assert_eq!(db.get_cf(&by_name, b"ada").unwrap_err().kind(), ErrorKind::NotFound);
+//! # Ok::<(), lavastore::Error>(())
+//! ```
+//!
+//! # Going through keys
+//!
+//! ```
+//! # use lavastore::{Db, Options, ReadOptions};
+//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
+//! for day in ["2024-01-30", "2024-01-31", "2024-02-01"] {
+//!     db.put(day.as_bytes(), b"")?;
+//! }
+//! let mut days = db.iter(ReadOptions { upper_bound: Some(b"2024-02".to_vec()), ..Default::default() })?;
+//! days.seek_to_last()?;
+//! assert_eq!(days.key(), b"2024-01-31");
+//! days.prev()?;
+//! assert_eq!(days.key(), b"2024-01-30");
+//! days.prev()?;
+//! assert!(!days.valid());
+//! # Ok::<(), lavastore::Error>(())
+//! ```
+//!
+//! # Testing what a crash leaves
+//!
+//! The same engine on a simulated machine, which loses power wherever a test wants it to.
+//!
+//! ```
+//! use lavastore::sim::{CrashKind, Policy, SimEnv};
+//! # use lavastore::{Db, Options, WriteOptions};
+//! let machine = SimEnv::new(42);
+//! let db = Db::open_in(machine.env(), "/store", Options::default())?;
+//! db.put_opt(db.default_column_family(), b"paid", b"yes", &WriteOptions::durable())?;
+//!
+//! let rebooted = machine.crash(CrashKind::PowerLossWith(Policy::Dropped), 7);
+//! let db = Db::open_in(rebooted.env(), "/store", Options::default())?;
+//! assert!(db.get(b"paid")?.is_some());
+//! # Ok::<(), lavastore::Error>(())
+//! ```
 
 pub use lavakv::{
     Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
