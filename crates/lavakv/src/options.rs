@@ -134,9 +134,9 @@ pub struct FamilyOptions {
     pub levels: usize,
     /// Files in L0 that start a compaction. Default: 4.
     pub l0_compaction_files: usize,
-    /// Files in L0 from which writers are slowed down. Default: 12.
+    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 8.
     pub l0_slowdown_files: usize,
-    /// Files in L0 at which writers wait. Default: 24.
+    /// Depth of L0, in flushed memtables, at which writers wait. Default: 20.
     pub l0_stop_files: usize,
 }
 
@@ -151,8 +151,8 @@ impl Default for FamilyOptions {
             level_multiplier: 10,
             levels: limits::LEVELS_MAX,
             l0_compaction_files: 4,
-            l0_slowdown_files: 12,
-            l0_stop_files: 24,
+            l0_slowdown_files: 8,
+            l0_stop_files: 20,
         }
     }
 }

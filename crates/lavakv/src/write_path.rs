@@ -252,9 +252,10 @@ fn make_room(
     }
     wait_for_memory(engine, writer, weight as u64, payload)?;
     let stop_files = |f: &Arc<Family>| f.options().l0_stop_files;
-    if let Some(full) = families.iter().find(|f| l0_files(f) >= stop_files(f)) {
+    if let Some(full) = families.iter().find(|f| l0_depth(engine, f) >= stop_files(f)) {
         stall(engine, StallCause::L0, || {
-            let open = l0_files(full) < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
+            let open =
+                l0_depth(engine, full) < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
             (open || engine.health.out_of_space()).then_some(())
         });
         engine.health.check()?;
@@ -268,8 +269,12 @@ fn make_room(
     Ok(())
 }
 
-fn l0_files(family: &Family) -> usize {
-    family.view().version.levels.first().map_or(0, |files| files.len())
+/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
+/// has become less, what compaction must move has not.
+fn l0_depth(engine: &Engine, family: &Family) -> usize {
+    let version = family.view().version.clone();
+    let flushes = version.level_bytes(0) / engine.options.memtable_bytes as u64;
+    version.files(0).len().max(flushes as usize)
 }
 
 fn wait_for_memory(
@@ -318,7 +323,7 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
         ..Default::default()
     };
     for family in families {
-        let (files, options) = (l0_files(family) as u64, family.options());
+        let (files, options) = (l0_depth(engine, family) as u64, family.options());
         if files > p.l0_files {
             p.l0_files = files;
             p.l0_slowdown = options.l0_slowdown_files as u64;
