@@ -43,6 +43,8 @@ pub use replay::dump_manifest;
 const ROLL_LEN: u64 = 4 << 20;
 /// And when it is this many times as long as its snapshot, so that rolls cost a bounded share of what is written.
 const ROLL_RATIO: u64 = 4;
+/// With less room than this on the volume, edits are written one by one.
+const NEARLY_FULL_BYTES: u64 = 64 << 20;
 
 /// The numbers a new store begins with. All but the first commit's edit are normally 1; tests begin near 2^32.
 #[derive(Clone, Copy, Debug)]
@@ -427,7 +429,11 @@ impl Manifest {
     fn lead<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         assert!(!inner.leading && !inner.queue.is_empty(), "one leader at a time, with something to write");
         inner.leading = true;
-        let batch = std::mem::take(&mut inner.queue);
+        let mut batch = std::mem::take(&mut inner.queue);
+        if batch.len() > 1 && self.is_nearly_full() {
+            // Of several edits the first may get whole into the file before the disk is full; of one, none can.
+            inner.queue = batch.split_off(1);
+        }
         let writer = inner.writer.take();
         let durable = inner.durable.clone();
         drop(inner);
@@ -458,6 +464,11 @@ impl Manifest {
         }
         self.turn.notify_all();
         inner
+    }
+
+    /// True if the disk may fill up while a batch of edits is written.
+    fn is_nearly_full(&self) -> bool {
+        self.env.fs.space(&self.dir).is_ok_and(|space| space.available < NEARLY_FULL_BYTES)
     }
 
     fn write_batch(

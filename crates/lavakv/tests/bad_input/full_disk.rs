@@ -135,27 +135,32 @@ fn a_new_store_on_a_full_disk() {
     }
 }
 
-/// A small real file system, where this user may mount one.
-#[test]
-fn a_small_tmpfs() {
-    let tmp = TempDir::new("tmpfs");
+/// Runs `body` on a small real file system, where this user may mount one.
+pub fn on_tmpfs(name: &str, body: impl FnOnce(&std::path::Path) + std::panic::UnwindSafe) {
+    let tmp = TempDir::new(name);
     let run = |args: &[&str]| {
-        std::process::Command::new(args[0])
-            .args(&args[1..])
-            .arg(tmp.path())
-            .output()
-            .is_ok_and(|o| o.status.success())
+        let mut command = std::process::Command::new(args[0]);
+        command.args(&args[1..]).arg(tmp.path()).output().is_ok_and(|o| o.status.success())
     };
     if !run(&["mount", "-t", "tmpfs", "-o", "size=3m", "none"]) {
         eprintln!("skipped: no permission to mount");
         return;
     }
-    let outcome = std::panic::catch_unwind(|| {
-        let (db, mut model) = (Db::open_with(tmp.join("store"), small()).unwrap(), Model::new());
-        std::fs::write(tmp.join("ballast"), vec![1; 1 << 20]).unwrap();
+    let outcome = std::panic::catch_unwind(|| body(tmp.path()));
+    assert!(run(&["umount"]));
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn a_small_tmpfs() {
+    on_tmpfs("tmpfs", |dir| {
+        let (db, mut model) = (Db::open_with(dir.join("store"), small()).unwrap(), Model::new());
+        std::fs::write(dir.join("ballast"), vec![1; 1 << 20]).unwrap();
         fill_up(&db, &mut model, 0);
         reads_back(&db, &model);
-        std::fs::remove_file(tmp.join("ballast")).unwrap();
+        std::fs::remove_file(dir.join("ballast")).unwrap();
         let start = std::time::SystemTime::now();
         while db.put(b"resumed", b"1").is_err() {
             assert!(start.elapsed().unwrap().as_secs() < 20, "writes did not resume: {}", db.describe());
@@ -164,12 +169,8 @@ fn a_small_tmpfs() {
         model.insert(b"resumed".to_vec(), b"1".to_vec());
         reads_back(&db, &model);
         db.close().unwrap();
-        reads_back(&Db::open_with(tmp.join("store"), small()).unwrap(), &model);
+        reads_back(&Db::open_with(dir.join("store"), small()).unwrap(), &model);
     });
-    assert!(run(&["umount"]));
-    if let Err(panic) = outcome {
-        std::panic::resume_unwind(panic);
-    }
 }
 
 /// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is not poisoned.

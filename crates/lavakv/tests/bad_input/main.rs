@@ -9,6 +9,7 @@ mod callback;
 mod damage;
 mod directory;
 mod full_disk;
+mod full_disk_threads;
 mod limits;
 mod locked;
 mod misuse;
