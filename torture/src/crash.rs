@@ -168,8 +168,8 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     driver.history.check(op, loss, &found)?;
     spot_check(&db, &found, rng)?;
     check_verify(&db)?;
-    let durable = driver.checkpoints.iter().filter(|(_, end_op, _)| *end_op <= op);
-    if let Some((dir, _, model)) = durable.last()
+    let durable = driver.checkpoints.iter().rfind(|(_, end_op, _)| *end_op <= op);
+    if let Some((dir, _, model)) = durable
         && rng.one_in(2)
     {
         compare_checkpoint(sim, dir, options.clone(), model)?;

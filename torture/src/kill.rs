@@ -116,7 +116,7 @@ fn check_sound(db: &Db) -> Check {
 
 /// The batch with this number: changes by family, and its durability.
 fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
-    let mut data_rng = Rng::new(seed ^ 0x006b_696c_6c);
+    let mut data_rng = Rng::new(seed ^ 0x6b69_6c6c);
     let data = Data::small(&mut data_rng);
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
     let count = if rng.one_in(2) { 1 } else { rng.range(1, 6) };

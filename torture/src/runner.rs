@@ -100,7 +100,9 @@ pub(crate) fn quiet_panics() {
     ONCE.call_once(|| {
         std::panic::set_hook(Box::new(|info| {
             let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-            let text = info.payload_as_str().unwrap_or("?").to_owned();
+            let payload = info.payload();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("?");
             PANIC.with(|p| *p.borrow_mut() = Some(format!("panic at {place}: {text}")));
         }));
     });

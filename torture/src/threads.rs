@@ -251,7 +251,9 @@ fn upkeep(shared: &Shared, mut rng: Rng, dir: &Path) -> Check {
                 let found = scan(&Db::open(&copy).doing(|| "open of a checkpoint".into())?)?;
                 ensure!(found[&0] == found[&shared.mirror.id()], "the families of a checkpoint differ");
             }
-            _ => drop(shared.db.space().doing(|| "space".into())?),
+            _ => {
+                shared.db.space().doing(|| "space".into())?;
+            }
         }
     }
     Ok(())
