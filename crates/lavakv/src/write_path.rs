@@ -273,8 +273,14 @@ fn make_room(
 /// has become less, what compaction must move has not.
 fn l0_depth(engine: &Engine, family: &Family) -> usize {
     let version = family.view().version.clone();
-    let flushes = version.level_bytes(0) / engine.options.memtable_bytes as u64;
-    version.files(0).len().max(flushes as usize)
+    let files = version.files(0).len();
+    let flushes = (version.level_bytes(0) / engine.options.memtable_bytes as u64) as usize;
+    if flushes <= files || flushes < family.options().l0_slowdown_files {
+        return files.max(flushes);
+    }
+    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
+    // all: waiting for it would be waiting for ever.
+    if lsm::picker::l0_wants_compaction(&version, &crate::jobs::leveled_options(family)) { flushes } else { files }
 }
 
 fn wait_for_memory(

@@ -38,7 +38,19 @@ fn options() -> Options {
 }
 
 fn family(compression: Compression) -> FamilyOptions {
-    FamilyOptions { compression, file_bytes: 8 << 10, level_base_bytes: 16 << 10, ..Default::default() }
+    // All of them, whatever the defaults become.
+    FamilyOptions {
+        compression,
+        block_bytes: 4096,
+        filter_bits_per_key: 10,
+        file_bytes: 8 << 10,
+        level_base_bytes: 16 << 10,
+        level_multiplier: 10,
+        levels: 7,
+        l0_compaction_files: 4,
+        l0_slowdown_files: 12,
+        l0_stop_files: 24,
+    }
 }
 
 fn key(i: u32) -> Vec<u8> {

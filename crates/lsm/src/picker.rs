@@ -25,7 +25,7 @@ pub mod leveled;
 pub mod manual;
 
 pub use cutter::Cutter;
-pub use leveled::{LevelTargets, debt_bytes, level_targets, pick, pick_l0, scores};
+pub use leveled::{LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores};
 pub use manual::{ManualRange, ManualStep};
 
 /// Which file of a level goes first.

@@ -185,3 +185,23 @@ fn the_tree_keeps_its_shape() {
     assert!(db.describe().contains("L6"), "{}", db.describe());
     assert!(contents(&db) == model);
 }
+
+/// Tables of large memtables look deep to small ones; writers must not wait for a compaction that nobody wants.
+#[test]
+fn a_store_reopened_with_smaller_memtables() {
+    let sim = SimEnv::new(6);
+    let family = FamilyOptions { level_base_bytes: 64 << 20, file_bytes: 1 << 20, ..small_family() };
+    let large = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, family: family.clone(), ..small() };
+    let mut model = Model::new();
+    let db = Db::open_in(sim.env(), DIR, large).unwrap();
+    for round in 0..3 {
+        fill(&db, &mut model, 0..3000, round);
+        db.flush().unwrap();
+    }
+    drop(db);
+    let db = Db::open_in(sim.env(), DIR, Options { memtable_bytes: 16 << 10, family, ..small() }).unwrap();
+    let start_ns = sim.now_ns();
+    fill(&db, &mut model, 0..50, 3);
+    assert!(db.stats().stall_l0_ns < (sim.now_ns() - start_ns) / 2, "{}", db.describe());
+    assert!(contents(&db) == model);
+}

@@ -85,6 +85,17 @@ fn scores_for(
     scores
 }
 
+/// True if level 0 has so many files or bytes that it is to go down. As long as it is not, nobody may wait for it to
+/// become smaller.
+pub fn l0_wants_compaction(version: &Version, options: &LeveledOptions) -> bool {
+    l0_wants(version, options, &level_targets(version, options))
+}
+
+fn l0_wants(version: &Version, options: &LeveledOptions, targets: &LevelTargets) -> bool {
+    version.files(0).len() >= options.l0_compaction_files.max(1)
+        || version.level_compensated_bytes(0) >= l0_bytes_max(options, targets)
+}
+
 /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
 /// level many times as large.
 fn l0_bytes_max(options: &LeveledOptions, targets: &LevelTargets) -> u64 {
@@ -128,8 +139,7 @@ pub fn pick_l0(version: &Version, options: &LeveledOptions, busy: &InProgress) -
 pub fn debt_bytes(version: &Version, options: &LeveledOptions) -> u64 {
     let targets = level_targets(version, options);
     let size = |level: usize| version.level_compensated_bytes(level) as f64;
-    let l0_wants = version.files(0).len() >= options.l0_compaction_files.max(1)
-        || version.level_compensated_bytes(0) >= l0_bytes_max(options, &targets);
+    let l0_wants = l0_wants(version, options, &targets);
     let mut debt = 0.0;
     // What arrives at the level from above.
     let mut arriving = 0.0;
