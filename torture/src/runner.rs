@@ -7,7 +7,7 @@ use crate::check::Check;
 use crate::rows::{Row, Unit};
 use crate::{Cli, Profile, ledger};
 use lavastore::Env;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -91,14 +91,20 @@ impl Totals {
 }
 
 thread_local! {
+    /// Calls of [`guarded`] that this thread is in.
+    static GUARDS: Cell<usize> = const { Cell::new(0) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the message of a panic on this thread instead of printing it.
-pub(crate) fn quiet_panics() {
+/// Keeps the messages of panics inside [`guarded`] instead of printing them.
+fn quiet_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|info| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if GUARDS.get() == 0 {
+                return loud(info);
+            }
             let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
             let payload = info.payload();
             let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -111,8 +117,10 @@ pub(crate) fn quiet_panics() {
 /// Runs something that must not panic.
 pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Check<T> {
     quiet_panics();
-    catch_unwind(AssertUnwindSafe(body))
-        .map_err(|_| PANIC.with(|p| p.borrow_mut().take()).unwrap_or_else(|| "panic".to_owned()))
+    GUARDS.set(GUARDS.get() + 1);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    GUARDS.set(GUARDS.get() - 1);
+    result.map_err(|_| PANIC.with(|p| p.borrow_mut().take()).unwrap_or_else(|| "panic".to_owned()))
 }
 
 /// Runs one case.
