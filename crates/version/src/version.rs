@@ -61,10 +61,9 @@ impl Level {
             from = at + usize::from(file.is_none());
         }
         files.extend_from_slice(&self[from..]);
-        let sum = |of: fn(&FileMeta) -> u64, all: &[Arc<FileMeta>]| {
-            all.iter().map(|f| u128::from(of(f))).sum::<u128>()
-        };
-        let changed = |old: u128, of: fn(&FileMeta) -> u64| old + sum(of, added) - sum(of, removed);
+        type Measure = fn(&FileMeta) -> u64;
+        let sum = |of: Measure, all: &[Arc<FileMeta>]| all.iter().map(|f| u128::from(of(f))).sum::<u128>();
+        let changed = |old: u128, of: Measure| old + sum(of, added) - sum(of, removed);
         let bytes = changed(self.0.bytes, |f| f.len);
         let compensated_bytes = changed(self.0.compensated_bytes, FileMeta::compensated);
         Level(Arc::new(LevelFiles { files, bytes, compensated_bytes }))
