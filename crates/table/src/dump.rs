@@ -117,6 +117,7 @@ fn list<C: BlockCursor>(
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
     let name = if stream.role == Role::References { "references" } else { "inline" };
     let mut counters = ReadCounters::default();
+    let mut end = 0;
     for p in 0..stream.partitions() {
         if let Some(h) = stream.filter_handle(p) {
             writeln!(out, "block {:>10} +{:<8} {name} filter {p}", h.offset, h.len).map_err(refused)?;
@@ -133,6 +134,11 @@ fn list<C: BlockCursor>(
             let (separator, seq) = (user.escape_ascii(), trailer >> 8);
             writeln!(out, "block {:>10} +{:<8} {name} up to \"{separator}\" seq {seq}", h.offset, h.len)
                 .map_err(refused)?;
+            if h.offset < end {
+                let e = Error::corruption("an index that leads back to an earlier block");
+                return Err(table.file.locate(e, h.offset));
+            }
+            end = h.end();
             let block = table.file.fetch(h, stream.role, Caching::Bypass, &mut counters)?;
             if options.entries {
                 let mut cursor = C::default();

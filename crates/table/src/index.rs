@@ -118,8 +118,8 @@ impl<const N: usize> IndexShape<N> {
     pub fn parse(block: &[u8], start: usize) -> Result<Self> {
         let at = |reader: &Reader<'_>| block.len().saturating_sub(reader.rest().len());
         let mut reader = Reader::new(block.get(start..).unwrap_or_default());
-        // No fewer than a few bits for each row of a real index; this bounds all loops over rows.
-        let rows = reader.length(block.len().saturating_mul(8))?;
+        // Separators and offsets of rows differ, so each takes more than a byte; this bounds all loops over rows.
+        let rows = reader.length(block.len())?;
         let flags = reader.u8()?;
         if flags & !HAS_TRAILERS != 0 {
             return Err(Error::corruption("an index block with unknown flags"));

@@ -44,8 +44,7 @@ impl Stream {
         let (min_seq, max_seq) = (reader.varint()?, reader.varint()?);
         let start = block.len() - reader.rest().len();
         let shape = IndexShape::parse(&block, start)?;
-        // Every partition has a frame of its own in the file, and a separator here.
-        if shape.rows() == 0 || shape.rows() > block.len() {
+        if shape.rows() == 0 {
             return Err(Error::corruption("a top index with a wrong number of partitions"));
         }
         let mut bytes_before = Vec::with_capacity(shape.rows() + 1);
