@@ -6,7 +6,7 @@ use crate::frame::BlockHandle;
 use crate::options::{IterOptions, ReadCounters};
 use crate::reader::Ksst;
 use crate::stream::{Partition, Stream};
-use base::{Result, key};
+use base::{Error, Result, key};
 use std::sync::Arc;
 
 /// Read-ahead below this many bytes would cost more requests than it saves.
@@ -110,10 +110,23 @@ impl<C: BlockCursor> StreamIter<C> {
         }
     }
 
+    /// Refuses a step from the block at `before` to one that does not lie behind it. The blocks of a stream lie in the
+    /// order of their keys; a damaged index that leads back would make a walk nearly endless.
+    fn check_order(&self, before: Option<BlockHandle>, after: Option<BlockHandle>) -> Result<()> {
+        match (before, after) {
+            (Some(before), Some(after)) if before.end() > after.offset => {
+                let e = Error::corruption("an index that leads back to an earlier block");
+                Err(self.table.file.locate(e, after.offset))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Moves to the first entry after the present block.
     fn next_block(&mut self) -> Result<()> {
         while !self.cursor.valid() {
             let p = self.partition.unwrap_or(0);
+            let left = self.loaded;
             if self.row + 1 < self.index.shape.rows() {
                 self.open_block(self.row + 1, false)?;
             } else if p + 1 < self.partitions() {
@@ -122,6 +135,7 @@ impl<C: BlockCursor> StreamIter<C> {
             } else {
                 return Ok(());
             }
+            self.check_order(left, self.loaded)?;
             self.within(C::seek_to_first)?;
         }
         Ok(())
@@ -131,6 +145,7 @@ impl<C: BlockCursor> StreamIter<C> {
     fn prev_block(&mut self) -> Result<()> {
         while !self.cursor.valid() {
             let p = self.partition.unwrap_or(0);
+            let left = self.loaded;
             if self.row > 0 {
                 self.open_block(self.row - 1, true)?;
             } else if p > 0 {
@@ -139,6 +154,7 @@ impl<C: BlockCursor> StreamIter<C> {
             } else {
                 return Ok(());
             }
+            self.check_order(self.loaded, left)?;
             self.within(C::seek_to_last)?;
         }
         Ok(())
