@@ -25,6 +25,8 @@ pub mod version;
 pub use edit::{Edit, Record};
 pub use idmap::IdMap;
 pub use manifest::{InitialState, Manifest, ManifestReport, dump_manifest};
-pub use meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, VsstClass, VsstMeta};
+pub use meta::{
+    BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, VsstClass, VsstMeta,
+};
 pub use state::{FamilyState, Place, State};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};

@@ -18,6 +18,10 @@ pub type BlobId = u64;
 /// hostile number cannot make `number + 1` overflow.
 pub const NUMBER_MAX: u64 = u64::MAX >> 2;
 
+/// The largest number that a store is believed to have reached. Above it there is room for all numbers that it will
+/// ever need: allocation cannot run out because of a damaged or hostile number.
+pub const NUMBER_REACHED_MAX: u64 = NUMBER_MAX >> 1;
+
 /// How much a kSST references under one blob id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependency {
@@ -140,6 +144,10 @@ impl FileMeta {
         }
         if key::compare(&self.smallest, &self.largest).is_gt() {
             return fault("its smallest key is above its largest");
+        }
+        // Two such files could lie at one place of a level.
+        if self.ends_before(self.smallest_user_key()) {
+            return fault("it covers no key");
         }
         if self.min_seq > self.max_seq || self.max_seq > MAX_SEQ || self.global_seq > Some(MAX_SEQ) {
             return fault("its sequences are out of range");

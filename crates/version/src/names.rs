@@ -2,8 +2,10 @@
 //!
 //! Numbers are written with at least twelve digits, so that a sorted listing is in order of age for the first 10^12
 //! files; larger numbers take more digits. [`parse`] accepts exactly what the functions here print: a name that only
-//! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it.
+//! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it. Nor is one with a
+//! number that no store reaches: the numbers of new files are above all that were seen, and must not run out.
 
+use crate::meta::NUMBER_REACHED_MAX;
 use std::fmt;
 
 /// The name of the file that names the manifest.
@@ -103,7 +105,8 @@ pub fn parse(name: &str) -> Option<FileKind> {
         },
     };
     // The number's parser accepts "+7" and short forms: only the canonical spelling is ours.
-    (kind.to_string() == name).then_some(kind)
+    let reached = kind.number().is_none_or(|n| n <= NUMBER_REACHED_MAX);
+    (reached && kind.to_string() == name).then_some(kind)
 }
 
 #[cfg(test)]
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_only_canonical_ones_parse() {
-        for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, u64::MAX] {
+        for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_REACHED_MAX] {
             for kind in [FileKind::Ksst(n), FileKind::Vsst(n), FileKind::Log(n), FileKind::Manifest(n)] {
                 assert_eq!(parse(&kind.to_string()), Some(kind));
                 assert_eq!(kind.number(), Some(n));
@@ -135,6 +138,7 @@ mod tests {
             "MANIFEST-7",
             "MANIFEST-",
             "MANIFEST-99999999999999999999",
+            "18446744073709551615.ksst",
             "lock",
             "x.log",
         ] {

@@ -2,7 +2,7 @@
 
 use super::format::{Current, HEADER_LEN, Header, RawRecord, read_record, vouched};
 use crate::edit::Edit;
-use crate::meta::damaged;
+use crate::meta::{NUMBER_REACHED_MAX, damaged};
 use crate::names::{self, FileKind};
 use crate::state::State;
 use base::{Error, ErrorKind, Result};
@@ -75,6 +75,15 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
     Ok(history)
 }
 
+/// A history whose next numbers could run out was not written by any store, and cannot be gone on with.
+fn check_reached(state: &State) -> Result<()> {
+    let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
+    match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
+        Some(n) => Err(Error::corruption(format!("no store reaches the number {n}; run repair"))),
+        None => Ok(()),
+    }
+}
+
 /// An intact record whose numbers do not continue the history was not torn: the file is not what was written.
 fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_max: u64) -> Result<()> {
     let in_range = (1..=crate::meta::NUMBER_MAX).contains(&record.edit);
@@ -120,7 +129,7 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
         let why = format!("the manifest ends before edit {}, with which it was begun", current.edit);
         return Err(Error::corruption(why).at_file(&path));
     }
-    history.state.verify().map_err(|e| e.at_file(&path))?;
+    history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
     Ok(Found { history, name, largest_number })
 }
 
