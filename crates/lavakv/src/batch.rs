@@ -205,6 +205,10 @@ pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     if first_seq.saturating_add(u64::from(count)) > base::MAX_SEQ {
         return Err(Error::corruption("batch with a sequence over 56 bits"));
     }
+    // Never logged. With neither entries nor sequence, "the sequence before the batch" would have no meaning.
+    if first_seq == 0 || count == 0 {
+        return Err(Error::corruption("batch without entries, or with sequence 0"));
+    }
     Ok((first_seq, count, Entries { reader: r }))
 }
 
@@ -228,7 +232,10 @@ impl<'a> Entries<'a> {
             .map_err(|_| Error::corruption("family id over 32 bits in a batch"))?;
         let key = self.reader.bytes()?;
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
-        Ok(Change { kind, family, key, value })
+        let change = Change { kind, family, key, value };
+        // Memtables and tables rely on the limits; whoever wrote the log was held to them.
+        change.validate(0).map_err(|e| e.with_kind(ErrorKind::Corruption))?;
+        Ok(change)
     }
 }
 

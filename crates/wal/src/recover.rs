@@ -324,6 +324,10 @@ impl<'a> Scan<'a> {
             let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
                 continue;
             };
+            // Whoever appends gives sequences in order; a batch twice would be one too many for a memtable.
+            if self.report.last_seq.is_some_and(|last| first_seq <= last) {
+                return Err(here(disorder("has sequences of one before it")));
+            }
             (self.replay)(first_seq, whole.as_deref().unwrap_or(fragment.payload)).map_err(here)?;
             self.report.batches += 1;
             self.report.last_seq = self.report.last_seq.max(Some(last_seq));
