@@ -10,7 +10,7 @@
 use base::{InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{IterOptions, Ksst, KsstIter};
+use table::{Borders, IterOptions, Ksst, KsstIter};
 use version::{FileMeta, Level};
 
 /// Opens the tables of files: the table cache.
@@ -34,12 +34,14 @@ pub struct TableCursors {
     pub source: Arc<dyn TableSource>,
     /// How they are read.
     pub options: IterOptions,
+    /// Where nothing is read ahead any more.
+    pub borders: Arc<Borders>,
 }
 
 impl CursorSource for TableCursors {
     type Cursor = KsstIter;
     fn open(&self, file: &FileMeta) -> Result<KsstIter> {
-        Ok(self.source.table(file)?.iter(self.options))
+        Ok(self.source.table(file)?.iter_within(self.options, &self.borders))
     }
 }
 
@@ -53,6 +55,11 @@ pub struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
+    /// The same, owned.
+    pub fn borders(&self) -> Borders {
+        Borders { lower: self.lower.map(<[u8]>::to_vec), upper: self.upper.map(<[u8]>::to_vec) }
+    }
+
     /// True if `file` may hold a key inside.
     pub fn meet(&self, file: &FileMeta) -> bool {
         self.lower.is_none_or(|lower| !file.ends_before(lower))

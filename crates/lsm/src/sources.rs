@@ -9,7 +9,7 @@ use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
 use base::range_del::FragmentedRangeTombstones;
 use base::{InternalIterator, Result, SeqNo};
 use std::sync::Arc;
-use table::IterOptions;
+use table::{Borders, IterOptions};
 use version::{FileMeta, Level};
 
 /// Who will see the entries.
@@ -67,23 +67,25 @@ impl Sources {
                 self.tombstones.push(self.source.table(file)?.range_tombstones().clone());
             }
         }
+        let borders = Arc::new(bounds.borders());
         for (level, files) in levels {
             if level == 0 {
                 for file in files.iter().filter(|f| bounds.meet(f)) {
                     if self.hides(file) {
                         self.hidden_tables += 1;
                     } else {
-                        self.cursors.push(Box::new(self.source.table(file)?.iter(self.options)));
+                        let table = self.source.table(file)?;
+                        self.cursors.push(Box::new(table.iter_within(self.options, &borders)));
                     }
                 }
             } else {
-                self.add_sorted(files, bounds);
+                self.add_sorted(files, bounds, &borders);
             }
         }
         Ok(())
     }
 
-    fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>) {
+    fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {
         let range = bounds.range_in(files);
         let part = files.get(range).unwrap_or_default();
         let shown: Option<Vec<Arc<FileMeta>>> = if self.tombstones.is_empty() {
@@ -100,7 +102,8 @@ impl Sources {
             Some(shown) if count < part.len() => Level::from(shown),
             _ => files.clone(),
         };
-        let tables = TableCursors { source: self.source.clone(), options: self.options };
+        let (source, borders) = (self.source.clone(), borders.clone());
+        let tables = TableCursors { source, options: self.options, borders };
         self.cursors.push(Box::new(LevelIterator::new(files, bounds, tables)));
     }
 

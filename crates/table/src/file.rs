@@ -110,6 +110,26 @@ impl TableFile {
         self.decode(&frame, handle.offset)
     }
 
+    /// A block, if it is in the cache.
+    #[inline]
+    pub(crate) fn cached(
+        &self,
+        handle: BlockHandle,
+        role: Role,
+        counters: &mut ReadCounters,
+    ) -> Option<Block> {
+        let key = CacheKey { file: self.number, offset: handle.offset };
+        let block = self.cache.0.get(role.segment(), &key)?;
+        role.count_cached(counters);
+        Some(block)
+    }
+
+    /// Puts a verified block into the cache.
+    pub(crate) fn fill(&self, handle: BlockHandle, role: Role, block: &Block) {
+        let key = CacheKey { file: self.number, offset: handle.offset };
+        self.cache.0.insert(role.segment(), key, block);
+    }
+
     /// A block, from the cache if it is there.
     #[inline]
     pub(crate) fn fetch(
@@ -119,16 +139,14 @@ impl TableFile {
         caching: Caching,
         counters: &mut ReadCounters,
     ) -> Result<Block> {
-        let key = CacheKey { file: self.number, offset: handle.offset };
         if caching != Caching::Bypass
-            && let Some(block) = self.cache.0.get(role.segment(), &key)
+            && let Some(block) = self.cached(handle, role, counters)
         {
-            role.count_cached(counters);
             return Ok(block);
         }
         let block = self.read(handle, role, counters)?;
         if caching == Caching::Fill {
-            self.cache.0.insert(role.segment(), key, &block);
+            self.fill(handle, role, &block);
         }
         Ok(block)
     }
@@ -144,7 +162,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// The block at `handle`. If it is not in the window, the window is filled with `span` (which must contain the
-    /// block, and lie in the file) first.
+    /// block, and lie in the file) first; if not all of that can be read, with nothing, and the block read alone.
     pub(crate) fn block(
         &mut self,
         file: &TableFile,
@@ -163,8 +181,12 @@ impl Window {
                 self.bytes.resize(len, 0);
             }
             let buf = self.bytes.get_mut(..len).unwrap_or_default();
-            file.file.read_at(buf, start).map_err(|e| file.locate(e, start))?;
-            role.count_read(counters, len as u64);
+            match file.file.read_at(buf, start) {
+                Ok(()) => role.count_read(counters, len as u64),
+                // A neighbour that cannot be read takes only itself away.
+                Err(_) if len as u64 > handle.len => return file.read(handle, role, counters),
+                Err(e) => return Err(file.locate(e, start)),
+            }
             (self.start, self.len) = (start, len);
         }
         let frame = self.frame(handle).unwrap_or_default();

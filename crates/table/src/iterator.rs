@@ -7,6 +7,7 @@
 use crate::block::InlineCursor;
 use crate::file::Role;
 use crate::options::{IterOptions, ReadCounters};
+use crate::readahead::Borders;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
 use crate::stream_iter::StreamIter;
@@ -42,11 +43,18 @@ macro_rules! both {
 }
 
 impl KsstIter {
-    pub(crate) fn new(table: Arc<Ksst>, options: IterOptions, with_inline: bool) -> KsstIter {
-        let references =
-            table.references.is_some().then(|| StreamIter::new(table.clone(), Role::References, options));
+    pub(crate) fn new(
+        table: Arc<Ksst>,
+        options: IterOptions,
+        borders: Option<Arc<Borders>>,
+        with_inline: bool,
+    ) -> KsstIter {
+        let references = table
+            .references
+            .is_some()
+            .then(|| StreamIter::new(table.clone(), Role::References, options, borders.clone()));
         let inline = (with_inline && table.inline.is_some())
-            .then(|| StreamIter::new(table.clone(), Role::Inline, options));
+            .then(|| StreamIter::new(table.clone(), Role::Inline, options, borders));
         KsstIter { references, inline, current: Current::Neither, forward: true }
     }
 

@@ -66,7 +66,8 @@ pub struct TableIdentity {
 pub struct IterOptions {
     /// Put what is read from the device into the cache. Ignored (as false) with read-ahead.
     pub fill_cache: bool,
-    /// Above 0: read runs of about so many bytes past the cache, for jobs that read a whole table.
+    /// Above 0: read runs of about so many bytes past the cache, for jobs that read a whole table. 0: look into the
+    /// cache, and read from the device in runs that begin small and grow as the cursor moves on.
     pub readahead_bytes: usize,
 }
 

@@ -13,6 +13,7 @@ use crate::frame::{self, BlockHandle};
 use crate::iterator::KsstIter;
 use crate::options::{IterOptions, ReadCounters};
 use crate::properties::Properties;
+use crate::readahead::Borders;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
 use crate::stream::Stream;
@@ -193,12 +194,18 @@ impl Ksst {
 
     /// A cursor over the point entries of both streams.
     pub fn iter(self: &Arc<Self>, options: IterOptions) -> KsstIter {
-        KsstIter::new(self.clone(), options, true)
+        KsstIter::new(self.clone(), options, None, true)
+    }
+
+    /// [`Ksst::iter`] for a scan that will not look outside of `borders`: it reads nothing ahead there. The cursor
+    /// itself has no borders.
+    pub fn iter_within(self: &Arc<Self>, options: IterOptions, borders: &Arc<Borders>) -> KsstIter {
+        KsstIter::new(self.clone(), options, Some(borders.clone()), true)
     }
 
     /// A cursor over the reference stream alone.
     pub fn iter_references(self: &Arc<Self>, options: IterOptions) -> KsstIter {
-        KsstIter::new(self.clone(), options, false)
+        KsstIter::new(self.clone(), options, None, false)
     }
 
     /// The range tombstones.

@@ -4,9 +4,11 @@ use crate::cursor::BlockCursor;
 use crate::file::{Caching, Role, Window};
 use crate::frame::BlockHandle;
 use crate::options::{IterOptions, ReadCounters};
+use crate::readahead::{Beyond, Borders};
 use crate::reader::Ksst;
 use crate::stream::{Partition, Stream};
 use base::{Error, Result, key};
+use cache::Block;
 use std::sync::Arc;
 
 /// Read-ahead below this many bytes would cost more requests than it saves.
@@ -17,7 +19,10 @@ pub(crate) struct StreamIter<C> {
     table: Arc<Ksst>,
     role: Role,
     caching: Caching,
+    /// What was asked for; 0: as [`Beyond`] finds right.
     readahead: u64,
+    beyond: Beyond,
+    borders: Option<Arc<Borders>>,
     pub(crate) counters: ReadCounters,
     partition: Option<usize>,
     index: Partition,
@@ -29,7 +34,12 @@ pub(crate) struct StreamIter<C> {
 }
 
 impl<C: BlockCursor> StreamIter<C> {
-    pub(crate) fn new(table: Arc<Ksst>, role: Role, options: IterOptions) -> Self {
+    pub(crate) fn new(
+        table: Arc<Ksst>,
+        role: Role,
+        options: IterOptions,
+        borders: Option<Arc<Borders>>,
+    ) -> Self {
         let caching = match options {
             IterOptions { fill_cache: true, readahead_bytes: 0 } => Caching::Fill,
             _ => Caching::Peek,
@@ -41,6 +51,8 @@ impl<C: BlockCursor> StreamIter<C> {
             role,
             caching,
             readahead: readahead as u64,
+            beyond: Beyond::default(),
+            borders,
             counters: ReadCounters::default(),
             partition: None,
             index: Partition::default(),
@@ -82,23 +94,43 @@ impl<C: BlockCursor> StreamIter<C> {
             return Ok(());
         }
         self.loaded = None;
-        let partition = self.partition.unwrap_or(0);
+        let mut window = std::mem::take(&mut self.window);
         let mut counters = self.counters;
         let block = if self.readahead > 0 {
-            let mut window = std::mem::take(&mut self.window);
-            let (stream, readahead) = (self.stream(), self.readahead);
-            let span = || stream.span(partition, handle, readahead, backward);
-            let block = window.block(&self.table.file, handle, self.role, &mut counters, span);
-            self.window = window;
-            block
+            let (stream, partition) = (self.stream(), self.partition.unwrap_or(0));
+            let span = || stream.span(partition, handle, self.readahead, backward);
+            window.block(&self.table.file, handle, self.role, &mut counters, span)
         } else {
-            self.table.file.fetch(handle, self.role, self.caching, &mut counters)
+            self.cached_or_run(&mut window, row, backward, &mut counters)
         };
-        self.counters = counters;
+        if counters.device_reads > self.counters.device_reads {
+            self.beyond.grow();
+        }
+        (self.window, self.counters) = (window, counters);
         let table = &self.table;
         self.cursor.load(block?, table.global_seq).map_err(|e| table.file.locate(e, handle.offset))?;
         self.loaded = Some(handle);
         Ok(())
+    }
+
+    /// The data block of a row: from the cache, from the window, or from the device with some of its neighbours.
+    fn cached_or_run(
+        &self,
+        window: &mut Window,
+        row: usize,
+        backward: bool,
+        counters: &mut ReadCounters,
+    ) -> Result<Block> {
+        let (file, handle) = (&self.table.file, self.index.handle(row));
+        if let Some(block) = file.cached(handle, self.role, counters) {
+            return Ok(block);
+        }
+        let run = || self.beyond.run(&self.index, row, backward, self.borders.as_deref());
+        let block = window.block(file, handle, self.role, counters, run)?;
+        if self.caching == Caching::Fill {
+            file.fill(handle, self.role, &block);
+        }
+        Ok(block)
     }
 
     /// Runs a movement of the cursor within its block; names the block in the error.
@@ -177,6 +209,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     fn first(&mut self) -> Result<()> {
+        self.beyond = Beyond::default();
         self.open_partition(0)?;
         self.open_block(0, false)?;
         self.within(C::seek_to_first)?;
@@ -184,6 +217,7 @@ impl<C: BlockCursor> StreamIter<C> {
     }
 
     fn last(&mut self) -> Result<()> {
+        self.beyond = Beyond::default();
         self.open_partition(self.partitions().saturating_sub(1))?;
         self.open_block(self.index.shape.rows().saturating_sub(1), true)?;
         self.within(C::seek_to_last)?;
@@ -192,6 +226,7 @@ impl<C: BlockCursor> StreamIter<C> {
 
     /// Loads the block for an internal key; false if all blocks end before it.
     fn open_at(&mut self, user_key: &[u8], trailer: u64, backward: bool) -> Result<bool> {
+        self.beyond = Beyond::default();
         let p = self.stream().search(user_key, trailer);
         if p >= self.partitions() {
             return Ok(false);

@@ -1,0 +1,266 @@
+//! What scans read from the device: how often, how much, and never what they were told to leave.
+
+extern crate lavastore_table as table;
+
+mod common;
+
+use base::{Error, InternalIterator, MAX_SEQ, Result, ValueKind, key};
+use cache::Cache;
+use common::*;
+use io::{ReadFile, Rng};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use table::{Borders, IterOptions, Ksst, KsstIter, TableOptions};
+
+const FILL: IterOptions = IterOptions { fill_cache: true, readahead_bytes: 0 };
+const PEEK: IterOptions = IterOptions { fill_cache: false, readahead_bytes: 0 };
+
+/// A file that remembers what was read, and cannot read some of its bytes.
+#[derive(Debug)]
+struct Watched {
+    inner: Arc<MemRead>,
+    reads: Mutex<Vec<Range<u64>>>,
+    unreadable: Mutex<Range<u64>>,
+}
+
+impl Watched {
+    fn take(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut *self.reads.lock().unwrap())
+    }
+}
+
+impl ReadFile for Watched {
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let range = offset..offset + buf.len() as u64;
+        let bad = self.unreadable.lock().unwrap().clone();
+        if range.start < bad.end && bad.start < range.end {
+            return Err(Error::new(base::ErrorKind::Io, "a bad sector"));
+        }
+        self.reads.lock().unwrap().push(range);
+        self.inner.read_at(buf, offset)
+    }
+    fn path(&self) -> &Path {
+        Path::new(PATH)
+    }
+}
+
+fn user(i: u64) -> Vec<u8> {
+    format!("user{i:016}").into_bytes()
+}
+
+/// A table of `count` entries with values of `value_len` bytes; its file; its cache, with the indexes in it.
+fn plain(count: u64, value_len: usize) -> (Arc<Ksst>, Arc<Watched>, Arc<Cache>) {
+    let mut model = Model::new();
+    for i in 0..count {
+        insert(&mut model, &user(i), i, ValueKind::Value, &vec![i as u8; value_len]);
+    }
+    let cache = Arc::new(Cache::new(64 << 20));
+    let options = TableOptions { block_len: 4096, ..TableOptions::default() };
+    let (bytes, _) = build(&model, &[], &options, Some(cache.clone()));
+    let (reads, unreadable) = (Mutex::default(), Mutex::new(0..0));
+    let file = Arc::new(Watched { inner: MemRead::new(bytes), reads, unreadable });
+    let table = Arc::new(Ksst::open(file.clone(), 7, uid(), None, cache.clone()).unwrap());
+    file.take();
+    (table, file, cache)
+}
+
+/// Moves over `count` entries after a seek.
+fn scan(iter: &mut KsstIter, from: u64, count: u64, forward: bool) {
+    let target = key::seek_target(&user(from), if forward { MAX_SEQ } else { 0 });
+    if forward {
+        iter.seek(&target).unwrap()
+    } else {
+        iter.seek_for_prev(&target).unwrap()
+    }
+    for i in 0..count {
+        let at = if forward { from + i } else { from - i };
+        assert_eq!(key::user_key(iter.key()), user(at));
+        assert!(iter.value().iter().all(|&b| b == at as u8));
+        if i + 1 < count {
+            if forward { iter.next().unwrap() } else { iter.prev().unwrap() }
+        }
+    }
+}
+
+#[test]
+fn a_long_scan_reads_in_runs_that_grow_and_nothing_twice() {
+    for forward in [true, false] {
+        let (table, file, cache) = plain(20_000, 100);
+        let mut iter = table.iter(PEEK);
+        scan(&mut iter, if forward { 0 } else { 19_999 }, 20_000, forward);
+        let (reads, counters) = (file.take(), iter.counters());
+        let bytes: u64 = reads.iter().map(|r| r.end - r.start).sum();
+        assert_eq!(counters.device_reads, reads.len() as u64);
+        assert_eq!(counters.device_read_bytes, bytes);
+        assert_eq!((counters.index_reads, counters.data_reads), (0, counters.device_reads));
+        let first = reads[0].end - reads[0].start;
+        assert!((4096..=22 << 10).contains(&first), "{first} bytes at first");
+        let mut longest = first;
+        for pair in reads.windows(2) {
+            let len = pair[1].end - pair[1].start;
+            assert!(len <= (2 * longest + 8192).min(270 << 10), "{reads:?}");
+            longest = longest.max(len);
+            let joined = if forward { pair[0].end == pair[1].start } else { pair[1].end == pair[0].start };
+            assert!(joined, "gaps or overlaps: {reads:?}");
+        }
+        // 16 + 32 + 64 + 128 KiB, then 256 KiB each; a run ends with its partition of the index.
+        assert!((10..=22).contains(&reads.len()), "{} reads of {bytes} bytes", reads.len());
+        assert!(bytes > 20_000 * 100 && bytes < 20_000 * 150, "{bytes}");
+        assert_eq!(cache.stats().data.entries, 0, "it was told to leave the cache alone");
+    }
+}
+
+#[test]
+fn short_scans_read_once_and_little() {
+    let (table, file, cache) = plain(20_000, 1000);
+    for from in (0..19_000).step_by(1000) {
+        let mut iter = table.iter(PEEK);
+        scan(&mut iter, from, 10, true);
+    }
+    // The second read of one scan: a run ends with its partition of the index.
+    let reads = file.take();
+    assert!(reads.len() <= 20 && reads.iter().all(|r| r.end - r.start <= 38 << 10), "{reads:?}");
+    // A seek starts small again, but not if the window has what it wants.
+    let mut iter = table.iter(PEEK);
+    scan(&mut iter, 0, 2000, true);
+    file.take();
+    scan(&mut iter, 1999, 1, true);
+    assert_eq!(file.take().len(), 0);
+    scan(&mut iter, 9000, 1, true);
+    let reads = file.take();
+    assert!(reads.len() == 1 && reads[0].end - reads[0].start <= 22 << 10, "{reads:?}");
+    assert_eq!(cache.stats().data.entries, 0);
+}
+
+#[test]
+fn entries_larger_than_blocks_come_several_at_once() {
+    let (table, file, _) = plain(400, 16_000);
+    let mut iter = table.iter(PEEK);
+    scan(&mut iter, 7, 10, true);
+    let reads = file.take();
+    assert!(reads.len() <= 4, "{reads:?}");
+    assert!(reads[0].end - reads[0].start < 34_000, "{reads:?}");
+}
+
+#[test]
+fn only_blocks_that_were_looked_at_go_to_the_cache() {
+    let (table, file, cache) = plain(20_000, 1000);
+    let mut iter = table.iter(FILL);
+    scan(&mut iter, 5000, 1, true);
+    assert_eq!((file.take().len(), cache.stats().data.entries), (1, 1));
+    scan(&mut table.iter(FILL), 5000, 1, true);
+    assert_eq!(file.take().len(), 0, "it is in the cache");
+    scan(&mut iter, 5000, 1000, true);
+    let entries = cache.stats().data.entries;
+    assert!((250..=335).contains(&entries), "{entries} blocks");
+    file.take();
+    let mut again = table.iter(PEEK);
+    scan(&mut again, 5000, 1000, true);
+    assert_eq!((file.take().len(), again.counters().device_reads), (0, 0));
+    assert_eq!(again.counters().data_blocks_cached, entries);
+}
+
+#[test]
+fn nothing_is_read_ahead_past_a_border() {
+    let (table, file, _) = plain(20_000, 1000);
+    for (from, count) in [(100u64, 1u64), (100, 7), (3001, 40), (3000, 2000), (19_990, 10)] {
+        let borders = Borders { lower: None, upper: Some(user(from + count)) };
+        let mut iter = table.iter_within(PEEK, &Arc::new(borders));
+        scan(&mut iter, from, count, true);
+        let end = file.take().iter().map(|r| r.end).max().unwrap();
+        let border = table.offset_of(&key::seek_target(&user(from + count), MAX_SEQ)).unwrap();
+        assert!(end <= border + 5000, "read to {end}, the block with the border begins at {border}");
+        let borders = Borders { lower: Some(user(from)), upper: None };
+        let mut iter = table.iter_within(PEEK, &Arc::new(borders));
+        scan(&mut iter, from + count - 1, count, false);
+        let start = file.take().iter().map(|r| r.start).min().unwrap();
+        let border = table.offset_of(&key::seek_target(&user(from), MAX_SEQ)).unwrap();
+        assert!(start >= border, "read from {start}, the block with the border begins at {border}");
+    }
+}
+
+#[test]
+fn a_bad_neighbour_takes_only_itself_away() {
+    let (table, file, _) = plain(2000, 1000);
+    let bad = table.offset_of(&key::seek_target(&user(1008), MAX_SEQ)).unwrap();
+    *file.unreadable.lock().unwrap() = bad + 10..bad + 20;
+    let mut iter = table.iter(FILL);
+    iter.seek(&key::seek_target(&user(1000), MAX_SEQ)).unwrap();
+    let mut seen = 1000;
+    let e = loop {
+        assert_eq!(key::user_key(iter.key()), user(seen));
+        seen += 1;
+        if let Err(e) = iter.next() {
+            break e;
+        }
+    };
+    assert_eq!(e.kind(), base::ErrorKind::Io);
+    assert!((1004..=1010).contains(&seen) && !iter.valid(), "{seen}");
+    iter.seek(&key::seek_target(&user(1016), MAX_SEQ)).unwrap();
+    assert_eq!(key::user_key(iter.key()), user(1016));
+}
+
+/// Cursors that read in different ways, moved alike at random, see the same.
+#[test]
+fn every_way_to_read_sees_the_same() {
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed);
+        let model = random_model(&mut rng, 3000, seed % 3);
+        let options = TableOptions {
+            block_len: [100, 1000, 4096][rng.below(3) as usize],
+            partition_len: [200, 4096][rng.below(2) as usize],
+            ..TableOptions::default()
+        };
+        let (bytes, _) = build(&model, &[], &options, None);
+        // A cache that holds some blocks makes runs begin anywhere.
+        let table = open(bytes, &Arc::new(Cache::new([0, 40_000, 1 << 20][rng.below(3) as usize]))).unwrap();
+        let all = entries(&model);
+        let (a, b) = (rng.below(all.len() as u64) as usize, rng.below(all.len() as u64) as usize);
+        let border = |i: usize| Some(key::user_key(&all[i].0).to_vec());
+        let borders = Borders { lower: border(a.min(b)), upper: border(a.max(b)) };
+        let mut cursors: VecDeque<KsstIter> = VecDeque::from([
+            table.iter(PEEK),
+            table.iter(FILL),
+            table.iter(IterOptions { fill_cache: false, readahead_bytes: 20_000 }),
+            table.iter_within(FILL, &Arc::new(borders)),
+        ]);
+        for _ in 0..400 {
+            let target = all[rng.below(all.len() as u64) as usize].0.clone();
+            let (kind, turn) = (rng.below(8), 2 + rng.below(30));
+            let steps: Vec<bool> = (0..rng.below(60)).map(|i| (i / turn) % 2 == 0).collect();
+            let mut paths = cursors.iter_mut().map(|c| path(c, kind, &target, &steps));
+            let first = paths.next().unwrap();
+            paths.for_each(|p| assert!(p == first, "seed {seed}, {target:?}"));
+        }
+    }
+}
+
+type Seen = Vec<Option<(Vec<u8>, Vec<u8>)>>;
+
+fn path(iter: &mut KsstIter, kind: u64, target: &[u8], steps: &[bool]) -> Seen {
+    match kind {
+        0 => iter.seek_to_first().unwrap(),
+        1 => iter.seek_to_last().unwrap(),
+        2..=4 => iter.seek(target).unwrap(),
+        _ => iter.seek_for_prev(target).unwrap(),
+    }
+    let here = |iter: &KsstIter| iter.valid().then(|| (iter.key().to_vec(), iter.value().to_vec()));
+    let mut seen = vec![here(iter)];
+    for &ahead in steps {
+        if !iter.valid() {
+            break;
+        }
+        if ahead == (kind < 5) {
+            iter.next().unwrap()
+        } else {
+            iter.prev().unwrap()
+        }
+        seen.push(here(iter));
+    }
+    seen
+}
