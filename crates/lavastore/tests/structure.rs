@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["lavakv"],
     &["lavastore"],
     &["bench"],
-    &["lava", "torture"],
+    &["lava", "torture", "fuzz"],
 ];
 
 const FILE_LINES_MAX: usize = 800;
@@ -39,7 +39,8 @@ fn members() -> Vec<(String, PathBuf)> {
         .map(|e| e.unwrap())
         .map(|e| (e.file_name().into_string().unwrap(), e.path()))
         .collect();
-    for (name, path) in [("bench", "bench"), ("lava", "apps/lava"), ("torture", "torture")] {
+    for (name, path) in [("bench", "bench"), ("lava", "apps/lava"), ("torture", "torture"), ("fuzz", "fuzz")]
+    {
         out.push((name.into(), root().join(path)));
     }
     out.sort();

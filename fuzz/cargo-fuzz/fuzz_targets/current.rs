@@ -1,0 +1,5 @@
+//! `CURRENT`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::current(data));

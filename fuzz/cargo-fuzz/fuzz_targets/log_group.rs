@@ -1,0 +1,5 @@
+//! A log group and the staging file.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::log_group(data));

@@ -1,0 +1,5 @@
+//! A log, forged under valid checksums.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::log_sealed(data));

@@ -1,0 +1,5 @@
+//! A whole manifest.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::manifest(data));
