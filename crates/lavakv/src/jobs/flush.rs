@@ -223,6 +223,8 @@ pub(crate) fn run_inline(engine: &Arc<Engine>) -> Result<()> {
                 Ok(Progress::Done) => break,
                 Ok(_) => {}
                 Err(e) => {
+                    // As with a worker, first the verdict: the edit may be durable, and then the job must keep its files.
+                    engine.background_failed(e.clone());
                     job.abandon(engine);
                     return Err(e);
                 }
