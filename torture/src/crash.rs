@@ -89,7 +89,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
 }
 
 /// If this is set in the environment, a failure prints what led to it.
-const TRACE: &str = "TORTURE_TRACE";
+pub(crate) const TRACE: &str = "TORTURE_TRACE";
 
 /// Prints the run and the recovery.
 fn trace(run: &Recorded, sim: &SimEnv) {

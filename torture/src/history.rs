@@ -292,6 +292,15 @@ impl History {
         Ok(())
     }
 
+    /// True if the families are those of an earlier moment, before the last change of them.
+    pub fn families_lag(&self, found: &Found) -> Check<bool> {
+        if self.check_families(u64::MAX, found).is_ok() {
+            return Ok(false);
+        }
+        let last = self.families.last().map_or(0, |f| f.end_op);
+        self.check_families(last.saturating_sub(1), found).map(|()| true)
+    }
+
     /// The longest prefix of at least the flushed writes that explains what was found.
     pub fn longest_prefix(&self, found: &Found) -> Check<usize> {
         let range = self.range(u64::MAX, Loss::Power);

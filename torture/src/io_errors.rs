@@ -5,7 +5,7 @@
 //! with every acknowledged write; a write that failed is there as a whole or not at all.
 
 use crate::check::{Check, Doing};
-use crate::crash::{check_verify, go_on};
+use crate::crash::{TRACE, check_verify, go_on};
 use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
 use crate::plan::{self, Data};
@@ -117,5 +117,9 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
         check_verify(&db)?;
         go_on(db, &sim, &driver.data, found, rng)
     };
-    guarded(again).and_then(|r| r).map_err(|why| format!("{how}, then opened without faults: {why}"))
+    let checked = guarded(again).and_then(|r| r);
+    if checked.is_err() && std::env::var_os(TRACE).is_some() {
+        println!("the run:\n{}\nafterwards:\n{}", driver.sim.trace(), sim.trace());
+    }
+    checked.map_err(|why| format!("{how}, then opened without faults: {why}"))
 }
