@@ -17,6 +17,8 @@ pub(crate) struct View {
     pub frozen: Vec<Arc<MemTable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// How deep L0 is in flushed memtables: asked by every write, so it is worked out once a version.
+    pub l0_depth: usize,
 }
 
 /// A column family.
@@ -40,7 +42,8 @@ impl Family {
         memtable_bytes: usize,
     ) -> Self {
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
-        let view = View { active, frozen: Vec::new(), version };
+        let l0_depth = l0_depth(&version, &options, memtable_bytes);
+        let view = View { active, frozen: Vec::new(), version, l0_depth };
         Family {
             id,
             name,
@@ -76,16 +79,19 @@ impl Family {
             active: Arc::new(MemTable::for_bytes(next_memtable_id, self.memtable_bytes)),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
+            l0_depth: v.l0_depth,
         });
     }
 
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
     /// misses their entries or meets them twice.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
+        let l0_depth = l0_depth(&version, &self.options(), self.memtable_bytes);
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
             version,
+            l0_depth,
         });
     }
 
@@ -95,6 +101,7 @@ impl Family {
             active: Arc::new(MemTable::new(v.active.id())),
             frozen: Vec::new(),
             version: Arc::new(Version::new(self.id)),
+            l0_depth: 0,
         });
     }
 
@@ -111,6 +118,19 @@ impl Family {
         let view = self.view();
         view.frozen.iter().chain([&view.active]).filter_map(|m| m.seq_range()).map(|(low, _)| low).min()
     }
+}
+
+/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
+/// has become less, what compaction must move has not.
+fn l0_depth(version: &Version, options: &FamilyOptions, memtable_bytes: usize) -> usize {
+    let files = version.files(0).len();
+    let flushes = (version.level_bytes(0) / memtable_bytes as u64) as usize;
+    if flushes <= files || flushes < options.l0_slowdown_files {
+        return files.max(flushes);
+    }
+    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
+    // all: waiting for it would be waiting for ever.
+    if lsm::picker::l0_wants_compaction(version, &options.leveled()) { flushes } else { files }
 }
 
 /// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.

@@ -15,7 +15,7 @@ use crate::family::Family;
 use crate::scheduler::{Job, JobClass};
 use base::HashMap;
 use base::sync::lock;
-use lsm::picker::{Compaction, InProgress, LeveledOptions, ManualRange, ManualStep, Reason};
+use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason};
 use std::sync::Arc;
 use version::FamilyId;
 
@@ -87,7 +87,7 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -
     }
     for family in engine.all_families() {
         let version = family.view().version.clone();
-        let options = leveled_options(&family);
+        let options = family.options().leveled();
         let busy = claims.busy.entry(family.id).or_default();
         let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
         let Some(compaction) = pick(&version, &options, busy) else { continue };
@@ -127,7 +127,7 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
         return false;
     }
     let busy = claims.busy.entry(family.id).or_default();
-    match range.step(&family.view().version, &leveled_options(family), busy) {
+    match range.step(&family.view().version, &family.options().leveled(), busy) {
         ManualStep::Done => true,
         ManualStep::Wait => false,
         ManualStep::Start(compaction) => {
@@ -137,19 +137,6 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
             engine.scheduler.notify_work();
             false
         }
-    }
-}
-
-/// The picker's options for a family.
-pub(crate) fn leveled_options(family: &Family) -> LeveledOptions {
-    let o = family.options();
-    LeveledOptions {
-        l0_compaction_files: o.l0_compaction_files,
-        level_base_bytes: o.level_base_bytes,
-        level_multiplier: u64::from(o.level_multiplier),
-        levels: o.levels,
-        file_bytes: o.file_bytes,
-        ..Default::default()
     }
 }
 
@@ -164,7 +151,7 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     }
     let pickable = |family: &Arc<Family>| {
         let busy = claims.busy.entry(family.id).or_default();
-        lsm::picker::pick(&family.view().version, &leveled_options(family), busy).is_some()
+        lsm::picker::pick(&family.view().version, &family.options().leveled(), busy).is_some()
     };
     let families = engine.all_families();
     families.iter().all(|f| f.view().frozen.is_empty()) && !families.iter().any(pickable)

@@ -35,8 +35,7 @@ impl Obsolete {
 
     /// True if a table could be removed now.
     pub fn has_ready(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0
-            && lock(&self.pending).iter().any(is_unread)
+        self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(is_unread)
     }
 
     /// Numbers of all tables on the list.

@@ -11,6 +11,7 @@ use crate::event::EventListener;
 use base::codec::{Reader, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
+use lsm::picker::LeveledOptions;
 use std::sync::Arc;
 
 pub use wal::Durability;
@@ -187,6 +188,18 @@ impl FamilyOptions {
             ));
         }
         Ok(())
+    }
+
+    /// What the picker needs of them.
+    pub(crate) fn leveled(&self) -> LeveledOptions {
+        LeveledOptions {
+            l0_compaction_files: self.l0_compaction_files,
+            level_base_bytes: self.level_base_bytes,
+            level_multiplier: u64::from(self.level_multiplier),
+            levels: self.levels,
+            file_bytes: self.file_bytes,
+            ..Default::default()
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -252,10 +252,10 @@ fn make_room(
     }
     wait_for_memory(engine, writer, weight as u64, payload)?;
     let stop_files = |f: &Arc<Family>| f.options().l0_stop_files;
-    if let Some(full) = families.iter().find(|f| l0_depth(engine, f) >= stop_files(f)) {
+    if let Some(full) = families.iter().find(|f| f.view().l0_depth >= stop_files(f)) {
         stall(engine, StallCause::L0, || {
             let open =
-                l0_depth(engine, full) < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
+                full.view().l0_depth < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
             (open || engine.health.out_of_space()).then_some(())
         });
         engine.health.check()?;
@@ -267,20 +267,6 @@ fn make_room(
         record_stall(engine, cause, sleep_ns);
     }
     Ok(())
-}
-
-/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
-/// has become less, what compaction must move has not.
-fn l0_depth(engine: &Engine, family: &Family) -> usize {
-    let version = family.view().version.clone();
-    let files = version.files(0).len();
-    let flushes = (version.level_bytes(0) / engine.options.memtable_bytes as u64) as usize;
-    if flushes <= files || flushes < family.options().l0_slowdown_files {
-        return files.max(flushes);
-    }
-    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
-    // all: waiting for it would be waiting for ever.
-    if lsm::picker::l0_wants_compaction(&version, &crate::jobs::leveled_options(family)) { flushes } else { files }
 }
 
 fn wait_for_memory(
@@ -329,7 +315,7 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
         ..Default::default()
     };
     for family in families {
-        let (files, options) = (l0_depth(engine, family) as u64, family.options());
+        let (files, options) = (family.view().l0_depth as u64, family.options());
         if files > p.l0_files {
             p.l0_files = files;
             p.l0_slowdown = options.l0_slowdown_files as u64;
