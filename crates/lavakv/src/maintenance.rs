@@ -143,16 +143,13 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     }
 }
 
-/// After a clean close the manifest knows where the log ends, so that the loss of its last group as a whole is noticed
-/// too: pages vouch for those before them, and nothing else would vouch for the last ones. The edit also vouches for the
-/// edits before it.
+/// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of
+/// either end is noticed too: pages and edits vouch for those before them, and nothing else would vouch for the last.
 fn seal(engine: &Engine) -> Result<()> {
-    match engine.wal().end() {
-        Some((ltn, end_lpn)) => {
-            engine.manifest.commit(Edit(vec![Record::SealLogGroup { ltn, end_lpn }])).map(drop)
-        }
-        None => engine.manifest.vouch(),
+    if let Some((ltn, end_lpn)) = engine.wal().end() {
+        engine.manifest.commit(Edit(vec![Record::SealLogGroup { ltn, end_lpn }]))?;
     }
+    engine.manifest.vouch()
 }
 
 /// Counters, with those that other parts keep.

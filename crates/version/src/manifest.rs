@@ -128,6 +128,8 @@ struct Pending {
 struct Writer {
     file: Box<dyn AppendFile>,
     uid: Uid,
+    /// The number in its name.
+    number: u64,
     name: String,
 }
 
@@ -328,15 +330,50 @@ impl Manifest {
         }
     }
 
-    /// Leaves no edit for which nothing vouches, so that from now on damage to any byte of the history is noticed.
-    /// Writes an empty edit if that takes one. For close, and for idle stores.
+    /// Leaves no edit for which nothing vouches, so that from now on damage to any byte of the history, and the loss of
+    /// its end, are noticed: `CURRENT` names the last durable edit. For close.
+    ///
+    /// # Errors
+    /// Those of the file system; the store is then as sound as before.
     pub fn vouch(&self) -> Result<()> {
-        let inner = lock(&self.inner);
-        if self.read_only || inner.vouched >= inner.tip.edit_number {
+        if self.read_only {
             return Ok(());
         }
+        let mut inner = self.when_quiet()?;
+        let edit = inner.durable.edit_number;
+        if inner.vouched >= edit {
+            return Ok(());
+        }
+        let Some(writer) = &inner.writer else {
+            drop(inner);
+            return self.roll();
+        };
+        let current = format::Current { manifest: writer.number, uid: writer.uid, edit };
+        inner.leading = true;
         drop(inner);
-        self.commit(Edit::default()).map(|_| ())
+        let outcome = self.write_current(&current).and_then(|()| self.swap_current());
+        let mut inner = lock(&self.inner);
+        inner.leading = false;
+        self.turn.notify_all();
+        if outcome.is_ok() {
+            inner.vouched = edit;
+        }
+        outcome
+    }
+
+    /// Waits until nobody writes and nothing waits to be written.
+    fn when_quiet(&self) -> Result<MutexGuard<'_, Inner>> {
+        let mut inner = lock(&self.inner);
+        loop {
+            self.check_writable(&inner)?;
+            if inner.leading {
+                inner = self.wait(inner);
+            } else if !inner.queue.is_empty() {
+                inner = self.lead(inner);
+            } else {
+                return Ok(inner);
+            }
+        }
     }
 
     /// True if a roll would pay: the file is much longer than its snapshot, or was not begun by this process.
@@ -358,17 +395,7 @@ impl Manifest {
     /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
     /// would find, the manifest is poisoned.
     pub fn roll(&self) -> Result<()> {
-        let mut inner = lock(&self.inner);
-        loop {
-            self.check_writable(&inner)?;
-            if inner.leading {
-                inner = self.wait(inner);
-            } else if !inner.queue.is_empty() {
-                inner = self.lead(inner);
-            } else {
-                break;
-            }
-        }
+        let mut inner = self.when_quiet()?;
         inner.leading = true;
         let old = inner.writer.take();
         let state = inner.durable.clone();
@@ -527,12 +554,11 @@ impl Manifest {
         let number = self.allocate_file_number();
         let name = names::manifest(number);
         let path = self.dir.join(&name);
-        let temp = self.dir.join(names::CURRENT_TEMP);
         let uid = self.env.new_uid();
         let prepared = self.write_snapshot(state, number, uid, &path).and_then(|file| {
             // The name must be durable before CURRENT leads to it.
             self.env.fs.sync_dir(&self.dir)?;
-            self.write_current(&temp, &format::Current { manifest: number, uid, edit: state.edit_number })?;
+            self.write_current(&format::Current { manifest: number, uid, edit: state.edit_number })?;
             Ok(file)
         });
         let file = match prepared {
@@ -542,13 +568,12 @@ impl Manifest {
                 return Err(Failure::RolledBack(None, e));
             }
         };
-        let swapped = self.env.fs.rename(&temp, &self.dir.join(names::CURRENT));
-        swapped.and_then(|()| self.env.fs.sync_dir(&self.dir)).map_err(Failure::Unknown)?;
+        self.swap_current().map_err(Failure::Unknown)?;
         self.file_len.store(file.len(), Ordering::Relaxed);
         self.bytes_written.fetch_add(file.len(), Ordering::Relaxed);
         self.snapshot_len.store(file.len(), Ordering::Relaxed);
         self.remove_manifests_except(number);
-        Ok(Writer { file, uid, name })
+        Ok(Writer { file, uid, number, name })
     }
 
     fn write_snapshot(
@@ -569,7 +594,8 @@ impl Manifest {
         Ok(file)
     }
 
-    fn write_current(&self, temp: &Path, current: &format::Current) -> Result<()> {
+    fn write_current(&self, current: &format::Current) -> Result<()> {
+        let temp = &self.dir.join(names::CURRENT_TEMP);
         match self.env.fs.remove(temp) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -577,6 +603,12 @@ impl Manifest {
         let mut file = self.env.fs.create(temp, &CreateOptions::default())?;
         file.append(current.encode().as_bytes())?;
         file.sync(SyncKind::Full)
+    }
+
+    /// Puts the new `CURRENT` in place of the old one.
+    fn swap_current(&self) -> Result<()> {
+        self.env.fs.rename(&self.dir.join(names::CURRENT_TEMP), &self.dir.join(names::CURRENT))?;
+        self.env.fs.sync_dir(&self.dir)
     }
 
     /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.

@@ -157,7 +157,7 @@ pub(super) struct Current {
     pub(super) manifest: u64,
     /// The identity in its header, so that a file swapped in under the name is noticed.
     pub(super) uid: Uid,
-    /// The edit number of its snapshot: the manifest was synced with it before `CURRENT` was written.
+    /// An edit that it held durably when `CURRENT` was written: its snapshot, or after a clean close its last edit.
     pub(super) edit: u64,
 }
 

@@ -119,14 +119,20 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
     let current = Current::decode(&bytes).map_err(|e| e.at_file(&current_path))?;
     let name = names::manifest(current.manifest);
     let path = io::fs::join(dir, &name);
-    let history = read_manifest(env, &path).and_then(|bytes| replay(&bytes)).map_err(|e| e.at_file(&path))?;
-    let header = history.header;
+    let mut history =
+        read_manifest(env, &path).and_then(|bytes| replay(&bytes)).map_err(|e| e.at_file(&path))?;
+    history.vouched = history.vouched.max(current.edit);
+    let header = &history.header;
     if header.manifest != current.uid || header.number != current.manifest {
         let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run repair";
         return Err(Error::corruption(why).at_file(&path));
     }
     if history.state.edit_number < current.edit {
-        let why = format!("the manifest ends before edit {}, with which it was begun", current.edit);
+        let why = format!(
+            "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is damaged or missing; \
+             restore a backup, or run repair",
+            history.state.edit_number, current.edit
+        );
         return Err(Error::corruption(why).at_file(&path));
     }
     history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
