@@ -89,7 +89,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "flip",
         about: "flipped bits; misdirected, stale, swapped, truncated, missing data",
         unit: Unit::Checks,
-        ci: 4_000,
+        ci: 40_000,
         alone: false,
         case: flip::case,
     },
