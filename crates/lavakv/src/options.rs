@@ -285,7 +285,8 @@ pub struct ReadOptions {
     pub keys_only: bool,
     /// Whether blocks read are put into the cache. Default: true.
     pub fill_cache: bool,
-    /// Iterators: read this much ahead, around the cache; 0: block by block through the cache. Default: 0.
+    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
+    /// to 256 KiB as the iterator moves on. Default: 0.
     pub readahead_bytes: usize,
 }
 
