@@ -2,24 +2,27 @@
 //!
 //! No lock is taken and nothing is written. The writer may meanwhile remove tables and recycle log groups, so opening is
 //! an attempt: read the manifest, open every table it lists (an open file stays readable after it is removed), replay
-//! the log into memory. If something was missing or did not fit together, the writer probably moved on: try again from
-//! the start, a bounded number of times, then report what was found.
+//! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
+//! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
+//! only after the edit that drops it is durable, and if the last group is still listed, the end is real. If something was
+//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times, then
+//! report what was found.
 
 use crate::engine::Engine;
 use crate::open::{build, check_files, no_store, replay};
 use crate::options::Options;
-use base::{ErrorKind, Result};
+use base::{Error, ErrorKind, Result};
 use io::Env;
 use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
-use version::{Manifest, names};
+use version::{Manifest, State, names};
 use wal::RecoveryMode;
 
 /// Attempts before the last error is believed.
-const ATTEMPTS: u32 = 20;
+const ATTEMPTS: u32 = 100;
 /// Pause between two attempts, nanoseconds.
-const PAUSE_NS: u64 = 20_000_000;
+const PAUSE_NS: u64 = 2_000_000;
 
 /// Opens for reading.
 pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
@@ -44,6 +47,11 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
     }
 }
 
+/// True for what a writer at work can look like.
+fn may_be_the_writer(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Busy)
+}
+
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
     check_files(dir, &env.fs.list(dir)?, &manifest)?;
@@ -53,6 +61,15 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
             engine.tables.table(file)?;
         }
     }
-    replay(&engine, RecoveryMode::ReadOnly)?;
+    let report = replay(&engine, RecoveryMode::ReadOnly)?;
+    let (then, now) = (engine.manifest.state(), Manifest::recover(env, dir, true)?.state());
+    let end = report.history.chain.map(|c| c.ltn).or(then.log_groups.keys().next_back());
+    let file_of = |state: &State, ltn| state.log_groups.get(&ltn).map(|g| g.file);
+    let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
+    // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
+    if end_moved || (report.discarded_pages > 0 && now.edit_number != then.edit_number) {
+        let why = "the process that writes the store recycles its log faster than it can be read: try again";
+        return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
+    }
     Ok(engine)
 }

@@ -11,6 +11,8 @@ fn repeated_openings_beside_a_writer() {
     let db = Db::open_with(tmp.path(), small()).unwrap();
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
+        // Also when an assertion fails: the scope waits for the writer.
+        let _stop = StopOnDrop(&stop);
         s.spawn(|| {
             // Round n writes n to all keys in ascending order: a consistent state is "n up to some key, then n - 1".
             let mut n = 0u64;
@@ -44,8 +46,15 @@ fn repeated_openings_beside_a_writer() {
             std::thread::sleep(std::time::Duration::from_millis(5));
             assert!(contents(&reader) == found);
         }
-        stop.store(true, Ordering::Relaxed);
     });
+}
+
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn round_of(value: &[u8]) -> u64 {
