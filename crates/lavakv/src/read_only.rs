@@ -36,9 +36,7 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
     let mut attempt = 1;
     loop {
         match open_once(&env, dir, &options) {
-            Err(e)
-                if attempt < ATTEMPTS && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) =>
-            {
+            Err(e) if attempt < ATTEMPTS && may_be_the_writer(e.kind()) => {
                 env.clock.sleep_ns(PAUSE_NS);
                 attempt += 1;
             }
