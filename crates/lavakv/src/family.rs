@@ -60,6 +60,8 @@ impl Family {
 
     pub fn set_options(&self, options: FamilyOptions) {
         *lock(&self.options) = Arc::new(options);
+        // How deep L0 is, is a matter of options too.
+        self.install(self.view().version.clone(), &[]);
     }
 
     /// Pins the current view.

@@ -52,8 +52,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     };
     let listing = env.fs.list(dir)?;
     check_files(dir, &listing, &manifest)?;
-    manifest
-        .bump_file_number(listing.iter().filter_map(|e| names::parse(&e.name)?.number()).max().unwrap_or(0));
+    manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let engine = Arc::new(build(env, dir, options, manifest, Some(store_lock))?);
     let report = replay(&engine, RecoveryMode::ReadWrite)?;
     start_log(&engine, &report)?;

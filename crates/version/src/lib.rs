@@ -26,7 +26,8 @@ pub use edit::{Edit, Record};
 pub use idmap::IdMap;
 pub use manifest::{InitialState, Manifest, ManifestReport, dump_manifest};
 pub use meta::{
-    BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, VsstClass, VsstMeta,
+    BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX,
+    VsstClass, VsstMeta,
 };
 pub use state::{FamilyState, Place, State};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};

@@ -22,6 +22,10 @@ pub const NUMBER_MAX: u64 = u64::MAX >> 2;
 /// ever need: allocation cannot run out because of a damaged or hostile number.
 pub const NUMBER_REACHED_MAX: u64 = NUMBER_MAX >> 1;
 
+/// The largest number in the name of a file that new numbers are kept above. It is lower again, so that a stray file
+/// cannot push a store to a number with which it is not believed.
+pub const NUMBER_SEEN_MAX: u64 = NUMBER_REACHED_MAX >> 1;
+
 /// How much a kSST references under one blob id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependency {

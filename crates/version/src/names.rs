@@ -3,9 +3,9 @@
 //! Numbers are written with at least twelve digits, so that a sorted listing is in order of age for the first 10^12
 //! files; larger numbers take more digits. [`parse`] accepts exactly what the functions here print: a name that only
 //! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it. Nor is one with a
-//! number that no store reaches: the numbers of new files are above all that were seen, and must not run out.
+//! number that cannot be allocated.
 
-use crate::meta::NUMBER_REACHED_MAX;
+use crate::meta::{NUMBER_MAX, NUMBER_SEEN_MAX};
 use std::fmt;
 
 /// The name of the file that names the manifest.
@@ -105,8 +105,14 @@ pub fn parse(name: &str) -> Option<FileKind> {
         },
     };
     // The number's parser accepts "+7" and short forms: only the canonical spelling is ours.
-    let reached = kind.number().is_none_or(|n| n <= NUMBER_REACHED_MAX);
-    (reached && kind.to_string() == name).then_some(kind)
+    let possible = kind.number().is_none_or(|n| n <= NUMBER_MAX);
+    (possible && kind.to_string() == name).then_some(kind)
+}
+
+/// The largest file number among `kinds`, above which new files get theirs; 0 if there is none. Numbers that no store
+/// reaches are passed over: somebody put them there, and following them would use the numbers up.
+pub fn largest_number(kinds: impl IntoIterator<Item = FileKind>) -> u64 {
+    kinds.into_iter().filter_map(FileKind::number).filter(|&n| n <= NUMBER_SEEN_MAX).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -114,8 +120,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_stray_file_of_a_huge_number_does_not_lead() {
+        let kinds = [FileKind::Ksst(57), FileKind::Log(NUMBER_SEEN_MAX + 1), FileKind::Lock, FileKind::Vsst(3)];
+        assert_eq!(largest_number(kinds), 57);
+        assert_eq!(largest_number([FileKind::Current]), 0);
+    }
+
+    #[test]
     fn names_round_trip_and_only_canonical_ones_parse() {
-        for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_REACHED_MAX] {
+        for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_MAX] {
             for kind in [FileKind::Ksst(n), FileKind::Vsst(n), FileKind::Log(n), FileKind::Manifest(n)] {
                 assert_eq!(parse(&kind.to_string()), Some(kind));
                 assert_eq!(kind.number(), Some(n));

@@ -109,7 +109,7 @@ pub(super) struct Found {
 pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
     let listing = env.fs.list(dir)?;
     let kinds: Vec<FileKind> = listing.iter().filter_map(|e| names::parse(&e.name)).collect();
-    let largest_number = kinds.iter().filter_map(|k| k.number()).max().unwrap_or(0);
+    let largest_number = names::largest_number(kinds.iter().copied());
     let current_path = io::fs::join(dir, names::CURRENT);
     let bytes = match env.fs.read_all(&current_path, 4096) {
         Ok(bytes) => bytes,
@@ -166,9 +166,7 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
     let strange = |k: &FileKind| k.number().is_none_or(|n| state.place_of(n).is_none());
     let strangers: Vec<FileKind> = kinds.iter().copied().filter(strange).collect();
     match without_current(env, dir, &strangers) {
-        e if e.kind() == ErrorKind::NotFound => {
-            Ok(kinds.iter().filter_map(|k| k.number()).max().unwrap_or(0))
-        }
+        e if e.kind() == ErrorKind::NotFound => Ok(names::largest_number(kinds)),
         e => Err(e),
     }
 }
