@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_stray_file_of_a_huge_number_does_not_lead() {
-        let kinds = [FileKind::Ksst(57), FileKind::Log(NUMBER_SEEN_MAX + 1), FileKind::Lock, FileKind::Vsst(3)];
+        let kinds =
+            [FileKind::Ksst(57), FileKind::Log(NUMBER_SEEN_MAX + 1), FileKind::Lock, FileKind::Vsst(3)];
         assert_eq!(largest_number(kinds), 57);
         assert_eq!(largest_number([FileKind::Current]), 0);
     }
