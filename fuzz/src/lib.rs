@@ -8,7 +8,7 @@
 //! The same functions run in two harnesses: [`runner`] (stable, deterministic by seed, part of CI) and libFuzzer
 //! (`cargo-fuzz/`, nightly, guided by coverage). `README.md` has the commands.
 //!
-//! * [`blocks`], [`ksst`]: the table format. [`log`]: the write-ahead log. [`manifest`]: edits, manifest and `CURRENT`.
+//! * [`blocks`], [`mod@ksst`]: the table format. [`log`]: the write-ahead log. [`mod@manifest`]: edits, manifest and `CURRENT`.
 //!   [`engine`]: batches, family options, whole directories.
 //! * [`files`]: files in memory, and valid things to begin with. [`script`]: scripts of damage. [`seal`]: where the
 //!   checksums are, and how they are computed anew.

@@ -6,7 +6,7 @@
 //! behind  scheduler  -> jobs: log, flush, compaction, clean-up -> manifest edit
 //! ```
 //!
-//! * [`open`](mod@open), `read_only`: recovery.
+//! * `open`, `read_only`: recovery.
 //! * `write_path`, `throttle`: admission, the serialization point, durability.
 //! * `read_path`, `iterator`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
