@@ -6,8 +6,9 @@
 //!
 //! * **memory**: the active memtable must not fill before the frozen ones are flushed. With `room` bytes left in the
 //!   budget, `backlog` bytes still to flush and a measured flush rate `f`, the allowed rate is `f * room / backlog`.
-//! * **L0**: between the slow-down and the stop count of files the allowed rate falls from twice the measured rate at
-//!   which compaction drains L0 to a tenth of it.
+//! * **L0**: between the slow-down and the stop depth the allowed rate falls, by the square of the room left, from twice
+//!   the measured rate at which compaction drains L0 to a twentieth of it. (L0 drains in large pieces, when a compaction
+//!   is installed; the square keeps enough room until the next one.)
 //!
 //! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
 //! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
@@ -64,7 +65,7 @@ impl Pressure {
         let l0 = (self.l0_files > self.l0_slowdown).then(|| {
             let span = self.l0_stop.saturating_sub(self.l0_slowdown).max(1) as f64;
             let over = (self.l0_files - self.l0_slowdown) as f64 / span;
-            let factor = 2.0 - 1.9 * over.min(1.0);
+            let factor = (2.0 * (1.0 - over.min(1.0)).powi(2)).max(0.05);
             let rate = self.l0_bytes_per_s.max(RATE_FLOOR) as f64 * factor;
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::L0)
         });

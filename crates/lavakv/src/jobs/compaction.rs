@@ -149,7 +149,8 @@ impl CompactionJob {
     fn book(&self, engine: &Engine, output_bytes: u64) {
         let c = &self.compaction;
         let from_l0: u64 = c.input_files().filter(|(level, _)| *level == 0).map(|(_, f)| f.raw_bytes).sum();
-        if from_l0 > 0 && !c.trivial_move {
+        // Merging inside L0 drains nothing: counted in, it would let writers run into the stop.
+        if from_l0 > 0 && c.output_level > 0 && !c.trivial_move {
             engine.l0_rate.record(from_l0, engine.env.clock.now_ns() - self.start_ns);
         }
         engine.stats.compactions.add(1);
