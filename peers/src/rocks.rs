@@ -4,7 +4,7 @@ use bench::args::Codec;
 use bench::{Batch, Engine, EngineSettings, Opener, Result};
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, LruCacheOptions, Options,
+    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, LruCacheOptions, Options,
     ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
@@ -73,10 +73,6 @@ impl Rocks {
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_bloom_filter(f64::from(settings.filter_bits_per_key), false);
-        // A cache that is small beside the data: index and filter in partitions, as the guide advises for that.
-        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
-        table.set_partition_filters(true);
-        table.set_metadata_block_size(4096);
         table.set_block_size(4096);
         table.set_format_version(6);
         let mut options = Options::default();
@@ -116,7 +112,7 @@ impl Rocks {
             ("max_background_jobs", settings.background_threads.to_string()),
             ("block_cache", settings.cache_bytes.to_string()),
             ("cache_shards", (1 << CACHE_SHARD_BITS).to_string()),
-            ("cache_index_and_filter_blocks", "true, partitioned, L0 pinned".to_owned()),
+            ("cache_index_and_filter_blocks", "true, L0 pinned".to_owned()),
             ("bloom_bits", settings.filter_bits_per_key.to_string()),
             ("use_direct_reads", settings.direct_io.to_string()),
             ("use_direct_io_for_flush_and_compaction", settings.direct_io.to_string()),
