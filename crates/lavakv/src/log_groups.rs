@@ -6,8 +6,8 @@
 //! itself only when the spare is used up, or for a batch larger than a whole group.
 
 use crate::engine::Engine;
-use crate::event::Event;
 use crate::throttle::StallCause;
+use crate::write_path::record_stall;
 use base::Result;
 use base::sync::lock;
 use io::InPlaceFile;
@@ -93,10 +93,7 @@ impl LogGroups {
         };
         drop(guard);
         let wait_ns = engine.env.clock.now_ns() - start_ns;
-        engine.stats.stall_log_ns.add(wait_ns);
-        engine.stats.stall_ns.add(wait_ns);
-        engine.stats.stalls.add(1);
-        engine.tell(&Event::Stall { cause: StallCause::Log, wait_ns });
+        record_stall(engine, StallCause::Log, wait_ns);
         out
     }
 

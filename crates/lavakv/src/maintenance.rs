@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::family::Family;
 use crate::jobs;
 use crate::stats::Statistics;
-use crate::write_path::freeze;
+use crate::write_path::freeze_all as freeze_all_families;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::fmt::Write;
@@ -29,9 +29,7 @@ pub(crate) fn freeze_all_and(engine: &Arc<Engine>, then: impl FnOnce(SeqNo)) -> 
     must_be_writable(engine)?;
     let mut writer = lock(&engine.writer);
     engine.health.check()?;
-    for family in engine.all_families() {
-        freeze(engine, &mut writer, &family);
-    }
+    freeze_all_families(engine, &mut writer);
     writer.volatile_unflushed = false;
     let upto = engine.snapshots.visible();
     then(upto);

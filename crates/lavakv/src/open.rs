@@ -256,10 +256,7 @@ fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload:
         let family = engine.family(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
-                let view = family.view();
-                let before = view.active.bytes();
-                view.active.insert(seq, change.kind, change.key, change.value);
-                engine.memory.grew(view.active.bytes() - before);
+                crate::write_path::insert_one(engine, &family, seq, &change);
             }
             (Some(_), _) => {}
             (None, _) if change.family < state.next_family => {}
@@ -287,9 +284,7 @@ fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
         return Ok(());
     }
     let mut writer = lock(&engine.writer);
-    for family in engine.all_families() {
-        crate::write_path::freeze(engine, &mut writer, &family);
-    }
+    crate::write_path::freeze_all(engine, &mut writer);
     drop(writer);
     // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
     // keep one family's half of a batch.
@@ -329,9 +324,7 @@ const OLD_GROUPS_MAX: usize = 2;
 fn flush_recovered(engine: &Arc<Engine>) {
     if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
         let mut writer = lock(&engine.writer);
-        for family in engine.all_families() {
-            crate::write_path::freeze(engine, &mut writer, &family);
-        }
+        crate::write_path::freeze_all(engine, &mut writer);
     }
 }
 

@@ -209,25 +209,29 @@ fn log(
 
 /// Puts the changes into the memtables; returns key and value bytes.
 fn insert(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
-    let put = |family: &Family, seq: SeqNo, c: &Change<'_>| {
-        let view = family.view();
-        let before = view.active.bytes();
-        view.active.insert(seq, c.kind, c.key, c.value);
-        engine.memory.grew(view.active.bytes() - before);
-        (c.key.len() + c.value.len()) as u64
-    };
     match payload {
-        Payload::One(family, change) => put(family, first_seq, change),
+        Payload::One(family, change) => insert_one(engine, family, first_seq, change),
         Payload::Batch(batch) => {
             let mut bytes = 0;
             for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
                 let change = change.expect("a batch encodes its own entries");
                 let family = families.iter().find(|f| f.id == change.family);
-                bytes += put(family.expect("families were looked up by the batch's list"), seq, &change);
+                let family = family.expect("families were looked up by the batch's list");
+                bytes += insert_one(engine, family, seq, &change);
             }
             bytes
         }
     }
+}
+
+/// Puts one change into the active memtable of its family, and books the memory; returns key and value bytes. Under the
+/// writer's lock, or in recovery.
+pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
+    let view = family.view();
+    let before = view.active.bytes();
+    view.active.insert(seq, change.kind, change.key, change.value);
+    engine.memory.grew(view.active.bytes() - before);
+    (change.key.len() + change.value.len()) as u64
 }
 
 /// Admission: freezes full memtables, waits where a limit is reached, slows down where one is near.
@@ -334,7 +338,8 @@ pub(crate) fn stall<T>(engine: &Arc<Engine>, cause: StallCause, ready: impl FnMu
     out
 }
 
-fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
+/// Books a wait of a writer.
+pub(crate) fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
     engine.stats.stalls.add(1);
     engine.stats.stall_ns.add(ns);
     engine.stats.stall_ns_max.max(ns);
@@ -344,6 +349,13 @@ fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
         StallCause::Log => engine.stats.stall_log_ns.add(ns),
     }
     engine.tell(&Event::Stall { cause, wait_ns: ns });
+}
+
+/// Freezes the active memtables of all families.
+pub(crate) fn freeze_all(engine: &Arc<Engine>, writer: &mut Writer) {
+    for family in engine.all_families() {
+        freeze(engine, writer, &family);
+    }
 }
 
 /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
