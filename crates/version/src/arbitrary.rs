@@ -79,6 +79,7 @@ pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
         shared: like.shared,
         segment: rng.one_in(3),
         blob_ids,
+        copies: Default::default(),
     }
 }
 

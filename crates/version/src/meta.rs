@@ -277,6 +277,8 @@ pub struct VsstMeta {
     pub segment: bool,
     /// Blob ids it took over from the files it replaced, ascending; without its own.
     pub blob_ids: Vec<BlobId>,
+    /// Shared by all copies of this description, in memory only (see [`FileMeta::copies`]).
+    pub copies: Arc<()>,
 }
 
 impl VsstMeta {
