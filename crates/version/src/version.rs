@@ -220,11 +220,19 @@ impl Version {
         newest.chain((1..self.levels.len()).filter_map(move |l| self.file_at(l, user_key).map(|f| (l, f))))
     }
 
-    /// The vSST that holds the record of internal key `ikey` under `blob_id`.
-    pub fn resolve(&self, blob_id: BlobId, ikey: &[u8]) -> Option<&Arc<VsstMeta>> {
+    /// The vSST that holds the record of `(user_key, seq)` under `blob_id`. Kinds do not matter: the same entry is a
+    /// reference in a table and a value in a vSST.
+    pub fn resolve(&self, blob_id: BlobId, user_key: &[u8], seq: SeqNo) -> Option<&Arc<VsstMeta>> {
         let Some(targets) = self.aliases.get(&blob_id) else { return self.vssts.get(&blob_id) };
-        let after = targets.partition_point(|t| key::compare(&t.first_key, ikey).is_le());
-        // The first target begins before every key.
+        let begins_up_to = |target: &AliasTarget| {
+            // The first target begins before every key.
+            if target.first_key.is_empty() {
+                return true;
+            }
+            let (first, trailer) = key::split(&target.first_key);
+            first.cmp(user_key).then(seq.cmp(&(trailer >> 8))).is_le()
+        };
+        let after = targets.partition_point(begins_up_to);
         self.vssts.get(&targets.get(after.max(1) - 1)?.file)
     }
 

@@ -249,8 +249,7 @@ fn garbage_collection_moves_names() {
     let first = vec![vsst(40, 150, 199, vec![20]), vsst(41, 200, 250, vec![20])];
     let state = state.apply(&Edit(vec![replace(&[20], first)])).unwrap();
     let at = |state: &State, n: u64| {
-        let ikey = key::encode(&user_key(n), 9, ValueKind::Value);
-        state.family(0).unwrap().version.resolve(20, &ikey).map(|v| v.number)
+        state.family(0).unwrap().version.resolve(20, &user_key(n), 9).map(|v| v.number)
     };
     assert_eq!([at(&state, 100), at(&state, 199), at(&state, 200)], [Some(40), Some(40), Some(41)]);
     let state = state.apply(&Edit(vec![replace(&[41], vec![vsst(42, 210, 240, vec![20, 41])])])).unwrap();
