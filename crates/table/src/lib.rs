@@ -32,12 +32,14 @@ mod reader;
 pub mod reference;
 pub mod reference_block;
 pub mod sections;
+pub mod segment;
 mod sink;
 mod stream;
 mod stream_builder;
 mod stream_iter;
 pub mod tombstone_block;
 mod verify;
+pub mod vsst;
 
 pub use builder::{FinishedTable, KsstBuilder};
 pub use iterator::KsstIter;
@@ -46,3 +48,7 @@ pub use properties::{Dependency, Properties};
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;
+pub use segment::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentWriter};
+pub use vsst::{
+    FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstKeys, VsstOptions, VsstProperties,
+};

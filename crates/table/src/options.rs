@@ -92,6 +92,14 @@ pub struct ReadCounters {
     pub filter_negatives: u64,
     /// Lookups that a filter let pass though the block had no visible entry of the key.
     pub filter_false_positives: u64,
+    /// Records of vSSTs read from the device.
+    pub value_reads: u64,
+    /// Records of vSSTs that were in the cache.
+    pub values_cached: u64,
+    /// Index frames and directories of vSSTs read from the device.
+    pub vsst_index_reads: u64,
+    /// Lookups in a vSST whose index led astray, and that searched its dense keys.
+    pub vsst_dense_searches: u64,
 }
 
 impl ReadCounters {
@@ -106,5 +114,9 @@ impl ReadCounters {
         self.data_reads += other.data_reads;
         self.filter_negatives += other.filter_negatives;
         self.filter_false_positives += other.filter_false_positives;
+        self.value_reads += other.value_reads;
+        self.values_cached += other.values_cached;
+        self.vsst_index_reads += other.vsst_index_reads;
+        self.vsst_dense_searches += other.vsst_dense_searches;
     }
 }

@@ -1,0 +1,182 @@
+//! The footer of a value segment: its last 64 bytes.
+//!
+//! ```text
+//!  0  uid of the file                16 bytes
+//! 16  length of the value            u64
+//! 24  length of the file             u64
+//! 32  length of the header           u32
+//! 36  length of a chunk              u32, without its checksum
+//! 40  number of chunks               u32
+//! 44  checksum of the value          u32: of the unmasked checksums of its chunks, in a row
+//! 48  checksum of all the rest       u32, masked with (uid, offset of the footer)
+//! 52  format version                 u32
+//! 56  magic                          "LAVASEGM"
+//! ```
+//!
+//! As in every file of values and tables, version and magic stay at the end and the uid stays 64 bytes before it.
+
+use super::{CHUNK_LEN_MAX, file_len};
+use crate::segment::header::HEADER_LEN_MAX;
+use base::codec::Reader;
+use base::{Error, ErrorKind, Result, Uid, checksum};
+
+/// Bytes of a footer.
+pub const FOOTER_LEN: usize = 64;
+/// The version this release writes, and the newest it reads.
+pub const VERSION: u32 = 1;
+/// The last bytes of a value segment.
+pub const MAGIC: [u8; 8] = *b"LAVASEGM";
+
+const SUM_AT: usize = 48;
+
+/// What a footer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The identity of the file.
+    pub uid: Uid,
+    /// Bytes of the value.
+    pub raw_len: u64,
+    /// Bytes of the file.
+    pub file_len: u64,
+    /// Bytes of the header, its checksum included.
+    pub header_len: u32,
+    /// Bytes of the value in a chunk.
+    pub chunk_len: u32,
+    /// Chunks.
+    pub chunks: u32,
+    /// The checksum of the value.
+    pub checksum: u32,
+}
+
+impl Footer {
+    /// The 64 bytes at the end of the file.
+    pub fn encode(&self) -> [u8; FOOTER_LEN] {
+        let mut out = [0; FOOTER_LEN];
+        out[..16].copy_from_slice(&self.uid.0);
+        out[16..24].copy_from_slice(&self.raw_len.to_le_bytes());
+        out[24..32].copy_from_slice(&self.file_len.to_le_bytes());
+        for (at, n) in [(32, self.header_len), (36, self.chunk_len), (40, self.chunks), (44, self.checksum)] {
+            out[at..at + 4].copy_from_slice(&n.to_le_bytes());
+        }
+        out[52..56].copy_from_slice(&VERSION.to_le_bytes());
+        out[56..].copy_from_slice(&MAGIC);
+        let sum = sum_of(&out) ^ checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64);
+        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Decodes the last bytes of a file of `len` bytes that should be the file `uid`.
+    ///
+    /// # Errors
+    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<Footer> {
+        let at = len.saturating_sub(FOOTER_LEN as u64);
+        let bad = |why: String| Error::corruption(why).at_offset(at);
+        let mut reader = Reader::new(bytes);
+        let footer = Footer {
+            uid: Uid(reader.array()?),
+            raw_len: reader.u64()?,
+            file_len: reader.u64()?,
+            header_len: reader.u32()?,
+            chunk_len: reader.u32()?,
+            chunks: reader.u32()?,
+            checksum: reader.u32()?,
+        };
+        let sum = reader.u32()?;
+        let version = reader.u32()?;
+        if reader.rest() != MAGIC {
+            return Err(bad(
+                "no value segment: the magic at its end is missing (a cut or damaged file)".into()
+            ));
+        }
+        if version > VERSION {
+            let why = format!(
+                "value segment of format version {version}; this release reads up to {VERSION}: use a newer one"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+        }
+        if sum_of(bytes) ^ checksum::mask(footer.uid, at) != sum || version == 0 {
+            return Err(bad("the footer is damaged or the file was cut".into()));
+        }
+        if footer.uid != uid {
+            let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
+            return Err(bad(why));
+        }
+        footer.check_lengths(len).map_err(|e| e.at_offset(at))?;
+        Ok(footer)
+    }
+
+    /// Checks that the lengths describe one and the same file, of `len` bytes.
+    fn check_lengths(&self, len: u64) -> Result<()> {
+        let (header_len, chunk_len) = (u64::from(self.header_len), u64::from(self.chunk_len));
+        let expected = file_len(header_len, self.raw_len, chunk_len);
+        let chunks = self.raw_len.checked_add(chunk_len).map(|n| (n - 1) / chunk_len.max(1));
+        let sizes_fit = self.header_len as usize <= HEADER_LEN_MAX
+            && (1..=CHUNK_LEN_MAX).contains(&(self.chunk_len as usize));
+        if sizes_fit && expected == Some(len) && self.file_len == len && chunks == Some(self.chunks.into()) {
+            return Ok(());
+        }
+        Err(Error::corruption(format!(
+            "the file has {len} bytes, {} were written for a value of {} bytes in {} chunks of {}",
+            self.file_len, self.raw_len, self.chunks, self.chunk_len
+        )))
+    }
+}
+
+fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
+    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footer() -> Footer {
+        let uid = Uid::from_words(5, 6);
+        let len = file_len(40, 1000, 300).unwrap();
+        Footer { uid, raw_len: 1000, file_len: len, header_len: 40, chunk_len: 300, chunks: 4, checksum: 9 }
+    }
+
+    #[test]
+    fn every_bit_counts() {
+        let footer = footer();
+        let (uid, len) = (footer.uid, footer.file_len);
+        assert_eq!(len, 40 + 1000 + 4 * 4 + 64);
+        let mut bytes = footer.encode();
+        assert_eq!(Footer::decode(&bytes, uid, len).unwrap(), footer);
+        for i in 0..FOOTER_LEN * 8 {
+            bytes[i / 8] ^= 1 << (i % 8);
+            let e = Footer::decode(&bytes, uid, len).unwrap_err();
+            assert!(e.is_corruption() || e.kind() == ErrorKind::Unsupported, "bit {i}: {e}");
+            bytes[i / 8] ^= 1 << (i % 8);
+        }
+        assert!(Footer::decode(&bytes, Uid::from_words(5, 7), len).unwrap_err().is_corruption());
+        assert!(Footer::decode(&bytes, uid, len + 1).unwrap_err().is_corruption());
+    }
+
+    #[test]
+    fn a_newer_version_is_unsupported() {
+        let mut bytes = footer().encode();
+        bytes[52] = 2;
+        let e = Footer::decode(&bytes, footer().uid, footer().file_len).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn lengths_that_contradict_each_other_are_refused_even_under_a_checksum_that_fits() {
+        let good = footer();
+        for bad in [
+            Footer { raw_len: 1001, ..good },
+            Footer { raw_len: u64::MAX, ..good },
+            Footer { header_len: 41, ..good },
+            Footer { header_len: u32::MAX, ..good },
+            Footer { chunk_len: 0, ..good },
+            Footer { chunk_len: 299, ..good },
+            Footer { chunk_len: u32::MAX, ..good },
+            Footer { chunks: 3, ..good },
+        ] {
+            let e = Footer::decode(&bad.encode(), good.uid, good.file_len).unwrap_err();
+            assert!(e.is_corruption() && e.offset().is_some(), "{e}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The header of a value segment: whose value it is.
+//!
+//! ```text
+//! file number varint | family varint | manifest edit varint | written at varint | flags varint
+//! user key: length varint, bytes | checksum u32, masked with (uid, 0)
+//! ```
+//!
+//! Flags are 0; a reader refuses others. The length of the header is in the footer.
+
+use super::SUM_LEN;
+use base::codec::{Reader, put_bytes, put_u32, put_varint};
+use base::{Error, ErrorKind, Result, Uid, checksum, limits};
+
+/// The longest header, bytes.
+pub const HEADER_LEN_MAX: usize = limits::KEY_LEN_MAX + 64 + SUM_LEN;
+
+/// Who wrote a segment: enough to tell, without a manifest, whose file it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentIdentity {
+    /// The file number, never reused.
+    pub number: u64,
+    /// 128 random bits that are in footer and manifest.
+    pub uid: Uid,
+    /// The column family.
+    pub family: u32,
+    /// The manifest edit that was durable when the file was begun.
+    pub edit: u64,
+    /// When it was begun, seconds since 1970; 0: not recorded.
+    pub created_unix_seconds: u64,
+}
+
+/// The bytes of a header.
+pub(super) fn encode(identity: &SegmentIdentity, user_key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(user_key.len() + 64);
+    for n in [identity.number, u64::from(identity.family), identity.edit, identity.created_unix_seconds, 0] {
+        put_varint(&mut out, n);
+    }
+    put_bytes(&mut out, user_key);
+    let sum = checksum::stored(&out, identity.uid, 0);
+    put_u32(&mut out, sum);
+    out
+}
+
+/// Verifies and decodes a header of the file `uid`: identity and user key.
+///
+/// # Errors
+/// `Unsupported` for what only a newer release can have written; `Corruption` for everything else that is wrong.
+pub(super) fn decode(bytes: &[u8], uid: Uid) -> Result<(SegmentIdentity, Vec<u8>)> {
+    let (body, sum) = bytes
+        .split_last_chunk::<SUM_LEN>()
+        .ok_or_else(|| Error::corruption("a header shorter than its checksum"))?;
+    checksum::verify(body, uid, 0, u32::from_le_bytes(*sum))?;
+    let mut r = Reader::new(body);
+    let number = r.varint()?;
+    let family = u32::try_from(r.varint()?).map_err(|_| Error::corruption("family id over 32 bits"))?;
+    let (edit, created_unix_seconds, flags) = (r.varint()?, r.varint()?, r.varint()?);
+    if flags != 0 {
+        let why = format!("value segment with flags {flags:#x}: use a newer release");
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
+    let user_key = r.bytes()?.to_vec();
+    if user_key.is_empty() || user_key.len() > limits::KEY_LEN_MAX || !r.is_empty() {
+        return Err(Error::corruption("the header holds no sound key, or more than a key"));
+    }
+    Ok((SegmentIdentity { number, uid, family, edit, created_unix_seconds }, user_key))
+}

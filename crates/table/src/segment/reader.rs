@@ -1,0 +1,208 @@
+//! Reading a value segment: ranges, in constant memory, nothing unverified.
+
+use super::footer::{FOOTER_LEN, Footer};
+use super::header::{self, SegmentIdentity};
+use super::{RUN_CHUNKS, SUM_LEN};
+use base::{Error, ErrorKind, Result, Uid, checksum};
+use io::ReadFile;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An open segment.
+#[derive(Debug)]
+pub struct SegmentReader {
+    file: Arc<dyn ReadFile>,
+    footer: Footer,
+    identity: SegmentIdentity,
+    user_key: Vec<u8>,
+}
+
+impl SegmentReader {
+    /// Opens the segment with this file number and uid: reads and checks footer and header.
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset, if it is damaged, cut, or another file; `Unsupported` if a newer release
+    /// wrote it; those of reading.
+    pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<SegmentReader> {
+        let blame = |e: Error, offset: u64| e.at_offset(offset).at_file(file.path());
+        let len = file.len()?;
+        let Some(at) = len.checked_sub(FOOTER_LEN as u64) else {
+            return Err(blame(Error::corruption(format!("no value segment: {len} bytes")), 0));
+        };
+        let mut bytes = [0; FOOTER_LEN];
+        file.read_at(&mut bytes, at).map_err(|e| blame(e, at))?;
+        let footer = Footer::decode(&bytes, uid, len).map_err(|e| blame(e, at))?;
+        let mut bytes = vec![0; footer.header_len as usize];
+        file.read_at(&mut bytes, 0).map_err(|e| blame(e, 0))?;
+        let (identity, user_key) = header::decode(&bytes, uid).map_err(|e| blame(e, 0))?;
+        if identity.number != number {
+            let why = format!(
+                "this is value segment {}, expected was {number}: files were swapped",
+                identity.number
+            );
+            return Err(blame(Error::corruption(why), 0));
+        }
+        Ok(SegmentReader { file, footer, identity, user_key })
+    }
+
+    /// Who wrote it.
+    pub fn identity(&self) -> &SegmentIdentity {
+        &self.identity
+    }
+
+    /// Whose value it is.
+    pub fn user_key(&self) -> &[u8] {
+        &self.user_key
+    }
+
+    /// Bytes of the value.
+    pub fn raw_len(&self) -> u64 {
+        self.footer.raw_len
+    }
+
+    /// Bytes of the file.
+    pub fn file_len(&self) -> u64 {
+        self.footer.file_len
+    }
+
+    /// The checksum of the value, as references carry it.
+    pub fn checksum(&self) -> u32 {
+        self.footer.checksum
+    }
+
+    /// Bytes of the value in a chunk.
+    pub fn chunk_len(&self) -> usize {
+        self.footer.chunk_len as usize
+    }
+
+    /// Fills `buf` with the bytes of the value from `offset` on. Reads and verifies the chunks it touches, no others.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range is not inside the value; `Corruption` naming file and offset; those of reading.
+    pub fn read_range(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.footer.raw_len);
+        let Some(end) = end else {
+            return Err(Error::invalid(format!(
+                "{} bytes from {offset} of a value of {}",
+                buf.len(),
+                self.footer.raw_len
+            ))
+            .at_file(self.file.path()));
+        };
+        let (mut at, mut rest, mut run) = (offset, buf, Vec::new());
+        while !rest.is_empty() {
+            let covers = self.read_run(at, end, &mut run)?;
+            let skip = (at - covers.start) as usize;
+            let n = rest.len().min(run.len() - skip);
+            let (now, later) = rest.split_at_mut(n);
+            now.copy_from_slice(&run[skip..skip + n]);
+            (at, rest) = (at + n as u64, later);
+        }
+        Ok(())
+    }
+
+    /// Puts into `out` the bytes of the value that lie in the chunk of `offset` and in those after it, as long as they
+    /// begin before `end`, at most [`RUN_CHUNKS`] of them; returns the range of the value that these are. For readers
+    /// that go through a value from front to back with one buffer. Both offsets must lie in the value (`end` may be its
+    /// length).
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset; those of reading. `out` is then empty.
+    ///
+    /// # Panics
+    /// If `offset` is not below `end`, or `end` not in the value.
+    pub fn read_run(&self, offset: u64, end: u64, out: &mut Vec<u8>) -> Result<Range<u64>> {
+        assert!(offset < end && end <= self.footer.raw_len, "{offset}..{end} of {}", self.footer.raw_len);
+        let chunk_len = u64::from(self.footer.chunk_len);
+        let first = offset / chunk_len;
+        let chunks = end.div_ceil(chunk_len).min(first + RUN_CHUNKS as u64) - first;
+        let start = first * chunk_len;
+        let range = start..self.footer.raw_len.min(start + chunks * chunk_len);
+        let place = self.place_of(first);
+        out.clear();
+        let len = (range.end - range.start) + chunks * SUM_LEN as u64;
+        out.resize(len as usize, 0);
+        let filled = self.fill(place, out);
+        filled.inspect_err(|_| out.clear())?;
+        Ok(range)
+    }
+
+    /// Reads a run of chunks that begins at `place` of the file, verifies each, and takes the checksums out.
+    fn fill(&self, place: u64, run: &mut Vec<u8>) -> Result<()> {
+        self.file.read_at(run, place).map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
+        let (stride, len) = (self.footer.chunk_len as usize + SUM_LEN, run.len());
+        let (mut from, mut to) = (0, 0);
+        while from < len {
+            let end = len.min(from + stride);
+            let sum_at = end - SUM_LEN;
+            self.check_chunk(&run[from..end], place + from as u64)?;
+            run.copy_within(from..sum_at, to);
+            to += sum_at - from;
+            from = end;
+        }
+        run.truncate(to);
+        Ok(())
+    }
+
+    /// Verifies a chunk with its checksum; returns the unmasked checksum.
+    fn check_chunk(&self, chunk: &[u8], place: u64) -> Result<u32> {
+        let uid = self.footer.uid;
+        let (payload, sum) = chunk
+            .split_last_chunk::<SUM_LEN>()
+            .ok_or_else(|| Error::corruption("a chunk shorter than its checksum"))?;
+        let sum = u32::from_le_bytes(*sum);
+        checksum::verify(payload, uid, place, sum)
+            .map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
+        Ok(sum ^ checksum::mask(uid, place))
+    }
+
+    /// Where chunk `index` begins in the file.
+    fn place_of(&self, index: u64) -> u64 {
+        u64::from(self.footer.header_len) + index * (u64::from(self.footer.chunk_len) + SUM_LEN as u64)
+    }
+
+    /// Tells the system that the value will be read from `offset` on.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        let index = offset / u64::from(self.footer.chunk_len);
+        self.file.will_need(self.place_of(index), len);
+    }
+
+    /// The whole value.
+    ///
+    /// # Errors
+    /// `TooLarge` if it has more than `limit` bytes: it is then to be read in ranges. Those of
+    /// [`SegmentReader::read_range`].
+    pub fn read_all(&self, limit: u64) -> Result<Vec<u8>> {
+        if self.footer.raw_len > limit {
+            let why = format!("a value of {} bytes, over {limit}: read it as a stream", self.footer.raw_len);
+            return Err(Error::new(ErrorKind::TooLarge, why).at_file(self.file.path()));
+        }
+        let mut value = vec![0; self.footer.raw_len as usize];
+        self.read_range(0, &mut value)?;
+        Ok(value)
+    }
+
+    /// Reads and checks every byte of the file. Returns their number.
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset; those of reading.
+    pub fn verify(&self) -> Result<u64> {
+        let again = SegmentReader::open(self.file.clone(), self.identity.number, self.footer.uid)?;
+        let (mut chunk, mut sums) = (Vec::new(), Vec::new());
+        let chunk_len = u64::from(self.footer.chunk_len);
+        for index in 0..u64::from(self.footer.chunks) {
+            let place = self.place_of(index);
+            let len = chunk_len.min(self.footer.raw_len - index * chunk_len) as usize + SUM_LEN;
+            chunk.resize(len, 0);
+            self.file.read_at(&mut chunk, place).map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
+            base::codec::put_u32(&mut sums, self.check_chunk(&chunk, place)?);
+        }
+        if checksum::checksum(&sums) != again.footer.checksum {
+            let why = "the chunks are sound, but their checksums are not those the footer was made of";
+            return Err(Error::corruption(why)
+                .at_offset(u64::from(self.footer.header_len))
+                .at_file(self.file.path()));
+        }
+        Ok(self.footer.file_len)
+    }
+}

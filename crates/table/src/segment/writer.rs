@@ -1,0 +1,156 @@
+//! Writing a value segment, from front to back.
+
+use super::footer::{FOOTER_LEN, Footer};
+use super::header::{self, SegmentIdentity};
+use super::{CHUNK_LEN, SUM_LEN};
+use base::codec::put_u32;
+use base::{Error, Result, Uid, checksum};
+use io::{AppendFile, SyncKind};
+use std::path::{Path, PathBuf};
+
+/// What became of a segment: what references to it carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinishedSegment {
+    /// Bytes of the file.
+    pub len: u64,
+    /// Bytes of the value.
+    pub raw_len: u64,
+    /// The checksum of the value (see [`Footer::checksum`]).
+    pub checksum: u32,
+}
+
+/// Streams one value into a segment. Dropped unfinished, it leaves a file without a footer, which no reader opens.
+pub struct SegmentWriter {
+    file: Box<dyn AppendFile>,
+    path: PathBuf,
+    uid: Uid,
+    header_len: u32,
+    raw_len: u64,
+    /// The beginning of the next chunk.
+    chunk: Vec<u8>,
+    chunk_len: usize,
+    /// The unmasked checksums of all chunks, 4 bytes each: 16 KB for a value of 1 GB.
+    sums: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl SegmentWriter {
+    /// Begins the segment of a value of `user_key` in an empty file.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn new(
+        file: Box<dyn AppendFile>,
+        path: &Path,
+        identity: &SegmentIdentity,
+        user_key: &[u8],
+    ) -> Result<SegmentWriter> {
+        Self::with_chunks(file, path, identity, user_key, CHUNK_LEN)
+    }
+
+    /// As [`SegmentWriter::new`], with chunks of another length (for tests of the format).
+    #[doc(hidden)]
+    pub fn with_chunks(
+        file: Box<dyn AppendFile>,
+        path: &Path,
+        identity: &SegmentIdentity,
+        user_key: &[u8],
+        chunk_len: usize,
+    ) -> Result<SegmentWriter> {
+        assert!(file.is_empty(), "a segment begins at the beginning of its file");
+        assert!((1..=super::CHUNK_LEN_MAX).contains(&chunk_len), "chunks of {chunk_len} bytes");
+        let header = header::encode(identity, user_key);
+        assert!(header.len() <= header::HEADER_LEN_MAX, "a key over its limit");
+        let mut writer = SegmentWriter {
+            file,
+            path: path.to_owned(),
+            uid: identity.uid,
+            header_len: header.len() as u32,
+            raw_len: 0,
+            chunk: Vec::new(),
+            chunk_len,
+            sums: Vec::new(),
+            failed: None,
+        };
+        writer.write(&header)?;
+        Ok(writer)
+    }
+
+    /// Bytes of the value so far.
+    pub fn raw_len(&self) -> u64 {
+        self.raw_len
+    }
+
+    /// Appends bytes of the value.
+    ///
+    /// # Errors
+    /// Those of writing; after one, every call returns it again.
+    pub fn append(&mut self, mut data: &[u8]) -> Result<()> {
+        self.raw_len += data.len() as u64;
+        while !data.is_empty() {
+            if self.chunk.is_empty() && data.len() >= self.chunk_len {
+                let (now, later) = data.split_at(self.chunk_len);
+                self.write_chunk(now)?;
+                data = later;
+                continue;
+            }
+            let (now, later) = data.split_at(data.len().min(self.chunk_len - self.chunk.len()));
+            self.chunk.extend_from_slice(now);
+            data = later;
+            if self.chunk.len() == self.chunk_len {
+                self.write_held_chunk()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rest and the footer, and makes the file durable (its directory is the caller's to sync).
+    ///
+    /// # Errors
+    /// Those of writing and syncing: the file is then of no use.
+    pub fn finish(mut self) -> Result<FinishedSegment> {
+        if !self.chunk.is_empty() {
+            self.write_held_chunk()?;
+        }
+        let footer = Footer {
+            uid: self.uid,
+            raw_len: self.raw_len,
+            file_len: self.file.len() + FOOTER_LEN as u64,
+            header_len: self.header_len,
+            chunk_len: self.chunk_len as u32,
+            chunks: (self.sums.len() / SUM_LEN) as u32,
+            checksum: checksum::checksum(&self.sums),
+        };
+        self.write(&footer.encode())?;
+        self.file.sync(SyncKind::Full).map_err(|e| e.at_file(&self.path))?;
+        assert_eq!(self.file.len(), footer.file_len, "the footer is the end");
+        Ok(FinishedSegment { len: footer.file_len, raw_len: footer.raw_len, checksum: footer.checksum })
+    }
+
+    fn write_held_chunk(&mut self) -> Result<()> {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let written = self.write_chunk(&chunk);
+        chunk.clear();
+        self.chunk = chunk;
+        written
+    }
+
+    fn write_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let offset = self.file.len();
+        let sum = checksum::checksum(chunk);
+        put_u32(&mut self.sums, sum);
+        self.write(chunk)?;
+        self.write(&(sum ^ checksum::mask(self.uid, offset)).to_le_bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        self.file.append(bytes).map_err(|e| {
+            let e = e.at_file(&self.path);
+            self.failed = Some(e.clone());
+            e
+        })
+    }
+}

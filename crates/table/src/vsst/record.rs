@@ -1,0 +1,141 @@
+//! Records: one value each, with its key.
+//!
+//! ```text
+//! codec: u8, key length: varint, stored value length: varint, user key, sequence: 7 bytes,
+//! value as stored, zeros up to the alignment of the file (less 4), checksum of all before: u32
+//! ```
+//!
+//! The value of a compressed record is what [`crate::compress`] makes: the raw length as a varint, then the codec's
+//! bytes. The whole length, padding and checksum included, is the *stored length* in references: one read of exactly so
+//! many bytes gets the record and everything needed to verify it. The checksum is masked with the uid of the file and
+//! the offset of the record; moving a record changes these four bytes only.
+
+use base::codec::{Reader, put_varint, varint_len};
+use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid, checksum, limits};
+use std::ops::Range;
+
+/// The coarsest alignment of records.
+pub const ALIGNMENT_MAX: u32 = 64;
+/// Bytes of a sequence.
+const SEQ_LEN: usize = 7;
+/// Bytes of the checksum.
+pub(crate) const SUM_LEN: usize = 4;
+/// The longest record that a reader allocates for.
+pub const RECORD_LEN_MAX: usize = limits::BLOCK_LEN_MAX;
+
+/// What the head of a record says, and where its parts lie in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) codec: Compression,
+    pub(crate) key: Range<usize>,
+    pub(crate) seq: SeqNo,
+    /// The value as stored.
+    pub(crate) value: Range<usize>,
+    pub(crate) raw_len: u64,
+}
+
+/// Bytes of a record before padding and checksum.
+pub(crate) fn body_len(key_len: usize, value_len: usize) -> usize {
+    1 + varint_len(key_len as u64) + varint_len(value_len as u64) + key_len + SEQ_LEN + value_len
+}
+
+/// Appends everything before the value.
+pub(crate) fn put_head(out: &mut Vec<u8>, codec: Compression, user_key: &[u8], seq: SeqNo, value_len: usize) {
+    out.push(codec as u8);
+    put_varint(out, user_key.len() as u64);
+    put_varint(out, value_len as u64);
+    out.extend_from_slice(user_key);
+    out.extend_from_slice(&seq.to_le_bytes()[..SEQ_LEN]);
+}
+
+/// The power of two nearest a 128th of so long a record, at most [`ALIGNMENT_MAX`]: padding then costs about half a
+/// percent, and an offset in the index six bits less.
+pub(crate) fn alignment_for(record_len: u64) -> u32 {
+    let target = record_len / 128;
+    let mut alignment = 1u32;
+    // Half-way between two powers the larger one is chosen.
+    while alignment < ALIGNMENT_MAX && target * 2 >= u64::from(alignment) * 3 {
+        alignment *= 2;
+    }
+    alignment
+}
+
+/// Reads the head of a record of `bytes.len()` bytes, and checks that its parts fill it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
+    let body = bytes.len().checked_sub(SUM_LEN).and_then(|n| bytes.get(..n));
+    let body = body.ok_or_else(|| Error::corruption("a record shorter than its checksum"))?;
+    let mut reader = Reader::new(body);
+    let codec = reader.u8()?;
+    let codec = Compression::from_u8(codec).ok_or_else(|| {
+        let why = format!("a record of the unknown kind {codec}: it needs a newer release");
+        Error::new(ErrorKind::Unsupported, why)
+    })?;
+    let key_len = reader.length(limits::KEY_LEN_MAX)?;
+    let value_len = reader.length(limits::BLOCK_LEN_MAX)?;
+    let key_at = body.len() - reader.rest().len();
+    reader.take(key_len)?;
+    let mut seq = [0; 8];
+    seq[..SEQ_LEN].copy_from_slice(reader.take(SEQ_LEN)?);
+    let value_at = body.len() - reader.rest().len();
+    let value = reader.take(value_len)?;
+    let padding = reader.rest();
+    if padding.len() >= ALIGNMENT_MAX as usize || padding.iter().any(|&b| b != 0) {
+        return Err(Error::corruption("a record that does not fill its place"));
+    }
+    let raw_len = match codec {
+        Compression::None => value_len as u64,
+        _ => Reader::new(value).varint()?,
+    };
+    if key_len == 0 || raw_len > limits::VALUE_LEN_MAX as u64 {
+        return Err(Error::corruption(format!(
+            "a record with {key_len} bytes of key and {raw_len} of value"
+        )));
+    }
+    Ok(Shape {
+        codec,
+        key: key_at..key_at + key_len,
+        seq: u64::from_le_bytes(seq),
+        value: value_at..value_at + value_len,
+        raw_len,
+    })
+}
+
+/// Verifies the checksum of a record read from `offset` of the file `uid`.
+pub(crate) fn verify(bytes: &[u8], uid: Uid, offset: u64) -> Result<()> {
+    match bytes.split_last_chunk::<SUM_LEN>() {
+        Some((body, sum)) => checksum::verify(body, uid, offset, u32::from_le_bytes(*sum)),
+        None => Err(Error::corruption("a record shorter than its checksum").at_offset(offset)),
+    }
+}
+
+/// A verified record, as it lies in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The user key.
+    pub user_key: &'a [u8],
+    /// The sequence.
+    pub seq: SeqNo,
+    /// Bytes of the value.
+    pub raw_len: u64,
+    /// How the value is compressed.
+    pub codec: Compression,
+    /// All its bytes, with the checksum masked for the place it was read from.
+    pub stored: &'a [u8],
+    /// The alignment of the file it was read from.
+    pub alignment: u32,
+    /// The mask that its checksum has.
+    pub(crate) mask: u32,
+}
+
+impl<'a> Record<'a> {
+    /// Verifies and parses a whole record.
+    pub(crate) fn open(stored: &'a [u8], uid: Uid, offset: u64, alignment: u32) -> Result<Record<'a>> {
+        verify(stored, uid, offset)?;
+        let shape = parse(stored)?;
+        let user_key = stored.get(shape.key).unwrap_or_default();
+        debug_assert!(shape.seq <= MAX_SEQ, "7 bytes are 56 bits");
+        let mask = checksum::mask(uid, offset);
+        let Shape { codec, seq, raw_len, .. } = shape;
+        Ok(Record { user_key, seq, raw_len, codec, stored, alignment, mask })
+    }
+}
