@@ -103,7 +103,7 @@ impl Engine for LavaEngine {
         entries.seek(start)?;
         let mut count = 0;
         while entries.valid() && count < limit {
-            visit(entries.key(), entries.value());
+            visit(entries.key(), entries.value()?);
             count += 1;
             if count < limit {
                 entries.next()?;

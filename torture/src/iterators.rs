@@ -108,7 +108,7 @@ impl Twin {
         };
         let (key, value) = &self.view[at];
         ensure!(self.iterator.valid(), "iterator, {what}: expected {}, found the end", show(key));
-        let (found, stored) = (self.iterator.key(), self.iterator.value());
+        let (found, stored) = (self.iterator.key(), self.iterator.value().doing(|| "value".into())?);
         ensure!(found == key, "iterator, {what}: expected {}, stands on {}", show(key), show(found));
         let wanted: &[u8] = if self.keys_only { &[] } else { value };
         ensure!(

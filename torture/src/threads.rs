@@ -204,7 +204,7 @@ fn contents(shared: &Shared, family: &ColumnFamily, snapshot: &Snapshot, backwar
     let mut entries = Entries::new();
     if backwards { iterator.seek_to_last() } else { iterator.seek_to_first() }.doing(|| "seek".into())?;
     while iterator.valid() {
-        entries.insert(iterator.key().to_vec(), iterator.value().to_vec());
+        entries.insert(iterator.key().to_vec(), iterator.value().doing(|| "value".into())?.to_vec());
         if backwards { iterator.prev() } else { iterator.next() }.doing(|| "step".into())?;
     }
     Ok(entries)

@@ -1,14 +1,22 @@
 //! The iterator of the public API: a pinned view, merged, seen at one sequence.
+//!
+//! Separated values are lazy: moving reads keys and references, and the value behind a reference is read when it is
+//! asked for, once for each position. A scan over keys thus costs no more than the keys do.
 
 use crate::engine::Engine;
 use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::read_path::pin;
 use crate::snapshot::Snapshot;
-use base::{Error, Result};
-use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use cache::BlockSlice;
+use lsm::{
+    Bounds, MergingIterator, Readers, ReferenceResolver, Sources, TableSource, VisibleIterator,
+    VisibleOptions,
+};
+use std::cell::OnceCell;
 use std::sync::Arc;
-use table::IterOptions;
+use table::{IterOptions, ReadCounters};
 
 /// Walks the keys of a column family in order, in both directions, as of one moment.
 ///
@@ -17,6 +25,9 @@ use table::IterOptions;
 pub struct DbIterator {
     inner: Option<VisibleIterator>,
     keys_only: bool,
+    /// The separated value of the present position, once it was asked for.
+    fetched: OnceCell<BlockSlice>,
+    values: Option<Arc<Values>>,
     // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
     view: Option<Arc<View>>,
     _snapshot: Option<Snapshot>,
@@ -51,16 +62,23 @@ impl DbIterator {
         let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
         sources.add(view.version.levels.iter().enumerate(), bounds)?;
         let merged = MergingIterator::new(sources.cursors);
+        let values =
+            Arc::new(Values { engine: engine.clone(), view: view.clone(), fill_cache: options.fill_cache });
+        visible.resolver = Some(values.clone());
         Ok(DbIterator {
             inner: Some(VisibleIterator::new(merged, sources.tombstones, visible)),
             keys_only: options.keys_only,
+            fetched: OnceCell::new(),
+            values: Some(values),
             view: Some(view),
             _snapshot: options.snapshot,
             engine: engine.clone(),
         })
     }
 
-    fn inner(&mut self) -> &mut VisibleIterator {
+    /// The view beneath, which is about to move.
+    fn moving(&mut self) -> &mut VisibleIterator {
+        self.fetched.take();
         self.inner.as_mut().expect("present until dropped")
     }
 
@@ -71,22 +89,22 @@ impl DbIterator {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.inner().seek_to_first()
+        self.moving().seek_to_first()
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.inner().seek_to_last()
+        self.moving().seek_to_last()
     }
 
     /// Moves to the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.inner().seek(key)
+        self.moving().seek(key)
     }
 
     /// Moves to the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        self.inner().seek_for_prev(key)
+        self.moving().seek_for_prev(key)
     }
 
     /// Moves to the next key.
@@ -96,13 +114,13 @@ impl DbIterator {
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.must_stand()?;
-        self.inner().next()
+        self.moving().next()
     }
 
     /// Moves to the previous key.
     pub fn prev(&mut self) -> Result<()> {
         self.must_stand()?;
-        self.inner().prev()
+        self.moving().prev()
     }
 
     fn must_stand(&self) -> Result<()> {
@@ -118,11 +136,25 @@ impl DbIterator {
     }
 
     /// The value; empty if it stands nowhere or was asked for keys only.
-    pub fn value(&self) -> &[u8] {
-        match &self.inner {
-            Some(inner) if inner.valid() && !self.keys_only => inner.value(),
-            _ => &[],
+    ///
+    /// A separated value is read by the first call at a position; moving over it without asking does not read it.
+    ///
+    /// # Errors
+    /// Those of reading a separated value. The iterator stays where it is: ask again, or move on.
+    pub fn value(&self) -> Result<&[u8]> {
+        let Some(inner) = self.inner.as_ref().filter(|i| i.valid() && !self.keys_only) else {
+            return Ok(&[]);
+        };
+        let kind = inner.value_kind();
+        if !matches!(kind, ValueKind::Reference | ValueKind::SegmentReference) {
+            return Ok(inner.value());
         }
+        if let Some(value) = self.fetched.get() {
+            return Ok(value);
+        }
+        let values = self.values.as_ref().expect("present until dropped");
+        let value = values.fetch(inner.key(), inner.seq(), kind, inner.value())?;
+        Ok(self.fetched.get_or_init(|| value))
     }
 
     /// The entries from here on (from the first key, if it stands nowhere), copied out.
@@ -134,11 +166,56 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         self.inner = None;
+        self.values = None;
         self.view = None;
         if self.engine.obsolete.has_ready() {
             self.engine.scheduler.notify_work();
         }
     }
+}
+
+/// Reads the values behind the references that an iterator meets.
+struct Values {
+    view: Arc<View>,
+    engine: Arc<Engine>,
+    fill_cache: bool,
+}
+
+impl Values {
+    fn fetch(&self, user_key: &[u8], seq: SeqNo, kind: ValueKind, reference: &[u8]) -> Result<BlockSlice> {
+        let (version, mut counters) = (&self.view.version, ReadCounters::default());
+        fetch(&self.engine, version, user_key, seq, kind, reference, self.fill_cache, &mut counters)
+    }
+}
+
+impl ReferenceResolver for Values {
+    fn resolve(
+        &self,
+        user_key: &[u8],
+        seq: SeqNo,
+        kind: ValueKind,
+        reference: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        out.extend_from_slice(&self.fetch(user_key, seq, kind, reference)?);
+        Ok(())
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "what names a separated value, and where to look for it")]
+fn fetch(
+    engine: &Engine,
+    _version: &version::Version,
+    _user_key: &[u8],
+    _seq: SeqNo,
+    kind: ValueKind,
+    _reference: &[u8],
+    _fill_cache: bool,
+    _counters: &mut ReadCounters,
+) -> Result<BlockSlice> {
+    let why =
+        format!("an entry of kind {kind:?} where this release stores none; the store needs a newer release");
+    Err(Error::new(ErrorKind::Unsupported, why).at_file(&engine.dir))
 }
 
 /// Keys and values in order; see [`DbIterator::entries`].
@@ -165,7 +242,14 @@ impl Iterator for Entries {
         if !self.iterator.valid() {
             return None;
         }
-        let entry = (self.iterator.key().to_vec(), self.iterator.value().to_vec());
+        let value = match self.iterator.value() {
+            Ok(value) => value.to_vec(),
+            Err(e) => {
+                self.failed = true;
+                return Some(Err(e));
+            }
+        };
+        let entry = (self.iterator.key().to_vec(), value);
         if let Err(e) = self.iterator.next() {
             self.failed = true;
             return Some(Err(e));

@@ -203,7 +203,7 @@ pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
         if !entries.valid() {
             break;
         }
-        print_entry(&mut out, args, entries.key(), if args.keys_only { &[] } else { entries.value() })?;
+        print_entry(&mut out, args, entries.key(), entries.value()?)?;
         if args.reverse { entries.prev()? } else { entries.next()? }
     }
     Ok(out.flush()?)

@@ -137,9 +137,10 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     entries.seek_to_first()?;
     let (mut records, mut bytes) = (0u64, 0u64);
     while entries.valid() && records < args.range.limit() {
-        format.write(out.as_mut(), entries.key(), entries.value())?;
+        let (key, value) = (entries.key(), entries.value()?);
+        format.write(out.as_mut(), key, value)?;
         records += 1;
-        bytes += (entries.key().len() + entries.value().len()) as u64;
+        bytes += (key.len() + value.len()) as u64;
         entries.next()?;
     }
     out.flush()?;

@@ -179,7 +179,7 @@ impl Ledger {
                     value(stanza, version, &mut expected);
                     if !present {
                         self.tell(check, index, key, "is missing from the scan");
-                    } else if entries.value() != expected {
+                    } else if entries.value()? != expected {
                         self.tell(check, index, key, "is wrong in the scan");
                     } else {
                         check.scanned += 1;

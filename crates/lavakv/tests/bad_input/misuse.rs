@@ -69,7 +69,7 @@ fn an_iterator_that_stands_nowhere() {
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..3, 0);
     let mut i = db.iter(ReadOptions::default()).unwrap();
-    assert!(!i.valid() && i.key().is_empty() && i.value().is_empty());
+    assert!(!i.valid() && i.key().is_empty() && i.value().unwrap().is_empty());
     fails(i.next(), ErrorKind::InvalidArgument);
     fails(i.prev(), ErrorKind::InvalidArgument);
     i.seek_to_last().unwrap();

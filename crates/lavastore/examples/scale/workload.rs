@@ -160,7 +160,7 @@ fn scan(db: &Db, forward: bool) -> Result<Sum> {
         assert!(last.is_empty() || in_order, "{last:?} before {:?}", i.key());
         last.clear();
         last.extend_from_slice(i.key());
-        sum.add(i.key(), i.value());
+        sum.add(i.key(), i.value()?);
         if forward { i.next()? } else { i.prev()? }
     }
     Ok(sum)
