@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["base"],
     &["io"],
-    &["cache"],
+    &["cache", "critbit"],
     &["table"],
     &["version"],
-    &["lsm", "wal", "memtable"],
+    &["lsm", "values", "wal", "memtable"],
     &["lavakv"],
     &["lavastore"],
     &["bench"],
@@ -92,7 +92,7 @@ fn crates_depend_downward_only() {
 fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
         let dependencies = dependencies(path);
-        for inner in ["lavakv", "lsm", "wal", "memtable", "version", "table", "cache"] {
+        for inner in ["lavakv", "lsm", "values", "wal", "memtable", "version", "table", "critbit", "cache"] {
             assert!(!dependencies.iter().any(|d| d == inner), "{name} must use the facade, not {inner}");
         }
     }
