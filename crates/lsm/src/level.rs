@@ -10,14 +10,9 @@
 use base::{InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{Borders, IterOptions, Ksst, KsstIter};
+use table::{Borders, IterOptions, KsstIter};
+pub use version::TableSource;
 use version::{FileMeta, Level};
-
-/// Opens the tables of files: the table cache.
-pub trait TableSource: Send + Sync {
-    /// The open table of `file`.
-    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
-}
 
 /// What a level iterator needs of each file: a cursor over its point entries.
 pub trait CursorSource: Send {

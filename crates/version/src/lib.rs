@@ -6,6 +6,7 @@
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
 //! * [`state`]: [`State`], every family at one edit number; [`State::apply`] is pure and refuses contradictions.
+//! * [`sources`]: how the files of a version are opened.
 //! * [`manifest`]: the file that holds the history, group commit, roll and recovery.
 //!
 //! A reader takes an `Arc` of a [`Version`] and never sees it change. Everything that is derived (level sizes, how
@@ -19,6 +20,7 @@ pub mod idmap;
 pub mod manifest;
 pub mod meta;
 pub mod names;
+pub mod sources;
 pub mod state;
 pub mod version;
 
@@ -29,5 +31,6 @@ pub use meta::{
     BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX,
     VsstClass, VsstMeta,
 };
+pub use sources::{TableSource, VsstSource};
 pub use state::{FamilyState, Place, State};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};

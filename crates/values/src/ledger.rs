@@ -1,0 +1,215 @@
+//! The ledger: how much of each vSST is garbage.
+//!
+//! Garbage is derived, never counted. The tables of a version say how many bytes of records they reference under each
+//! name (their dependencies, summed up in `Version::references`); names lead to files; what the records of a file take
+//! beyond that is garbage:
+//!
+//! ```text
+//! garbage(file) = its record bytes - bytes of records that tables reference under any name that leads to it
+//! ```
+//!
+//! So it cannot drift: after a crash, a lost job or a wrong estimate the next ledger is right again. An entry that only
+//! a snapshot sees is still in a table, and its record counts as live, by construction.
+//!
+//! Where a name leads to several files (an output of garbage collection that was cut by key range), its references are
+//! shared out in proportion to the record bytes of the files: the figures of these files are estimates, and marked so.
+//! The sum over all files is exact either way.
+//!
+//! **Exposed** garbage has no reference any more: garbage collection can take it. **Hidden** garbage is referenced by an
+//! entry that a newer one shadows and that no compaction has met yet: only compaction can turn it into exposed garbage.
+//! Nobody knows how much there is without merging the levels, so it is estimated, with bounds: see [`Ledger::hidden`].
+
+use base::HashMap;
+use std::sync::Arc;
+use version::{ReferenceTotals, Version, VsstMeta};
+
+/// The garbage of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileGarbage {
+    /// Bytes of all its records.
+    pub record_bytes: u64,
+    /// Bytes of those that tables reference.
+    pub referenced_bytes: u64,
+    /// The rest.
+    pub garbage_bytes: u64,
+    /// References to it.
+    pub references: u64,
+    /// False if a name that leads here also leads elsewhere: the figures are then estimates.
+    pub exact: bool,
+}
+
+impl FileGarbage {
+    /// True if garbage is at least `percent` of the records.
+    pub fn is_at_least(&self, percent: u32) -> bool {
+        u128::from(self.garbage_bytes) * 100 >= u128::from(self.record_bytes) * u128::from(percent)
+    }
+
+    /// Garbage in parts of a million of the records.
+    pub fn ratio_ppm(&self) -> u64 {
+        let records = u128::from(self.record_bytes.max(1));
+        (u128::from(self.garbage_bytes) * 1_000_000 / records) as u64
+    }
+}
+
+/// Hidden garbage: bytes of records whose entries are shadowed but not merged away yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HiddenEstimate {
+    /// At least about so much, if tombstones hide what they claim.
+    pub low: u64,
+    /// What a store has whose upper levels mostly overwrite what lies below.
+    pub likely: u64,
+    /// There cannot be more, but for the spread of the records' sizes.
+    pub high: u64,
+}
+
+/// The garbage of every vSST of a version. See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    files: HashMap<u64, FileGarbage>,
+    record_bytes: u64,
+    referenced_bytes: u64,
+}
+
+impl Ledger {
+    /// The ledger of `version`: one pass over the names that its tables use.
+    pub fn of(version: &Version) -> Ledger {
+        let mut ledger = Ledger::default();
+        for (number, meta) in version.vssts.iter() {
+            let garbage =
+                FileGarbage { record_bytes: meta.record_bytes, exact: true, ..FileGarbage::default() };
+            ledger.files.insert(number, garbage);
+            ledger.record_bytes = ledger.record_bytes.saturating_add(meta.record_bytes);
+        }
+        for (name, totals) in version.references.iter() {
+            ledger.referenced_bytes = ledger.referenced_bytes.saturating_add(totals.stored_bytes);
+            let mut targets = version.resolve_all(name);
+            match (targets.next(), targets.next()) {
+                (Some(only), None) => ledger.refer(only.number, totals, (1, 1), true),
+                (Some(first), Some(second)) => {
+                    ledger.share_out(totals, [first, second].into_iter().chain(targets));
+                }
+                // A version is refused that references a name which leads nowhere.
+                (None, _) => {}
+            }
+        }
+        for file in ledger.files.values_mut() {
+            file.referenced_bytes = file.referenced_bytes.min(file.record_bytes);
+            file.garbage_bytes = file.record_bytes - file.referenced_bytes;
+        }
+        ledger
+    }
+
+    fn share_out<'v>(&mut self, totals: &ReferenceTotals, targets: impl Iterator<Item = &'v Arc<VsstMeta>>) {
+        let targets: Vec<_> = targets.collect();
+        let all = targets.iter().map(|v| u128::from(v.record_bytes)).sum::<u128>();
+        // An alias may return to a file: then that is all it leads to.
+        let one = targets.windows(2).all(|w| w[0].number == w[1].number);
+        for meta in targets {
+            self.refer(meta.number, totals, (u128::from(meta.record_bytes), all), one);
+        }
+    }
+
+    fn refer(&mut self, number: u64, totals: &ReferenceTotals, (part, all): (u128, u128), exact: bool) {
+        let share = |n: u64| if part == all { n } else { (u128::from(n) * part / all.max(1)) as u64 };
+        let Some(file) = self.files.get_mut(&number) else { return };
+        file.referenced_bytes = file.referenced_bytes.saturating_add(share(totals.stored_bytes));
+        file.references = file.references.saturating_add(share(totals.count));
+        file.exact &= exact;
+    }
+
+    /// The garbage of one file; all zeros for a file that is not in the version.
+    pub fn garbage_of(&self, file: u64) -> FileGarbage {
+        self.files.get(&file).copied().unwrap_or_default()
+    }
+
+    /// Every file with its garbage, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &FileGarbage)> + '_ {
+        self.files.iter().map(|(&number, garbage)| (number, garbage))
+    }
+
+    /// Bytes of all records of all files.
+    pub fn record_bytes(&self) -> u64 {
+        self.record_bytes
+    }
+
+    /// Bytes of the records that tables reference.
+    pub fn referenced_bytes(&self) -> u64 {
+        self.referenced_bytes
+    }
+
+    /// Exposed garbage of all files: exact, whatever names lead to several files.
+    pub fn exposed_bytes(&self) -> u64 {
+        self.record_bytes.saturating_sub(self.referenced_bytes)
+    }
+
+    /// How much of what tables reference is garbage that compaction has not met yet. `version` must be the one that
+    /// the ledger was made of.
+    ///
+    /// An entry can hide at most one record that is live otherwise: the next older one of its key in a deeper level.
+    /// So the references of a level that are hidden are bounded by the number of entries above it (`high`: each hides one
+    /// of mean size; a range tombstone may hide all). `likely` takes every entry above the last level to be the
+    /// overwriting of a random key under it, as in a store in its steady state (Scavenger+, equation 2: hidden garbage
+    /// to live data is as the upper levels to the last), and counts a key that is hit twice once. `low` is what the
+    /// tombstones are estimated to hide: that keys are overwritten is a guess, that they are deleted is not.
+    pub fn hidden(&self, version: &Version) -> HiddenEstimate {
+        let levels: Vec<LevelTotals> = version.levels.iter().map(|l| LevelTotals::of(l)).collect();
+        let mut estimate = HiddenEstimate::default();
+        let mut above = LevelTotals::default();
+        for level in &levels {
+            if level.references > 0 {
+                let mean = level.stored_bytes / level.references.max(1);
+                let hits = above.entries.min(level.references);
+                // A range tombstone may cover everything under it.
+                let most = if above.ranges > 0 { level.stored_bytes } else { hits.saturating_mul(mean) };
+                estimate.high = estimate.high.saturating_add(most);
+                // Throwing n stones at m targets hits m (1 - e^(-n/m)) of them.
+                let (stones, targets) = (above.entries as f64, level.references.max(level.entries) as f64);
+                let hit = level.stored_bytes as f64 * -(-stones / targets).exp_m1();
+                estimate.likely = estimate.likely.saturating_add(hit as u64);
+                estimate.low = estimate.low.saturating_add(above.hidden_bytes.min(level.stored_bytes));
+            }
+            above.add(level);
+        }
+        estimate.high = estimate.high.min(self.referenced_bytes);
+        estimate.low = estimate.low.min(estimate.high);
+        estimate.likely = estimate.likely.clamp(estimate.low, estimate.high);
+        estimate
+    }
+}
+
+/// What the hidden garbage of a level is estimated from.
+#[derive(Clone, Copy, Debug, Default)]
+struct LevelTotals {
+    entries: u64,
+    references: u64,
+    stored_bytes: u64,
+    hidden_bytes: u64,
+    ranges: u64,
+}
+
+impl LevelTotals {
+    fn of(files: &[Arc<version::FileMeta>]) -> LevelTotals {
+        let mut totals = LevelTotals::default();
+        for file in files {
+            totals.entries = totals.entries.saturating_add(file.entries);
+            totals.hidden_bytes = totals.hidden_bytes.saturating_add(file.hidden_bytes);
+            totals.ranges = totals.ranges.saturating_add(file.range_tombstones);
+            for d in &file.dependencies {
+                totals.references = totals.references.saturating_add(d.count);
+                totals.stored_bytes = totals.stored_bytes.saturating_add(d.stored_bytes);
+            }
+        }
+        totals
+    }
+
+    fn add(&mut self, other: &LevelTotals) {
+        self.entries = self.entries.saturating_add(other.entries);
+        self.references = self.references.saturating_add(other.references);
+        self.stored_bytes = self.stored_bytes.saturating_add(other.stored_bytes);
+        self.hidden_bytes = self.hidden_bytes.saturating_add(other.hidden_bytes);
+        self.ranges = self.ranges.saturating_add(other.ranges);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+//! Separated values: who references them, which of them are garbage, and how garbage is collected.
+//!
+//! A value of some size is written once, into a vSST, and the tree keeps a reference to it: compaction then moves a few
+//! bytes instead of the value. References name a vSST by a stable blob id; the version knows which file that is now
+//! (LavaStore's and TerarkDB's inheritance of file numbers). Garbage collection is decoupled from compaction: it copies
+//! the live records of some files into a new one and lets the names of the old files lead there, without touching a
+//! reference.
+//!
+//! * [`separator`]: writes values into vSSTs and makes the references (flush, and merges that change values).
+//! * [`ledger`]: how much of each file is garbage: derived from the tables of a version, never counted.
+//! * [`mod@pick`]: which files to collect next.
+//! * [`job`]: the collection, in bounded steps.
+//! * [`pins`]: which names running jobs may still emit, and the pruning of names and files that nothing needs.
+//! * [`meta`]: what a version is to know of a vSST just written.
+//!
+//! Everything that decides is a pure function of a version. This crate and `lsm` do not know each other: what they
+//! tell each other passes through the engine above.
+
+pub mod job;
+pub mod ledger;
+pub mod meta;
+mod outputs;
+pub mod pick;
+pub mod pins;
+pub mod separator;
+
+pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
+pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
+pub use meta::vsst_meta;
+pub use outputs::OutputVsst;
+pub use pick::{Gc, GcOptions, pick};
+pub use pins::{PinGuard, Pins, names_to_pin, prune};
+pub use separator::Separator;

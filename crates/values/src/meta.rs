@@ -1,0 +1,41 @@
+//! What a version is to know of a vSST just written.
+
+use base::{Error, ErrorKind, Result};
+use table::FinishedVsst;
+use version::{VsstClass, VsstMeta};
+
+/// The description of a finished vSST: the same for flush, merge and garbage collection. Location and sharing are the
+/// caller's to fill in.
+///
+/// # Errors
+/// `Unsupported` if its class is not known to this release.
+pub fn vsst_meta(file: &FinishedVsst) -> Result<VsstMeta> {
+    let p = &file.properties;
+    Ok(VsstMeta {
+        number: p.identity.number,
+        uid: p.identity.uid,
+        len: file.len,
+        record_bytes: p.record_bytes,
+        raw_bytes: p.raw_bytes,
+        entries: p.entries,
+        smallest: file.smallest.clone(),
+        largest: file.largest.clone(),
+        min_seq: p.min_seq,
+        max_seq: p.max_seq,
+        class: class_from(p.class)?,
+        segment: p.segment,
+        blob_ids: p.took_over.clone(),
+        ..VsstMeta::default()
+    })
+}
+
+/// The class with the number `class` in a file.
+fn class_from(class: u8) -> Result<VsstClass> {
+    [VsstClass::Mixed, VsstClass::Hot, VsstClass::Cold].into_iter().find(|c| *c as u8 == class).ok_or_else(
+        || {
+            let why =
+                format!("vSST class {class} is not known to this release: use the one that wrote the file");
+            Error::new(ErrorKind::Unsupported, why)
+        },
+    )
+}

@@ -1,0 +1,162 @@
+//! What to collect next: a pure function of a version, its ledger and the options.
+//!
+//! Greedy: the files with the highest ratio of garbage first, down to the threshold, until their live records fill one
+//! output. Many inputs with one output is what garbage collection is about: the names of all inputs lead to that one
+//! file, so aliases keep one target and the ledger stays exact.
+//!
+//! * A file of which nothing is referenced is taken first, and alone: it costs no writing.
+//! * The inputs of a job are of one class. Hot and cold values are apart since the flush that wrote them, and a job that
+//!   mixed them would undo that; its survivors go to one class, so that a name keeps one target.
+//! * A write-once segment is in order of arrival, and a memtable may still reference it: it is collected only if the
+//!   caller says so, or if nothing of it is live.
+//! * With no file over the threshold there is no job.
+
+use crate::ledger::{FileGarbage, Ledger};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use version::{FamilyId, Version, VsstClass, VsstMeta};
+
+/// How garbage is collected.
+#[derive(Clone, Debug)]
+pub struct GcOptions {
+    /// A file is a candidate from this share of garbage on. The scheduler lowers it as the disk fills.
+    pub ratio_percent: u32,
+    /// About the size of an output; the live records of a job's inputs are to fill one.
+    pub file_bytes: u64,
+    /// The most files that a job replaces.
+    pub inputs_max: usize,
+    /// The most bytes of files that a job replaces (the first is taken whatever its size). They stay until the job is
+    /// installed, so this and the output are the room it needs.
+    pub input_bytes_max: u64,
+    /// Collect write-once segments that have live records. No memtable may reference them any more.
+    pub segments: bool,
+    /// About how many bytes of records a step reads and copies.
+    pub step_bytes: u64,
+    /// The most keys that are judged together.
+    pub window_keys: usize,
+    /// The most bytes of keys that are judged together.
+    pub window_key_bytes: usize,
+    /// Live records are read together across gaps of at most so many bytes; `None`: chosen from the size of the records.
+    pub gap_bytes: Option<u64>,
+    /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
+    pub abandon_percent: u32,
+}
+
+impl Default for GcOptions {
+    fn default() -> Self {
+        GcOptions {
+            ratio_percent: 20,
+            file_bytes: 64 << 20,
+            inputs_max: 16,
+            input_bytes_max: 512 << 20,
+            segments: false,
+            step_bytes: 1 << 20,
+            window_keys: 64 << 10,
+            window_key_bytes: 8 << 20,
+            gap_bytes: None,
+            abandon_percent: 50,
+        }
+    }
+}
+
+/// A garbage collection to do.
+#[derive(Clone, Debug)]
+pub struct Gc {
+    /// The family.
+    pub family: FamilyId,
+    /// The files that it replaces, the one with the most garbage first.
+    pub inputs: Vec<Arc<VsstMeta>>,
+    /// The class of all inputs, and of the outputs.
+    pub class: VsstClass,
+    /// Bytes of records that it is expected to drop.
+    pub expected_free: u64,
+    /// Bytes of records that it is expected to write.
+    pub expected_write: u64,
+    /// Bytes of keys and records that it is expected to read.
+    pub expected_read: u64,
+    /// True if these figures of all inputs are exact (see [`Ledger`]).
+    pub exact: bool,
+}
+
+impl Gc {
+    /// Numbers of the inputs.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.inputs.iter().map(|v| v.number)
+    }
+
+    fn new(version: &Version, first: &Arc<VsstMeta>) -> Gc {
+        Gc {
+            family: version.family,
+            inputs: Vec::new(),
+            class: first.class,
+            expected_free: 0,
+            expected_write: 0,
+            expected_read: 0,
+            exact: true,
+        }
+    }
+
+    fn take(&mut self, file: &Arc<VsstMeta>, garbage: &FileGarbage) {
+        self.expected_free += garbage.garbage_bytes;
+        self.expected_write += garbage.referenced_bytes;
+        // What is not records is keys and index.
+        let keys = if garbage.references == 0 { 0 } else { file.len.saturating_sub(file.record_bytes) };
+        self.expected_read += garbage.referenced_bytes.saturating_add(keys);
+        self.exact &= garbage.exact;
+        self.inputs.push(file.clone());
+    }
+}
+
+/// The garbage collection that is most worth doing in `version`, if there is any. `ledger` is that of the version;
+/// `skip` says which files are busy, or were abandoned lately.
+pub fn pick(
+    version: &Version,
+    ledger: &Ledger,
+    options: &GcOptions,
+    skip: &dyn Fn(&VsstMeta) -> bool,
+) -> Option<Gc> {
+    let mut candidates: Vec<(FileGarbage, &Arc<VsstMeta>)> = version
+        .vssts
+        .values()
+        .map(|file| (ledger.garbage_of(file.number), file))
+        .filter(|(garbage, file)| is_candidate(garbage, file, options) && !skip(file))
+        .collect();
+    // The oldest file first among equals.
+    candidates.sort_by_key(|(garbage, file)| (Reverse(garbage.ratio_ppm()), file.number));
+    let dead = |garbage: &FileGarbage| garbage.references == 0 && garbage.exact;
+    let (_, first) = candidates.first()?;
+    let mut gc = Gc::new(version, first);
+    let mut bytes = 0u64;
+    for (garbage, file) in &candidates {
+        if let [taken] = gc.inputs.as_slice()
+            && dead(&ledger.garbage_of(taken.number))
+        {
+            break;
+        }
+        let total = bytes.saturating_add(file.len);
+        let live = gc.expected_write.saturating_add(garbage.referenced_bytes);
+        if !gc.inputs.is_empty() {
+            if gc.inputs.len() >= options.inputs_max.max(1) {
+                break;
+            }
+            let fits = live <= options.file_bytes && total <= options.input_bytes_max;
+            if file.class != gc.class || !fits || file.segment != gc.inputs[0].segment {
+                continue;
+            }
+        }
+        gc.take(file, garbage);
+        bytes = total;
+    }
+    Some(gc)
+}
+
+/// True if collecting the file frees enough, and is allowed.
+fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> bool {
+    let dead = garbage.references == 0 && garbage.exact;
+    // The records of an ingested file have other sequences in the file than in the tables.
+    let copyable = file.global_seq.is_none() && (!file.segment || options.segments);
+    garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || copyable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The separator: takes values in key order, writes them into vSSTs, and gives back the references.
+//!
+//! It stands behind a flush (hot and cold values go to two separators), and behind a merge that makes new values. Its
+//! state is that of the file being written: bounded, whatever it is given. A file ends at its size, between user keys.
+//!
+//! References name the new file itself: no alias is involved, and the files come into the version in the same edit as
+//! the tables that reference them.
+
+use crate::outputs::{OutputVsst, Outputs};
+use base::{Error, Result, SeqNo};
+use std::path::PathBuf;
+use table::Reference;
+use version::VsstMeta;
+
+/// See the module. `F` begins a file.
+pub struct Separator<F> {
+    create: F,
+    vsst_bytes: u64,
+    outputs: Outputs,
+    /// The error after which nothing goes on.
+    failed: Option<Error>,
+}
+
+impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
+    /// A separator that has files of about `vsst_bytes` begun by `create`. Nothing is begun before the first value.
+    pub fn new(vsst_bytes: u64, create: F) -> Self {
+        Separator { create, vsst_bytes, outputs: Outputs::default(), failed: None }
+    }
+
+    /// Writes a value. Keys ascend strictly: user keys ascending, then sequences descending.
+    ///
+    /// # Errors
+    /// Those of beginning and writing files; every later call then returns the same.
+    pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<Reference> {
+        self.guard(|this| {
+            let vsst_bytes = this.vsst_bytes;
+            let full = |b: &table::VsstBuilder| b.len_estimate() >= vsst_bytes;
+            let builder = this.outputs.file_for(user_key, &[], full, &mut this.create)?;
+            let lens = builder.add(user_key, seq, value)?;
+            this.outputs.added(&lens);
+            let blob_id = this.outputs.blob_id().expect("a file is open after a value was added");
+            Ok(Reference { blob_id, raw_len: lens.raw_len, stored_len: lens.stored_len })
+        })
+    }
+
+    /// Finishes and syncs the last file; returns the descriptions of all, in the order of their keys. The separator can
+    /// be used again, from any key on.
+    ///
+    /// # Errors
+    /// As [`Separator::add`].
+    pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
+        self.guard(|this| {
+            this.outputs.finish_file(&[])?;
+            Ok(this.outputs.take_finished())
+        })
+    }
+
+    /// Every file begun so far, finished or not: number and path. After a failure the caller removes them.
+    pub fn created(&self) -> &[(u64, PathBuf)] {
+        self.outputs.created()
+    }
+
+    /// Physical bytes written since the last call (estimated for the file that is open).
+    pub fn take_written_bytes(&mut self) -> u64 {
+        self.outputs.take_written_bytes()
+    }
+
+    /// Bytes of the records written so far.
+    pub fn record_bytes(&self) -> u64 {
+        self.outputs.record_bytes()
+    }
+
+    fn guard<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        body(self).inspect_err(|e| self.failed = Some(e.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
