@@ -48,7 +48,7 @@ pub use properties::{Dependency, Properties};
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;
-pub use segment::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentWriter};
+pub use segment::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
 pub use vsst::{
     FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstKeys, VsstOptions, VsstProperties,
 };

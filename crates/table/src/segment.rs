@@ -23,10 +23,12 @@
 pub mod footer;
 pub mod header;
 mod reader;
+pub mod reference;
 mod writer;
 
 pub use header::SegmentIdentity;
 pub use reader::SegmentReader;
+pub use reference::SegmentReference;
 pub use writer::{FinishedSegment, SegmentWriter};
 
 /// Bytes of the value in a chunk: long enough that the device is busy with one, short enough to be hashed in cache.
@@ -38,9 +40,13 @@ pub const RUN_CHUNKS: usize = 4;
 /// Bytes behind a chunk: its checksum.
 pub const SUM_LEN: usize = 4;
 
-/// The length of a whole file: header, `raw_len` bytes in chunks of `chunk_len`, footer. `None` if it has no end.
+/// How many chunks of `chunk_len` bytes hold a value. `None` if the length is 0.
+fn chunks_of(raw_len: u64, chunk_len: u64) -> Option<u64> {
+    (chunk_len > 0).then(|| raw_len.div_ceil(chunk_len))
+}
+
+/// The length of a whole file: header, `raw_len` bytes in chunks of `chunk_len`, footer. `None` if there is none.
 pub fn file_len(header_len: u64, raw_len: u64, chunk_len: u64) -> Option<u64> {
-    let chunks = raw_len.checked_add(chunk_len.checked_sub(1)?)?.checked_div(chunk_len)?;
-    let sums = chunks.checked_mul(SUM_LEN as u64)?;
+    let sums = chunks_of(raw_len, chunk_len)?.checked_mul(SUM_LEN as u64)?;
     header_len.checked_add(raw_len)?.checked_add(sums)?.checked_add(footer::FOOTER_LEN as u64)
 }

@@ -15,8 +15,8 @@
 //!
 //! As in every file of values and tables, version and magic stay at the end and the uid stays 64 bytes before it.
 
-use super::{CHUNK_LEN_MAX, file_len};
-use crate::segment::header::HEADER_LEN_MAX;
+use super::header::HEADER_LEN_MAX;
+use super::{CHUNK_LEN_MAX, chunks_of, file_len};
 use base::codec::Reader;
 use base::{Error, ErrorKind, Result, Uid, checksum};
 
@@ -110,7 +110,7 @@ impl Footer {
     fn check_lengths(&self, len: u64) -> Result<()> {
         let (header_len, chunk_len) = (u64::from(self.header_len), u64::from(self.chunk_len));
         let expected = file_len(header_len, self.raw_len, chunk_len);
-        let chunks = self.raw_len.checked_add(chunk_len).map(|n| (n - 1) / chunk_len.max(1));
+        let chunks = chunks_of(self.raw_len, chunk_len);
         let sizes_fit = self.header_len as usize <= HEADER_LEN_MAX
             && (1..=CHUNK_LEN_MAX).contains(&(self.chunk_len as usize));
         if sizes_fit && expected == Some(len) && self.file_len == len && chunks == Some(self.chunks.into()) {
@@ -171,6 +171,7 @@ mod tests {
             Footer { header_len: 41, ..good },
             Footer { header_len: u32::MAX, ..good },
             Footer { chunk_len: 0, ..good },
+            Footer { raw_len: 0, chunk_len: 0, chunks: 0, ..good },
             Footer { chunk_len: 299, ..good },
             Footer { chunk_len: u32::MAX, ..good },
             Footer { chunks: 3, ..good },

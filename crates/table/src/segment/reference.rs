@@ -1,0 +1,86 @@
+//! What log and memtable carry in place of a value that lies in a segment.
+//!
+//! ```text
+//! file number varint | uid 16 bytes | raw length varint | length of the file varint | checksum of the value u32
+//! ```
+//!
+//! It is the value of an entry of kind `SegmentReference`. Unlike a [`crate::Reference`] it names the file itself, with
+//! its identity: the manifest does not know the segment before the memtable is flushed. At flush it becomes a reference
+//! whose blob id is the file number and whose stored length is that of the file.
+
+use crate::Reference;
+use base::codec::{Reader, put_u32, put_varint};
+use base::{Error, Result, Uid};
+
+/// The longest encoding, bytes.
+pub const ENCODED_LEN_MAX: usize = 30 + 16 + 4;
+
+/// A reference to a value segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentReference {
+    /// The number of the file.
+    pub file: u64,
+    /// Its identity.
+    pub uid: Uid,
+    /// Bytes of the value.
+    pub raw_len: u64,
+    /// Bytes of the file.
+    pub stored_len: u64,
+    /// The checksum of the value (see [`super::footer::Footer::checksum`]).
+    pub checksum: u32,
+}
+
+impl SegmentReference {
+    /// The encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(ENCODED_LEN_MAX);
+        put_varint(&mut out, self.file);
+        out.extend_from_slice(&self.uid.0);
+        put_varint(&mut out, self.raw_len);
+        put_varint(&mut out, self.stored_len);
+        put_u32(&mut out, self.checksum);
+        out
+    }
+
+    /// Decodes the value of an entry of kind `SegmentReference`.
+    ///
+    /// # Errors
+    /// `Corruption` if the bytes are not exactly one reference.
+    pub fn decode(bytes: &[u8]) -> Result<SegmentReference> {
+        let mut r = Reader::new(bytes);
+        let reference = SegmentReference {
+            file: r.varint()?,
+            uid: Uid(r.array()?),
+            raw_len: r.varint()?,
+            stored_len: r.varint()?,
+            checksum: r.u32()?,
+        };
+        if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a segment reference")) }
+    }
+
+    /// What a table stores in its place.
+    pub fn in_table(&self) -> Reference {
+        Reference { blob_id: self.file, raw_len: self.raw_len, stored_len: self.stored_len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_and_refuses_damage() {
+        for file in [1, 1 << 40, u64::MAX] {
+            let uid = Uid::from_words(3, 4);
+            let r =
+                SegmentReference { file, uid, raw_len: 1 << 30, stored_len: u64::MAX, checksum: 0xdead_beef };
+            let bytes = r.encode();
+            assert!(bytes.len() <= ENCODED_LEN_MAX);
+            assert_eq!(SegmentReference::decode(&bytes).unwrap(), r);
+            for cut in 0..bytes.len() {
+                assert!(SegmentReference::decode(&bytes[..cut]).unwrap_err().is_corruption());
+            }
+            assert!(SegmentReference::decode(&[&bytes[..], &[0]].concat()).unwrap_err().is_corruption());
+        }
+    }
+}
