@@ -15,6 +15,7 @@
 //! All errors name the path. Kinds: `NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, `Locked`, else `Io`.
 
 use base::Result;
+use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,7 +201,7 @@ pub struct ReadRequest<'a> {
 }
 
 /// A file read at offsets.
-pub trait ReadFile: Send + Sync + fmt::Debug {
+pub trait ReadFile: Any + Send + Sync + fmt::Debug {
     /// Its length now, bytes.
     fn len(&self) -> Result<u64>;
     /// True if its length is 0 now.

@@ -3,9 +3,10 @@
 //! Two engines do the file I/O:
 //!
 //! * **portable**: one blocking system call at a time. It is always there.
-//! * **io_uring**: the same, except that [`crate::ReadFile::read_batch`] keeps many reads in flight at once. It is
-//!   chosen by really setting up a ring and reading through it, because kernels, containers and system-call filters
-//!   refuse it in different ways and at different moments; where that fails the portable engine takes its place.
+//! * **io_uring**: the same, except that [`crate::ReadFile::read_batch`] and [`crate::read_files`] keep many reads in
+//!   flight at once. It is chosen by really setting up a ring and reading through it, because kernels, containers and
+//!   system-call filters refuse it in different ways and at different moments; where that fails the portable engine
+//!   takes its place.
 //!
 //! Single operations are plain system calls in both engines. In particular a durable write in place is one
 //! `pwritev2(RWF_DSYNC)`. A ring hands the sync after such a write to a kernel thread, and the caller waits for one
@@ -35,6 +36,8 @@ pub mod usage;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use read::KernelReadFile;
 
 use crate::Env;
 use std::sync::Arc;

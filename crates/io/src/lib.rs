@@ -9,6 +9,7 @@
 //! An engine that runs on an `Env` whose [`Env::spawner`] is `None` must not wait for another thread: whatever it waits
 //! for, it has to do itself (its scheduler runs a job instead of sleeping).
 
+pub mod batch;
 pub mod buf;
 pub mod clock;
 pub mod env;
@@ -17,6 +18,7 @@ pub mod kernel;
 pub mod rng;
 pub mod sim;
 
+pub use batch::{FileRead, read_files};
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::Clock;
 pub use env::{Env, Priority, Spawner, ThreadHandle};

@@ -32,7 +32,7 @@ impl fmt::Debug for Engine {
 }
 
 #[derive(Debug)]
-pub(super) struct KernelReadFile {
+pub(crate) struct KernelReadFile {
     handle: Handle,
     engine: Arc<Engine>,
 }
@@ -59,41 +59,59 @@ impl KernelReadFile {
         Some(Bounce { buf: self.engine.pool.take(span), start, skipped })
     }
 
-    fn read_through(&self, rings: &RingPool, requests: &mut [ReadRequest<'_>]) -> Result<()> {
-        let mut bounces: Vec<Option<Bounce>> = requests.iter().map(|r| self.bounce(r)).collect();
-        let mut reads: Vec<Read<'_>> = requests
-            .iter_mut()
-            .zip(&mut bounces)
-            .map(|(request, bounce)| match bounce {
-                Some(b) => (b.start, b.buf.as_mut_slice()),
-                None => (request.offset, &mut *request.buf),
-            })
-            .collect();
-        let outcomes = rings.read_many(self.handle.fd.as_fd(), &mut reads);
-        drop(reads);
-        let mut result = Ok(());
-        for ((request, bounce), outcome) in requests.iter_mut().zip(bounces).zip(outcomes) {
-            let done = match outcome {
-                Outcome::Read(n) => n,
-                Outcome::NotRun | Outcome::Failed(_) => 0,
-            };
-            let len = request.buf.len();
-            let asked = request.offset..request.offset + len as u64;
-            let one = match bounce {
-                None => self.handle.fill(request.buf, request.offset, done, asked),
-                Some(Bounce { mut buf, start, skipped }) => {
-                    let one = self.handle.fill(buf.as_mut_slice(), start, done, asked);
-                    if one.is_ok() {
-                        request.buf.copy_from_slice(&buf.as_slice()[skipped..skipped + len]);
-                    }
-                    self.engine.pool.put(buf);
-                    one
-                }
-            };
-            result = result.and(one);
-        }
-        result
+    /// Reads of several files, together.
+    pub(crate) fn read_across(reads: &mut [OfFile<'_, '_>]) -> Result<()> {
+        // Any engine will do: rings and buffers do not belong to files.
+        let rings =
+            reads.first().and_then(|(file, _)| file.engine.rings.as_ref()).filter(|_| reads.len() > 1);
+        let Some(rings) = rings else {
+            return reads.iter_mut().try_for_each(|(file, r)| file.read_at(r.buf, r.offset));
+        };
+        reads.iter().try_for_each(|(file, r)| file.handle.check_range(r.offset, r.buf.len()))?;
+        reads.chunks_mut(BATCH_MAX).try_for_each(|chunk| read_through(rings, chunk))
     }
+}
+
+/// A request, and the file it is for.
+type OfFile<'f, 'b> = (&'f KernelReadFile, ReadRequest<'b>);
+
+fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()> {
+    let mut bounces: Vec<Option<Bounce>> = requests.iter().map(|(file, r)| file.bounce(r)).collect();
+    let mut reads: Vec<Read<'_>> = requests
+        .iter_mut()
+        .zip(&mut bounces)
+        .map(|((file, request), bounce)| {
+            let fd = file.handle.fd.as_fd();
+            match bounce {
+                Some(b) => Read { fd, offset: b.start, buf: b.buf.as_mut_slice() },
+                None => Read { fd, offset: request.offset, buf: &mut *request.buf },
+            }
+        })
+        .collect();
+    let outcomes = rings.read_many(&mut reads);
+    drop(reads);
+    let mut result = Ok(());
+    for (((file, request), bounce), outcome) in requests.iter_mut().zip(bounces).zip(outcomes) {
+        let done = match outcome {
+            Outcome::Read(n) => n,
+            Outcome::NotRun | Outcome::Failed(_) => 0,
+        };
+        let len = request.buf.len();
+        let asked = request.offset..request.offset + len as u64;
+        let one = match bounce {
+            None => file.handle.fill(request.buf, request.offset, done, asked),
+            Some(Bounce { mut buf, start, skipped }) => {
+                let one = file.handle.fill(buf.as_mut_slice(), start, done, asked);
+                if one.is_ok() {
+                    request.buf.copy_from_slice(&buf.as_slice()[skipped..skipped + len]);
+                }
+                file.engine.pool.put(buf);
+                one
+            }
+        };
+        result = result.and(one);
+    }
+    result
 }
 
 impl ReadFile for KernelReadFile {
@@ -106,11 +124,8 @@ impl ReadFile for KernelReadFile {
     }
 
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
-        let Some(rings) = self.engine.rings.as_ref().filter(|_| requests.len() > 1) else {
-            return requests.iter_mut().try_for_each(|r| self.read_at(r.buf, r.offset));
-        };
-        requests.iter().try_for_each(|r| self.handle.check_range(r.offset, r.buf.len()))?;
-        requests.chunks_mut(BATCH_MAX).try_for_each(|chunk| self.read_through(rings, chunk))
+        let own = requests.iter_mut().map(|r| (self, ReadRequest { offset: r.offset, buf: &mut *r.buf }));
+        Self::read_across(&mut own.collect::<Vec<_>>())
     }
 
     fn will_need(&self, offset: u64, len: u64) {

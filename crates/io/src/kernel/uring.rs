@@ -39,8 +39,12 @@ pub(super) enum Outcome {
     Failed(Errno),
 }
 
-/// A read: where in the file, and the buffer to fill.
-pub(super) type Read<'a> = (u64, &'a mut [u8]);
+/// A read: of which file, where in it, and the buffer to fill.
+pub(super) struct Read<'a> {
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) offset: u64,
+    pub(super) buf: &'a mut [u8],
+}
 
 /// Rings that are free.
 pub(super) struct RingPool {
@@ -57,7 +61,7 @@ impl RingPool {
             rustix::fs::Mode::empty(),
         )?;
         let mut buf = [0xFFu8; 64];
-        let outcome = ring.read_many(zero.as_fd(), &mut [(0, &mut buf)]);
+        let outcome = ring.read_many(&mut [Read { fd: zero.as_fd(), offset: 0, buf: &mut buf }]);
         match outcome[..] {
             [Outcome::Read(64)] if buf == [0; 64] && !ring.broken => {}
             [Outcome::Failed(e)] => return Err(e.into()),
@@ -67,12 +71,12 @@ impl RingPool {
     }
 
     /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
-    pub(super) fn read_many(&self, fd: BorrowedFd<'_>, reads: &mut [Read<'_>]) -> Vec<Outcome> {
+    pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
         let found = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let Some(mut ring) = found.or_else(|| Ring::new().ok()) else {
             return vec![Outcome::NotRun; reads.len()];
         };
-        let outcomes = ring.read_many(fd, reads);
+        let outcomes = ring.read_many(reads);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if !ring.broken && free.len() < RINGS_KEPT_MAX {
             free.push(ring);
@@ -93,19 +97,19 @@ impl Ring {
     }
 
     /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any more.
-    fn read_many(&mut self, fd: BorrowedFd<'_>, reads: &mut [Read<'_>]) -> Vec<Outcome> {
+    fn read_many(&mut self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::NotRun; reads.len()];
         let mut flight = Flight { ring: self, pushed: 0, completed: 0 };
         let mut refusals = 0;
         while flight.completed < reads.len() {
             while flight.pushed < reads.len() && flight.in_flight() < DEPTH {
-                let (offset, buf) = &mut reads[flight.pushed];
+                let Read { fd, offset, buf } = &mut reads[flight.pushed];
                 let len = buf.len().min(READ_LEN_MAX) as u32;
                 let entry = opcode::Read::new(types::Fd(fd.as_raw_fd()), buf.as_mut_ptr(), len)
                     .offset(*offset)
                     .build()
                     .user_data(flight.pushed as u64);
-                // SAFETY: `fd` and the buffer are borrowed by this call, the buffer exclusively and for at least
+                // SAFETY: the file and the buffer are borrowed by this call, the buffer exclusively and for at least
                 // `len` bytes, and `flight` keeps the call from ending, by return or panic, before the read has
                 // completed or its entry can no longer be submitted. Nothing else looks at the buffer meanwhile.
                 if unsafe { flight.ring.ring.submission().push(&entry) }.is_err() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernel::uring::{Outcome, Read, RingPool};
-use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
+use crate::{Access, AlignedBuf, FileRead, ReadFile, ReadRequest, read_files};
 use base::ErrorKind;
 use rustix::fd::AsFd;
 use rustix::fs::OFlags;
@@ -95,6 +95,54 @@ fn batches_of_any_size_agree_with_single_reads() {
     });
 }
 
+/// Files of the machine in both ways of access, and one of the simulator, in one batch.
+#[test]
+fn several_files_are_read_together() {
+    each_engine(|env, dir| {
+        let mut rng = Rng::new(5);
+        let models: Vec<Vec<u8>> = (0..6).map(|i| random_bytes(&mut rng, (i + 1) * PAGE - i)).collect();
+        let sim = crate::sim::SimEnv::new(5).env();
+        let mut files = Vec::new();
+        for (i, model) in models.iter().enumerate() {
+            let (path, access) = (dir.join(format!("{i}")), BOTH[i % 2]);
+            write_file(env, &path, model);
+            files.push(env.fs.open(&path, access).unwrap());
+        }
+        let only_kernel = files.len();
+        sim.fs.create_dir_all(dir).unwrap();
+        write_file(&sim, &dir.join("6"), &models[3]);
+        files.push(sim.fs.open(&dir.join("6"), Access::Direct).unwrap());
+        for (count, kinds) in
+            [(0usize, 7), (1, only_kernel), (100, only_kernel), (100, 7), (1100, 1), (1100, 7)]
+        {
+            let mut bufs: Vec<(usize, usize, Vec<u8>)> = (0..count)
+                .map(|_| {
+                    let nth = rng.below(kinds as u64) as usize;
+                    let from = rng.below(PAGE as u64 / 2) as usize;
+                    (nth, from, vec![0; rng.below(PAGE as u64 / 2 - 8) as usize])
+                })
+                .collect();
+            bufs.sort_by_key(|(nth, ..)| *nth);
+            let mut reads: Vec<FileRead<'_>> = bufs
+                .iter_mut()
+                .map(|(nth, from, buf)| FileRead { file: &files[*nth], offset: *from as u64, buf })
+                .collect();
+            read_files(&mut reads).unwrap();
+            for (nth, from, buf) in &bufs {
+                let model = &models[if *nth == 6 { 3 } else { *nth }];
+                assert!(buf == &model[*from..from + buf.len()], "file {nth} at {from}");
+            }
+        }
+        let (mut good, mut past) = ([0; 8], [0; 8]);
+        let mut reads = [
+            FileRead { file: &files[0], offset: 0, buf: &mut good },
+            FileRead { file: &files[1], offset: 2 * PAGE as u64, buf: &mut past },
+        ];
+        let error = read_files(&mut reads).unwrap_err();
+        assert_eq!((error.kind(), error.file()), (ErrorKind::Corruption, Some(dir.join("1").as_path())));
+    });
+}
+
 #[test]
 fn threads_read_in_batches_at_once() {
     each_engine(|env, dir| {
@@ -150,16 +198,21 @@ fn a_ring_reports_what_the_kernel_said_of_each_read() {
     let open = |flags| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
     let (readable, writable) = (open(OFlags::RDONLY), open(OFlags::WRONLY));
     let mut bufs = vec![[0; 8]; 150];
-    let mut reads: Vec<Read<'_>> =
-        bufs.iter_mut().enumerate().map(|(i, buf)| (i as u64 % 15, &mut buf[..])).collect();
     for _ in 0..3 {
-        let outcomes = rings.read_many(readable.as_fd(), &mut reads);
-        for (i, outcome) in outcomes.iter().enumerate() {
-            assert_eq!(*outcome, Outcome::Read(10usize.saturating_sub(i % 15).min(8)));
+        // Every third read is of the file that cannot be read.
+        let fd = |i: usize| if i.is_multiple_of(3) { writable.as_fd() } else { readable.as_fd() };
+        let mut reads: Vec<Read<'_>> = bufs
+            .iter_mut()
+            .enumerate()
+            .map(|(i, buf)| Read { fd: fd(i), offset: i as u64 % 16, buf: &mut buf[..] })
+            .collect();
+        for (i, outcome) in rings.read_many(&mut reads).iter().enumerate() {
+            match i % 3 {
+                0 => assert_eq!(*outcome, Outcome::Failed(Errno::BADF)),
+                _ => assert_eq!(*outcome, Outcome::Read(10usize.saturating_sub(i % 16).min(8))),
+            }
         }
-        let refused = rings.read_many(writable.as_fd(), &mut reads);
-        assert!(refused.iter().all(|outcome| *outcome == Outcome::Failed(Errno::BADF)));
-        assert!(rings.read_many(readable.as_fd(), &mut []).is_empty());
+        assert!(rings.read_many(&mut []).is_empty());
     }
 }
 

@@ -1,0 +1,48 @@
+//! Reads of several files in one batch.
+//!
+//! What a scan reads next is often spread over many files, a record in each. A batch for each file would leave the
+//! device with one request at a time, so the reads of all files go to it together where the files belong to the
+//! machine's own file system; others read file by file.
+
+use crate::kernel::KernelReadFile;
+use crate::{ReadFile, ReadRequest};
+use base::Result;
+use std::any::Any;
+use std::sync::Arc;
+
+/// One read of a batch over several files.
+#[derive(Debug)]
+pub struct FileRead<'a> {
+    /// The file.
+    pub file: &'a Arc<dyn ReadFile>,
+    /// Where in the file.
+    pub offset: u64,
+    /// Filled whole, or the read fails.
+    pub buf: &'a mut [u8],
+}
+
+/// Fills many buffers from several files, with as many reads in flight as the engine allows. Reads of one file should
+/// stand side by side.
+///
+/// # Errors
+/// The first one met; all buffers are then unspecified.
+pub fn read_files(reads: &mut [FileRead<'_>]) -> Result<()> {
+    if reads.windows(2).any(|pair| !Arc::ptr_eq(pair[0].file, pair[1].file)) {
+        let kernel: Option<Vec<_>> = reads.iter().map(|read| as_kernel(&**read.file)).collect();
+        if let Some(files) = kernel {
+            let requests = reads.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf });
+            return KernelReadFile::read_across(&mut files.into_iter().zip(requests).collect::<Vec<_>>());
+        }
+    }
+    reads.chunk_by_mut(|a, b| Arc::ptr_eq(a.file, b.file)).try_for_each(|group| {
+        let Some(first) = group.first() else { return Ok(()) };
+        let file = first.file;
+        let mut requests: Vec<_> =
+            group.iter_mut().map(|r| ReadRequest { offset: r.offset, buf: &mut *r.buf }).collect();
+        file.read_batch(&mut requests)
+    })
+}
+
+fn as_kernel(file: &dyn ReadFile) -> Option<&KernelReadFile> {
+    (file as &dyn Any).downcast_ref()
+}
