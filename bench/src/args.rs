@@ -1,7 +1,8 @@
 //! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
 //! report goes.
 
-use crate::values::ValueSizes;
+use crate::record::Kind;
+use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub enum Workload {
     Readwhilewriting,
     /// Seeks, each followed by a number of nexts.
     Scan,
+    /// The same while one more thread updates at a fixed rate.
+    Scanwhilewriting,
 }
 
 /// Which keys are touched.
@@ -43,6 +46,23 @@ pub enum Codec {
     Zstd,
 }
 
+/// Where a separated value goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Into the log with its key, and to a value file when its memtable is flushed.
+    Table,
+    /// Once, into a segment that is log and value file in one.
+    Log,
+}
+
+/// Raw bytes of a store whose number of keys nobody gave: several times what the caches of a small machine hold back.
+const DATA_LEN: f64 = 131_072.0 * 16_000.0;
+/// Most keys of such a store.
+const KEYS_MAX: u64 = 1_000_000;
+/// A warm-up that nobody asked for takes at most so long.
+const WARM_UP_SECONDS_MAX: f64 = 20.0;
+
 /// The options of one run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct BenchArgs {
@@ -52,20 +72,27 @@ pub struct BenchArgs {
     /// Bytes of a value
     #[arg(long, default_value_t = 1000)]
     pub value_size: u64,
+    /// Lengths of values, instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to 512 B, half 16 KiB) or `pareto-1k`
+    /// (generalized Pareto with a mean of 1 KiB)
+    #[arg(long)]
+    pub values: Option<ValueSizes>,
     /// Bytes of a key (at least 24)
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,
-    /// Keys in the store
-    #[arg(long, default_value_t = 1_000_000)]
-    pub num: u64,
+    /// Keys in the store [default: 2.1 GB of values, at most 1,000,000 keys]
+    #[arg(long)]
+    pub num: Option<u64>,
     /// Updates of `overwrite` [default: 3 x num]
     #[arg(long)]
     pub updates: Option<u64>,
     /// Gets of `read` and `readwhilewriting` [default: num], seeks of `scan` [default: num / scan length, at least 1000]
     #[arg(long)]
     pub reads: Option<u64>,
+    /// Operations before the measured phase of workloads that read [default: a tenth of theirs, for at most 20 s]
+    #[arg(long)]
+    pub warmup: Option<u64>,
     /// Entries visited by each operation of `scan`
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, alias = "scan-len", default_value_t = 10)]
     pub scan_length: u64,
     /// Which keys are touched
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
@@ -79,7 +106,7 @@ pub struct BenchArgs {
     /// Operations of a write batch
     #[arg(long, default_value_t = 1)]
     pub batch: u64,
-    /// What the extra writer of `readwhilewriting` (and of `scan`, if given) writes, MB/s [default: 50 and 0]
+    /// What the extra writer of `readwhilewriting` and `scanwhilewriting` writes, MB/s [default: 50]
     #[arg(long)]
     pub write_mb_per_s: Option<f64>,
     /// Every write is durable before it is acknowledged
@@ -103,6 +130,18 @@ pub struct BenchArgs {
     /// Bytes of one table file
     #[arg(long, default_value_t = 16 << 20)]
     pub file_bytes: u64,
+    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are
+    #[arg(long, default_value_t = 512)]
+    pub min_blob_size: u64,
+    /// Bytes of one file of such values [default: --file-bytes]
+    #[arg(long)]
+    pub blob_file_bytes: Option<u64>,
+    /// LavaStore: where such values go first [default: the engine's]
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
+    /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
+    #[arg(long)]
+    pub gc_ratio_percent: Option<u32>,
     /// Background threads
     #[arg(long, default_value_t = 2)]
     pub background_threads: u64,
@@ -123,11 +162,11 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// Refuses what makes no sense.
     pub fn check(&self) -> crate::Result<()> {
-        let complaint = if self.num == 0 {
+        let complaint = if self.num == Some(0) {
             "--num must be at least 1"
         } else if self.key_size < 24 || self.key_size > 64 << 10 {
             "--key-size must be 24 to 65536"
-        } else if self.value_size > 16 << 20 {
+        } else if self.value_size > VALUE_LEN_MAX {
             "--value-size must be at most 16777216"
         } else if self.threads == 0 || self.threads > 1024 {
             "--threads must be 1 to 1024"
@@ -147,37 +186,82 @@ impl BenchArgs {
         Err(complaint.into())
     }
 
-    /// The sizes of values.
+    /// The lengths of values.
     pub fn sizes(&self) -> ValueSizes {
-        ValueSizes::Fixed(self.value_size)
+        self.values.unwrap_or(ValueSizes::Fixed(self.value_size))
+    }
+
+    /// Keys in the store.
+    pub fn keys(&self) -> u64 {
+        let fitting = (DATA_LEN / self.sizes().mean().max(1.0)) as u64;
+        self.num.unwrap_or(fitting.clamp(1, KEYS_MAX))
+    }
+
+    /// What the clients do.
+    pub fn client_kind(&self) -> Kind {
+        match self.workload {
+            Workload::Load | Workload::Overwrite => Kind::Put,
+            Workload::Read | Workload::Readwhilewriting => Kind::Get,
+            Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
+        }
     }
 
     /// Operations of the measured phase.
     pub fn ops(&self) -> u64 {
-        match self.workload {
-            Workload::Load => self.num,
-            Workload::Overwrite => self.updates.unwrap_or(self.num.saturating_mul(3)),
-            Workload::Read | Workload::Readwhilewriting => self.reads.unwrap_or(self.num),
-            Workload::Scan => self.reads.unwrap_or((self.num / self.scan_length.max(1)).max(1000)),
+        match (self.workload, self.client_kind()) {
+            (Workload::Load, _) => self.keys(),
+            (_, Kind::Put) => self.updates.unwrap_or(self.keys().saturating_mul(3)),
+            (_, Kind::Get) => self.reads.unwrap_or(self.keys()),
+            (_, Kind::Scan) => self.reads.unwrap_or((self.keys() / self.scan_length.max(1)).max(1000)),
+        }
+    }
+
+    /// Operations before the measured phase of a workload that reads, and the most seconds they may take.
+    pub fn warm_up(&self) -> (u64, f64) {
+        match self.warmup {
+            Some(ops) => (ops, f64::INFINITY),
+            None => {
+                (self.ops() / 10, self.seconds.map_or(WARM_UP_SECONDS_MAX, |s| s.min(WARM_UP_SECONDS_MAX)))
+            }
         }
     }
 
     /// The rate of the extra writer, MB/s; 0: there is none.
     pub fn writer_mb_per_s(&self) -> f64 {
         match self.workload {
-            Workload::Readwhilewriting => self.write_mb_per_s.unwrap_or(50.0),
-            Workload::Scan => self.write_mb_per_s.unwrap_or(0.0),
+            Workload::Readwhilewriting | Workload::Scanwhilewriting => self.write_mb_per_s.unwrap_or(50.0),
             _ => 0.0,
         }
     }
 
+    /// True if nothing is written after loading, so that several runs can share one store.
+    pub fn only_reads(&self) -> bool {
+        self.client_kind() != Kind::Put && self.writer_mb_per_s() == 0.0
+    }
+
     /// Raw bytes of all keys and values when every key is there once.
     pub fn live_bytes(&self) -> u64 {
-        self.sizes().total(self.num).saturating_add(self.num.saturating_mul(self.key_size as u64))
+        let keys = self.keys().saturating_mul(self.key_size as u64);
+        self.sizes().total(self.keys()).saturating_add(keys)
     }
 
     /// Bytes of the cache.
     pub fn cache_budget(&self) -> u64 {
         self.cache_bytes.unwrap_or((self.live_bytes() / 128).max(8 << 20))
+    }
+
+    /// The same options with what the defaults came to, for the report.
+    pub fn resolved(&self) -> BenchArgs {
+        let (puts, gets) = (self.client_kind() == Kind::Put, self.client_kind() != Kind::Put);
+        BenchArgs {
+            num: Some(self.keys()),
+            updates: puts.then(|| self.ops()),
+            reads: gets.then(|| self.ops()),
+            warmup: gets.then(|| self.warm_up().0),
+            write_mb_per_s: (self.writer_mb_per_s() > 0.0).then(|| self.writer_mb_per_s()),
+            cache_bytes: Some(self.cache_budget()),
+            blob_file_bytes: Some(self.blob_file_bytes.unwrap_or(self.file_bytes)),
+            ..self.clone()
+        }
     }
 }

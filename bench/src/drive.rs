@@ -1,7 +1,7 @@
 //! Runs streams of operations against an engine, closed or open loop.
 
 use crate::engine::{Batch, Engine};
-use crate::host::{now_ns, wait_until};
+use crate::host::{now_ns, thread_read_calls, wait_until};
 use crate::record::{Kind, Recorder};
 use crate::workload::Stream;
 use crate::{Error, Result};
@@ -52,7 +52,9 @@ pub fn drive(engine: &dyn Engine, mut stream: Stream, pace: Pace, stop: &AtomicB
         value: Vec::new(),
         done: 0,
     };
+    let read_calls = thread_read_calls();
     let outcome = client.run(&mut stream, stop);
+    client.record.read_calls = thread_read_calls() - read_calls;
     engine.thread_end();
     outcome.map(|()| client.record)
 }

@@ -1,7 +1,7 @@
 //! What an engine must offer to be measured.
 
 use crate::Result;
-use crate::args::{BenchArgs, Codec};
+use crate::args::{BenchArgs, Codec, Placement};
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +17,14 @@ pub struct EngineSettings {
     pub memtable_bytes: u64,
     /// Bytes of one table file.
     pub file_bytes: u64,
+    /// Values of at least so many bytes are kept apart from their keys, by engines that can; 0: none are.
+    pub min_blob_size: u64,
+    /// Bytes of one file of such values.
+    pub blob_file_bytes: u64,
+    /// LavaStore: where such values go first.
+    pub placement: Option<Placement>,
+    /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
+    pub gc_ratio_percent: Option<u32>,
     /// Threads for flushes and compactions together.
     pub background_threads: u64,
     /// Bloom bits per key.
@@ -35,6 +43,10 @@ impl EngineSettings {
             cache_bytes: args.cache_budget(),
             memtable_bytes: args.memtable_bytes,
             file_bytes: args.file_bytes,
+            min_blob_size: args.min_blob_size,
+            blob_file_bytes: args.blob_file_bytes.unwrap_or(args.file_bytes),
+            placement: args.placement,
+            gc_ratio_percent: args.gc_ratio_percent,
             background_threads: args.background_threads,
             filter_bits_per_key: 10,
             direct_io: !args.buffered_io,
@@ -131,13 +143,15 @@ pub trait Engine: Send + Sync {
     /// Called before a phase begins.
     fn phase(&self, _phase: Phase) {}
 
-    /// Reads from storage that gets needed so far (of threads that ended), if the engine counts them.
-    fn get_device_reads(&self) -> Option<u64> {
-        None
+    /// The engine's own counters since it was opened: names and values, for the report. Of what happened in the measured
+    /// phase the harness itself uses `get_device_reads` (reads from storage that gets needed), `get_*_reads` (the same by
+    /// cause) and `stall_ns` (how long writers were made to wait, all together).
+    fn stats(&self) -> Vec<(String, serde_json::Value)> {
+        Vec::new()
     }
 
-    /// The engine's own counters: names and values, for the report.
-    fn stats(&self) -> Vec<(String, serde_json::Value)> {
+    /// What the engine says its space consists of: names and bytes, for the timeline. Called once a second.
+    fn space_parts(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 

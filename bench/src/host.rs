@@ -1,7 +1,7 @@
-//! What the machine says: time, the counters of this process and of the device, the bytes that a directory takes.
+//! What the machine says: time, the counters of this process and of the device.
 //!
 //! A benchmark measures a real machine and never runs in simulation; so this module may ask the system directly, for
-//! what the engine's own seam does not offer (walking a directory tree, `/proc`, `/sys`).
+//! what the engine's own seam does not offer (`/proc`, `/sys`, directories that no engine opened yet).
 //!
 //! * `/proc/self/io`: `write_bytes` counts pages when they become dirty in the page cache and direct writes when they are
 //!   submitted, so it holds what the process caused, also of files removed before their pages reached the device;
@@ -103,27 +103,10 @@ pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
     Some(DeviceCounters { read_bytes: fields.get(2)? * 512, write_bytes: fields.get(6)? * 512 })
 }
 
-/// Bytes allocated by all files below `dir`; a file with several names counts once. Files that vanish meanwhile are
-/// left out.
-pub fn allocated_bytes(dir: &Path) -> u64 {
-    let mut seen = std::collections::BTreeSet::new();
-    walk(dir, &mut seen)
-}
-
-#[allow(clippy::disallowed_methods, reason = "walks directories of any engine")]
-fn walk(dir: &Path, seen: &mut std::collections::BTreeSet<u64>) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let mut sum = 0;
-    for entry in entries.flatten() {
-        let Ok(metadata) = entry.metadata() else { continue };
-        if metadata.is_dir() {
-            sum += walk(&entry.path(), seen);
-        } else if metadata.is_file() && (metadata.nlink() == 1 || seen.insert(metadata.ino())) {
-            sum += metadata.blocks() * 512;
-        }
-    }
-    sum
+/// Read system calls of the calling thread; 0 where the system does not tell.
+pub fn thread_read_calls() -> u64 {
+    let io = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    io.lines().find_map(|l| l.strip_prefix("syscr:")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A directory for one run, which is removed when dropped unless it is to be kept.

@@ -120,22 +120,22 @@ impl Engine for LavaEngine {
         Ok(self.db.wait_idle(timeout))
     }
 
-    fn get_device_reads(&self) -> Option<u64> {
-        Some(self.db.stats().get_device_reads)
-    }
-
     fn stats(&self) -> Vec<(String, serde_json::Value)> {
         let counters = self.db.stats().fields();
         let mut all: Vec<(String, serde_json::Value)> =
             counters.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        if let Ok(space) = self.db.space() {
-            all.extend(space.parts().map(|(name, bytes)| (format!("space_{name}_bytes"), bytes.into())));
-        }
+        let space = self.space_parts().into_iter();
+        all.extend(space.map(|(name, bytes)| (format!("space_{name}_bytes"), bytes.into())));
         all.push((
             "shape".to_owned(),
             self.db.describe().lines().map(str::to_owned).collect::<Vec<_>>().into(),
         ));
         all
+    }
+
+    fn space_parts(&self) -> Vec<(String, u64)> {
+        let Ok(space) = self.db.space() else { return Vec::new() };
+        space.parts().map(|(name, bytes)| (name.to_owned(), bytes)).into_iter().collect()
     }
 
     fn settings(&self) -> Vec<(String, String)> {

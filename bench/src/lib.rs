@@ -6,7 +6,7 @@
 //! 1. **Load** (not measured, except by the workload `load`): every key once, in random order, in batches, never synced;
 //!    then the engine settles (background idle, waited for at most 120 s).
 //! 2. **Reopen and warm-up** (workloads that read): the store is closed and opened, so that no cache is warm from
-//!    loading, then a tenth of the operations runs unmeasured.
+//!    loading, then a tenth of the operations, or as many as `--warmup` says, runs unmeasured.
 //! 3. **Measured phase**: closed loop, or open loop at a fixed rate with latencies from the *intended* start, so that
 //!    a stalled engine is charged for the requests that it kept waiting.
 //! 4. **Settle** (at most 120 s), whose bytes and CPU belong to the run.
@@ -18,8 +18,9 @@
 //!
 //! Words: *user bytes* are keys plus values as handed to the engine; *write amplification* is the bytes that the process
 //! wrote to storage (the kernel's count, WAL included) over user bytes; a *space ratio* is the allocated bytes of all
-//! files over the raw bytes of live keys and values; a *stall window* is a window of 100 ms in which at least one
-//! operation waited and none completed.
+//! files over the raw bytes of live keys and values; *no progress* is when at least one operation waits and none
+//! completes; *reads per get* are the reads from storage that the engine counts for gets or, of an engine that does not
+//! count them, the read system calls of the threads that get.
 
 pub mod args;
 pub mod distribution;
@@ -31,6 +32,7 @@ pub mod lava;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod space;
 pub mod values;
 pub mod workload;
 

@@ -1,14 +1,19 @@
 //! What one client thread writes down: latencies, progress by window, and the hash of its operations.
 //!
-//! Progress is recorded exactly, not sampled: each completed operation marks the window of 100 ms in which it completed,
-//! and one that was pending over whole windows marks those. A window is a stall if an operation was pending all through
-//! it and no thread completed one. In an open loop a window in which nothing was due is none.
+//! Progress is recorded exactly, not sampled: each completed operation marks the slot of 10 ms in which it completed, and
+//! one that was pending over whole slots marks those. A slot is a stall if an operation was pending all through it and
+//! no thread completed one; a window of 100 ms is one if its ten slots are. In an open loop a slot in which nothing was
+//! due is none.
 
 use hdrhistogram::Histogram;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The length of a window of progress.
-pub const WINDOW_NS: u64 = 100_000_000;
+/// The length of a slot of progress.
+pub const SLOT_NS: u64 = 10_000_000;
+/// Slots of a window of 100 ms.
+pub const WINDOW_SLOTS: usize = 10;
+/// Slots of a second.
+const SECOND_SLOTS: usize = 100;
 
 /// Longest latency that the histograms tell apart.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
@@ -46,6 +51,8 @@ pub struct Recorder {
     pub ops: u64,
     /// Keys and values written or read, bytes.
     pub bytes: u64,
+    /// Read system calls of the thread.
+    pub read_calls: u64,
     start_ns: u64,
     done: Vec<u32>,
     pending: Vec<(u64, u64)>,
@@ -61,6 +68,7 @@ impl Recorder {
             latency_ns,
             ops: 0,
             bytes: 0,
+            read_calls: 0,
             start_ns,
             done: Vec::new(),
             pending: Vec::new(),
@@ -80,12 +88,12 @@ impl Recorder {
         self.latency_ns.saturating_record_n(end_ns.saturating_sub(due_ns).max(1), ops);
         self.ops += ops;
         self.bytes += bytes;
-        let from = due_ns.saturating_sub(self.start_ns) / WINDOW_NS;
-        let to = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
+        let from = due_ns.saturating_sub(self.start_ns) / SLOT_NS;
+        let to = end_ns.saturating_sub(self.start_ns) / SLOT_NS;
         if self.done.len() <= to as usize {
             self.done.resize(to as usize + 1, 0);
         }
-        self.done[to as usize] += 1;
+        self.done[to as usize] += ops as u32;
         if to > from + 1 {
             self.pending.push((from + 1, to));
         }
@@ -100,10 +108,10 @@ impl Recorder {
 /// Stalls of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// Windows without progress.
+    /// Windows of 100 ms without progress.
     pub windows: u64,
-    /// The longest run of such windows.
-    pub longest: u64,
+    /// The longest time without progress, in slots.
+    pub longest_slots: u64,
 }
 
 /// The records of several threads as one.
@@ -114,7 +122,11 @@ pub struct Merged {
     pub ops: u64,
     /// Bytes written or read.
     pub bytes: u64,
-    /// Windows without progress.
+    /// Read system calls of the threads.
+    pub read_calls: u64,
+    /// Operations completed in each second.
+    pub by_second: Vec<u64>,
+    /// Time without progress.
     pub stalls: Stalls,
     /// A hash over the hashes of the threads, in order.
     pub hash: u64,
@@ -127,36 +139,44 @@ pub fn merge(records: &[Recorder]) -> Merged {
         merged.latency_ns += &record.latency_ns;
         merged.ops += record.ops;
         merged.bytes += record.bytes;
+        merged.read_calls += record.read_calls;
         merged.hash.update(&record.hash().to_le_bytes());
     }
     Merged {
         ops: merged.ops,
         bytes: merged.bytes,
+        read_calls: merged.read_calls,
+        by_second: by_second(records),
         stalls: stalls(records),
         hash: merged.hash.digest(),
         latency_ns: merged.latency_ns,
     }
 }
 
-fn stalls(records: &[Recorder]) -> Stalls {
-    let windows = records.iter().map(|r| r.done.len()).max().unwrap_or(0);
-    let mut waiting = vec![false; windows];
-    for (from, to) in records.iter().flat_map(|r| &r.pending) {
-        waiting[*from as usize..*to as usize].fill(true);
-    }
-    let mut stalls = Stalls::default();
-    let mut run = 0;
-    for (window, waiting) in waiting.iter().enumerate() {
-        let progress = records.iter().any(|r| r.done.get(window).is_some_and(|n| *n > 0));
-        if *waiting && !progress {
-            run += 1;
-            stalls.windows += 1;
-            stalls.longest = stalls.longest.max(run);
-        } else {
-            run = 0;
+fn by_second(records: &[Recorder]) -> Vec<u64> {
+    let mut seconds = Vec::new();
+    for record in records {
+        for (second, slots) in record.done.chunks(SECOND_SLOTS).enumerate() {
+            seconds.resize(seconds.len().max(second + 1), 0);
+            seconds[second] += slots.iter().map(|n| u64::from(*n)).sum::<u64>();
         }
     }
-    stalls
+    seconds
+}
+
+fn stalls(records: &[Recorder]) -> Stalls {
+    let slots = records.iter().map(|r| r.done.len()).max().unwrap_or(0);
+    let mut stalled = vec![false; slots];
+    for (from, to) in records.iter().flat_map(|r| &r.pending) {
+        stalled[*from as usize..*to as usize].fill(true);
+    }
+    for (slot, stalled) in stalled.iter_mut().enumerate() {
+        let progress = records.iter().any(|r| r.done.get(slot).is_some_and(|n| *n > 0));
+        *stalled &= !progress;
+    }
+    let windows = stalled.chunks_exact(WINDOW_SLOTS).filter(|window| window.iter().all(|s| *s)).count();
+    let longest = stalled.split(|s| !s).map(<[bool]>::len).max().unwrap_or(0);
+    Stalls { windows: windows as u64, longest_slots: longest as u64 }
 }
 
 #[cfg(test)]
@@ -170,10 +190,10 @@ mod tests {
         let mut slow = Recorder::new(0);
         slow.complete(10 * MS, 20 * MS, 1, 1);
         slow.complete(20 * MS, 450 * MS, 1, 1);
-        assert_eq!(merge(std::slice::from_ref(&slow)).stalls, Stalls { windows: 3, longest: 3 });
+        assert_eq!(merge(std::slice::from_ref(&slow)).stalls, Stalls { windows: 3, longest_slots: 42 });
         let mut busy = Recorder::new(0);
         busy.complete(205 * MS, 210 * MS, 1, 1);
-        assert_eq!(merge(&[slow, busy]).stalls, Stalls { windows: 2, longest: 1 });
+        assert_eq!(merge(&[slow, busy]).stalls, Stalls { windows: 2, longest_slots: 23 });
     }
 
     #[test]

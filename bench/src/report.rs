@@ -1,6 +1,8 @@
 //! What a run found: as JSON for programs, as a table for people.
 
 use crate::args::BenchArgs;
+use crate::record::Kind;
+use crate::space::Space;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,12 +93,20 @@ pub struct Report {
     pub space_end_ratio: f64,
     /// Space over live bytes when settled.
     pub space_settled_ratio: f64,
+    /// What took the most space, and when.
+    pub space_peak: Space,
+    /// Space and operations, second by second.
+    pub timeline: Vec<Space>,
     /// Reads from storage for each get; nothing without gets.
     pub reads_per_get: Option<f64>,
-    /// Windows of 100 ms in which an operation waited and none completed.
+    /// The same by cause, as far as the engine counts them.
+    pub reads_per_get_causes: BTreeMap<String, f64>,
+    /// Windows of 100 ms without progress: an operation waited all through it and none completed.
     pub stall_windows_100ms: u64,
-    /// The longest run of such windows.
-    pub stall_longest_windows: u64,
+    /// The longest time without progress, wherever it began, to 10 ms.
+    pub longest_without_progress_ms: u64,
+    /// How long the engine says that it made writers wait, all threads together.
+    pub seconds_stalled: Option<f64>,
     /// CPU time of the process, measured phase and settling.
     pub cpu_seconds: f64,
     /// The most memory that the process had resident, loading included.
@@ -117,7 +127,9 @@ pub struct Report {
     pub options: BenchArgs,
     /// The engine's own settings.
     pub engine_settings: BTreeMap<String, String>,
-    /// The engine's own counters.
+    /// The engine's own counters when the measured phase began.
+    pub engine_stats_before: BTreeMap<String, serde_json::Value>,
+    /// The same when it had settled.
     pub engine_stats: BTreeMap<String, serde_json::Value>,
 }
 
@@ -183,10 +195,17 @@ impl Report {
         let o = &self.options;
         let threads = if o.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", o.threads) };
         let sync = if o.sync { ", every write durable" } else { "" };
-        let keys = human_count(o.num);
+        let keys = human_count(o.keys());
+        let scan = if o.client_kind() == Kind::Scan {
+            format!(", {} entries each", o.scan_length)
+        } else {
+            "".into()
+        };
         let what = format!(
-            "{}: {keys} keys of {} B, values of {} B, {threads}{sync}",
-            self.workload, o.key_size, o.value_size
+            "{}: {keys} keys of {} B, values {} B, {threads}{sync}{scan}",
+            self.workload,
+            o.key_size,
+            o.sizes()
         );
         rows.push(("workload", what));
         let speed = format!(
@@ -215,10 +234,15 @@ impl Report {
                 format!("{kind:<4} {text}"),
             ));
         }
-        let longest = self.stall_longest_windows * 100;
+        let stalled = self.seconds_stalled.map_or(String::new(), |s| {
+            format!("; the engine made writers wait {s:.2} s ({:.0} %)", 100.0 * s / self.seconds.max(1e-9))
+        });
         rows.push((
-            "stalls",
-            format!("{} windows of 100 ms, longest {longest} ms", self.stall_windows_100ms),
+            "without progress",
+            format!(
+                "longest {} ms, {} windows of 100 ms{stalled}",
+                self.longest_without_progress_ms, self.stall_windows_100ms
+            ),
         ));
     }
 
@@ -248,7 +272,22 @@ impl Report {
                 human_bytes(self.live_bytes)
             ),
         ));
-        rows.push(("reads per get", or_dash(self.reads_per_get, |x| format!("{x:.3}"))));
+        if self.space_peak.bytes > 0 {
+            let mut kinds: Vec<_> = self.space_peak.kinds.iter().collect();
+            kinds.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+            let kinds: Vec<String> =
+                kinds.iter().map(|(k, bytes)| format!("{k} {}", human_bytes(**bytes))).collect();
+            rows.push((
+                "peak consists of",
+                format!("{} (after {:.1} s)", kinds.join(", "), self.space_peak.seconds),
+            ));
+        }
+        if let Some(reads) = self.reads_per_get {
+            let causes = self.reads_per_get_causes.iter().filter(|(_, reads)| **reads > 0.0);
+            let causes: Vec<String> = causes.map(|(cause, reads)| format!("{cause} {reads:.3}")).collect();
+            let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+            rows.push(("reads per get", format!("{reads:.3}{causes}")));
+        }
         rows.push((
             "cpu, memory",
             format!("{:.2} s, peak {}", self.cpu_seconds, human_bytes(self.rss_peak_bytes)),

@@ -4,21 +4,21 @@ use crate::args::{BenchArgs, Workload};
 use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
 use crate::host::{self, DeviceCounters, ProcessCounters, now_ns};
-use crate::record::{Kind, Merged, Recorder, merge};
+use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Latency, Report};
+use crate::space::{self, Samples};
 use crate::workload::{Role, Space, Stream};
 use crate::{Error, Result};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the background may take to become idle.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 /// Puts in one batch while loading.
 const LOAD_BATCH: u64 = 64;
-/// Between two looks at the space on disk.
-const SAMPLE_NS: u64 = 100_000_000;
 
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
@@ -30,7 +30,7 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     if args.workload != Workload::Load && !args.reuse {
         load(args, &space, engine.as_ref())?;
     }
-    if matches!(args.workload, Workload::Read | Workload::Readwhilewriting | Workload::Scan) {
+    if args.client_kind() != Kind::Put {
         engine.close()?;
         engine = opener.open(dir, &settings)?;
         engine.phase(Phase::Read);
@@ -38,13 +38,10 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     }
     let load_ns = now_ns() - load_start_ns;
     let measured = measure(args, &space, engine.as_ref(), dir)?;
-    let engine_stats = engine.stats().into_iter().collect();
     let engine_settings = engine.settings().into_iter().collect();
     engine.close()?;
     let mut report = measured.report(args, opener.name());
     report.load_seconds = load_ns as f64 / 1e9;
-    report.rss_peak_bytes = host::process_counters().rss_peak_bytes;
-    report.engine_stats = engine_stats;
     report.engine_settings = engine_settings;
     Ok(report)
 }
@@ -56,7 +53,7 @@ fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
 
 fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     engine.phase(Phase::Load);
-    let stream = Stream::new(space, Role::Load, Kind::Put, args.num, 0, 1);
+    let stream = Stream::new(space, Role::Load, Kind::Put, args.keys(), 0, 1);
     drive(engine, stream, unpaced(args, LOAD_BATCH, false), &AtomicBool::new(false))?;
     engine.phase(Phase::Settle);
     engine.flush()?;
@@ -65,17 +62,11 @@ fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
 }
 
 fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
-    let stream = Stream::new(space, Role::Warmup, client_kind(args), args.ops() / 10, 0, 1);
-    let pace = Pace { end_ns: now_ns() + 20_000_000_000, ..unpaced(args, 1, false) };
+    let (ops, seconds) = args.warm_up();
+    let stream = Stream::new(space, Role::Warmup, args.client_kind(), ops, 0, 1);
+    let end_ns = now_ns().saturating_add((seconds * 1e9) as u64);
+    let pace = Pace { end_ns, ..unpaced(args, 1, false) };
     drive(engine, stream, pace, &AtomicBool::new(false)).map(|_| ())
-}
-
-fn client_kind(args: &BenchArgs) -> Kind {
-    match args.workload {
-        Workload::Load | Workload::Overwrite => Kind::Put,
-        Workload::Read | Workload::Readwhilewriting => Kind::Get,
-        Workload::Scan => Kind::Scan,
-    }
 }
 
 /// Everything seen between the first operation and settled.
@@ -87,17 +78,17 @@ struct Measured {
     settled: bool,
     before: Counters,
     after: Counters,
-    space_peak_bytes: u64,
+    space: Samples,
     space_end_bytes: u64,
     space_settled_bytes: u64,
 }
 
 /// Counters at one moment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Default)]
 struct Counters {
     process: ProcessCounters,
     device: Option<DeviceCounters>,
-    get_reads: Option<u64>,
+    engine: BTreeMap<String, Value>,
 }
 
 impl Counters {
@@ -105,61 +96,52 @@ impl Counters {
         Counters {
             process: host::process_counters(),
             device: host::device_counters(dir),
-            get_reads: engine.get_device_reads(),
+            engine: engine.stats().into_iter().collect(),
         }
+    }
+
+    /// How much a counter of the engine grew since `before`, if it has it.
+    fn growth(&self, before: &Counters, name: &str) -> Option<u64> {
+        let now = self.engine.get(name)?.as_u64()?;
+        let old = before.engine.get(name).and_then(Value::as_u64).unwrap_or(0);
+        Some(now.saturating_sub(old))
     }
 }
 
 fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
-    let reading = client_kind(args) != Kind::Put;
-    engine.phase(if reading { Phase::Read } else { Phase::Write });
+    engine.phase(if args.client_kind() == Kind::Put { Phase::Write } else { Phase::Read });
     let before = Counters::now(engine, dir);
     let sampler_stop = AtomicBool::new(false);
-    let peak = AtomicU64::new(0);
     std::thread::scope(|scope| {
         // Threads of a scope may borrow the engine; the benchmark never runs in simulation.
-        let sampler = scope.spawn(|| sample_space(dir, &peak, &sampler_stop));
+        let sampler = scope.spawn(|| space::sample(dir, engine, &sampler_stop));
         let outcome = measure_phases(args, space, engine, dir);
         sampler_stop.store(true, Ordering::Relaxed);
-        let _ = sampler.join();
-        let phases = outcome?;
-        let peak = peak.load(Ordering::Relaxed).max(phases.space_end_bytes).max(phases.space_settled_bytes);
-        Ok(Measured { before, space_peak_bytes: peak, ..phases })
+        let samples = sampler.join().map_err(|_| "the thread that looks at the space panicked")?;
+        Ok(Measured { before, space: samples, ..outcome? })
     })
 }
 
-fn sample_space(dir: &Path, peak: &AtomicU64, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        peak.fetch_max(host::allocated_bytes(dir), Ordering::Relaxed);
-        host::wait_until(now_ns() + SAMPLE_NS);
-    }
-}
-
-/// The operations, then settling. `before` and the peak are filled in by the caller.
+/// The operations, then settling. What only the caller knows it fills in: the counters before and the space meanwhile.
 fn measure_phases(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
     let start_ns = now_ns();
     let (clients, writer) = operate(args, space, engine, start_ns)?;
     let end_ns = now_ns();
-    let space_end_bytes = host::allocated_bytes(dir);
-    let at_end = Counters::now(engine, dir);
+    let space_end_bytes = space::allocated(dir).bytes;
     engine.phase(Phase::Settle);
-    let wrote = client_kind(args) == Kind::Put || writer.is_some();
-    let settled = if wrote && !args.no_settle { engine.settle(SETTLE_MAX)? } else { true };
+    let settled = args.only_reads() || args.no_settle || engine.settle(SETTLE_MAX)?;
     let settle_seconds = (now_ns() - end_ns) as f64 / 1e9;
-    let mut after = Counters::now(engine, dir);
-    // Settling reads for compaction; the calls that gets made are those until the last operation.
-    after.process.read_calls = at_end.process.read_calls;
     Ok(Measured {
         clients,
         writer,
         seconds: (end_ns - start_ns) as f64 / 1e9,
         settle_seconds,
         settled,
-        before: at_end,
-        after,
-        space_peak_bytes: 0,
+        before: Counters::default(),
+        after: Counters::now(engine, dir),
+        space: Samples::default(),
         space_end_bytes,
-        space_settled_bytes: host::allocated_bytes(dir),
+        space_settled_bytes: space::allocated(dir).bytes,
     })
 }
 
@@ -170,7 +152,7 @@ fn operate(
     engine: &dyn Engine,
     start_ns: u64,
 ) -> Result<(Merged, Option<Merged>)> {
-    let kind = client_kind(args);
+    let kind = args.client_kind();
     let role = if args.workload == Workload::Load { Role::Load } else { Role::Client };
     let end_ns = args.seconds.map_or(u64::MAX, |s| start_ns + (s * 1e9) as u64);
     let stop = AtomicBool::new(false);
@@ -209,24 +191,44 @@ fn join(outcome: std::thread::Result<Result<Recorder>>) -> Result<Recorder> {
 }
 
 impl Measured {
-    fn reads_per_get(&self, args: &BenchArgs) -> Option<f64> {
-        if client_kind(args) != Kind::Get || self.clients.ops == 0 {
-            return None;
+    /// Reads from storage for each get, all together and by cause.
+    fn reads_per_get(&self, args: &BenchArgs) -> (Option<f64>, BTreeMap<String, f64>) {
+        if args.client_kind() != Kind::Get || self.clients.ops == 0 {
+            return (None, BTreeMap::new());
         }
-        let counted = match (self.before.get_reads, self.after.get_reads) {
-            (Some(before), Some(after)) => after - before,
-            // Without a counter of the engine: all reads of the process, as long as nothing else reads.
-            _ if args.workload == Workload::Read => {
-                self.after.process.read_calls - self.before.process.read_calls
-            }
-            _ => return None,
-        };
-        Some(counted as f64 / self.clients.ops as f64)
+        let per_get = |reads: u64| reads as f64 / self.clients.ops as f64;
+        let growth = |name: &str| self.after.growth(&self.before, name);
+        let cause = |name: &str| Some(name.strip_prefix("get_")?.strip_suffix("_reads")?.to_owned());
+        let causes = self.after.engine.keys().filter(|name| *name != "get_device_reads");
+        let causes = causes.filter_map(|name| Some((cause(name)?, per_get(growth(name)?)))).collect();
+        let counted = growth("get_device_reads").unwrap_or(self.clients.read_calls);
+        (Some(per_get(counted)), causes)
     }
 
     fn user_bytes(&self, args: &BenchArgs) -> u64 {
-        let clients = if client_kind(args) == Kind::Put { self.clients.bytes } else { 0 };
+        let clients = if args.client_kind() == Kind::Put { self.clients.bytes } else { 0 };
         clients + self.writer.as_ref().map_or(0, |w| w.bytes)
+    }
+
+    fn latencies(&self, args: &BenchArgs) -> BTreeMap<String, Latency> {
+        let clients = Latency::of(&self.clients.latency_ns);
+        let mut all = BTreeMap::from([(args.client_kind().name().to_owned(), clients)]);
+        if let Some(writer) = &self.writer {
+            all.insert("writer".to_owned(), Latency::of(&writer.latency_ns));
+        }
+        all
+    }
+
+    /// The space over time, each entry with the operations from then to the next.
+    fn timeline(&self) -> Vec<space::Space> {
+        let mut timeline = self.space.timeline.clone();
+        for (second, ops) in self.clients.by_second.iter().enumerate() {
+            let next = timeline.partition_point(|space| space.seconds as usize <= second);
+            if let Some(entry) = next.checked_sub(1).and_then(|at| timeline.get_mut(at)) {
+                entry.ops += ops;
+            }
+        }
+        timeline
     }
 
     fn report(&self, args: &BenchArgs, engine: String) -> Report {
@@ -238,17 +240,13 @@ impl Measured {
         let amplification = |bytes: u64| (user_bytes > 0).then(|| bytes as f64 / user_bytes as f64);
         let live_bytes = args.live_bytes();
         let ratio = |bytes: u64| bytes as f64 / live_bytes as f64;
+        let space_peak_bytes = self.space.peak.bytes.max(self.space_end_bytes).max(self.space_settled_bytes);
         let main = Latency::of(&self.clients.latency_ns);
-        let mut latency = BTreeMap::from([(client_kind(args).name().to_owned(), main.clone())]);
-        if let Some(writer) = &self.writer {
-            latency.insert("writer".to_owned(), Latency::of(&writer.latency_ns));
-        }
+        let (reads_per_get, reads_per_get_causes) = self.reads_per_get(args);
+        let name = serde_json::to_value(args.workload).ok();
         Report {
             engine,
-            workload: serde_json::to_value(args.workload)
-                .ok()
-                .and_then(|w| w.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            workload: name.and_then(|w| w.as_str().map(str::to_owned)).unwrap_or_default(),
             ops: self.clients.ops,
             seconds: self.seconds,
             ops_per_s: self.clients.ops as f64 / self.seconds,
@@ -267,23 +265,28 @@ impl Measured {
             write_amplification: amplification(process_bytes_written),
             device_write_amplification: device_bytes_written.and_then(amplification),
             live_bytes,
-            space_peak_ratio: ratio(self.space_peak_bytes),
+            space_peak_ratio: ratio(space_peak_bytes),
             space_end_ratio: ratio(self.space_end_bytes),
             space_settled_ratio: ratio(self.space_settled_bytes),
-            reads_per_get: self.reads_per_get(args),
+            space_peak: self.space.peak.clone(),
+            timeline: self.timeline(),
+            reads_per_get,
+            reads_per_get_causes,
             stall_windows_100ms: self.clients.stalls.windows,
-            stall_longest_windows: self.clients.stalls.longest,
+            longest_without_progress_ms: self.clients.stalls.longest_slots * SLOT_NS / 1_000_000,
+            seconds_stalled: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
             cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
-            rss_peak_bytes: 0,
+            rss_peak_bytes: process.rss_peak_bytes,
             load_seconds: 0.0,
             settle_seconds: self.settle_seconds,
             settled: self.settled,
             ops_hash: format!("{:016x}", self.clients.hash),
-            latency,
+            latency: self.latencies(args),
             machine: host::machine(),
-            options: args.clone(),
+            options: args.resolved(),
             engine_settings: BTreeMap::new(),
-            engine_stats: BTreeMap::new(),
+            engine_stats_before: self.before.engine.clone(),
+            engine_stats: self.after.engine.clone(),
         }
     }
 }

@@ -7,20 +7,54 @@
 
 use crate::keys::mix;
 use io::Rng;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// The longest value of a run.
+pub const VALUE_LEN_MAX: u64 = 16 << 20;
+
 /// The lengths of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum ValueSizes {
     /// All alike, bytes.
     Fixed(u64),
+    /// Half of them 100 to 512 B, all alike; half of them 16 KiB.
+    Mixed8k,
+    /// Generalized Pareto with a mean of 1 KiB and the shape that Facebook found in a store of its own (Cao et al.,
+    /// "Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads", FAST 2020), cut at 64 KiB.
+    Pareto1k,
 }
+
+/// The large half of [`ValueSizes::Mixed8k`].
+const MIXED_LARGE: u64 = 16 << 10;
+/// The range of the small half.
+const MIXED_SMALL: std::ops::RangeInclusive<u64> = 100..=512;
+/// The longest value of [`ValueSizes::Pareto1k`]; one in 200,000 would be longer.
+const PARETO_MAX: u64 = 64 << 10;
+/// Shape of [`ValueSizes::Pareto1k`].
+const PARETO_SHAPE: f64 = 0.2615;
+/// Its scale, which makes the mean, `scale / (1 - shape)`, 1 KiB.
+const PARETO_SCALE: f64 = 1024.0 * (1.0 - PARETO_SHAPE);
 
 impl ValueSizes {
     /// The length of the value of the key with this index.
-    pub fn len_of(&self, _index: u64) -> u64 {
+    pub fn len_of(&self, index: u64) -> u64 {
+        let random = || mix(index.wrapping_add(0x6c65_6e67_7468));
         match self {
             ValueSizes::Fixed(len) => *len,
+            ValueSizes::Mixed8k => {
+                let random = random();
+                let small =
+                    MIXED_SMALL.start() + (random >> 1) % (MIXED_SMALL.end() - MIXED_SMALL.start() + 1);
+                if random & 1 == 0 { small } else { MIXED_LARGE }
+            }
+            ValueSizes::Pareto1k => {
+                // In (0, 1], so that the power is finite.
+                let unit = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+                let len = PARETO_SCALE / PARETO_SHAPE * (unit.powf(-PARETO_SHAPE) - 1.0);
+                (len as u64).clamp(1, PARETO_MAX)
+            }
         }
     }
 
@@ -28,13 +62,16 @@ impl ValueSizes {
     pub fn max(&self) -> u64 {
         match self {
             ValueSizes::Fixed(len) => *len,
+            ValueSizes::Mixed8k => MIXED_LARGE,
+            ValueSizes::Pareto1k => PARETO_MAX,
         }
     }
 
-    /// The sum for the first `n` keys.
+    /// The sum for the first `n` keys, exact.
     pub fn total(&self, n: u64) -> u64 {
         match self {
             ValueSizes::Fixed(len) => len.saturating_mul(n),
+            _ => (0..n).map(|index| self.len_of(index)).sum(),
         }
     }
 
@@ -42,7 +79,47 @@ impl ValueSizes {
     pub fn mean(&self) -> f64 {
         match self {
             ValueSizes::Fixed(len) => *len as f64,
+            ValueSizes::Mixed8k => (MIXED_LARGE + (MIXED_SMALL.start() + MIXED_SMALL.end()) / 2) as f64 / 2.0,
+            ValueSizes::Pareto1k => PARETO_SCALE / (1.0 - PARETO_SHAPE),
         }
+    }
+}
+
+impl std::fmt::Display for ValueSizes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ValueSizes::Fixed(len) => write!(f, "fixed:{len}"),
+            ValueSizes::Mixed8k => f.write_str("mixed-8k"),
+            ValueSizes::Pareto1k => f.write_str("pareto-1k"),
+        }
+    }
+}
+
+impl std::str::FromStr for ValueSizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fixed = |digits: &str| digits.parse().ok().filter(|len| *len <= VALUE_LEN_MAX);
+        match (text, text.strip_prefix("fixed:").and_then(fixed)) {
+            ("mixed-8k", _) => Ok(ValueSizes::Mixed8k),
+            ("pareto-1k", _) => Ok(ValueSizes::Pareto1k),
+            (_, Some(len)) => Ok(ValueSizes::Fixed(len)),
+            _ => Err(format!("expected fixed:N with N at most {VALUE_LEN_MAX}, mixed-8k or pareto-1k")),
+        }
+    }
+}
+
+impl TryFrom<String> for ValueSizes {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<ValueSizes> for String {
+    fn from(sizes: ValueSizes) -> String {
+        sizes.to_string()
     }
 }
 
@@ -107,6 +184,25 @@ mod tests {
         assert!(!Values::check(17, 101, &value));
         values.write(17, 3, &mut rng, &mut value);
         assert!(Values::check(17, 3, &value));
+    }
+
+    #[test]
+    fn lengths_have_the_promised_means() {
+        for sizes in [ValueSizes::Mixed8k, ValueSizes::Pareto1k] {
+            let mean = sizes.total(100_000) as f64 / 100_000.0;
+            assert!((mean / sizes.mean() - 1.0).abs() < 0.02, "{sizes}: {mean} instead of {}", sizes.mean());
+            assert!((0..10_000).all(|index| sizes.len_of(index) <= sizes.max()));
+        }
+    }
+
+    #[test]
+    fn lengths_are_read_as_they_are_written() {
+        for text in ["fixed:4096", "mixed-8k", "pareto-1k"] {
+            assert_eq!(text.parse::<ValueSizes>().unwrap().to_string(), text);
+        }
+        for text in ["fixed", "fixed:", "fixed:x", "fixed:999999999", "8k"] {
+            assert!(text.parse::<ValueSizes>().is_err(), "{text}");
+        }
     }
 
     #[test]

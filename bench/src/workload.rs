@@ -29,9 +29,9 @@ impl Space {
             keys: Keys::new(args.key_size, args.seed),
             sizes,
             values: Values::new(sizes, args.compressible, args.seed),
-            picker: Picker::new(args.distribution, args.num, args.seed),
+            picker: Picker::new(args.distribution, args.keys(), args.seed),
             seed: args.seed,
-            num: args.num,
+            num: args.keys(),
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Alternating runs of several engines: A B A B …, each in a fresh directory and a process of its own.
+//! Alternating runs of several engines: A B A B …, each in a process of its own and, if it writes, in a fresh directory.
+//! Runs that only read share one store for each engine, which the first of them loads.
+
+mod summary;
 
 use crate::EngineName;
 use bench::host::WorkDir;
 use bench::report::{human_bytes, human_us};
 use bench::{BenchArgs, Report, Result};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,8 +21,9 @@ pub struct CompareArgs {
     /// Runs of each engine
     #[arg(long, default_value_t = CLAIM_PAIRS)]
     pairs: usize,
-    /// Engines in order; ratios are against the last one
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EngineName::Lavastore, EngineName::Rocksdb])]
+    /// Engines in order; ratios are those of the first over each other one [default: all; without blobdb and fjall, which
+    /// are here for separated values, if values are shorter than --min-blob-size]
+    #[arg(long, value_enum, value_delimiter = ',')]
     engines: Vec<EngineName>,
     /// Where the stores are made, one at a time, and removed again
     #[arg(long, default_value = "bench-data")]
@@ -57,59 +61,98 @@ fn figures() -> Vec<Figure> {
         ("space_settled_ratio", |r| Some(r.space_settled_ratio), plain),
         ("reads_per_get", |r| r.reads_per_get, plain),
         ("stall_windows_100ms", |r| Some(r.stall_windows_100ms as f64), plain),
+        ("longest_without_progress", |r| Some(r.longest_without_progress_ms as f64 * 1e3), time),
+        ("seconds_stalled", |r| r.seconds_stalled, plain),
+        ("process_bytes_read", |r| Some(r.process_bytes_read as f64), bytes),
+        ("settle_seconds", |r| Some(r.settle_seconds), plain),
+        ("writer_p99", |r| r.latency.get("writer").map(|l| l.p99_us), time),
         ("cpu_seconds", |r| Some(r.cpu_seconds), plain),
         ("rss_peak", |r| Some(r.rss_peak_bytes as f64), bytes),
     ]
 }
 
+impl CompareArgs {
+    fn engines(&self) -> Vec<EngineName> {
+        use EngineName::{Blobdb, Fjall, Lavastore, Rocksdb};
+        let separated = self.bench.min_blob_size > 0 && self.bench.sizes().max() >= self.bench.min_blob_size;
+        match (self.engines.is_empty(), separated) {
+            (false, _) => self.engines.clone(),
+            (true, true) => vec![Lavastore, Rocksdb, Blobdb, Fjall],
+            (true, false) => vec![Lavastore, Rocksdb],
+        }
+    }
+}
+
+/// What was found of one engine.
+struct Runs {
+    engine: EngineName,
+    reports: Vec<Report>,
+    /// The store that runs share if they only read.
+    shared: Option<WorkDir>,
+}
+
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     args.bench.check()?;
-    if args.pairs == 0 || args.engines.is_empty() {
-        return Err("a comparison needs at least one pair and one engine".into());
+    if args.pairs == 0 {
+        return Err("a comparison needs at least one pair".into());
     }
-    println!("options: {}", serde_json::to_string(&args.bench)?);
+    println!("options: {}", serde_json::to_string(&args.bench.resolved())?);
     println!("machine: {}", bench::host::machine());
-    let mut reports: Vec<Vec<Report>> = vec![Vec::new(); args.engines.len()];
-    for pair in 0..args.pairs {
-        for (engine, reports) in args.engines.iter().zip(&mut reports) {
-            let report = one_run(args, *engine)?;
-            print_run(pair + 1, &report);
-            reports.push(report);
+    let runs = |engine| Runs { engine, reports: Vec::new(), shared: None };
+    let mut all: Vec<Runs> = args.engines().into_iter().map(runs).collect();
+    for pair in 1..=args.pairs {
+        for runs in &mut all {
+            let report = one_run(args, runs)?;
+            print_run(pair, &report);
+            runs.reports.push(report);
         }
     }
-    check_same_work(args, &reports)?;
+    check_same_work(args, &all)?;
     println!();
-    for report in reports.iter().filter_map(|r| r.first()) {
+    for report in all.iter().filter_map(|r| r.reports.first()) {
         let settings: Vec<String> = report.engine_settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
         println!("settings of {}: {}", report.engine, settings.join(", "));
     }
     println!();
-    let summary = summarize(args, &reports);
+    let summary = summary::summarize(&all, &figures());
     if args.pairs < CLAIM_PAIRS {
         println!("smoke run: fewer than {CLAIM_PAIRS} pairs are not a claim");
     }
     let Some(file) = &args.json else { return Ok(()) };
-    let all = json!({ "options": args.bench, "pairs": args.pairs, "summary": summary, "runs": reports });
+    let runs: Vec<&Vec<Report>> = all.iter().map(|r| &r.reports).collect();
+    let all =
+        json!({ "options": args.bench.resolved(), "pairs": args.pairs, "summary": summary, "runs": runs });
     let text = serde_json::to_string_pretty(&all)? + "\n";
     std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
 }
 
 /// One run in a child process. What earlier runs left dirty is written back first.
-fn one_run(args: &CompareArgs, engine: EngineName) -> Result<Report> {
-    let dir = WorkDir::fresh(&args.dir)?;
+fn one_run(args: &CompareArgs, runs: &mut Runs) -> Result<Report> {
+    let fresh;
+    let reuse = runs.shared.is_some();
+    let dir = if args.bench.only_reads() {
+        match runs.shared.take() {
+            Some(dir) => runs.shared.insert(dir),
+            None => runs.shared.insert(WorkDir::fresh(&args.dir)?),
+        }
+    } else {
+        fresh = WorkDir::fresh(&args.dir)?;
+        &fresh
+    };
     let store = dir.path().join("store");
     let out = dir.path().join("report.json");
-    std::fs::create_dir(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;
+    std::fs::create_dir_all(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;
     rustix::fs::sync();
+    let bench = BenchArgs { reuse, ..args.bench.clone() };
     let status = Command::new(std::env::current_exe()?)
         .arg("child")
-        .arg(engine.name())
+        .arg(runs.engine.name())
         .args([&store, &out])
-        .arg(serde_json::to_string(&args.bench)?)
+        .arg(serde_json::to_string(&bench)?)
         .status()?;
     if !status.success() {
-        return Err(format!("the run of {} failed ({status})", engine.name()).into());
+        return Err(format!("the run of {} failed ({status})", runs.engine.name()).into());
     }
     Ok(serde_json::from_str(&read(&out)?)?)
 }
@@ -120,23 +163,30 @@ fn read(file: &Path) -> Result<String> {
 
 fn print_run(pair: usize, r: &Report) {
     let wa = r.write_amplification.map_or("-".to_owned(), |x| format!("{x:.2}"));
+    let reads = r.reads_per_get.map_or(String::new(), |x| format!("  {x:.2} reads/get"));
     println!(
-        "pair {pair}  {:<22} {:>9.0} ops/s {:>7.1} MB/s  P50 {:>9}  P99 {:>9}  WA {wa}  space {:.2}/{:.2}/{:.2}  stalls {}",
+        "pair {pair}  {:<22} {:>8.0} ops/s {:>7.1} MB/s  P50 {:>8}  P99 {:>8}  P99.9 {:>8}  WA {wa}  space {:.2}/{:.2}/{:.2}{reads}  \
+         longest pause {} ms  ({:.0} s load, {:.0} s run, {:.0} s settle{})",
         r.engine,
         r.ops_per_s,
         r.mb_per_s,
         human_us(r.p50_us),
         human_us(r.p99_us),
+        human_us(r.p999_us),
         r.space_peak_ratio,
         r.space_end_ratio,
         r.space_settled_ratio,
-        r.stall_windows_100ms,
+        r.longest_without_progress_ms,
+        r.load_seconds,
+        r.seconds,
+        r.settle_seconds,
+        if r.settled { "" } else { ", NOT settled" },
     );
 }
 
 /// All runs must have done the same operations, unless time cut them short.
-fn check_same_work(args: &CompareArgs, reports: &[Vec<Report>]) -> Result<()> {
-    let mut hashes: Vec<&str> = reports.iter().flatten().map(|r| r.ops_hash.as_str()).collect();
+fn check_same_work(args: &CompareArgs, all: &[Runs]) -> Result<()> {
+    let mut hashes: Vec<&str> = all.iter().flat_map(|r| &r.reports).map(|r| r.ops_hash.as_str()).collect();
     hashes.dedup();
     match hashes.as_slice() {
         [hash] => println!("every run did the same operations (hash {hash})"),
@@ -146,58 +196,4 @@ fn check_same_work(args: &CompareArgs, reports: &[Vec<Report>]) -> Result<()> {
         _ => return Err("the runs did different operations".into()),
     }
     Ok(())
-}
-
-/// Median, smallest and largest.
-fn spread(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
-    values.sort_by(f64::total_cmp);
-    let (first, last) = (*values.first()?, *values.last()?);
-    let middle = values.len() / 2;
-    let median =
-        if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-    Some((median, first, last))
-}
-
-/// Prints the medians and ratios, and returns them.
-fn summarize(args: &CompareArgs, reports: &[Vec<Report>]) -> Value {
-    let names: Vec<String> = args.engines.iter().map(|e| e.name()).collect();
-    let baseline = names.last().cloned().unwrap_or_default();
-    println!("median [min .. max] of {} runs; x: the median over that of {baseline}", args.pairs);
-    let heads: Vec<String> = names.iter().map(|n| format!("{n:<40}")).collect();
-    println!("{:<27} {}", "", heads.join(" "));
-    let mut summary = serde_json::Map::new();
-    for (figure, get, show) in figures() {
-        let spreads: Vec<_> = reports.iter().map(|r| spread(r.iter().filter_map(get).collect())).collect();
-        let base = spreads.last().copied().flatten().map(|s| s.0);
-        let mut cells = Vec::new();
-        let mut values = serde_json::Map::new();
-        for (name, spread) in names.iter().zip(&spreads) {
-            let Some((median, min, max)) = spread else {
-                cells.push(format!("{:<40}", "-"));
-                continue;
-            };
-            let ratio = base.filter(|b| *b > 0.0).map(|b| median / b);
-            let shown = ratio.filter(|_| *name != baseline).map_or(String::new(), |r| format!("  x{r:.2}"));
-            cells.push(format!(
-                "{:<40}",
-                format!("{} [{} .. {}]{shown}", show(*median), show(*min), show(*max))
-            ));
-            values.insert(name.clone(), json!({ "median": median, "min": min, "max": max, "ratio": ratio }));
-        }
-        println!("{figure:<27} {}", cells.join(" "));
-        summary.insert(figure.to_owned(), values.into());
-    }
-    summary.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians() {
-        assert_eq!(spread(vec![]), None);
-        assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
-        assert_eq!(spread(vec![4.0, 1.0, 2.0, 3.0]), Some((2.5, 1.0, 4.0)));
-    }
 }

@@ -15,9 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Values from here on go to blob files.
-const SEPARATION_BYTES: u32 = 512;
-
 /// Opens fjall.
 pub struct Fjall;
 
@@ -34,10 +31,12 @@ impl Opener for Fjall {
             .open()?;
         let compression = codec(settings.compression)?;
         let keyspace = db.keyspace("default", || {
-            let blobs = KvSeparationOptions::default()
-                .separation_threshold(SEPARATION_BYTES)
-                .file_target_size(settings.file_bytes)
-                .compression(compression);
+            let blobs = (settings.min_blob_size > 0).then(|| {
+                KvSeparationOptions::default()
+                    .separation_threshold(settings.min_blob_size as u32)
+                    .file_target_size(settings.blob_file_bytes)
+                    .compression(compression)
+            });
             let bits = settings.filter_bits_per_key as f32;
             let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits));
             KeyspaceCreateOptions::default()
@@ -48,7 +47,7 @@ impl Opener for Fjall {
                 .compaction_strategy(Arc::new(
                     fjall::compaction::Leveled::default().with_table_target_size(settings.file_bytes),
                 ))
-                .with_kv_separation(Some(blobs))
+                .with_kv_separation(blobs)
         })?;
         let dropping = Arc::new(AtomicBool::new(false));
         let ended = Arc::new(AtomicBool::new(false));
@@ -80,8 +79,8 @@ fn described(settings: &EngineSettings) -> Vec<(String, String)> {
         ("worker_threads", settings.background_threads.to_string()),
         ("max_memtable_size", settings.memtable_bytes.to_string()),
         ("table_target_size", settings.file_bytes.to_string()),
-        ("blob file_target_size", settings.file_bytes.to_string()),
-        ("separation_threshold", SEPARATION_BYTES.to_string()),
+        ("blob file_target_size", settings.blob_file_bytes.to_string()),
+        ("separation_threshold", settings.min_blob_size.to_string()),
         ("bloom_bits", settings.filter_bits_per_key.to_string()),
         ("compression", format!("{:?}", settings.compression)),
         (

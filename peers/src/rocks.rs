@@ -4,8 +4,8 @@ use bench::args::Codec;
 use bench::{Batch, Engine, EngineSettings, Opener, Result};
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, LruCacheOptions, Options,
-    ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, LruCacheOptions, Options, ReadOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,13 @@ use std::time::Duration;
 
 /// The release that the shared library holds.
 const VERSION: &str = "11.8.1";
-/// Values from here on go to blob files, if there are any.
-const MIN_BLOB_BYTES: u64 = 512;
-
 /// The oldest quarter of the blob files takes part in garbage collection, which compaction alone drives: the defaults.
 /// A lower threshold bounds the space better and costs several times the writes.
 const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
 /// See [`BLOB_GC_AGE_CUTOFF`].
 const BLOB_GC_FORCE_THRESHOLD: f64 = 1.0;
+/// Without it garbage collection reads with direct I/O one value at a time.
+const BLOB_READAHEAD_BYTES: u64 = 2 << 20;
 /// Two to this power are the shards of its cache.
 const CACHE_SHARD_BITS: i32 = 1;
 
@@ -42,8 +41,8 @@ impl Opener for Rocks {
             db,
             settings: self.described(settings),
             sync: settings.sync,
-            blobs: self.blobs,
             block_reads: AtomicU64::new(0),
+            blob_reads: AtomicU64::new(0),
         }))
     }
 }
@@ -62,6 +61,10 @@ fn level_base(settings: &EngineSettings) -> u64 {
 }
 
 impl Rocks {
+    fn separates(&self, settings: &EngineSettings) -> bool {
+        self.blobs && settings.min_blob_size > 0
+    }
+
     fn options(&self, settings: &EngineSettings) -> Options {
         // By default a small cache has 16 shards, each smaller than the filter block of a table: few shards instead.
         let mut cache = LruCacheOptions::default();
@@ -89,15 +92,15 @@ impl Rocks {
         if settings.sync {
             options.set_recycle_log_file_num(4);
         }
-        if self.blobs {
+        if self.separates(settings) {
             options.set_enable_blob_files(true);
-            options.set_min_blob_size(MIN_BLOB_BYTES);
-            options.set_blob_file_size(settings.file_bytes);
+            options.set_min_blob_size(settings.min_blob_size);
+            options.set_blob_file_size(settings.blob_file_bytes);
             options.set_blob_compression_type(codec(settings.compression));
             options.set_enable_blob_gc(true);
             options.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
             options.set_blob_gc_force_threshold(BLOB_GC_FORCE_THRESHOLD);
-            options.set_blob_compaction_readahead_size(2 << 20);
+            options.set_blob_compaction_readahead_size(BLOB_READAHEAD_BYTES);
             options.set_blob_cache(&cache);
         }
         options
@@ -122,15 +125,29 @@ impl Rocks {
                 if settings.sync { "synced, recycle_log_file_num 4" } else { "on, not synced" }.to_owned(),
             ),
         ];
-        if self.blobs {
-            all.push(("min_blob_size", MIN_BLOB_BYTES.to_string()));
-            all.push(("blob_file_size", settings.file_bytes.to_string()));
+        if self.separates(settings) {
+            all.push(("min_blob_size", settings.min_blob_size.to_string()));
+            all.push(("blob_file_size", settings.blob_file_bytes.to_string()));
             let gc = format!("age_cutoff {BLOB_GC_AGE_CUTOFF}, force_threshold {BLOB_GC_FORCE_THRESHOLD}");
             all.push(("blob_gc", gc));
-            all.push(("blob_compaction_readahead_size", "2097152".to_owned()));
+            all.push(("blob_compaction_readahead_size", BLOB_READAHEAD_BYTES.to_string()));
+            all.push(("blob_cache", "the block cache".to_owned()));
         }
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
+}
+
+/// The count of blob reads, which the crate offers only as text: `…, blob_read_count = 12, …`.
+fn blob_reads(report: &str) -> u64 {
+    let count = report.split(", ").find_map(|pair| pair.trim().strip_prefix("blob_read_count = "));
+    count.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The time in `Cumulative stall: 00:01:02.500 H:M:S, 3.1 percent`.
+fn stall_ns(line: &str) -> u64 {
+    let time = line.split_whitespace().nth(2).unwrap_or_default();
+    let seconds = time.split(':').try_fold(0.0, |sum, part| Some(sum * 60.0 + part.parse::<f64>().ok()?));
+    (seconds.unwrap_or(0.0) * 1e9) as u64
 }
 
 /// An open RocksDB.
@@ -138,8 +155,8 @@ struct RocksEngine {
     db: DB,
     settings: Vec<(String, String)>,
     sync: bool,
-    blobs: bool,
     block_reads: AtomicU64,
+    blob_reads: AtomicU64,
 }
 
 impl RocksEngine {
@@ -172,15 +189,18 @@ impl Engine for RocksEngine {
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let entries =
-            self.db.iterator_opt(IteratorMode::From(start, Direction::Forward), ReadOptions::default());
+        let mut entries = self.db.raw_iterator_opt(ReadOptions::default());
+        entries.seek(start);
         let mut count = 0;
-        for entry in entries.take(limit as usize) {
-            let (key, value) = entry?;
-            visit(&key, &value);
+        while count < limit {
+            let Some((key, value)) = entries.item() else { break };
+            visit(key, value);
             count += 1;
+            if count < limit {
+                entries.next();
+            }
         }
-        Ok(count)
+        Ok(entries.status().map(|()| count)?)
     }
 
     fn flush(&self) -> Result<()> {
@@ -200,25 +220,29 @@ impl Engine for RocksEngine {
     }
 
     fn thread_end(&self) {
-        let reads = PerfContext::default().metric(PerfMetric::BlockReadCount);
-        self.block_reads.fetch_add(reads, Ordering::Relaxed);
-    }
-
-    fn get_device_reads(&self) -> Option<u64> {
-        // The counter of blob reads is not among those that the crate offers.
-        (!self.blobs).then(|| self.block_reads.load(Ordering::Relaxed))
+        let context = PerfContext::default();
+        self.block_reads.fetch_add(context.metric(PerfMetric::BlockReadCount), Ordering::Relaxed);
+        self.blob_reads.fetch_add(blob_reads(&context.report(true)), Ordering::Relaxed);
     }
 
     fn stats(&self) -> Vec<(String, serde_json::Value)> {
         let text = self.property("rocksdb.dbstats");
-        let stall =
-            text.lines().filter(|line| line.starts_with("Cumulative stall")).collect::<Vec<_>>().join("; ");
+        let stall = text.lines().find(|line| line.starts_with("Cumulative stall")).unwrap_or_default();
         let number = |name: &str| self.property(name).parse::<u64>().unwrap_or(0).into();
+        let (blocks, blobs) =
+            (self.block_reads.load(Ordering::Relaxed), self.blob_reads.load(Ordering::Relaxed));
         vec![
             ("stall".to_owned(), stall.into()),
+            ("stall_ns".to_owned(), stall_ns(stall).into()),
+            // Of threads that ended.
+            ("get_device_reads".to_owned(), (blocks + blobs).into()),
+            ("get_block_reads".to_owned(), blocks.into()),
+            ("get_blob_reads".to_owned(), blobs.into()),
             ("live_sst_bytes".to_owned(), number("rocksdb.live-sst-files-size")),
             ("total_sst_bytes".to_owned(), number("rocksdb.total-sst-files-size")),
             ("total_blob_bytes".to_owned(), number("rocksdb.total-blob-file-size")),
+            ("live_blob_bytes".to_owned(), number("rocksdb.live-blob-file-size")),
+            ("blob_garbage_bytes".to_owned(), number("rocksdb.live-blob-file-garbage-size")),
             ("pending_compaction_bytes".to_owned(), number("rocksdb.estimate-pending-compaction-bytes")),
         ]
     }
@@ -230,5 +254,18 @@ impl Engine for RocksEngine {
     fn close(self: Box<Self>) -> Result<()> {
         self.db.cancel_all_background_work(true);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_out_of_text() {
+        assert_eq!(stall_ns("Cumulative stall: 00:01:02.500 H:M:S, 3.1 percent"), 62_500_000_000);
+        assert_eq!(stall_ns(""), 0);
+        assert_eq!(blob_reads("block_read_count = 3, blob_read_count = 12, blob_read_byte = 7, "), 12);
+        assert_eq!(blob_reads(""), 0);
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::engine::Batch;
 use clap::Parser;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 
 #[derive(Parser)]
 struct Cli {
@@ -68,8 +69,15 @@ impl Opener for Maps {
     }
 }
 
+fn run_in_fresh(line: &str, maps: &Maps) -> Result<Report> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("bench-run-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let dir = host::WorkDir::fresh(&std::env::temp_dir().join(name))?;
+    run(&args(line), maps, dir.path())
+}
+
 fn run_once(line: &str) -> Report {
-    run(&args(line), &Maps::default(), &std::env::temp_dir()).unwrap()
+    run_in_fresh(line, &Maps::default()).unwrap()
 }
 
 #[test]
@@ -80,10 +88,14 @@ fn every_workload_reports() {
         "overwrite --num 500 --value-size 20 --distribution zipf",
         "read --num 500 --value-size 20 --threads 3",
         "readwhilewriting --num 500 --value-size 20 --write-mb-per-s 1",
+        "read --num 500 --values mixed-8k --warmup 10",
+        "overwrite --num 500 --values pareto-1k",
         "scan --num 500 --value-size 20 --reads 50",
+        "scanwhilewriting --num 500 --value-size 20 --reads 50 --scan-len 20 --write-mb-per-s 1",
     ] {
         let report = run_once(line);
         assert_eq!(report.ops, report.options.ops(), "{line}");
+        assert_eq!(report.timeline.iter().map(|s| s.ops).sum::<u64>(), report.ops, "{line}");
         assert!(report.p50_us > 0.0 && report.p50_us <= report.max_us, "{line}");
         assert!(report.table().contains("operations"));
     }
@@ -104,9 +116,16 @@ fn the_open_loop_keeps_its_rate_and_user_bytes_are_exact() {
 }
 
 #[test]
+fn the_number_of_keys_follows_the_length_of_values() {
+    assert_eq!(args("overwrite --value-size 16000").keys(), 131_072);
+    assert_eq!(args("overwrite --value-size 16000").resolved().updates, Some(393_216));
+    assert_eq!(args("overwrite --value-size 1000").keys(), 1_000_000);
+}
+
+#[test]
 fn a_store_that_loses_data_fails_the_run() {
     let maps = Maps { loses: true, ..Maps::default() };
-    let error = run(&args("read --num 10 --value-size 20"), &maps, &std::env::temp_dir()).unwrap_err();
+    let error = run_in_fresh("read --num 10 --value-size 20", &maps).unwrap_err();
     assert!(error.to_string().contains("is missing"), "{error}");
 }
 
@@ -115,7 +134,7 @@ fn the_json_has_every_promised_field() {
     let json = serde_json::to_value(run_once("overwrite --num 50 --value-size 20")).unwrap();
     let promised = "workload ops seconds ops_per_s mb_per_s mb_per_s_settled p50_us p99_us p999_us max_us user_bytes \
         device_bytes_written device_bytes_read write_amplification space_peak_ratio space_settled_ratio reads_per_get \
-        stall_windows_100ms cpu_seconds rss_peak_bytes options";
+        reads_per_get_causes stall_windows_100ms longest_without_progress_ms seconds_stalled space_peak timeline cpu_seconds rss_peak_bytes options";
     for field in promised.split_whitespace() {
         assert!(json.get(field).is_some(), "{field} is missing");
     }

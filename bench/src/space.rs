@@ -1,0 +1,112 @@
+//! The space that a store takes, seen from outside while it runs: the allocated bytes of all files in its directory,
+//! ten times a second. The engine is not asked, except once a second for what it says its space consists of.
+
+use crate::engine::Engine;
+use crate::host::{now_ns, wait_until};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Between two looks.
+const SAMPLE_NS: u64 = 100_000_000;
+/// Looks between two entries of the timeline.
+const TIMELINE_EVERY: u64 = 10;
+
+/// Bytes allocated by the files of a directory at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Space {
+    /// Since the measured phase began.
+    pub seconds: f64,
+    /// All files.
+    pub bytes: u64,
+    /// The same by kind of file: the extension of its name or, without one, the name of its directory.
+    pub kinds: BTreeMap<String, u64>,
+    /// What the engine says; only in the timeline.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, u64>,
+    /// Operations that clients completed from then to the next entry; only in the timeline.
+    #[serde(default)]
+    pub ops: u64,
+}
+
+/// What was seen until the sampler was told to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// The largest.
+    pub peak: Space,
+    /// One a second.
+    pub timeline: Vec<Space>,
+}
+
+/// Looks until `stop`.
+pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
+    let start_ns = now_ns();
+    let mut samples = Samples::default();
+    for look in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let seconds = (now_ns() - start_ns) as f64 / 1e9;
+        let space = Space { seconds, ..allocated(dir) };
+        if space.bytes > samples.peak.bytes {
+            samples.peak = space.clone();
+        }
+        if look % TIMELINE_EVERY == 0 {
+            let parts = engine.space_parts().into_iter().collect();
+            samples.timeline.push(Space { parts, ..space });
+        }
+        // After a late look the next one is due in full: a walk that takes long must not become all that happens.
+        wait_until(now_ns() + SAMPLE_NS);
+    }
+    samples
+}
+
+/// Bytes allocated by all files below `dir`; a file with several names counts once. Files that vanish meanwhile are
+/// left out.
+pub fn allocated(dir: &Path) -> Space {
+    let mut space = Space::default();
+    walk(dir, &mut BTreeSet::new(), &mut space);
+    space
+}
+
+#[allow(clippy::disallowed_methods, reason = "walks directories of any engine")]
+fn walk(dir: &Path, seen: &mut BTreeSet<u64>, space: &mut Space) {
+    use std::os::unix::fs::MetadataExt;
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_dir() {
+            walk(&path, seen, space);
+        } else if metadata.is_file() && (metadata.nlink() == 1 || seen.insert(metadata.ino())) {
+            let bytes = metadata.blocks() * 512;
+            space.bytes += bytes;
+            let kind = path.extension().or(dir.file_name()).unwrap_or_default();
+            *space.kinds.entry(kind.to_string_lossy().into_owned()).or_default() += bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "makes files that no engine wrote")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_count_once_and_by_kind() {
+        let dir = std::env::temp_dir().join(format!("bench-space-test-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("blobs")).unwrap();
+        std::fs::write(dir.join("1.ksst"), [1; 5000]).unwrap();
+        std::fs::hard_link(dir.join("1.ksst"), dir.join("2.ksst")).unwrap();
+        std::fs::write(dir.join("blobs").join("7"), [1; 5000]).unwrap();
+        // Some file systems allocate when they write back.
+        for file in ["1.ksst", "blobs/7"] {
+            std::fs::File::open(dir.join(file)).unwrap().sync_all().unwrap();
+        }
+        let space = allocated(&dir);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(space.kinds.keys().collect::<Vec<_>>(), ["blobs", "ksst"]);
+        assert!(space.kinds.values().all(|bytes| (5000..100_000).contains(bytes)), "{space:?}");
+        assert_eq!(space.bytes, space.kinds.values().sum::<u64>());
+    }
+}
