@@ -2,19 +2,20 @@
 //!
 //! All memtables are frozen at one sequence S; while the checkpoint is taken, memtables with later writes are not
 //! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
-//! families, and flushing goes on. Its tables are linked into the new directory (copied, where the file system cannot link), and a manifest
+//! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::engine::Engine;
 use crate::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
+use crate::obsolete::DataFile;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use version::{Edit, Manifest, Record, State, names};
+use version::{Edit, Manifest, Record, State};
 
 /// Bytes copied at a time where linking is not possible.
 const COPY_LEN: usize = 1 << 20;
@@ -34,8 +35,8 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(engine)?;
     for family in state.families.values() {
-        for file in family.version.levels.iter().flat_map(|level| level.iter()) {
-            link_or_copy(engine, &names::ksst(file.number), dir)?;
+        for file in DataFile::all_of(&family.version) {
+            link_or_copy(engine, &file.kind().to_string(), dir)?;
         }
     }
     engine.env.fs.sync_dir(dir)?;
@@ -55,12 +56,12 @@ fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
     state
 }
 
-/// Marks all tables as shared, durably; returns the state in which they are.
+/// Marks all tables and vSSTs as shared, durably; returns the state in which they are.
 fn share_files(engine: &Engine) -> Result<Arc<State>> {
     engine.manifest.commit_with(
         |state| {
-            let files = state.families.values().flat_map(|f| f.version.levels.iter().flat_map(|l| l.iter()));
-            let records = files.filter(|f| !f.shared).map(|f| Record::ShareFile { number: f.number });
+            let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
+            let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
             Ok(Edit(records.collect()))
         },
         |state| crate::jobs::output::publish(engine, state),

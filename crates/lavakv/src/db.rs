@@ -200,7 +200,7 @@ impl Db {
     pub fn get_opt(&self, family: &ColumnFamily, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(options.snapshot.as_ref())?;
-        GetOp::new(self.engine(), family, key, snapshot).run()
+        GetOp::new(self.engine(), family, key, snapshot, options.fill_cache).run()
     }
 
     fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {

@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use values::Pins;
 use version::{FamilyId, Manifest};
 use wal::Wal;
 
@@ -48,6 +49,11 @@ pub(crate) struct Engine {
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,
+    /// Bytes that collections free per second.
+    pub gc_rate: Rate,
+    /// Names that running jobs need.
+    pub pins: Arc<Pins>,
+    pub quiet: Quiet,
     pub checkpointing: Mutex<()>,
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     pub flush_ceiling: AtomicU64,
@@ -172,6 +178,34 @@ impl Health {
     /// A job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);
+    }
+}
+
+/// Whether anybody writes. Background work that only saves space goes on when nobody does.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    last_seq: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+/// A store that was not written for so long is quiet.
+const QUIET_NS: u64 = 1_000_000_000;
+
+impl Quiet {
+    /// True if there were no writes for a while. To be asked now and then: it compares with what it saw last.
+    pub fn is_quiet(&self, engine: &Engine) -> bool {
+        let (seq, now_ns) = (engine.snapshots.visible(), engine.env.clock.now_ns());
+        if self.last_seq.swap(seq, Ordering::Relaxed) != seq {
+            self.since_ns.store(now_ns, Ordering::Relaxed);
+            return false;
+        }
+        now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed)) >= QUIET_NS
+    }
+
+    /// Somebody waits until there is nothing left to do: the store counts as quiet from now on.
+    pub fn declare(&self, engine: &Engine) {
+        self.last_seq.store(engine.snapshots.visible(), Ordering::Relaxed);
+        self.since_ns.store(engine.env.clock.now_ns().saturating_sub(QUIET_NS), Ordering::Relaxed);
     }
 }
 

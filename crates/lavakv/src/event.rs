@@ -13,6 +13,15 @@ pub enum Event {
         /// Bytes of the new table.
         output_bytes: u64,
     },
+    /// vSSTs were collected.
+    Gc {
+        /// The family.
+        family: String,
+        /// Bytes of the vSSTs that were rewritten.
+        input_bytes: u64,
+        /// Bytes of those that took their place.
+        output_bytes: u64,
+    },
     /// A compaction was installed.
     Compaction {
         /// Column family.

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::family::Family;
+use crate::obsolete::DataFile;
 use crate::options::FamilyOptions;
 use base::sync::{lock, write};
 use base::{Error, ErrorKind, Result, limits};
@@ -75,8 +76,7 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     for memtable in &last_view.frozen {
         engine.memory.flushed(memtable.bytes());
     }
-    let files = last_view.version.levels.iter().flat_map(|level| level.iter().cloned());
-    engine.obsolete.add(files);
+    engine.obsolete.add(DataFile::all_of(&last_view.version));
     family.discard_view();
     engine.log.hint_release();
     engine.scheduler.notify_work();

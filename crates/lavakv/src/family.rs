@@ -6,6 +6,7 @@ use base::sync::{lock, read, write};
 use memtable::MemTable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use values::Ledger;
 use version::{FamilyId, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
@@ -19,6 +20,24 @@ pub(crate) struct View {
     pub version: Arc<Version>,
     /// How deep L0 is in flushed memtables: asked by every write, so it is worked out once a version.
     pub l0_depth: usize,
+    /// What is garbage in the vSSTs: asked by every write, so it is worked out once a version.
+    pub ledger: Arc<Ledger>,
+    /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
+    pub may_prune: bool,
+}
+
+impl View {
+    fn new(
+        active: Arc<MemTable>,
+        frozen: Vec<Arc<MemTable>>,
+        version: Arc<Version>,
+        l0_depth: usize,
+    ) -> View {
+        let ledger = Arc::new(Ledger::of(&version));
+        let (names, files) = version.unreferenced();
+        let may_prune = !names.is_empty() || !files.is_empty();
+        View { active, frozen, version, l0_depth, ledger, may_prune }
+    }
 }
 
 /// A column family.
@@ -43,7 +62,7 @@ impl Family {
     ) -> Self {
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let l0_depth = l0_depth(&version, &options, memtable_bytes);
-        let view = View { active, frozen: Vec::new(), version, l0_depth };
+        let view = View::new(active, Vec::new(), version, l0_depth);
         Family {
             id,
             name,
@@ -82,6 +101,8 @@ impl Family {
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
             l0_depth: v.l0_depth,
+            ledger: v.ledger.clone(),
+            may_prune: v.may_prune,
         });
     }
 
@@ -89,21 +110,20 @@ impl Family {
     /// misses their entries or meets them twice.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
         let l0_depth = l0_depth(&version, &self.options(), self.memtable_bytes);
+        // What is derived of the version is worked out before readers are held up.
+        let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth);
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
-            version,
-            l0_depth,
+            ..derived
         });
     }
 
     /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
     pub fn discard_view(&self) {
-        self.update(|v| View {
-            active: Arc::new(MemTable::new(v.active.id())),
-            frozen: Vec::new(),
-            version: Arc::new(Version::new(self.id)),
-            l0_depth: 0,
+        self.update(|v| {
+            let active = Arc::new(MemTable::new(v.active.id()));
+            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0)
         });
     }
 

@@ -8,7 +8,7 @@ use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::read_path::pin;
 use crate::snapshot::Snapshot;
-use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use base::{Error, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use lsm::{
     Bounds, MergingIterator, Readers, ReferenceResolver, Sources, TableSource, VisibleIterator,
@@ -184,7 +184,8 @@ struct Values {
 impl Values {
     fn fetch(&self, user_key: &[u8], seq: SeqNo, kind: ValueKind, reference: &[u8]) -> Result<BlockSlice> {
         let (version, mut counters) = (&self.view.version, ReadCounters::default());
-        fetch(&self.engine, version, user_key, seq, kind, reference, self.fill_cache, &mut counters)
+        let entry = (user_key, seq, kind);
+        crate::fetch::value(&self.engine, version, entry, reference, self.fill_cache, &mut counters)
     }
 }
 
@@ -200,22 +201,6 @@ impl ReferenceResolver for Values {
         out.extend_from_slice(&self.fetch(user_key, seq, kind, reference)?);
         Ok(())
     }
-}
-
-#[expect(clippy::too_many_arguments, reason = "what names a separated value, and where to look for it")]
-fn fetch(
-    engine: &Engine,
-    _version: &version::Version,
-    _user_key: &[u8],
-    _seq: SeqNo,
-    kind: ValueKind,
-    _reference: &[u8],
-    _fill_cache: bool,
-    _counters: &mut ReadCounters,
-) -> Result<BlockSlice> {
-    let why =
-        format!("an entry of kind {kind:?} where this release stores none; the store needs a newer release");
-    Err(Error::new(ErrorKind::Unsupported, why).at_file(&engine.dir))
 }
 
 /// Keys and values in order; see [`DbIterator::entries`].

@@ -7,8 +7,10 @@
 pub(crate) mod cleanup;
 pub(crate) mod compaction;
 pub(crate) mod flush;
+pub(crate) mod gc;
 pub(crate) mod log;
 pub(crate) mod output;
+pub(crate) mod separate;
 
 use crate::engine::Engine;
 use crate::family::Family;
@@ -33,6 +35,10 @@ pub(crate) struct Claims {
     pub manual: Option<Compaction>,
     /// Those of them that run.
     pub manual_running: usize,
+    /// Collections of vSSTs under way, all families.
+    pub collections: usize,
+    /// vSSTs whose collection was given up, with the garbage that was found: not tried again before there is more.
+    pub abandoned: HashMap<u64, u64>,
     pub next_job: u64,
 }
 
@@ -64,8 +70,24 @@ pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn 
         claims.flush = true;
         return Some(Box::new(job));
     }
+    // Where there is much garbage, its collection comes before compaction of deep levels, but not before that of L0.
+    let urgent = gc::is_urgent(engine);
     if JobClass::L0 < below
-        && let Some(job) = pick_compaction(engine, &mut claims, below)
+        && let Some(job) =
+            pick_compaction(engine, &mut claims, if urgent { below.min(JobClass::Reclaim) } else { below })
+    {
+        return Some(job);
+    }
+    if urgent && JobClass::Reclaim < below {
+        if let Some(job) = gc::GcJob::start(engine, &mut claims, JobClass::Reclaim) {
+            return Some(job);
+        }
+        if let Some(job) = pick_compaction(engine, &mut claims, below) {
+            return Some(job);
+        }
+    }
+    if JobClass::Gc < below
+        && let Some(job) = gc::GcJob::start(engine, &mut claims, JobClass::Gc)
     {
         return Some(job);
     }
@@ -143,10 +165,11 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while.)
 pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     let mut claims = lock(&engine.claims);
-    if claims.log || claims.flush || claims.cleanup || claims.compactions > 0 || claims.manual.is_some() {
+    let compacting = claims.compactions > 0 || claims.manual.is_some();
+    if claims.log || claims.flush || claims.cleanup || claims.collections > 0 || compacting {
         return false;
     }
-    if log::wanted(engine) || cleanup::wanted(engine) {
+    if log::wanted(engine) || cleanup::wanted(engine) || gc::is_wanted(engine, &mut claims) {
         return false;
     }
     let pickable = |family: &Arc<Family>| {

@@ -21,6 +21,7 @@ mod engine;
 mod event;
 mod families;
 mod family;
+mod fetch;
 mod iterator;
 mod jobs;
 mod log_groups;
@@ -37,6 +38,7 @@ mod space;
 mod stats;
 mod tables;
 mod throttle;
+
 mod verify;
 mod write_path;
 

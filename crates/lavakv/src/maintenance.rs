@@ -97,6 +97,7 @@ pub(crate) fn wait_idle(engine: &Arc<Engine>, timeout: Duration) -> bool {
     let clock = &engine.env.clock;
     let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
     loop {
+        engine.quiet.declare(engine);
         if is_idle(engine) {
             if engine.wal.get().is_none() || engine.health.is_poisoned() || !engine.log.has_unvouched(engine)
             {
@@ -182,6 +183,14 @@ pub(crate) fn describe(engine: &Engine) -> String {
             let _ = writeln!(
                 out,
                 "  L{level}: {files} files, {bytes} B, compensated {compensated} B, {entries} entries"
+            );
+        }
+        if !view.version.vssts.is_empty() {
+            let (files, names, ledger) = (view.version.vssts.len(), view.version.aliases.len(), &view.ledger);
+            let (records, garbage) = (ledger.record_bytes(), ledger.exposed_bytes());
+            let _ = writeln!(
+                out,
+                "  values: {files} vSSTs, {names} aliases, records {records} B, exposed garbage {garbage} B"
             );
         }
     }

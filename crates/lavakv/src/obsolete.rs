@@ -1,50 +1,93 @@
 //! Files that no manifest edit names any more, waiting for their last reader.
 //!
-//! A table is removed only after the edit that drops it is durable (only then is it added here) **and** the last Version
-//! that holds it is gone. Versions hold tables by reference count, so the second condition is that this list holds the
-//! only reference. A table that was moved or marked as shared has several descriptions, one in each of the versions
+//! A file is removed only after the edit that drops it is durable (only then is it added here) **and** the last Version
+//! that holds it is gone. Versions hold files by reference count, so the second condition is that this list holds the
+//! only reference. A file that was moved or marked as shared has several descriptions, one in each of the versions
 //! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a view wake the clean-up.
 
 use base::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use version::FileMeta;
+use version::names::FileKind;
+use version::{FileMeta, Version, VsstMeta};
 
 #[derive(Debug, Default)]
 pub(crate) struct Obsolete {
-    pending: Mutex<Vec<Arc<FileMeta>>>,
+    pending: Mutex<Vec<DataFile>>,
     count: AtomicUsize,
 }
 
+/// A file of data, as a version or the list of obsolete files holds it.
+#[derive(Debug)]
+pub(crate) enum DataFile {
+    Table(Arc<FileMeta>),
+    Vsst(Arc<VsstMeta>),
+}
+
+impl DataFile {
+    /// All files of a version.
+    pub fn all_of(version: &Version) -> impl Iterator<Item = DataFile> + '_ {
+        let tables = version.levels.iter().flatten().cloned().map(DataFile::Table);
+        tables.chain(version.vssts.values().cloned().map(DataFile::Vsst))
+    }
+
+    /// Which file it is.
+    pub fn kind(&self) -> FileKind {
+        match self {
+            DataFile::Table(meta) => FileKind::Ksst(meta.number),
+            DataFile::Vsst(meta) => FileKind::Vsst(meta.number),
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        match self {
+            DataFile::Table(meta) => meta.number,
+            DataFile::Vsst(meta) => meta.number,
+        }
+    }
+
+    /// True if the file ever had a second hard link.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            DataFile::Table(meta) => meta.shared,
+            DataFile::Vsst(meta) => meta.shared,
+        }
+    }
+
+    /// True if only the list knows the file: in no version, under no description.
+    fn is_unread(&self) -> bool {
+        let (holders, copies) = match self {
+            DataFile::Table(meta) => (Arc::strong_count(meta), &meta.copies),
+            DataFile::Vsst(meta) => (Arc::strong_count(meta), &meta.copies),
+        };
+        holders == 1 && Arc::strong_count(copies) == 1
+    }
+}
+
 impl Obsolete {
-    /// Takes over tables whose removal from the manifest is durable.
-    pub fn add(&self, files: impl IntoIterator<Item = Arc<FileMeta>>) {
+    /// Takes over files whose removal from the manifest is durable.
+    pub fn add(&self, files: impl IntoIterator<Item = DataFile>) {
         let mut pending = lock(&self.pending);
         pending.extend(files);
         self.count.store(pending.len(), Ordering::Release);
     }
 
-    /// Tables that nobody reads any more, taken off the list.
-    pub fn take_ready(&self) -> Vec<Arc<FileMeta>> {
+    /// Files that nobody reads any more, taken off the list.
+    pub fn take_ready(&self) -> Vec<DataFile> {
         let mut pending = lock(&self.pending);
-        let (ready, held) = pending.drain(..).partition(is_unread);
+        let (ready, held) = pending.drain(..).partition(DataFile::is_unread);
         *pending = held;
         self.count.store(pending.len(), Ordering::Release);
         ready
     }
 
-    /// True if a table could be removed now.
+    /// True if a file could be removed now.
     pub fn has_ready(&self) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(is_unread)
+        self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(DataFile::is_unread)
     }
 
-    /// Numbers of all tables on the list.
+    /// Numbers of all files on the list.
     pub fn numbers(&self) -> Vec<u64> {
-        lock(&self.pending).iter().map(|f| f.number).collect()
+        lock(&self.pending).iter().map(DataFile::number).collect()
     }
-}
-
-/// True if only the list knows the table: in no version, under no description.
-fn is_unread(file: &Arc<FileMeta>) -> bool {
-    Arc::strong_count(file) == 1 && Arc::strong_count(&file.copies) == 1
 }

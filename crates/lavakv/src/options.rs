@@ -108,6 +108,11 @@ impl Options {
         self.family.validate()
     }
 
+    /// Most collections that run at once: one thread is left for everything else.
+    pub(crate) fn gc_slots(&self) -> usize {
+        self.background_threads.saturating_sub(1).max(1)
+    }
+
     pub(crate) fn compaction_slots(&self) -> usize {
         match self.compactions_max {
             0 => self.background_threads.saturating_sub(1).max(1),
@@ -139,6 +144,13 @@ pub struct FamilyOptions {
     pub l0_slowdown_files: usize,
     /// Depth of L0, in flushed memtables, at which writers wait. Default: 20.
     pub l0_stop_files: usize,
+    /// Values of at least so many bytes are kept apart from the keys, in vSSTs; 0: every value stays with its key. May
+    /// change at every open: old data is read as it is, and moves when compaction rewrites it. Default: 512.
+    pub min_blob_size: usize,
+    /// Size at which the next vSST is started. Default: 32 MiB.
+    pub vsst_bytes: u64,
+    /// Garbage collection rewrites a vSST when so much of it, in percent, is garbage. Default: 20.
+    pub gc_ratio_percent: u32,
 }
 
 impl Default for FamilyOptions {
@@ -154,12 +166,15 @@ impl Default for FamilyOptions {
             l0_compaction_files: 4,
             l0_slowdown_files: 8,
             l0_stop_files: 20,
+            min_blob_size: 0,
+            vsst_bytes: 32 << 20,
+            gc_ratio_percent: 20,
         }
     }
 }
 
-/// First byte of encoded family options.
-const FAMILY_OPTIONS_VERSION: u8 = 1;
+/// First byte of encoded family options. Version 1 had nothing about separated values.
+const FAMILY_OPTIONS_VERSION: u8 = 2;
 
 impl FamilyOptions {
     /// Checks every option.
@@ -173,6 +188,11 @@ impl FamilyOptions {
         check("l0_compaction_files", self.l0_compaction_files, 1, 1000)?;
         check("l0_slowdown_files", self.l0_slowdown_files, self.l0_compaction_files, 10_000)?;
         check("l0_stop_files", self.l0_stop_files, self.l0_slowdown_files + 1, 100_000)?;
+        if self.min_blob_size != 0 {
+            check("min_blob_size", self.min_blob_size, 32, limits::VALUE_LEN_MAX)?;
+        }
+        check("vsst_bytes", self.vsst_bytes, 4 << 10, 4 << 30)?;
+        check("gc_ratio_percent", self.gc_ratio_percent, 1, 99)?;
         let available = match self.compression {
             Compression::None => true,
             Compression::Lz4 => cfg!(feature = "lz4"),
@@ -214,6 +234,9 @@ impl FamilyOptions {
             self.l0_compaction_files as u64,
             self.l0_slowdown_files as u64,
             self.l0_stop_files as u64,
+            self.min_blob_size as u64,
+            self.vsst_bytes,
+            u64::from(self.gc_ratio_percent),
         ] {
             put_varint(&mut out, v);
         }
@@ -222,7 +245,8 @@ impl FamilyOptions {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes);
-        if r.u8()? != FAMILY_OPTIONS_VERSION {
+        let version = r.u8()?;
+        if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "family options of a newer release: upgrade the engine",
@@ -231,7 +255,7 @@ impl FamilyOptions {
         let compression = Compression::from_u8(r.u8()?)
             .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
         let size = |v: u64| usize::try_from(v).map_err(|_| Error::corruption("family option too large"));
-        let options = FamilyOptions {
+        let mut options = FamilyOptions {
             compression,
             block_bytes: size(r.varint()?)?,
             filter_bits_per_key: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
@@ -242,7 +266,14 @@ impl FamilyOptions {
             l0_compaction_files: size(r.varint()?)?,
             l0_slowdown_files: size(r.varint()?)?,
             l0_stop_files: size(r.varint()?)?,
+            min_blob_size: 0,
+            ..FamilyOptions::default()
         };
+        if version >= 2 {
+            options.min_blob_size = size(r.varint()?)?;
+            options.vsst_bytes = r.varint()?;
+            options.gc_ratio_percent = size(r.varint()?)?.try_into().unwrap_or(u32::MAX);
+        }
         options.validate().map_err(|e| e.context("family options in the manifest"))?;
         Ok(options)
     }

@@ -9,14 +9,14 @@
 //! report what was found.
 
 use crate::engine::Engine;
+use crate::obsolete::DataFile;
 use crate::open::{build, check_files, no_store, replay};
 use crate::options::Options;
 use base::{Error, ErrorKind, Result};
 use io::Env;
-use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
-use version::{Manifest, State, names};
+use version::{Manifest, State, TableSource, VsstSource, names};
 use wal::RecoveryMode;
 
 /// Attempts before the last error is believed.
@@ -55,8 +55,11 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     check_files(dir, &env.fs.list(dir)?, &manifest)?;
     let engine = Arc::new(build(env.clone(), dir, options.clone(), manifest, None)?);
     for family in engine.all_families() {
-        for file in family.view().version.levels.iter().flat_map(|level| level.iter()) {
-            engine.tables.table(file)?;
+        for file in DataFile::all_of(&family.view().version) {
+            match file {
+                DataFile::Table(meta) => drop(engine.tables.table(&meta)?),
+                DataFile::Vsst(meta) => drop(engine.tables.vsst(&meta)?),
+            }
         }
     }
     let report = replay(&engine, RecoveryMode::ReadOnly)?;

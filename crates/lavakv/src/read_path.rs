@@ -10,13 +10,13 @@
 
 use crate::engine::Engine;
 use crate::family::{Family, View};
+use crate::fetch;
 use base::hash::key_hash;
-use base::{Error, Result, SeqNo, ValueKind};
+use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
-use lsm::TableSource;
 use std::sync::Arc;
 use table::ReadCounters;
-use version::FileMeta;
+use version::{FileMeta, TableSource};
 
 /// A value that was read. It pins the cached block it lies in.
 #[derive(Clone, Debug)]
@@ -88,6 +88,7 @@ pub(crate) struct GetOp<'a> {
     hash: u64,
     /// The newest range tombstone met that covers the key.
     covered: SeqNo,
+    fill_cache: bool,
     at: Source,
     counters: ReadCounters,
 }
@@ -99,7 +100,14 @@ enum Source {
 }
 
 impl<'a> GetOp<'a> {
-    pub fn new(engine: &'a Engine, family: &Family, key: &'a [u8], snapshot: Option<SeqNo>) -> Self {
+    /// `fill_cache`: whether a separated value that is read goes into the cache.
+    pub fn new(
+        engine: &'a Engine,
+        family: &Family,
+        key: &'a [u8],
+        snapshot: Option<SeqNo>,
+        fill_cache: bool,
+    ) -> Self {
         let (view, snapshot) = pin(engine, family, snapshot);
         let counters = ReadCounters::default();
         GetOp {
@@ -109,6 +117,7 @@ impl<'a> GetOp<'a> {
             snapshot,
             hash: key_hash(key),
             covered: 0,
+            fill_cache,
             at: Source::Memtables,
             counters,
         }
@@ -190,17 +199,20 @@ impl<'a> GetOp<'a> {
             self.covered = self.covered.max(covering.unwrap_or(0));
         }
         let found = table.get(self.key, self.snapshot, self.hash, &mut self.counters)?;
-        let Some(entry) = found else { return Ok((self.covered > 0).then_some(None)) };
-        match entry.kind {
+        let Some(found) = found else { return Ok((self.covered > 0).then_some(None)) };
+        match found.kind {
             // Strictly: an entry whose sequence was zeroed has 0, and so has "no tombstone".
-            _ if entry.seq < self.covered => Ok(Some(None)),
-            ValueKind::Value => Ok(Some(Some(Value(entry.value)))),
+            _ if found.seq < self.covered => Ok(Some(None)),
+            ValueKind::Value => Ok(Some(Some(Value(found.value)))),
             kind if kind.is_tombstone() => Ok(Some(None)),
-            kind => Err(Error::corruption(format!(
-                "entry of kind {kind:?} where this release stores none; the store needs a newer release"
-            ))
-            .with_kind(base::ErrorKind::Unsupported)
-            .at_file(self.engine.path(&version::names::ksst(file.number)))),
+            kind => {
+                let entry = (self.key, found.seq, kind);
+                let counters = &mut self.counters;
+                let version = &self.view.version;
+                let value =
+                    fetch::value(self.engine, version, entry, &found.value, self.fill_cache, counters)?;
+                Ok(Some(Some(Value(value))))
+            }
         }
     }
 
@@ -214,7 +226,10 @@ impl<'a> GetOp<'a> {
             stats.get_index_reads.add(c.index_reads);
             stats.get_filter_reads.add(c.filter_reads);
             stats.get_data_reads.add(c.data_reads);
+            stats.get_vsst_index_reads.add(c.vsst_index_reads);
+            stats.get_value_reads.add(c.value_reads);
         }
+        stats.get_values_cached.add(c.values_cached);
         stats.get_filter_negatives.add(c.filter_negatives);
         stats.get_filter_false_positives.add(c.filter_false_positives);
     }

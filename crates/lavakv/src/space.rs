@@ -8,8 +8,12 @@ use version::names::{self, FileKind};
 /// the store (allocated, not logical, bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Tables of the current state.
+    /// Tables (kSSTs) of the current state.
     pub table_bytes: u64,
+    /// vSSTs of the current state, without the garbage in them.
+    pub value_bytes: u64,
+    /// Exposed garbage: records of vSSTs that no table references any more.
+    pub garbage_bytes: u64,
     /// Tables no longer in the current state that iterators, snapshots' readers or pending removal hold.
     pub pinned_bytes: u64,
     /// Outputs of jobs under way.
@@ -22,7 +26,14 @@ pub struct Space {
     pub other_bytes: u64,
     /// All of the above.
     pub total_bytes: u64,
-    /// Lower bound of live data inside `table_bytes`: logical bytes of the last level of each family, or of all
+    /// Hidden garbage, inside `table_bytes` and `value_bytes`: what newer entries shadow and compaction has not dropped
+    /// yet. An estimate; the bounds are `hidden_bytes_min` and `hidden_bytes_max`.
+    pub hidden_bytes: u64,
+    /// Lower bound of `hidden_bytes`.
+    pub hidden_bytes_min: u64,
+    /// Upper bound of `hidden_bytes`.
+    pub hidden_bytes_max: u64,
+    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or of all
     /// levels where there is only one.
     pub live_bytes_min: u64,
     /// Memtables, in memory only.
@@ -37,9 +48,11 @@ pub struct Space {
 
 impl Space {
     /// Name and value of each part that belongs to the sum.
-    pub fn parts(&self) -> [(&'static str, u64); 6] {
+    pub fn parts(&self) -> [(&'static str, u64); 8] {
         [
             ("tables", self.table_bytes),
+            ("values", self.value_bytes),
+            ("garbage", self.garbage_bytes),
             ("pinned", self.pinned_bytes),
             ("jobs", self.job_bytes),
             ("wal", self.wal_bytes),
@@ -58,9 +71,8 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
     for entry in &entries {
         let bytes = entry.allocated;
         let owner = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if state.place_of(n).is_some() => {
-                &mut out.table_bytes
-            }
+            Some(FileKind::Ksst(n)) if state.place_of(n).is_some() => &mut out.table_bytes,
+            Some(FileKind::Vsst(n)) if state.place_of(n).is_some() => &mut out.value_bytes,
             Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if obsolete.contains(&n) => &mut out.pinned_bytes,
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
             Some(FileKind::Log(_) | FileKind::Staging) => &mut out.wal_bytes,
@@ -73,7 +85,15 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
         out.total_bytes += bytes;
     }
     for family in engine.all_families() {
-        let version = family.view().version.clone();
+        let view = family.view();
+        let (version, ledger) = (&view.version, &view.ledger);
+        let garbage = ledger.exposed_bytes().min(out.value_bytes);
+        out.value_bytes -= garbage;
+        out.garbage_bytes += garbage;
+        let hidden = ledger.hidden(version);
+        out.hidden_bytes += hidden.likely;
+        out.hidden_bytes_min += hidden.low;
+        out.hidden_bytes_max += hidden.high;
         if let Some(last) = version.deepest_level() {
             out.live_bytes_min += version.files(last).iter().map(|f| f.raw_bytes).sum::<u64>();
         }

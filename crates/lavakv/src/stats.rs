@@ -73,6 +73,16 @@ counters! {
     compactions,
     /// Compactions that only moved a file down.
     compaction_moves,
+    /// Collections of vSSTs installed.
+    gc_runs,
+    /// Collections given up early because they would have freed too little.
+    gc_abandoned,
+    /// Bytes of vSSTs read by garbage collection.
+    gc_bytes_read,
+    /// Bytes of vSSTs written by garbage collection.
+    gc_bytes_written,
+    /// Bytes of vSSTs freed by garbage collection.
+    gc_bytes_freed,
     /// Bytes of manifests written.
     manifest_bytes_written,
     /// Point reads.
@@ -89,8 +99,14 @@ counters! {
     get_index_reads,
     /// Those that were filter blocks.
     get_filter_reads,
-    /// Those that were data blocks.
+    /// Those that were data or reference blocks of tables.
     get_data_reads,
+    /// Those that were index blocks of vSSTs.
+    get_vsst_index_reads,
+    /// Those that were separated values.
+    get_value_reads,
+    /// Separated values that were in the cache.
+    get_values_cached,
     /// Tables that filters spared a point read.
     get_filter_negatives,
     /// Tables that a filter let through in vain.
@@ -109,6 +125,8 @@ counters! {
     stall_l0_ns,
     /// Of `stall_ns`: waiting for a log group.
     stall_log_ns,
+    /// Of `stall_ns`: too much garbage (collection behind).
+    stall_garbage_ns,
     /// Background jobs that failed and were tried again or gave up.
     background_errors,
     /// Panics of the listener that were caught.

@@ -1,18 +1,18 @@
-//! Open tables: one [`Ksst`] for each file in use, at most `open_files_max` of them.
+//! Open files of data: one [`Ksst`] or [`Vsst`] for each file in use, at most `open_files_max` of them.
 //!
-//! A lookup takes a read lock and a reference count. Past the bound the least recently used tables are closed (an
+//! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (an
 //! iterator that holds one keeps it open).
 
 use base::sync::{read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use cache::Cache;
-use io::{Access, Env};
-use lsm::TableSource;
+use io::{Access, Env, ReadFile};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use table::Ksst;
-use version::{FileMeta, names};
+use table::vsst::Vsst;
+use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
 
 pub(crate) struct Tables {
     env: Env,
@@ -25,8 +25,14 @@ pub(crate) struct Tables {
 }
 
 struct Open {
-    table: Arc<Ksst>,
+    file: OpenFile,
     last_use: AtomicU64,
+}
+
+#[derive(Clone)]
+enum OpenFile {
+    Table(Arc<Ksst>),
+    Vsst(Arc<Vsst>),
 }
 
 impl Tables {
@@ -35,31 +41,56 @@ impl Tables {
         Tables { env, dir, access, cache, open_max, open, uses: AtomicU64::new(0) }
     }
 
-    /// Forgets a table whose file is about to be removed.
+    /// Forgets a file that is about to be removed.
     pub fn forget(&self, number: u64) {
         write(&self.open).remove(&number);
         self.cache.remove_file(number);
     }
 
-    fn open_table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
-        let path = io::fs::join(&self.dir, &names::ksst(file.number));
-        let handle = self.env.fs.open(&path, self.access).map_err(|e| match e.kind() {
+    fn open_file(&self, name: &str) -> Result<Arc<dyn ReadFile>> {
+        let path = io::fs::join(&self.dir, name);
+        self.env.fs.open(&path, self.access).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::corruption(
-                "a table that the manifest lists is missing; restore it from a checkpoint or backup",
+                "a file that the manifest lists is missing; restore it from a checkpoint or backup",
             )
             .at_file(&path),
             _ => e,
-        })?;
-        let table = Ksst::open(handle, file.number, file.uid, file.global_seq, self.cache.clone())
-            .map_err(|e| e.at_file(&path))?;
-        let table = Arc::new(table);
+        })
+    }
+
+    fn open_table(&self, file: &FileMeta) -> Result<OpenFile> {
+        let handle = self.open_file(&names::ksst(file.number))?;
+        let path = handle.path().to_owned();
+        let table = Ksst::open(handle, file.number, file.uid, file.global_seq, self.cache.clone());
+        Ok(OpenFile::Table(Arc::new(table.map_err(|e| e.at_file(path))?)))
+    }
+
+    fn open_vsst(&self, meta: &VsstMeta) -> Result<OpenFile> {
+        let handle = self.open_file(&names::vsst(meta.number))?;
+        let path = handle.path().to_owned();
+        let vsst = Vsst::open(handle, meta.number, meta.uid, self.cache.clone());
+        Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|e| e.at_file(path))?)))
+    }
+
+    /// The open file of this number; what `make` makes if there is none.
+    fn find(&self, number: u64, make: impl FnOnce() -> Result<OpenFile>) -> Result<OpenFile> {
+        if let Some(found) = read(&self.open).get(&number) {
+            // The clock ticks with every file opened: exact enough to tell hot from cold, and reads of open files
+            // write to no shared cache line.
+            let now = self.uses.load(Ordering::Relaxed);
+            if found.last_use.load(Ordering::Relaxed) + 64 < now {
+                found.last_use.store(now, Ordering::Relaxed);
+            }
+            return Ok(found.file.clone());
+        }
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        let file = make()?;
         let mut open = write(&self.open);
         if open.len() >= self.open_max {
             Self::close_unused(&mut open);
         }
-        let entry =
-            Open { table: table.clone(), last_use: AtomicU64::new(self.uses.load(Ordering::Relaxed)) };
-        Ok(open.entry(file.number).or_insert(entry).table.clone())
+        let entry = Open { file, last_use: AtomicU64::new(self.uses.load(Ordering::Relaxed)) };
+        Ok(open.entry(number).or_insert(entry).file.clone())
     }
 
     /// Closes the least recently used quarter.
@@ -75,16 +106,18 @@ impl Tables {
 
 impl TableSource for Tables {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
-        if let Some(found) = read(&self.open).get(&file.number) {
-            // The clock ticks with every table opened: exact enough to tell hot from cold, and reads of open tables
-            // write to no shared cache line.
-            let now = self.uses.load(Ordering::Relaxed);
-            if found.last_use.load(Ordering::Relaxed) + 64 < now {
-                found.last_use.store(now, Ordering::Relaxed);
-            }
-            return Ok(found.table.clone());
+        match self.find(file.number, || self.open_table(file))? {
+            OpenFile::Table(table) => Ok(table),
+            OpenFile::Vsst(_) => unreachable!("file numbers are never used twice"),
         }
-        self.uses.fetch_add(1, Ordering::Relaxed);
-        self.open_table(file)
+    }
+}
+
+impl VsstSource for Tables {
+    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
+        match self.find(meta.number, || self.open_vsst(meta))? {
+            OpenFile::Vsst(vsst) => Ok(vsst),
+            OpenFile::Table(_) => unreachable!("file numbers are never used twice"),
+        }
     }
 }

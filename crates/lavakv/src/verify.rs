@@ -1,17 +1,18 @@
-//! Checks every byte of every table against its checksums, its order and its properties.
+//! Checks every byte of every table and vSST against its checksums, its order and its properties.
 
 use crate::engine::Engine;
+use crate::obsolete::DataFile;
 use base::{Error, Result};
-use lsm::TableSource;
+use version::{FileMeta, TableSource, VsstMeta, VsstSource};
 
 /// What [`crate::Db::verify`] found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Tables read.
+    /// Tables and vSSTs read.
     pub files: u64,
     /// Bytes read and checked.
     pub bytes: u64,
-    /// Entries in the tables.
+    /// Entries in them: a separated value counts in its table and in its vSST.
     pub entries: u64,
     /// One error for each damaged file; empty if the store is sound.
     pub errors: Vec<Error>,
@@ -21,22 +22,18 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     for family in engine.all_families() {
         let view = family.view();
-        for file in view.version.levels.iter().flat_map(|level| level.iter()) {
-            let path = engine.path(&version::names::ksst(file.number));
-            let checked = engine.tables.table(file).and_then(|table| {
-                let bytes = table.verify()?;
-                if table.len() != file.len || table.properties().entries != file.entries {
-                    return Err(Error::corruption("length or entries differ from the manifest"));
-                }
-                Ok(bytes)
-            });
+        for file in DataFile::all_of(&view.version) {
+            let checked = match &file {
+                DataFile::Table(meta) => check_table(engine, meta),
+                DataFile::Vsst(meta) => check_vsst(engine, meta),
+            };
             report.files += 1;
             match checked {
-                Ok(bytes) => {
+                Ok((bytes, entries)) => {
                     report.bytes += bytes;
-                    report.entries += file.entries;
+                    report.entries += entries;
                 }
-                Err(e) => report.errors.push(e.at_file(path)),
+                Err(e) => report.errors.push(e.at_file(engine.path(&file.kind().to_string()))),
             }
         }
     }
@@ -44,4 +41,29 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
         report.errors.push(e);
     }
     Ok(report)
+}
+
+fn differs() -> Error {
+    Error::corruption("length or entries differ from the manifest")
+}
+
+/// Bytes and entries of a sound table.
+fn check_table(engine: &Engine, meta: &FileMeta) -> Result<(u64, u64)> {
+    let table = engine.tables.table(meta)?;
+    let bytes = table.verify()?;
+    if table.len() != meta.len || table.properties().entries != meta.entries {
+        return Err(differs());
+    }
+    Ok((bytes, meta.entries))
+}
+
+/// Bytes and entries of a sound vSST.
+fn check_vsst(engine: &Engine, meta: &VsstMeta) -> Result<(u64, u64)> {
+    let vsst = engine.tables.vsst(meta)?;
+    let bytes = vsst.verify()?;
+    let own = vsst.properties();
+    if vsst.len() != meta.len || (own.entries, own.record_bytes) != (meta.entries, meta.record_bytes) {
+        return Err(differs());
+    }
+    Ok((bytes, meta.entries))
 }

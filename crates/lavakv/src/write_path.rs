@@ -20,6 +20,7 @@ use crate::batch::{self, Change, Entries, WriteBatch};
 use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::family::Family;
+use crate::jobs::gc;
 use crate::options::Durability;
 use crate::throttle::{Pressure, StallCause};
 use base::sync::{lock, read};
@@ -316,10 +317,14 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
         backlog: engine.memory.backlog(),
         flush_bytes_per_s: engine.flush_rate.get(),
         l0_bytes_per_s: engine.l0_rate.get(),
+        gc_bytes_per_s: engine.gc_rate.get(),
         ..Default::default()
     };
     for family in families {
-        let (files, options) = (family.view().l0_depth as u64, family.options());
+        let (view, options) = (family.view(), family.options());
+        let garbage = gc::exposed_percent(&view.ledger, &options);
+        p.garbage_over_percent = p.garbage_over_percent.max(garbage.saturating_sub(gc::EXPOSED_SLOW_PERCENT));
+        let files = view.l0_depth as u64;
         if files > p.l0_files {
             p.l0_files = files;
             p.l0_slowdown = options.l0_slowdown_files as u64;
@@ -347,6 +352,7 @@ pub(crate) fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
         StallCause::Memory => engine.stats.stall_memory_ns.add(ns),
         StallCause::L0 => engine.stats.stall_l0_ns.add(ns),
         StallCause::Log => engine.stats.stall_log_ns.add(ns),
+        StallCause::Garbage => engine.stats.stall_garbage_ns.add(ns),
     }
     engine.tell(&Event::Stall { cause, wait_ns: ns });
 }

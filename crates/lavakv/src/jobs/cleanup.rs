@@ -1,17 +1,26 @@
 //! Removes files nobody needs, and rolls the manifest when it has grown long.
 
 use crate::engine::Engine;
+use crate::obsolete::DataFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::lock;
 use base::{ErrorKind, Result};
 use std::sync::Arc;
-use version::names;
+use version::Edit;
 
 pub(crate) struct CleanupJob;
 
 /// True if there is something to clean up.
 pub(crate) fn wanted(engine: &Engine) -> bool {
-    engine.obsolete.has_ready() || engine.manifest.should_roll()
+    engine.obsolete.has_ready() || engine.manifest.should_roll() || has_unreferenced(engine)
+}
+
+/// True if names or vSSTs could be dropped.
+fn has_unreferenced(engine: &Engine) -> bool {
+    engine.all_families().iter().any(|f| {
+        let view = f.view();
+        view.may_prune && !values::prune(&view.version, &engine.pins).0.is_empty()
+    })
 }
 
 impl Job for CleanupJob {
@@ -20,6 +29,7 @@ impl Job for CleanupJob {
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        prune(engine)?;
         remove_ready(engine)?;
         if engine.manifest.should_roll() {
             engine.manifest.roll()?;
@@ -33,11 +43,33 @@ impl Job for CleanupJob {
     }
 }
 
-/// Removes the tables whose last reader is gone.
+/// Drops names and vSSTs that no table references and no running job has pinned.
+fn prune(engine: &Engine) -> Result<()> {
+    if !has_unreferenced(engine) {
+        return Ok(());
+    }
+    let mut removed = Vec::new();
+    engine.manifest.commit_with(
+        |state| {
+            let mut records = Vec::new();
+            for family in state.families.values() {
+                let (drops, files) = values::prune(&family.version, &engine.pins);
+                records.extend(drops);
+                removed.extend(files.into_iter().map(DataFile::Vsst));
+            }
+            Ok(Edit(records))
+        },
+        |state| super::output::publish(engine, state),
+    )?;
+    engine.obsolete.add(removed);
+    Ok(())
+}
+
+/// Removes the files whose last reader is gone.
 pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
     for file in engine.obsolete.take_ready() {
-        engine.tables.forget(file.number);
-        remove_file(engine, &names::ksst(file.number))?;
+        engine.tables.forget(file.number());
+        remove_file(engine, &file.kind().to_string())?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
-use super::output::{TableFiles, file_meta, remove_outputs};
+use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
+use super::separate::Separation;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
+use crate::obsolete::DataFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::Result;
 use base::sync::lock;
@@ -12,9 +14,11 @@ use lsm::picker::{Compaction, Cutter, Reason};
 use lsm::{
     Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, Readers, Sources, Step, TableSource,
 };
+use std::path::PathBuf;
 use std::sync::Arc;
 use table::{FinishedTable, IterOptions, KsstBuilder};
-use version::{Edit, FileMeta, Level, Record, Version};
+use values::PinGuard;
+use version::{Edit, FileMeta, Level, Record, Version, VsstMeta};
 
 /// Compaction reads its inputs in runs of this size, around the cache.
 const READAHEAD_BYTES: usize = 512 << 10;
@@ -26,25 +30,31 @@ pub(crate) struct CompactionJob {
     inputs: Vec<u64>,
     /// The version it was picked from: pins the input files.
     version: Arc<Version>,
+    /// The names its inputs use, and those it will write (see `jobs::gc`).
+    pins: Option<PinGuard>,
     running: Option<Running>,
     start_ns: u64,
 }
 
 struct Running {
     merge: MergeJob<KsstBuilder>,
+    separation: Separation,
     cutter: Cutter,
     below: DeeperLevels,
 }
 
 impl CompactionJob {
+    /// Called under the lock of the claims.
     pub fn new(engine: &Engine, family: Arc<Family>, compaction: Compaction, number: u64) -> Self {
         let version = family.view().version.clone();
         let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
+        let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
+        let pins = Some(engine.pins.pin(values::names_to_pin(&version, &files)));
         let start_ns = engine.env.clock.now_ns();
-        CompactionJob { family, compaction, number, inputs, version, running: None, start_ns }
+        CompactionJob { family, compaction, number, inputs, version, pins, running: None, start_ns }
     }
 
-    fn begin(&mut self, engine: &Engine) -> Result<Running> {
+    fn begin(&mut self, engine: &Arc<Engine>) -> Result<Running> {
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = engine.snapshots.for_job();
         let tables: Arc<dyn TableSource> = engine.tables.clone();
@@ -55,7 +65,16 @@ impl CompactionJob {
         // Files of level 0 are in order of age by their sequences, so these must stay.
         let zero_sequences = self.compaction.output_level > 0;
         let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
+        let files = VsstFiles {
+            engine: engine.clone(),
+            family: self.family.clone(),
+            level: self.compaction.output_level,
+            job: self.number,
+            inputs: self.inputs.clone(),
+            expected_len: self.family.options().vsst_bytes,
+        };
         Ok(Running {
+            separation: Separation::new(files, Some(self.version.clone())),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             cutter: self.compaction.cutter(&self.version),
             below: DeeperLevels::new(&self.version, self.compaction.output_level),
@@ -79,43 +98,50 @@ impl CompactionJob {
             inputs: &self.inputs,
             expected_len: self.family.options().file_bytes,
         };
+        let mut values = running.separation.hook(engine);
         let mut hooks = Hooks {
             files: &mut files,
             cutter: &mut running.cutter,
             below: &mut running.below,
-            values: None,
+            values: Some(&mut values),
             observer: None,
         };
         let step = running.merge.step(&mut hooks)?;
-        engine.rate_limit.charge(engine.env.clock.now_ns(), running.merge.take_written_bytes());
+        let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
+        engine.rate_limit.charge(engine.env.clock.now_ns(), written);
         match step {
             Step::More => Ok(Progress::More),
             Step::Done(outputs) => {
+                let vssts = running.separation.finish()?;
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
                 engine.stats.compaction_bytes_read.add(read);
-                self.install_merged(engine, &outputs)?;
+                self.install_merged(engine, &outputs, vssts)?;
                 Ok(Progress::Done)
             }
         }
     }
 
-    fn install_merged(&mut self, engine: &Arc<Engine>, outputs: &[MergeOutput<FinishedTable>]) -> Result<()> {
+    fn install_merged(
+        &mut self,
+        engine: &Arc<Engine>,
+        outputs: &[MergeOutput<FinishedTable>],
+        vssts: Vec<VsstMeta>,
+    ) -> Result<()> {
         engine.env.fs.sync_dir(&engine.dir)?;
         let level = self.compaction.output_level;
         let files: Vec<FileMeta> =
             outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
-        engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum());
-        self.install(engine, files)?;
-        if self.family.is_dropped()
-            && let Some(running) = &self.running
-        {
-            remove_outputs(engine, running.merge.created());
+        let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
+        engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
+        self.install(engine, files, vssts)?;
+        if self.family.is_dropped() {
+            remove_outputs(engine, &self.created());
         }
         Ok(())
     }
 
     /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
-    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<FileMeta>) -> Result<()> {
+    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>) -> Result<()> {
         let (family, level) = (self.family.id, self.compaction.output_level as u32);
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
@@ -129,6 +155,7 @@ impl CompactionJob {
                         number: f.number,
                     };
                     records.extend(compaction.input_files().map(remove));
+                    records.extend(vssts.into_iter().map(|meta| Record::AddVsst { family, meta }));
                     records.extend(outputs.into_iter().map(|meta| Record::AddFile { family, level, meta }));
                 }
                 Ok(Edit(records))
@@ -140,7 +167,7 @@ impl CompactionJob {
             },
         )?;
         if !self.family.is_dropped() && !compaction.trivial_move {
-            engine.obsolete.add(compaction.input_files().map(|(_, f)| f.clone()));
+            engine.obsolete.add(compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())));
         }
         self.book(engine, output_bytes);
         Ok(())
@@ -165,6 +192,12 @@ impl CompactionJob {
         });
     }
 
+    /// Every file made so far.
+    fn created(&self) -> Vec<(u64, PathBuf)> {
+        let of = |r: &Running| [r.merge.created(), r.separation.created()].concat();
+        self.running.as_ref().map(of).unwrap_or_default()
+    }
+
     fn release(&mut self, engine: &Engine) {
         self.running = None;
         self.version = Arc::new(Version::new(self.family.id));
@@ -172,6 +205,7 @@ impl CompactionJob {
         super::release_busy(&mut claims, &self.compaction);
         claims.compactions -= 1;
         claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
+        self.pins = None;
         drop(claims);
         self.compaction.inputs.clear();
     }
@@ -185,7 +219,7 @@ impl Job for CompactionJob {
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
         let progress = if self.compaction.trivial_move {
             let moved = self.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
-            self.install(engine, moved)?;
+            self.install(engine, moved, Vec::new())?;
             Progress::Done
         } else {
             self.merge_step(engine)?
@@ -198,10 +232,8 @@ impl Job for CompactionJob {
 
     fn abandon(&mut self, engine: &Arc<Engine>) {
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
-        if let Some(running) = &self.running
-            && !engine.health.outcome_unknown()
-        {
-            remove_outputs(engine, running.merge.created());
+        if !engine.health.outcome_unknown() {
+            remove_outputs(engine, &self.created());
         }
         self.release(engine);
     }

@@ -1,4 +1,4 @@
-//! Flush: frozen memtables become tables in L0.
+//! Flush: frozen memtables become tables in L0, their large values vSSTs.
 //!
 //! One flush runs at a time. Normally it takes all frozen memtables of one family (the one with the oldest data) into
 //! one table; after a volatile batch over several families it takes those of all families and installs them in one
@@ -6,7 +6,8 @@
 //! again. In a store with several families the log is made durable before the edit (see `write_path`).
 
 use super::Claims;
-use super::output::{TableFiles, file_meta, remove_outputs};
+use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
+use super::separate::Separation;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use table::{FinishedTable, KsstBuilder};
-use version::{Edit, FileMeta, Record};
+use version::{Edit, FileMeta, Record, VsstMeta};
 
 /// A flush under way.
 pub(crate) struct FlushJob {
@@ -39,6 +40,8 @@ struct Unit {
     bytes: usize,
     merge: MergeJob<KsstBuilder>,
     outputs: Vec<MergeOutput<FinishedTable>>,
+    separation: Separation,
+    vssts: Vec<VsstMeta>,
     work_ns: u64,
 }
 
@@ -66,8 +69,8 @@ impl FlushJob {
         }
         let number = claims.job_number();
         let snapshots = engine.snapshots.for_job();
-        let units =
-            ready.into_iter().map(|(_, family, tables)| Unit::new(family, tables, &snapshots)).collect();
+        let unit = |(_, family, tables)| Unit::new(engine, number, family, tables, &snapshots);
+        let units = ready.into_iter().map(unit).collect();
         Some(FlushJob { units, current: 0, number })
     }
 
@@ -94,6 +97,8 @@ impl FlushJob {
                     if !state.families.contains_key(&family) {
                         continue;
                     }
+                    let add_vsst = |meta: &VsstMeta| Record::AddVsst { family, meta: meta.clone() };
+                    records.extend(unit.vssts.iter().map(add_vsst));
                     records.extend(files.iter().map(|meta| Record::AddFile {
                         family,
                         level: 0,
@@ -127,14 +132,31 @@ impl FlushJob {
 }
 
 impl Unit {
-    fn new(family: Arc<Family>, memtables: Vec<Arc<MemTable>>, snapshots: &[SeqNo]) -> Self {
+    fn new(
+        engine: &Arc<Engine>,
+        number: u64,
+        family: Arc<Family>,
+        memtables: Vec<Arc<MemTable>>,
+        snapshots: &[SeqNo],
+    ) -> Self {
         let children = memtables.iter().map(|m| Box::new(m.iter()) as Box<dyn InternalIterator>).collect();
         let tombstones: Vec<_> = memtables.iter().map(|m| m.range_tombstones()).collect();
         let options = MergeOptions::new(snapshots.to_vec());
+        let bytes = memtables.iter().map(|m| m.bytes()).sum();
+        let files = VsstFiles {
+            engine: engine.clone(),
+            family: family.clone(),
+            level: 0,
+            job: number,
+            inputs: Vec::new(),
+            expected_len: (bytes as u64).min(family.options().vsst_bytes),
+        };
         Unit {
+            separation: Separation::new(files, None),
+            vssts: Vec::new(),
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
             max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
-            bytes: memtables.iter().map(|m| m.bytes()).sum(),
+            bytes,
             family,
             memtables,
             outputs: Vec::new(),
@@ -154,29 +176,38 @@ impl Unit {
             inputs: &[],
             expected_len: self.bytes as u64,
         };
+        let mut values = self.separation.hook(engine);
         let mut hooks = Hooks {
             files: &mut files,
             cutter: &mut SizeCutter { raw_bytes: u64::MAX },
             below: &mut Anything,
-            values: None,
+            values: Some(&mut values),
             observer: None,
         };
         let step = self.merge.step(&mut hooks)?;
-        engine.rate_limit.charge(engine.env.clock.now_ns(), self.merge.take_written_bytes());
+        let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
+        engine.rate_limit.charge(engine.env.clock.now_ns(), written);
         self.work_ns += engine.env.clock.now_ns() - start_ns;
         match step {
             Step::More => Ok(false),
             Step::Done(outputs) => {
                 self.outputs = outputs;
+                self.vssts = self.separation.finish()?;
                 Ok(true)
             }
         }
     }
 
+    /// Every file made so far.
+    fn created(&self) -> Vec<(u64, PathBuf)> {
+        [self.merge.created(), self.separation.created()].concat()
+    }
+
     fn finished(&self, engine: &Engine, files: &[FileMeta]) {
-        let output_bytes = files.iter().map(|f| f.len).sum();
+        let value_bytes: u64 = self.vssts.iter().map(|meta| meta.len).sum();
+        let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
         if self.family.is_dropped() {
-            remove_outputs(engine, self.merge.created());
+            remove_outputs(engine, &self.created());
             return;
         }
         engine.flush_rate.record(self.bytes as u64, self.work_ns);
@@ -204,8 +235,7 @@ impl Job for FlushJob {
     }
 
     fn abandon(&mut self, engine: &Arc<Engine>) {
-        let created: Vec<(u64, PathBuf)> =
-            self.units.iter().flat_map(|u| u.merge.created().to_vec()).collect();
+        let created: Vec<(u64, PathBuf)> = self.units.iter().flat_map(Unit::created).collect();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if !engine.health.outcome_unknown() {
             remove_outputs(engine, &created);

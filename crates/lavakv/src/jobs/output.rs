@@ -1,5 +1,4 @@
-//! The tables that flush and compaction write: how they are created, described to the manifest, and removed after a
-//! failure.
+//! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
 use crate::engine::Engine;
 use crate::family::Family;
@@ -9,8 +8,10 @@ use io::CreateOptions;
 use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
 use std::path::PathBuf;
 use std::sync::Arc;
+use table::vsst::{VsstBuilder, VsstOptions};
 use table::{FinishedTable, KsstBuilder, TableIdentity, TableOptions};
-use version::{FileMeta, State, Version, names};
+use values::OutputVsst;
+use version::{FileMeta, State, Version, VsstClass, names};
 
 /// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
@@ -31,23 +32,8 @@ impl OutputFiles<KsstBuilder> for TableFiles<'_> {
         let options = self.family.options();
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::ksst(number));
-        let create = CreateOptions {
-            access: engine.options.access,
-            expected_len: self.expected_len,
-            write_buffer_len: WRITE_BUFFER_LEN
-                .min((self.expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
-            sync_every: 1 << 20,
-        };
-        let file = engine.env.fs.create(&path, &create)?;
-        let identity = TableIdentity {
-            number,
-            uid: engine.env.new_uid(),
-            family: self.family.id,
-            level: self.level as u32,
-            job: self.job,
-            inputs: self.inputs.to_vec(),
-            edit: engine.manifest.durable_edit(),
-        };
+        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
+        let identity = identity(engine, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
             compression: options.compression,
             block_len: options.block_bytes,
@@ -57,6 +43,62 @@ impl OutputFiles<KsstBuilder> for TableFiles<'_> {
         let mut table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
         table.set_created(engine.env.clock.unix_seconds());
         Ok(OutputFile { number, path, table })
+    }
+}
+
+/// Makes the vSSTs of one job.
+pub(crate) struct VsstFiles {
+    pub engine: Arc<Engine>,
+    pub family: Arc<Family>,
+    pub level: usize,
+    pub job: u64,
+    pub inputs: Vec<u64>,
+    pub expected_len: u64,
+}
+
+impl VsstFiles {
+    /// A new vSST. `alignment` 0: chosen from the first record.
+    pub fn create(&self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
+        let engine = &*self.engine;
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::vsst(number));
+        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
+        let identity = identity(engine, &self.family, number, self.level, self.job, &self.inputs);
+        let uid = identity.uid;
+        let options = VsstOptions { compression: self.family.options().compression, alignment };
+        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(engine.cache.clone()));
+        builder.set_created(engine.env.clock.unix_seconds());
+        builder.set_class(class as u8);
+        Ok(OutputVsst { number, path, uid, builder })
+    }
+}
+
+fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
+    CreateOptions {
+        access: engine.options.access,
+        expected_len,
+        write_buffer_len: WRITE_BUFFER_LEN
+            .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
+        sync_every: 1 << 20,
+    }
+}
+
+fn identity(
+    engine: &Engine,
+    family: &Family,
+    number: u64,
+    level: usize,
+    job: u64,
+    inputs: &[u64],
+) -> TableIdentity {
+    TableIdentity {
+        number,
+        uid: engine.env.new_uid(),
+        family: family.id,
+        level: level as u32,
+        job,
+        inputs: inputs.to_vec(),
+        edit: engine.manifest.durable_edit(),
     }
 }
 

@@ -167,6 +167,9 @@ fn the_smallest_options() {
         l0_stop_files: 2,
         filter_bits_per_key: 0,
         compression: Compression::None,
+        min_blob_size: 0,
+        vsst_bytes: 4 << 10,
+        gc_ratio_percent: 1,
     };
     let options = Options {
         cache_bytes: 0,

@@ -1,0 +1,51 @@
+//! From a reference to the value: name -> vSST (by the alias of the version that was read) -> crit-bit index -> one
+//! read of the record, which is verified before anybody sees it.
+//!
+//! A reference is only ever resolved in the version it was read from: garbage collection moves records under the names,
+//! and the version knows where they were at its time. The files stay as long as the version does.
+
+use crate::engine::Engine;
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use cache::BlockSlice;
+use std::sync::Arc;
+use table::{ReadCounters, Reference};
+use version::{Version, VsstMeta, VsstSource};
+
+/// Where the record of an entry lies.
+pub(crate) fn resolve<'v>(
+    version: &'v Version,
+    user_key: &[u8],
+    seq: SeqNo,
+    reference: &Reference,
+) -> Result<&'v Arc<VsstMeta>> {
+    version.resolve(reference.blob_id, user_key, seq).ok_or_else(|| {
+        Error::corruption(format!(
+            "the value of key \"{}\" is in blob {}, which leads to no vSST: verify the store",
+            user_key.escape_ascii(),
+            reference.blob_id
+        ))
+    })
+}
+
+/// Fetches the value of an entry that is not inline.
+pub(crate) fn value(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<BlockSlice> {
+    let (user_key, seq, kind) = entry;
+    match kind {
+        ValueKind::Reference => {
+            let reference = Reference::decode(reference)?;
+            let meta = resolve(version, user_key, seq, &reference)?;
+            engine.tables.vsst(meta)?.get(user_key, seq, &reference, fill_cache, counters)
+        }
+        kind => {
+            let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");
+            Err(Error::new(ErrorKind::Unsupported, why))
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Garbage collection of vSSTs: what `values` picked, rewritten in steps, installed in one edit.
+//!
+//! **When.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs `(1 - g) / g`
+//! bytes written for each byte freed. So the threshold falls as exposed garbage grows, from half of a file while there is
+//! little of it to the family's `gc_ratio_percent` at [`EXPOSED_SLOW_PERCENT`] of the live bytes, where writers begin to
+//! be slowed down; from [`EXPOSED_URGENT_PERCENT`] on collection goes before deep compactions. A quiet store collects
+//! down to the family's ratio, then rests.
+//!
+//! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
+//! inputs' names vanish. Both take their pins under the lock of the claims, together with the view they work on, and let
+//! go of them under the same lock, after their edit is published: nobody can take a view from before a collection and
+//! pin its names after the collection has let go of them.
+
+use super::Claims;
+use super::output::{VsstFiles, remove_outputs};
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::family::{Family, View};
+use crate::obsolete::DataFile;
+use crate::options::FamilyOptions;
+use crate::scheduler::{Job, JobClass, Progress};
+use base::sync::lock;
+use base::{Error, Result};
+use std::sync::Arc;
+use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
+use version::{Edit, Record, State, TableSource, VsstClass, VsstMeta, VsstSource};
+
+/// Exposed garbage, in percent of live bytes, from which writers are slowed down.
+pub(crate) const EXPOSED_SLOW_PERCENT: u64 = 25;
+/// Where collection goes before compaction of deep levels.
+const EXPOSED_URGENT_PERCENT: u64 = 18;
+/// The threshold while there is little garbage.
+const LAZY_RATIO_PERCENT: u64 = 50;
+/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
+const SLACK_FILES: u64 = 2;
+
+/// A collection under way.
+pub(crate) struct GcJob {
+    family: Arc<Family>,
+    inputs: Vec<Arc<VsstMeta>>,
+    input_numbers: Vec<u64>,
+    job: values::GcJob,
+    files: VsstFiles,
+    /// Taken and given back under the lock of the claims.
+    pins: Option<PinGuard>,
+    class: JobClass,
+    start_ns: u64,
+}
+
+/// Garbage beyond the slack, in percent of live bytes.
+pub(crate) fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    let exposed = ledger.exposed_bytes();
+    let live = ledger.record_bytes().saturating_sub(exposed);
+    exposed.saturating_sub(SLACK_FILES * options.vsst_bytes) * 100 / live.max(1)
+}
+
+/// From how much garbage on a file is rewritten, in percent of the file.
+fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool) -> u32 {
+    let span = LAZY_RATIO_PERCENT.saturating_sub(floor);
+    let fallen = span * exposed_percent.min(EXPOSED_SLOW_PERCENT) / EXPOSED_SLOW_PERCENT;
+    let threshold = if quiet { floor } else { LAZY_RATIO_PERCENT.max(floor) - fallen };
+    threshold as u32
+}
+
+/// True if collection must go before compaction of deep levels.
+pub(crate) fn is_urgent(engine: &Engine) -> bool {
+    let urgent = |f: &Arc<Family>| exposed_percent(&f.view().ledger, &f.options()) >= EXPOSED_URGENT_PERCENT;
+    engine.all_families().iter().any(urgent)
+}
+
+/// What could be collected in a family now.
+fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> Option<Gc> {
+    if view.version.vssts.is_empty() {
+        return None;
+    }
+    let (options, ledger) = (family.options(), &view.ledger);
+    let exposed = exposed_percent(ledger, &options);
+    let quiet = engine.quiet.is_quiet(engine);
+    let gc_options = GcOptions {
+        ratio_percent: threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet),
+        file_bytes: options.vsst_bytes,
+        ..GcOptions::default()
+    };
+    let busy = claims.busy.entry(family.id).or_default();
+    let abandoned = &claims.abandoned;
+    let skip = |meta: &VsstMeta| {
+        let known = abandoned.get(&meta.number);
+        busy.has_vsst(meta.number)
+            || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
+    };
+    values::pick(&view.version, ledger, &gc_options, &skip)
+}
+
+/// True if a collection could start.
+pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
+    engine.all_families().iter().any(|f| pick(engine, claims, f, &f.view()).is_some())
+}
+
+impl GcJob {
+    /// A collection of class `class`, if there is one to start. What it works on is claimed.
+    pub fn start(engine: &Arc<Engine>, claims: &mut Claims, class: JobClass) -> Option<Box<dyn Job>> {
+        if claims.collections >= engine.options.gc_slots() {
+            return None;
+        }
+        for family in engine.all_families() {
+            let view = family.view();
+            let Some(gc) = pick(engine, claims, &family, &view) else { continue };
+            let busy = claims.busy.entry(family.id).or_default();
+            let names = gc.inputs.iter().flat_map(|meta| view.version.names_of(meta.number));
+            let pins = engine.pins.pin(names);
+            for meta in &gc.inputs {
+                assert!(busy.claim_vsst(meta.number), "a vSST was picked that a job works on");
+            }
+            claims.collections += 1;
+            let inputs = gc.inputs.clone();
+            let input_numbers: Vec<u64> = gc.numbers().collect();
+            let vsst_bytes = family.options().vsst_bytes;
+            let options = GcOptions { file_bytes: vsst_bytes, ..GcOptions::default() };
+            let files = VsstFiles {
+                engine: engine.clone(),
+                family: family.clone(),
+                level: 0,
+                job: claims.job_number(),
+                inputs: input_numbers.clone(),
+                expected_len: gc.expected_write.min(vsst_bytes),
+            };
+            return Some(Box::new(GcJob {
+                input_numbers,
+                inputs,
+                job: values::GcJob::new(gc, view.version.clone(), options),
+                pins: Some(pins),
+                class,
+                files,
+                start_ns: engine.env.clock.now_ns(),
+                family,
+            }));
+        }
+        None
+    }
+
+    fn finish(&mut self, engine: &Arc<Engine>, outcome: GcOutcome) -> Result<()> {
+        match outcome {
+            GcOutcome::Replace { outputs, .. } => self.install(engine, outputs),
+            GcOutcome::Abandoned { measured } => {
+                engine.stats.gc_abandoned.add(1);
+                let measured = measured.iter().map(|m| (m.file, m.garbage_bytes));
+                lock(&engine.claims).abandoned.extend(measured);
+                remove_outputs(engine, self.job.created());
+                Ok(())
+            }
+        }
+    }
+
+    /// One edit: the outputs take the place of the inputs under all their names.
+    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<VsstMeta>) -> Result<()> {
+        engine.env.fs.sync_dir(&engine.dir)?;
+        let (family, inputs) = (self.family.id, &self.input_numbers);
+        let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
+        engine.manifest.commit_with(
+            |state| {
+                if !state.families.contains_key(&family) {
+                    return Ok(Edit(Vec::new()));
+                }
+                check_inputs(state, family, inputs)?;
+                Ok(Edit(vec![Record::ReplaceVsst { family, inputs: inputs.clone(), outputs }]))
+            },
+            |state| {
+                if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
+                    self.family.install(durable.version.clone(), &[]);
+                }
+            },
+        )?;
+        if self.family.is_dropped() {
+            remove_outputs(engine, self.job.created());
+        } else {
+            engine.obsolete.add(self.inputs.iter().cloned().map(DataFile::Vsst));
+        }
+        self.book(engine, output_bytes);
+        Ok(())
+    }
+
+    fn book(&self, engine: &Engine, output_bytes: u64) {
+        let input_bytes: u64 = self.inputs.iter().map(|meta| meta.len).sum();
+        let freed = input_bytes.saturating_sub(output_bytes);
+        engine.gc_rate.record(freed, engine.env.clock.now_ns() - self.start_ns);
+        engine.stats.gc_runs.add(1);
+        engine.stats.gc_bytes_written.add(output_bytes);
+        engine.stats.gc_bytes_freed.add(freed);
+        engine.health.space_found();
+        engine.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
+    }
+
+    fn release(&mut self, engine: &Engine) {
+        self.inputs.clear();
+        let mut claims = lock(&engine.claims);
+        if let Some(busy) = claims.busy.get_mut(&self.family.id) {
+            self.input_numbers.iter().for_each(|&n| busy.release_vsst(n));
+        }
+        claims.collections -= 1;
+        self.pins = None;
+    }
+}
+
+/// The files a collection replaces must still be there: it alone may replace them, and pins keep them from being
+/// dropped.
+fn check_inputs(state: &State, family: version::FamilyId, inputs: &[u64]) -> Result<()> {
+    let version = &state.family(family)?.version;
+    match inputs.iter().find(|n| !version.vssts.contains_key(n)) {
+        None => Ok(()),
+        Some(n) => Err(Error::corruption(format!("vSST {n} vanished under the collection that rewrites it"))),
+    }
+}
+
+impl Job for GcJob {
+    fn class(&self) -> JobClass {
+        self.class
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
+        if wait_ns > 0 {
+            return Ok(Progress::Wait(wait_ns));
+        }
+        let step = self.job.step(&mut World { files: &self.files })?;
+        engine.rate_limit.charge(engine.env.clock.now_ns(), self.job.take_written_bytes());
+        engine.stats.gc_bytes_read.add(self.job.take_read_bytes());
+        match step {
+            GcStep::More => Ok(Progress::More),
+            GcStep::Done(outcome) => {
+                self.finish(engine, outcome)?;
+                self.release(engine);
+                Ok(Progress::Done)
+            }
+        }
+    }
+
+    fn abandon(&mut self, engine: &Arc<Engine>) {
+        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        if !engine.health.outcome_unknown() {
+            remove_outputs(engine, self.job.created());
+        }
+        self.release(engine);
+    }
+}
+
+/// The engine, as a collection sees it.
+struct World<'a> {
+    files: &'a VsstFiles,
+}
+
+impl GcWorld for World<'_> {
+    fn tables(&self) -> &dyn TableSource {
+        &*self.files.engine.tables
+    }
+
+    fn vssts(&self) -> &dyn VsstSource {
+        &*self.files.engine.tables
+    }
+
+    fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
+        self.files.create(alignment, class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
+        let at = |exposed| threshold_percent(exposed, 20, false);
+        assert_eq!((at(0), at(EXPOSED_SLOW_PERCENT), at(99)), (50, 20, 20));
+        assert!((1..30).all(|e| at(e) <= at(e - 1)));
+        assert_eq!(threshold_percent(0, 20, true), 20);
+        assert_eq!(threshold_percent(0, 70, false), 70);
+    }
+}

@@ -1,0 +1,103 @@
+//! What becomes of values when flush and compaction write entries: large ones go to vSSTs, references get the newest
+//! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
+
+use super::output::VsstFiles;
+use crate::engine::Engine;
+use base::{Result, SeqNo, ValueKind};
+use lsm::{Rewrite, ValueHook};
+use std::path::PathBuf;
+use std::sync::Arc;
+use table::{ReadCounters, Reference};
+use values::{OutputVsst, Separator};
+use version::{Version, VsstClass, VsstMeta};
+
+type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
+
+/// The vSSTs of one job, across its steps.
+pub(crate) struct Separation {
+    separator: Separator<CreateVsst>,
+    /// Values of at least so many bytes are separated.
+    min_blob_size: usize,
+    /// The version that references are read from (compaction); pins the files.
+    version: Option<Arc<Version>>,
+}
+
+impl Separation {
+    /// For a job that makes its vSSTs by `files`. `version` is what the references among its inputs resolve in.
+    pub fn new(files: VsstFiles, version: Option<Arc<Version>>) -> Self {
+        let options = files.family.options();
+        let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
+        let create: CreateVsst = Box::new(move || files.create(0, VsstClass::Mixed));
+        Separation { separator: Separator::new(options.vsst_bytes, create), min_blob_size, version }
+    }
+
+    /// The hook of one step.
+    pub fn hook<'a>(&'a mut self, engine: &'a Engine) -> SeparationHook<'a> {
+        SeparationHook { separation: self, engine }
+    }
+
+    /// Ends the open vSST; all that were written.
+    pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
+        self.separator.finish()
+    }
+
+    /// Every vSST made so far, finished or not.
+    pub fn created(&self) -> &[(u64, PathBuf)] {
+        self.separator.created()
+    }
+
+    /// Bytes written since the last call.
+    pub fn take_written_bytes(&mut self) -> u64 {
+        self.separator.take_written_bytes()
+    }
+}
+
+/// See [`Separation::hook`].
+pub(crate) struct SeparationHook<'a> {
+    separation: &'a mut Separation,
+    engine: &'a Engine,
+}
+
+impl SeparationHook<'_> {
+    fn separate(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        self.separation.separator.add(user_key, seq, value)?.encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+
+    fn renew(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let Some(version) = &self.separation.version else { return Ok(Rewrite::Keep) };
+        let reference = Reference::decode(bytes)?;
+        if reference.raw_len < self.separation.min_blob_size as u64 {
+            let mut counters = ReadCounters::default();
+            let entry = (user_key, seq, ValueKind::Reference);
+            let value = crate::fetch::value(self.engine, version, entry, bytes, false, &mut counters)?;
+            out.extend_from_slice(&value);
+            return Ok(Rewrite::As(ValueKind::Value));
+        }
+        let blob_id = crate::fetch::resolve(version, user_key, seq, &reference)?.number;
+        if blob_id == reference.blob_id {
+            return Ok(Rewrite::Keep);
+        }
+        Reference { blob_id, ..reference }.encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+}
+
+impl ValueHook for SeparationHook<'_> {
+    fn rewrite(
+        &mut self,
+        user_key: &[u8],
+        seq: SeqNo,
+        kind: ValueKind,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite> {
+        match kind {
+            ValueKind::Value if value.len() >= self.separation.min_blob_size => {
+                self.separate(user_key, seq, value, out)
+            }
+            ValueKind::Reference => self.renew(user_key, seq, value, out),
+            _ => Ok(Rewrite::Keep),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Large values: each in a segment of its own, written before the write it belongs to.
+//!
+//! A value above a quarter of a log group would push everything else out of log and memtable, and be written twice.
+//! Instead it is streamed into a segment (`table::segment`), which is made durable, name included, **before** the batch
+//! that refers to it is logged. Log and memtable carry the reference; at flush it becomes an ordinary reference of a
+//! table, and the manifest takes the segment in as a vSST with one record.
+//!
+//! # The life of a file
+//!
+//! ```text
+//! Draft --logged--> known here --flushed--> in the manifest --no reference left--> obsolete --no reader--> removed
+//!   |                   |                                                             ^
+//!   +--not logged:      +--dropped by the flush, or with its family: no edit names it-+
+//!      removed
+//! ```
+//!
+//! Every segment that a memtable refers to is known here, with a token. The token is a copy of the description of the
+//! file ([`VsstMeta::copies`]), so the list of obsolete files keeps the file as long as the memtable is alive, that is,
+//! as long as a reader with an old view may come across the reference. [`Segments::sweep`] lets go of the tokens of
+//! memtables that are gone.
+//!
+//! # Recovery
+//!
+//! A reference in the log is only written once its file is complete and durable. So a valid reference whose segment is
+//! missing, incomplete or another file is damage, never the trace of a crash, and open reports it as corruption naming
+//! the file ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
+//! logged: open removes it with the other files that nothing names.
+
+use crate::batch::Change;
+use crate::engine::Engine;
+use crate::family::Family;
+use crate::obsolete::DataFile;
+use base::key::encode;
+use base::sync::lock;
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
+use io::{AppendFile, CreateOptions};
+use memtable::MemTable;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+use table::{SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
+use version::{FamilyId, VsstMeta, names};
+
+/// Bytes collected before they are written.
+const WRITE_BUFFER_LEN: usize = 1 << 20;
+/// Write-back begins every so many bytes, so that the sync at the end does not come as one burst.
+const SYNC_EVERY: u64 = 8 << 20;
+
+/// From so many bytes on a value is written to a segment: above a quarter of a log group, and above what log and
+/// memtable take.
+pub(crate) fn threshold(engine: &Engine) -> usize {
+    usize::try_from(engine.options.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
+}
+
+/// The segments that memtables refer to.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    memtable: Weak<MemTable>,
+    memtable_id: u64,
+    family: FamilyId,
+    stored_len: u64,
+    /// See the module.
+    token: Arc<()>,
+    /// No table will refer to it: it is on the list of obsolete files.
+    dropped: bool,
+}
+
+impl Segments {
+    /// An entry that refers to a segment goes into a memtable. Returns the bytes of all segments it refers to.
+    pub fn refer(&self, family: FamilyId, memtable: &Arc<MemTable>, reference: &SegmentReference) -> u64 {
+        let mut known = lock(&self.known);
+        let one = Known {
+            memtable: Arc::downgrade(memtable),
+            memtable_id: memtable.id(),
+            family,
+            stored_len: reference.stored_len,
+            token: Arc::new(()),
+            dropped: false,
+        };
+        known.insert(reference.file, one);
+        let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
+        of_memtable.map(|k| k.stored_len).sum()
+    }
+
+    /// True if a memtable refers to the file.
+    pub fn holds(&self, number: u64) -> bool {
+        lock(&self.known).contains_key(&number)
+    }
+
+    /// Forgets the segments of memtables that nobody holds any more.
+    pub fn sweep(&self) {
+        lock(&self.known).retain(|_, known| known.memtable.strong_count() > 0);
+    }
+
+    /// What the manifest says of a segment once the entry `(user_key, seq)` that refers to it is in a table.
+    pub fn meta(&self, user_key: &[u8], seq: SeqNo, reference: &SegmentReference) -> VsstMeta {
+        let ikey = encode(user_key, seq, ValueKind::Value);
+        let token = lock(&self.known).get(&reference.file).map(|k| k.token.clone());
+        VsstMeta {
+            number: reference.file,
+            uid: reference.uid,
+            len: reference.stored_len,
+            record_bytes: reference.stored_len,
+            raw_bytes: reference.raw_len,
+            entries: 1,
+            smallest: ikey.clone(),
+            largest: ikey,
+            min_seq: seq,
+            max_seq: seq,
+            segment: true,
+            copies: token.unwrap_or_default(),
+            ..VsstMeta::default()
+        }
+    }
+
+    /// A flush was installed that dropped the entries which referred to these segments: no edit will ever name them.
+    /// Called while the flush still holds the memtables.
+    pub fn dropped(&self, engine: &Engine, numbers: &[u64]) {
+        let mut known = lock(&self.known);
+        let gone = numbers.iter().filter_map(|number| Some((number, known.get_mut(number)?.drop_token()?)));
+        let gone: Vec<DataFile> = gone.map(|(&number, token)| obsolete(number, token)).collect();
+        std::mem::drop(known);
+        engine.obsolete.add(gone);
+    }
+
+    /// A family was dropped: its segments go, except those that its last version lists (they go with the version).
+    pub fn family_dropped(&self, engine: &Engine, family: FamilyId, listed: impl Fn(u64) -> bool) {
+        let known = lock(&self.known);
+        let of_family = known.iter().filter(|(number, k)| k.family == family && !listed(**number));
+        let numbers: Vec<u64> = of_family.map(|(&number, _)| number).collect();
+        std::mem::drop(known);
+        self.dropped(engine, &numbers);
+    }
+}
+
+impl Known {
+    /// The token, the first time.
+    fn drop_token(&mut self) -> Option<Arc<()>> {
+        (!std::mem::replace(&mut self.dropped, true)).then(|| self.token.clone())
+    }
+}
+
+/// A segment that no version holds, for the list of obsolete files.
+fn obsolete(number: u64, copies: Arc<()>) -> DataFile {
+    DataFile::Vsst(Arc::new(VsstMeta { number, segment: true, copies, ..VsstMeta::default() }))
+}
+
+/// Checks, in recovery, that the segment of a logged entry is what the log says.
+pub(crate) fn check(engine: &Engine, change: &Change<'_>) -> Result<()> {
+    open(engine, change.key, change.value).map(drop)
+}
+
+/// Opens the segment of an entry of kind `SegmentReference`.
+pub(crate) fn open(engine: &Engine, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
+    let reference = SegmentReference::decode(encoded)?;
+    let segment = engine.tables.segment(reference.file, reference.uid)?;
+    let same = (segment.raw_len(), segment.file_len(), segment.checksum())
+        == (reference.raw_len, reference.stored_len, reference.checksum);
+    if same && segment.user_key() == user_key {
+        return Ok(segment);
+    }
+    Err(another_value(engine, user_key, reference.file))
+}
+
+/// Opens the segment that a table refers to.
+pub(crate) fn open_listed(engine: &Engine, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
+    let segment = engine.tables.segment(meta.number, meta.uid)?;
+    if (segment.raw_len(), segment.file_len()) == (meta.raw_bytes, meta.len) && segment.user_key() == user_key
+    {
+        return Ok(segment);
+    }
+    Err(another_value(engine, user_key, meta.number))
+}
+
+fn another_value(engine: &Engine, user_key: &[u8], number: u64) -> Error {
+    Error::corruption(format!(
+        "the segment holds another value than the one of key \"{}\": restore it from a checkpoint or backup",
+        user_key.escape_ascii()
+    ))
+    .at_file(engine.path(&names::vsst(number)))
+}
+
+/// Refuses keys and values over the limits of what a segment takes.
+pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
+    Change { kind: ValueKind::Value, family: 0, key, value: &[] }.validate(0)?;
+    if len > limits::LARGE_VALUE_LEN_MAX {
+        let why = format!("value of {len} bytes: at most {} are supported", limits::LARGE_VALUE_LEN_MAX);
+        return Err(Error::new(ErrorKind::TooLarge, why));
+    }
+    Ok(())
+}
+
+/// A segment that is being written, or is written and belongs to no logged batch yet. Its file is removed when it is
+/// dropped, unless [`Draft::keep`] was called.
+pub(crate) struct Draft {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    number: u64,
+    identity: SegmentIdentity,
+    writer: Option<SegmentWriter>,
+    kept: bool,
+}
+
+impl Draft {
+    /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
+    pub fn begin(engine: &Arc<Engine>, family: &Family, key: &[u8], expected_len: u64) -> Result<Draft> {
+        engine.health.check()?;
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::vsst(number));
+        let identity = SegmentIdentity {
+            number,
+            uid: engine.env.new_uid(),
+            family: family.id,
+            edit: engine.manifest.durable_edit(),
+            created_unix_seconds: engine.env.clock.unix_seconds(),
+        };
+        let create = CreateOptions {
+            access: engine.options.access,
+            expected_len: if expected_len == 0 { 0 } else { expected_len + expected_len / 4096 + 4096 },
+            write_buffer_len: WRITE_BUFFER_LEN,
+            sync_every: SYNC_EVERY,
+        };
+        let file: Box<dyn AppendFile> = engine.env.fs.create(&path, &create)?;
+        let mut draft = Draft { engine: engine.clone(), path, number, identity, writer: None, kept: false };
+        draft.writer = Some(SegmentWriter::new(file, &draft.path, &draft.identity, key)?);
+        Ok(draft)
+    }
+
+    /// Appends bytes of the value.
+    pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.writer.as_mut().expect("appended to before it is finished").append(data)
+    }
+
+    /// Ends the file and makes it durable, name included. The reference to log.
+    pub fn finish(&mut self) -> Result<SegmentReference> {
+        let finished = self.writer.take().expect("finished once").finish()?;
+        self.engine.env.fs.sync_dir(&self.engine.dir)?;
+        self.engine.stats.segment_bytes_written.add(finished.len);
+        Ok(SegmentReference {
+            file: self.number,
+            uid: self.identity.uid,
+            raw_len: finished.raw_len,
+            stored_len: finished.len,
+            checksum: finished.checksum,
+        })
+    }
+
+    /// The batch that refers to it is logged, or may be: the file stays.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.writer = None;
+            // What cannot be removed now is removed at the next open.
+            let _ = self.engine.env.fs.remove(&self.path);
+        }
+    }
+}
