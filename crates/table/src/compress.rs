@@ -99,11 +99,20 @@ pub fn decompress(compression: Compression, payload: &[u8]) -> Result<Block> {
     if compression == Compression::None {
         return Ok(Block::from(payload));
     }
+    decompress_behind(&[], compression, payload)
+}
+
+/// A block that begins with `head` and goes on with the raw bytes of a compressed payload.
+///
+/// # Errors
+/// As [`decompress`].
+pub(crate) fn decompress_behind(head: &[u8], compression: Compression, payload: &[u8]) -> Result<Block> {
     require(compression)?;
     let mut reader = Reader::new(payload);
     let raw_len = reader.length(limits::BLOCK_LEN_MAX)?;
-    let mut block: Block = std::iter::repeat_n(0, raw_len).collect();
-    let raw = Block::get_mut(&mut block).unwrap_or_default();
+    let mut block: Block = std::iter::repeat_n(0, head.len() + raw_len).collect();
+    let (before, raw) = Block::get_mut(&mut block).unwrap_or_default().split_at_mut(head.len());
+    before.copy_from_slice(head);
     let len = decompress_into(compression, reader.rest(), raw);
     if len != Some(raw_len) {
         return Err(Error::corruption(format!("{} data that does not decompress", compression.name())));

@@ -18,31 +18,40 @@ pub(crate) enum Role {
     Filter,
     References,
     Inline,
+    /// Index frames and directories of a vSST.
+    VsstIndex,
+    /// Records of a vSST.
+    Record,
+    /// Dense partitions of a vSST: never cached.
+    Dense,
 }
 
 impl Role {
-    fn segment(self) -> Segment {
+    pub(crate) fn segment(self) -> Segment {
         match self {
             // Reference blocks are index: they lead to values, and every lookup in the table reads them first.
-            Role::Index | Role::Filter | Role::References => Segment::Index,
-            Role::Inline => Segment::Data,
+            Role::Index | Role::Filter | Role::References | Role::VsstIndex => Segment::Index,
+            Role::Inline | Role::Record | Role::Dense => Segment::Data,
         }
     }
 
     fn count_cached(self, counters: &mut ReadCounters) {
         match self {
-            Role::Index | Role::Filter => counters.index_blocks_cached += 1,
-            Role::References | Role::Inline => counters.data_blocks_cached += 1,
+            Role::Index | Role::Filter | Role::VsstIndex => counters.index_blocks_cached += 1,
+            Role::References | Role::Inline | Role::Dense => counters.data_blocks_cached += 1,
+            Role::Record => counters.values_cached += 1,
         }
     }
 
-    fn count_read(self, counters: &mut ReadCounters, bytes: u64) {
+    pub(crate) fn count_read(self, counters: &mut ReadCounters, bytes: u64) {
         counters.device_reads += 1;
         counters.device_read_bytes += bytes;
         match self {
             Role::Index => counters.index_reads += 1,
             Role::Filter => counters.filter_reads += 1,
-            Role::References | Role::Inline => counters.data_reads += 1,
+            Role::References | Role::Inline | Role::Dense => counters.data_reads += 1,
+            Role::VsstIndex => counters.vsst_index_reads += 1,
+            Role::Record => counters.value_reads += 1,
         }
     }
 }

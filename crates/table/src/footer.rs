@@ -1,4 +1,4 @@
-//! The footer: the last 64 bytes of a table, from which everything else is found.
+//! The footer: the last 64 bytes of a table, from which everything else is found. kSSTs and vSSTs differ in the magic.
 //!
 //! ```text
 //!  0  uid of the file                16 bytes
@@ -9,7 +9,7 @@
 //! 40  reserved                       8 bytes, 0
 //! 48  checksum of all the rest       u32, masked with (uid, offset of the footer)
 //! 52  format version                 u32
-//! 56  magic                          "LAVAKSST"
+//! 56  magic                          "LAVAKSST" or "LAVAVSST"
 //! ```
 //!
 //! Version and magic stay at the end in every version, so that an older release can tell a newer file from damage.
@@ -24,6 +24,34 @@ pub const FOOTER_LEN: usize = 64;
 pub const VERSION: u32 = 1;
 /// The last bytes of a kSST.
 pub const MAGIC: [u8; 8] = *b"LAVAKSST";
+/// The last bytes of a vSST.
+pub const VSST_MAGIC: [u8; 8] = *b"LAVAVSST";
+
+/// What kind of file a footer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Keys and small values.
+    Ksst,
+    /// Separated values.
+    Vsst,
+}
+
+impl FileKind {
+    fn magic(self) -> [u8; 8] {
+        match self {
+            FileKind::Ksst => MAGIC,
+            FileKind::Vsst => VSST_MAGIC,
+        }
+    }
+
+    /// How the kind is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Ksst => "kSST",
+            FileKind::Vsst => "vSST",
+        }
+    }
+}
 
 const SUM_AT: usize = 48;
 
@@ -39,25 +67,39 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The 64 bytes at the end of the file.
+    /// The 64 bytes at the end of a kSST.
     pub fn encode(&self) -> [u8; FOOTER_LEN] {
+        self.encode_as(FileKind::Ksst)
+    }
+
+    /// The 64 bytes at the end of a file of some kind.
+    pub fn encode_as(&self, kind: FileKind) -> [u8; FOOTER_LEN] {
         let mut out = [0; FOOTER_LEN];
         out[..16].copy_from_slice(&self.uid.0);
         out[16..24].copy_from_slice(&self.meta.offset.to_le_bytes());
         out[24..28].copy_from_slice(&(self.meta.len as u32).to_le_bytes());
         out[32..40].copy_from_slice(&self.file_len.to_le_bytes());
         out[52..56].copy_from_slice(&VERSION.to_le_bytes());
-        out[56..].copy_from_slice(&MAGIC);
+        out[56..].copy_from_slice(&kind.magic());
         let sum = sum_of(&out) ^ checksum::mask(self.uid, self.file_len - FOOTER_LEN as u64);
         out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
         out
+    }
+
+    /// Decodes the last bytes of a kSST of `file_len` bytes that should be the file `uid`.
+    ///
+    /// # Errors
+    /// As [`Footer::decode_as`].
+    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, file_len: u64) -> Result<Footer> {
+        Self::decode_as(FileKind::Ksst, bytes, uid, file_len)
     }
 
     /// Decodes the last bytes of a file of `file_len` bytes that should be the file `uid`.
     ///
     /// # Errors
     /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
-    pub fn decode(bytes: &[u8; FOOTER_LEN], uid: Uid, file_len: u64) -> Result<Footer> {
+    pub fn decode_as(kind: FileKind, bytes: &[u8; FOOTER_LEN], uid: Uid, file_len: u64) -> Result<Footer> {
+        let name = kind.name();
         let at = file_len.saturating_sub(FOOTER_LEN as u64);
         let bad = |why: String| Error::corruption(why).at_offset(at);
         let mut reader = Reader::new(bytes);
@@ -68,12 +110,13 @@ impl Footer {
         reader.take(8)?;
         let sum = reader.u32()?;
         let version = reader.u32()?;
-        if reader.rest() != MAGIC {
-            return Err(bad("no kSST: the magic at its end is missing (a cut or damaged file)".into()));
+        if reader.rest() != kind.magic() {
+            return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
         }
         if version > VERSION {
-            let why =
-                format!("kSST format version {version}; this release reads up to {VERSION}: use a newer one");
+            let why = format!(
+                "{name} format version {version}; this release reads up to {VERSION}: use a newer one"
+            );
             return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
         }
         if sum_of(bytes) ^ checksum::mask(stored_uid, at) != sum || version == 0 {
@@ -85,7 +128,7 @@ impl Footer {
             )));
         }
         if flags != 0 {
-            let why = format!("kSST with flags {flags:#x}: use a newer release");
+            let why = format!("{name} with flags {flags:#x}: use a newer release");
             return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
         }
         if stored_len != file_len || meta.len > FRAME_LEN_MAX as u64 || meta.end() != at {
@@ -102,7 +145,7 @@ impl Footer {
 pub fn uid_of(file: &dyn io::ReadFile) -> Result<Uid> {
     let len = file.len()?;
     let at = len.checked_sub(FOOTER_LEN as u64);
-    let at = at.ok_or_else(|| Error::corruption(format!("no kSST: {len} bytes")).at_file(file.path()))?;
+    let at = at.ok_or_else(|| Error::corruption(format!("no table: {len} bytes")).at_file(file.path()))?;
     let mut uid = [0; 16];
     file.read_at(&mut uid, at)?;
     Ok(Uid(uid))

@@ -37,6 +37,7 @@ mod sink;
 mod stream;
 mod stream_builder;
 mod stream_iter;
+mod tail;
 pub mod tombstone_block;
 mod verify;
 pub mod vsst;

@@ -7,8 +7,8 @@
 
 use crate::compress;
 use crate::cursor::reported_trailer;
-use crate::file::{Role, Shared, TableFile};
-use crate::footer::{FOOTER_LEN, Footer};
+use crate::file::{Role, TableFile};
+use crate::footer::FileKind;
 use crate::frame::{self, BlockHandle};
 use crate::iterator::KsstIter;
 use crate::options::{IterOptions, ReadCounters};
@@ -17,15 +17,13 @@ use crate::readahead::Borders;
 use crate::reference::Reference;
 use crate::sections::{self, Section};
 use crate::stream::Stream;
+use crate::tail::Tail;
 use crate::{block, reference_block, tombstone_block};
 use base::range_del::FragmentedRangeTombstones;
 use base::{Compression, Error, MAX_SEQ, Result, SeqNo, Uid, ValueKind, key};
-use cache::{Block, BlockSlice, Cache};
+use cache::{BlockSlice, Cache};
 use io::ReadFile;
 use std::sync::Arc;
-
-/// How much of the end of a file is read first when it is opened.
-const TAIL_LEN: u64 = 8 << 10;
 
 /// The newest visible entry of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,24 +50,6 @@ pub struct Ksst {
     tombstones: Arc<FragmentedRangeTombstones>,
 }
 
-/// The end of the file, read at once.
-struct Tail<'a> {
-    file: &'a TableFile,
-    bytes: &'a [u8],
-    start: u64,
-}
-
-impl Tail<'_> {
-    fn read(&self, handle: BlockHandle) -> Result<Block> {
-        let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
-        let to = from.zip(usize::try_from(handle.len).ok()).and_then(|(from, len)| from.checked_add(len));
-        match from.zip(to).and_then(|(from, to)| self.bytes.get(from..to)) {
-            Some(frame) if handle.end() <= self.file.frames_end => self.file.decode(frame, handle.offset),
-            _ => self.file.read(handle, Role::Index, &mut ReadCounters::default()),
-        }
-    }
-}
-
 impl Ksst {
     /// Opens a table. `number` names its blocks in the cache, `uid` is the identity the file must have. With
     /// `global_seq` (an ingested file), every entry is reported with that sequence.
@@ -84,24 +64,11 @@ impl Ksst {
         global_seq: Option<SeqNo>,
         cache: Arc<Cache>,
     ) -> Result<Ksst> {
-        let path = file.path().to_owned();
-        let len = file.len()?;
-        let Some(frames_end) = len.checked_sub(FOOTER_LEN as u64) else {
-            let why = format!("no kSST: {len} bytes, shorter than a footer (a cut file)");
-            return Err(Error::corruption(why).at_file(path).at_offset(0));
-        };
-        let start = len.saturating_sub(TAIL_LEN);
-        let mut bytes = vec![0; (len - start) as usize];
-        file.read_at(&mut bytes, start).map_err(|e| e.at_file(&path).at_offset(start))?;
-        let footer = bytes.last_chunk::<FOOTER_LEN>().map(|b| Footer::decode(b, uid, len));
-        let footer =
-            footer.unwrap_or_else(|| Err(Error::corruption("no footer"))).map_err(|e| e.at_file(&path))?;
-        let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
-        let tail = Tail { file: &file, bytes: &bytes, start };
-        let parts = Parts::read(&tail, footer.meta, global_seq)?;
+        let tail = Tail::open(FileKind::Ksst, file, number, uid, cache)?;
+        let parts = Parts::read(&tail, tail.meta, global_seq)?;
         let Parts { properties, references, inline, sections, tombstones } = parts;
         let tombstones = Arc::new(tombstones);
-        let meta = footer.meta;
+        let Tail { file, len, meta, .. } = tail;
         Ok(Ksst { file, len, properties, global_seq, references, inline, sections, meta, tombstones })
     }
 
@@ -267,7 +234,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(tail: &Tail<'_>, meta: BlockHandle, global_seq: Option<SeqNo>) -> Result<Parts> {
+    fn read(tail: &Tail, meta: BlockHandle, global_seq: Option<SeqNo>) -> Result<Parts> {
         let at = |offset: u64| move |e: Error| tail.file.locate(e, offset);
         let sections = sections::decode(&tail.read(meta)?).map_err(at(meta.offset))?;
         let (mut references, mut inline) = (None, None);

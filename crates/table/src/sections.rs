@@ -21,6 +21,10 @@ pub const TOP_INLINE: u8 = 3;
 pub const RANGE_TOMBSTONES: u8 = 4;
 /// Reserved for fingerprints of keys.
 pub const FINGERPRINTS: u8 = 5;
+/// vSST: the root of the directory; exactly one.
+pub const DIRECTORY: u8 = 6;
+/// vSST: where the dense partitions lie; exactly one.
+pub const DENSE_INDEX: u8 = 7;
 
 /// A block that the meta index names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +61,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Section>> {
         let offset = reader.varint()?;
         let len = reader.length(FRAME_LEN_MAX)? as u64;
         if tag >= 128 {
-            let why = format!("kSST with a section of kind {tag}: use a newer release");
+            let why = format!("table with a section of kind {tag}: use a newer release");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         sections.push(Section { tag, handle: BlockHandle { offset, len } });

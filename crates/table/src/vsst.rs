@@ -17,10 +17,13 @@
 //! Keys are pairs of user key and sequence, unique in a file; the kind lives in the kSST. Byte map: `docs/format/vsst.md`.
 
 mod builder;
+mod dense;
+mod index;
 mod keys;
 mod properties;
 mod reader;
 pub mod record;
+mod verify;
 
 pub use builder::{FinishedVsst, RecordLens, VsstBuilder, VsstOptions};
 pub use keys::{KeyEntry, VsstKeys};

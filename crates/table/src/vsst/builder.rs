@@ -1,9 +1,23 @@
 //! Writes a vSST.
+//!
+//! Records go to the file as they come. Dense partitions (compressed) and index frames are kept until the end, about
+//! 20 bytes a key, and written behind the records, so that neither a scan of the keys nor one of the values reads the
+//! other.
 
+use super::dense::{DenseBuilder, PARTITION_LEN, Row};
+use super::index::{IndexBuilder, trailer};
 use super::properties::VsstProperties;
-use super::record::Record;
+use super::record::{self, ALIGNMENT_MAX, Record, SUM_LEN};
+use crate::compress::Compressor;
+use crate::footer::{FOOTER_LEN, FileKind, Footer};
+use crate::frame::BlockHandle;
+use crate::index::{self, Separators};
 use crate::options::TableIdentity;
-use base::{Compression, Error, ErrorKind, Result, SeqNo};
+use crate::prefix::shared_len;
+use crate::sections::{self, Section};
+use crate::sink::Sink;
+use base::codec::put_u32;
+use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, ValueKind, checksum, key, limits};
 use cache::Cache;
 use io::AppendFile;
 use std::path::Path;
@@ -14,7 +28,8 @@ use std::sync::Arc;
 pub struct VsstOptions {
     /// The codec of values and dense partitions.
     pub compression: Compression,
-    /// What record lengths and offsets are multiples of: a power of two up to 64. 0: chosen from the first record.
+    /// What record lengths and offsets are multiples of: a power of two up to 64 (others are rounded). 0: chosen from
+    /// the first record.
     pub alignment: u32,
 }
 
@@ -42,24 +57,58 @@ pub struct FinishedVsst {
 
 /// Writes a vSST from front to back.
 pub struct VsstBuilder {
+    sink: Sink,
+    compression: Compression,
+    compressor: Compressor,
+    warm: Option<Arc<Cache>>,
+    /// A record in the making.
+    record: Vec<u8>,
+    last_user: Vec<u8>,
+    last_seq: SeqNo,
+    dense: DenseBuilder,
+    /// Sealed frames of dense partitions, where each ends, and the last key of each.
+    partitions: Vec<u8>,
+    partition_lens: Vec<u64>,
+    partition_ends: Separators,
+    index: IndexBuilder,
+    /// Alignment 0 in it: not yet chosen.
     properties: VsstProperties,
-}
-
-fn absent<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "vSSTs are not written yet"))
 }
 
 impl VsstBuilder {
     /// Starts a vSST in an empty file. `path` is for error messages; `warm` is the cache to put the index into when the
     /// file is finished.
     pub fn new(
-        _file: Box<dyn AppendFile>,
-        _path: &Path,
+        file: Box<dyn AppendFile>,
+        path: &Path,
         identity: TableIdentity,
-        _options: &VsstOptions,
-        _warm: Option<Arc<Cache>>,
+        options: &VsstOptions,
+        warm: Option<Arc<Cache>>,
     ) -> Self {
-        VsstBuilder { properties: VsstProperties { identity, ..VsstProperties::default() } }
+        let alignment = match options.alignment {
+            0 => 0,
+            n => n.min(ALIGNMENT_MAX).next_power_of_two(),
+        };
+        VsstBuilder {
+            sink: Sink::new(file, path, identity.uid, options.compression),
+            compression: options.compression,
+            compressor: Compressor::default(),
+            warm,
+            record: Vec::new(),
+            last_user: Vec::new(),
+            last_seq: 0,
+            dense: DenseBuilder::default(),
+            partitions: Vec::new(),
+            partition_lens: Vec::new(),
+            partition_ends: Separators::default(),
+            index: IndexBuilder::default(),
+            properties: VsstProperties {
+                identity,
+                alignment,
+                min_seq: SeqNo::MAX,
+                ..VsstProperties::default()
+            },
+        }
     }
 
     /// Records when the file is written (properties only).
@@ -77,21 +126,144 @@ impl VsstBuilder {
     /// # Errors
     /// `InvalidArgument` for a key out of order, `TooLarge` for an entry over the limits, and what the file reports.
     /// After an error the file cannot be finished.
-    pub fn add(&mut self, _user_key: &[u8], _seq: SeqNo, _value: &[u8]) -> Result<RecordLens> {
-        absent()
+    pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordLens> {
+        let sound = (1..=limits::KEY_LEN_MAX).contains(&user_key.len()) && seq <= MAX_SEQ;
+        if !sound || value.len() > limits::VALUE_LEN_MAX {
+            let why = format!(
+                "a record with a key of {} and a value of {} bytes, sequence {seq}",
+                user_key.len(),
+                value.len()
+            );
+            return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
+        }
+        let shared = self.shared_with_last(user_key, seq)?;
+        let raw_len = value.len() as u64;
+        let compressed = self.compressor.compress(self.compression, value);
+        let compressed = compressed.map_err(|e| self.sink.blame(e))?;
+        let (codec, stored) = match compressed {
+            Some(smaller) => (self.compression, smaller.as_slice()),
+            None => (Compression::None, value),
+        };
+        let body_len = record::body_len(user_key.len(), stored.len());
+        if self.properties.alignment == 0 {
+            self.properties.alignment = record::alignment_for((body_len + SUM_LEN) as u64);
+        }
+        let stored_len = (body_len + SUM_LEN).next_multiple_of(self.properties.alignment as usize);
+        let out = &mut self.record;
+        out.clear();
+        record::put_head(out, codec, user_key, seq, stored.len());
+        out.extend_from_slice(stored);
+        assert_eq!(out.len(), body_len, "a record is as long as foreseen");
+        out.resize(stored_len - SUM_LEN, 0);
+        let sum = checksum::stored(out, self.properties.identity.uid, self.sink.offset);
+        put_u32(out, sum);
+        let offset = self.sink.offset;
+        self.sink.append(&self.record)?;
+        self.sink.codecs |= 1 << codec as u8;
+        let lens = RecordLens { raw_len, stored_len: stored_len as u64 };
+        self.note(user_key, shared, seq, lens, offset)?;
+        Ok(lens)
     }
 
     /// Appends a record of another vSST verbatim. Its stored length stays what references to it say.
     ///
     /// # Errors
-    /// As [`VsstBuilder::add`]; `InvalidArgument` too if the length is no multiple of this file's alignment.
-    pub fn copy(&mut self, _record: &Record<'_>) -> Result<RecordLens> {
-        absent()
+    /// As [`VsstBuilder::add`]; `InvalidArgument` too if its length is no multiple of this file's alignment (which must
+    /// not be coarser than that of the file the record comes from).
+    pub fn copy(&mut self, record: &Record<'_>) -> Result<RecordLens> {
+        let shared = self.shared_with_last(record.user_key, record.seq)?;
+        let stored_len = record.stored.len() as u64;
+        if self.properties.alignment == 0 {
+            self.properties.alignment = record::alignment_for(stored_len).min(record.alignment);
+        }
+        let Some((body, sum)) = record.stored.split_last_chunk::<SUM_LEN>() else {
+            return Err(self.refuse(Error::invalid("no record")));
+        };
+        if !stored_len.is_multiple_of(u64::from(self.properties.alignment)) {
+            let why = format!(
+                "a record of {stored_len} bytes does not fit the alignment {}: give the new file the finest \
+                 alignment of the files it takes records from",
+                self.properties.alignment
+            );
+            return Err(self.refuse(Error::invalid(why)));
+        }
+        let offset = self.sink.offset;
+        let mask = record.mask ^ checksum::mask(self.properties.identity.uid, offset);
+        let sum = u32::from_le_bytes(*sum) ^ mask;
+        self.sink.append(body)?;
+        self.sink.append(&sum.to_le_bytes())?;
+        self.sink.codecs |= 1 << record.codec as u8;
+        let lens = RecordLens { raw_len: record.raw_len, stored_len };
+        self.note(record.user_key, shared, record.seq, lens, offset)?;
+        Ok(lens)
+    }
+
+    #[cold]
+    fn refuse(&self, e: Error) -> Error {
+        self.sink.blame(e.context("adding to a vSST"))
+    }
+
+    /// Checks the order; returns what the user key has in common with the last one.
+    #[inline]
+    fn shared_with_last(&self, user_key: &[u8], seq: SeqNo) -> Result<usize> {
+        let shared = shared_len(&self.last_user, user_key);
+        let ascending = match (self.last_user.get(shared), user_key.get(shared)) {
+            (None, None) => seq < self.last_seq,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(a), Some(b)) => a < b,
+        };
+        if ascending {
+            return Ok(shared);
+        }
+        Err(self.refuse(Error::invalid("keys must ascend strictly, versions of a key newest first")))
+    }
+
+    /// Takes a record that was written into account.
+    fn note(
+        &mut self,
+        user_key: &[u8],
+        shared: usize,
+        seq: SeqNo,
+        lens: RecordLens,
+        offset: u64,
+    ) -> Result<()> {
+        let alignment = u64::from(self.properties.alignment);
+        let offset_units = offset / alignment;
+        if self.dense.len() >= PARTITION_LEN {
+            self.cut_partition()?;
+        }
+        let row = Row { seq, raw_len: lens.raw_len, units: lens.stored_len / alignment, offset_units };
+        self.dense.push(user_key, shared, row);
+        self.index.push((&self.last_user, self.last_seq), user_key, seq, offset_units);
+        self.last_user.truncate(shared);
+        self.last_user.extend_from_slice(&user_key[shared..]);
+        self.last_seq = seq;
+        let p = &mut self.properties;
+        if p.entries == 0 {
+            p.smallest = key::encode(user_key, seq, ValueKind::Value);
+        }
+        p.entries += 1;
+        p.record_bytes += lens.stored_len;
+        p.raw_bytes += lens.raw_len;
+        p.min_seq = p.min_seq.min(seq);
+        p.max_seq = p.max_seq.max(seq);
+        assert_eq!(self.sink.offset, p.record_bytes, "records lie one behind another");
+        Ok(())
+    }
+
+    fn cut_partition(&mut self) -> Result<()> {
+        let payload = self.dense.finish();
+        let len = self.sink.hold_data(&payload, &mut self.partitions)?;
+        self.partition_lens.push(len);
+        self.partition_ends.push_with(trailer(self.last_seq), |out| out.extend_from_slice(&self.last_user));
+        Ok(())
     }
 
     /// About how many bytes the file would have if it were finished now.
     pub fn len_estimate(&self) -> u64 {
-        self.properties.record_bytes
+        let dense = self.partitions.len() + self.dense.len();
+        self.sink.offset + (dense + self.index.len_estimate() + 512) as u64
     }
 
     /// Bytes of all records so far, padding included.
@@ -118,8 +290,58 @@ impl VsstBuilder {
     /// that lead to this file from now on.
     ///
     /// # Errors
-    /// `InvalidArgument` if nothing was added, and what the file reports.
-    pub fn finish(self, _took_over: Vec<u64>) -> Result<FinishedVsst> {
-        absent()
+    /// `InvalidArgument` if nothing was added or the BlobIds are not in order, and what the file reports.
+    pub fn finish(mut self, took_over: Vec<u64>) -> Result<FinishedVsst> {
+        if self.is_empty() {
+            return Err(self.refuse(Error::invalid("a vSST without records")));
+        }
+        let own = self.properties.identity.number;
+        if !took_over.is_sorted_by(|a, b| a < b) || took_over.contains(&own) {
+            return Err(
+                self.refuse(Error::invalid("BlobIds taken over ascend and do not name the file itself"))
+            );
+        }
+        self.properties.took_over = took_over;
+        self.properties.largest = key::encode(&self.last_user, self.last_seq, ValueKind::Value);
+        let dense_index = self.write_partitions()?;
+        let warm = self.warm.take();
+        let warm = warm.as_deref().map(|cache| (cache, own));
+        let index = std::mem::take(&mut self.index);
+        let (root, index_bytes) = index.finish((&self.last_user, self.last_seq), &mut self.sink, warm)?;
+        self.properties.index_bytes = index_bytes;
+        self.write_meta(dense_index, root)
+    }
+
+    /// Writes the dense partitions; returns the payload of their index.
+    fn write_partitions(&mut self) -> Result<Vec<u8>> {
+        self.cut_partition()?;
+        let lens = &self.partition_lens;
+        let mut offset = self.sink.write_run(&mut self.partitions, lens.iter().copied())?;
+        let mut offsets = Vec::with_capacity(lens.len());
+        for len in lens {
+            offsets.push(offset);
+            offset += len;
+        }
+        self.properties.dense_bytes = lens.iter().sum();
+        let mut payload = Vec::new();
+        index::encode(&mut payload, &self.partition_ends, 0..lens.len(), &[&offsets, lens]);
+        Ok(payload)
+    }
+
+    fn write_meta(mut self, mut dense_index: Vec<u8>, mut root: Vec<u8>) -> Result<FinishedVsst> {
+        let sink = &mut self.sink;
+        let section = |tag, handle: BlockHandle| Section { tag, handle };
+        let dense = section(sections::DENSE_INDEX, sink.write_plain(&mut dense_index)?);
+        let directory = section(sections::DIRECTORY, sink.write_plain(&mut root)?);
+        let p = &mut self.properties;
+        p.codecs = sink.codecs | 1;
+        let properties = section(sections::PROPERTIES, sink.write_plain(&mut p.encode())?);
+        let meta = sink.write_plain(&mut sections::encode(&[dense, directory, properties]))?;
+        let len = sink.offset + FOOTER_LEN as u64;
+        let footer = Footer { uid: p.identity.uid, meta, file_len: len };
+        sink.append(&footer.encode_as(FileKind::Vsst))?;
+        sink.sync()?;
+        let (smallest, largest) = (p.smallest.clone(), p.largest.clone());
+        Ok(FinishedVsst { len, smallest, largest, properties: self.properties })
     }
 }

@@ -1,9 +1,19 @@
 //! A cursor over the dense partitions: every key with its lengths, in key order, without the values.
+//!
+//! Garbage collection reads it once through, so it goes past the cache, in runs of [`WINDOW_LEN`] bytes.
 
+use super::dense::DenseCursor;
 use super::reader::Vsst;
+use crate::file::{Role, Window};
+use crate::frame::BlockHandle;
+use crate::index::IndexShape;
 use crate::options::ReadCounters;
-use base::{Result, SeqNo};
+use base::{Error, Result, SeqNo};
+use cache::Block;
 use std::sync::Arc;
+
+/// Bytes read at once.
+const WINDOW_LEN: u64 = 512 << 10;
 
 /// What the dense partitions say of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +30,107 @@ pub struct KeyEntry<'a> {
     pub offset: u64,
 }
 
+/// Where a partition lies, by the index of partitions.
+pub(crate) fn partition_handle(shape: &IndexShape<2>, block: &[u8], partition: usize) -> BlockHandle {
+    BlockHandle { offset: shape.column(block, 0, partition), len: shape.column(block, 1, partition) }
+}
+
 /// A cursor over all keys of a vSST. It reads in large runs, past the cache.
 #[derive(Debug)]
 pub struct VsstKeys {
-    _vsst: Arc<Vsst>,
+    vsst: Arc<Vsst>,
+    index: Block,
+    shape: IndexShape<2>,
+    /// The partition to load next.
+    partition: usize,
+    cursor: DenseCursor,
+    valid: bool,
+    window: Window,
     counters: ReadCounters,
 }
 
 impl VsstKeys {
     pub(crate) fn new(vsst: Arc<Vsst>) -> Result<VsstKeys> {
-        Ok(VsstKeys { _vsst: vsst, counters: ReadCounters::default() })
+        let mut counters = ReadCounters::default();
+        let index = vsst.file.read(vsst.dense_index, Role::Dense, &mut counters)?;
+        let shape = IndexShape::parse(&index, 0).map_err(|e| vsst.file.locate(e, vsst.dense_index.offset))?;
+        let mut keys = VsstKeys {
+            vsst,
+            index,
+            shape,
+            partition: 0,
+            cursor: DenseCursor::default(),
+            valid: false,
+            window: Window::default(),
+            counters,
+        };
+        keys.next()?;
+        Ok(keys)
     }
 
     /// True while it stands on a key. A new cursor stands on the first.
     pub fn valid(&self) -> bool {
-        false
+        self.valid
     }
 
     /// Moves to the next key; not valid after the last, nor after an error.
     ///
     /// # Errors
     /// `Corruption` if a partition is damaged, and what the file reports.
+    #[allow(clippy::should_implement_trait, reason = "a cursor, as InternalIterator is")]
     pub fn next(&mut self) -> Result<()> {
+        self.valid = false;
+        loop {
+            if self.advance()? {
+                self.check_place()?;
+                self.valid = true;
+                return Ok(());
+            }
+            if self.partition == self.shape.rows() {
+                return Ok(());
+            }
+            self.load()?;
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        let Some(last) = self.partition.checked_sub(1) else { return Ok(false) };
+        let advanced = self.cursor.advance();
+        advanced.map_err(|e| self.vsst.file.locate(e, self.handle(last).offset))
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let handle = self.handle(self.partition);
+        let last = self.handle(self.shape.rows().saturating_sub(1));
+        let here = |e| self.vsst.file.locate(e, handle.offset);
+        let span = || {
+            let limit = handle.offset.saturating_add(WINDOW_LEN);
+            (handle.offset, last.end().min(limit))
+        };
+        let block = self.window.block(&self.vsst.file, handle, Role::Dense, &mut self.counters, span)?;
+        let expected = self.cursor.next_offset_units();
+        self.cursor.load(block).map_err(here)?;
+        if self.cursor.next_offset_units() != expected {
+            return Err(here(Error::corruption(
+                "a dense partition that does not go on where the last ended",
+            )));
+        }
+        self.partition += 1;
         Ok(())
+    }
+
+    /// The record must lie among the records.
+    fn check_place(&self) -> Result<()> {
+        let end = self.cursor.next_offset_units().checked_mul(u64::from(self.vsst.alignment()));
+        if end.is_some_and(|end| end <= self.vsst.properties.record_bytes) {
+            return Ok(());
+        }
+        let e = Error::corruption("a dense key whose record lies behind the last");
+        Err(self.vsst.file.locate(e, self.handle(self.partition.saturating_sub(1)).offset))
+    }
+
+    fn handle(&self, partition: usize) -> BlockHandle {
+        partition_handle(&self.shape, &self.index, partition)
     }
 
     /// The key it stands on.
@@ -50,7 +138,31 @@ impl VsstKeys {
     /// # Panics
     /// If it is not valid.
     pub fn entry(&self) -> KeyEntry<'_> {
-        panic!("no entry")
+        assert!(self.valid, "the cursor stands on no key");
+        let alignment = u64::from(self.vsst.alignment());
+        let row = self.cursor.row;
+        KeyEntry {
+            user_key: &self.cursor.user_key,
+            seq: row.seq,
+            raw_len: row.raw_len,
+            stored_len: row.units * alignment,
+            offset: row.offset_units * alignment,
+        }
+    }
+
+    /// The partitions' handles and the separators behind them, for verification and listings.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = BlockHandle> + '_ {
+        (0..self.shape.rows()).map(|p| self.handle(p))
+    }
+
+    /// The separator behind a partition, in `out`, and its trailer.
+    pub(crate) fn separator(&self, partition: usize, out: &mut Vec<u8>) -> u64 {
+        self.shape.separator(&self.index, partition, out)
+    }
+
+    /// The partition it stands in.
+    pub(crate) fn partition(&self) -> usize {
+        self.partition.saturating_sub(1)
     }
 
     /// What it has read so far.

@@ -1,13 +1,26 @@
 //! An open vSST: point reads.
+//!
+//! A read asks the index (in the cache, normally) where the only record lies that the key can have, then the value
+//! cache, then the device: one request of exactly the record. What is cached is the record, not the bare value, so the
+//! key is compared on every read, from the cache too: an index, an alias or a reference that leads astray never ends in
+//! the value of another key. An uncompressed record is cached, and its value handed out, in the buffer it was read into.
 
-use super::keys::VsstKeys;
+use super::dense::DenseCursor;
+use super::index::{Directory, trailer};
+use super::keys::{VsstKeys, partition_handle};
 use super::properties::VsstProperties;
-use super::record::Record;
-use crate::file::TableFile;
+use super::record::{self, RECORD_LEN_MAX, Record, Shape};
+use crate::compress;
+use crate::file::{Role, TableFile};
+use crate::footer::FileKind;
+use crate::frame::{self, BlockHandle};
+use crate::index::IndexShape;
 use crate::options::ReadCounters;
 use crate::reference::Reference;
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use cache::{BlockSlice, Cache};
+use crate::sections::{self, Section};
+use crate::tail::Tail;
+use base::{Compression, Error, ErrorKind, Result, SeqNo, Uid};
+use cache::{Block, BlockSlice, Cache};
 use io::ReadFile;
 use std::sync::Arc;
 
@@ -17,10 +30,28 @@ pub struct Vsst {
     pub(crate) file: TableFile,
     pub(crate) len: u64,
     pub(crate) properties: VsstProperties,
+    pub(crate) directory: Directory,
+    /// Where the dense partitions are listed.
+    pub(crate) dense_index: BlockHandle,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) meta: BlockHandle,
 }
 
-fn absent<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "vSSTs are not read yet"))
+/// What a read asks for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    user_key: &'a [u8],
+    seq: SeqNo,
+    reference: &'a Reference,
+}
+
+impl Wanted<'_> {
+    /// Checks that a record is the one asked for.
+    fn matches(&self, shape: &Shape, bytes: &[u8]) -> bool {
+        shape.seq == self.seq
+            && shape.raw_len == self.reference.raw_len
+            && bytes.get(shape.key.clone()) == Some(self.user_key)
+    }
 }
 
 impl Vsst {
@@ -29,8 +60,36 @@ impl Vsst {
     /// # Errors
     /// `Corruption` if it is damaged, cut or another file; `Unsupported` if it was written by a newer release or with a
     /// codec that this build lacks.
-    pub fn open(_file: Arc<dyn ReadFile>, _number: u64, _uid: Uid, _cache: Arc<Cache>) -> Result<Vsst> {
-        absent()
+    pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid, cache: Arc<Cache>) -> Result<Vsst> {
+        let tail = Tail::open(FileKind::Vsst, file, number, uid, cache)?;
+        let at = |offset: u64| {
+            let file = &tail.file;
+            move |e: Error| file.locate(e, offset)
+        };
+        let sections = sections::decode(&tail.read(tail.meta)?).map_err(at(tail.meta.offset))?;
+        let one = |tag| {
+            let mut all = sections.iter().filter(|s| s.tag == tag);
+            let only = all.next().filter(|_| all.next().is_none()).map(|s| s.handle);
+            only.ok_or_else(|| {
+                at(tail.meta.offset)(Error::corruption("a vSST without a part, or with one twice"))
+            })
+        };
+        let handle = one(sections::PROPERTIES)?;
+        let properties = VsstProperties::decode(&tail.read(handle)?).map_err(at(handle.offset))?;
+        if properties.identity.uid != uid || properties.record_bytes > tail.file.frames_end {
+            return Err(at(handle.offset)(Error::corruption("properties of another file")));
+        }
+        frame::check_codecs(properties.codecs).map_err(at(handle.offset))?;
+        for codec in [Compression::Lz4, Compression::Zstd] {
+            if properties.codecs >> codec as u8 & 1 == 1 {
+                compress::require(codec).map_err(at(handle.offset))?;
+            }
+        }
+        let handle = one(sections::DIRECTORY)?;
+        let directory = Directory::open(tail.read(handle)?).map_err(at(handle.offset))?;
+        let dense_index = one(sections::DENSE_INDEX)?;
+        let Tail { file, len, meta, .. } = tail;
+        Ok(Vsst { file, len, properties, directory, dense_index, sections, meta })
     }
 
     /// The value that `reference`, stored in a kSST under this key, stands for. The value cache is asked first; else
@@ -41,13 +100,26 @@ impl Vsst {
     /// hold the record; and what the file reports.
     pub fn get(
         &self,
-        _user_key: &[u8],
-        _seq: SeqNo,
-        _reference: &Reference,
-        _fill_cache: bool,
-        _counters: &mut ReadCounters,
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
+        fill_cache: bool,
+        counters: &mut ReadCounters,
     ) -> Result<BlockSlice> {
-        absent()
+        let offset = self.locate(user_key, seq, counters)?;
+        if let Some(value) = self.cached(offset, user_key, seq, reference, counters) {
+            return Ok(value);
+        }
+        let wanted = Wanted { user_key, seq, reference };
+        let value = match self.read_value(offset, wanted, counters) {
+            Err(e) if e.is_corruption() => return self.rescue(e, offset, wanted, counters),
+            other => other?,
+        };
+        if fill_cache {
+            let handle = BlockHandle { offset, len: reference.stored_len };
+            self.file.fill(handle, Role::Record, value.block());
+        }
+        Ok(value)
     }
 
     /// Where the record of a key lies, by the index alone: if the file has the key, it is there. For callers that read
@@ -55,20 +127,37 @@ impl Vsst {
     ///
     /// # Errors
     /// `Corruption` if the index is damaged, and what the file reports.
-    pub fn locate(&self, _user_key: &[u8], _seq: SeqNo, _counters: &mut ReadCounters) -> Result<u64> {
-        absent()
+    pub fn locate(&self, user_key: &[u8], seq: SeqNo, counters: &mut ReadCounters) -> Result<u64> {
+        let units = self.directory.find(&self.file, user_key, seq, counters)?;
+        let offset = units.checked_mul(u64::from(self.properties.alignment));
+        let offset = offset.filter(|&o| o < self.properties.record_bytes);
+        offset.ok_or_else(|| {
+            let why =
+                "the index leads behind the last record: run verify, restore the file from a checkpoint";
+            self.file.locate(Error::corruption(why), self.directory_offset())
+        })
+    }
+
+    fn directory_offset(&self) -> u64 {
+        let section = self.sections.iter().find(|s| s.tag == sections::DIRECTORY);
+        section.map_or(0, |s| s.handle.offset)
     }
 
     /// The value of the record at `offset`, if it is cached and is the record of this key.
     pub fn cached(
         &self,
-        _offset: u64,
-        _user_key: &[u8],
-        _seq: SeqNo,
-        _reference: &Reference,
-        _counters: &mut ReadCounters,
+        offset: u64,
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
+        counters: &mut ReadCounters,
     ) -> Option<BlockSlice> {
-        None
+        let handle = BlockHandle { offset, len: reference.stored_len };
+        let block = self.file.cached(handle, Role::Record, counters)?;
+        let shape = record::parse_head(&block).ok()?;
+        let found =
+            shape.codec == Compression::None && Wanted { user_key, seq, reference }.matches(&shape, &block);
+        found.then(|| BlockSlice::checked(block, shape.value)).flatten()
     }
 
     /// Verifies and decompresses a record that the caller read: `bytes` are the stored length's bytes from `offset`.
@@ -77,13 +166,119 @@ impl Vsst {
     /// `Corruption`, with the file and the offset, if they are not the intact record of this key.
     pub fn open_value(
         &self,
-        _bytes: Vec<u8>,
-        _offset: u64,
-        _user_key: &[u8],
-        _seq: SeqNo,
-        _reference: &Reference,
+        bytes: Vec<u8>,
+        offset: u64,
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
     ) -> Result<BlockSlice> {
-        absent()
+        self.open_block(bytes.into(), offset, Wanted { user_key, seq, reference })
+    }
+
+    /// Puts a value that [`Vsst::open_value`] returned for the record at `offset` into the value cache.
+    pub fn fill(&self, offset: u64, value: &BlockSlice) {
+        self.file.fill(BlockHandle { offset, len: 0 }, Role::Record, value.block());
+    }
+
+    fn open_block(&self, block: Block, offset: u64, wanted: Wanted<'_>) -> Result<BlockSlice> {
+        let value = record::verify(&block, self.file.uid, offset).and_then(|()| {
+            let shape = record::parse(&block)?;
+            if !wanted.matches(&shape, &block) {
+                return Err(Error::corruption("the record of another key"));
+            }
+            let Shape { codec, value, .. } = shape;
+            if codec == Compression::None {
+                return Ok(BlockSlice::checked(block, value).unwrap_or_default());
+            }
+            // The same record without compression, padding and checksum: it can be cached like any other.
+            let mut head = Vec::with_capacity(wanted.user_key.len() + 32);
+            let raw_len = wanted.reference.raw_len as usize;
+            record::put_head(&mut head, Compression::None, wanted.user_key, wanted.seq, raw_len);
+            let payload = block.get(value).unwrap_or_default();
+            let raw = compress::decompress_behind(&head, codec, payload)?;
+            let end = raw.len();
+            Ok(BlockSlice::checked(raw, head.len()..end).unwrap_or_default())
+        });
+        value.map_err(|e| self.file.locate(e, offset))
+    }
+
+    fn read_value(&self, offset: u64, wanted: Wanted<'_>, counters: &mut ReadCounters) -> Result<BlockSlice> {
+        let len = wanted.reference.stored_len;
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.properties.record_bytes);
+        if !fits || len > RECORD_LEN_MAX as u64 {
+            let why = format!("a record of {len} bytes does not lie there");
+            return Err(self.file.locate(Error::corruption(why), offset));
+        }
+        let mut block: Block = std::iter::repeat_n(0, len as usize).collect();
+        let buf = Block::get_mut(&mut block).unwrap_or_default();
+        self.file.file.read_at(buf, offset).map_err(|e| self.file.locate(e, offset))?;
+        Role::Record.count_read(counters, len);
+        self.open_block(block, offset, wanted)
+    }
+
+    /// The index led to something else, or the record is damaged: the dense keys know which. If they name another
+    /// place, and the intact record is there, its value is returned.
+    #[cold]
+    fn rescue(
+        &self,
+        e: Error,
+        offset: u64,
+        wanted: Wanted<'_>,
+        counters: &mut ReadCounters,
+    ) -> Result<BlockSlice> {
+        counters.vsst_dense_searches += 1;
+        let advice = "run verify on the store; restore the file from a checkpoint or backup";
+        let found = self.search_dense(wanted.user_key, wanted.seq, counters);
+        let found =
+            found.map_err(|e| e.context(format!("looking for a record in the dense keys ({advice})")))?;
+        let Some((place, raw_len, stored_len)) = found else {
+            let why = format!(
+                "a reference leads to this vSST, but the vSST does not hold its key (sequence {}): {advice}",
+                wanted.seq
+            );
+            return Err(self.file.locate(Error::new(ErrorKind::Corruption, why), offset));
+        };
+        let Reference { raw_len: raw, stored_len: stored, .. } = *wanted.reference;
+        if (raw_len, stored_len) != (raw, stored) {
+            let why = format!(
+                "a reference says that its record has {stored} bytes and its value {raw}, the vSST says \
+                 {stored_len} and {raw_len}: {advice}"
+            );
+            return Err(self.file.locate(Error::corruption(why), place));
+        }
+        if place == offset {
+            return Err(e.context(format!("a record is damaged ({advice})")));
+        }
+        self.read_value(place, wanted, counters)
+    }
+
+    /// Offset, raw length and stored length of the record of a key, from the dense partitions.
+    fn search_dense(
+        &self,
+        user_key: &[u8],
+        seq: SeqNo,
+        counters: &mut ReadCounters,
+    ) -> Result<Option<(u64, u64, u64)>> {
+        let here = |e| self.file.locate(e, self.dense_index.offset);
+        let block = self.file.read(self.dense_index, Role::Dense, counters)?;
+        let shape = IndexShape::<2>::parse(&block, 0).map_err(here)?;
+        let partition = shape.search(&block, user_key, trailer(seq));
+        if partition >= shape.rows() {
+            return Ok(None);
+        }
+        let handle = partition_handle(&shape, &block, partition);
+        let mut cursor = DenseCursor::default();
+        let here = |e| self.file.locate(e, handle.offset);
+        cursor.load(self.file.read(handle, Role::Dense, counters)?).map_err(here)?;
+        while cursor.advance().map_err(here)? {
+            if cursor.user_key == user_key && cursor.row.seq == seq {
+                let alignment = u64::from(self.properties.alignment);
+                let row = cursor.row;
+                let offset = row.offset_units.saturating_mul(alignment);
+                return Ok(Some((offset, row.raw_len, row.units.saturating_mul(alignment))));
+            }
+        }
+        Ok(None)
     }
 
     /// The file, for callers that read many records at once.
@@ -91,7 +286,7 @@ impl Vsst {
         &self.file.file
     }
 
-    /// A cursor over all keys, in order, that does not read the values.
+    /// A cursor over all keys, in order, that does not read the values. It stands on the first.
     ///
     /// # Errors
     /// `Corruption` if a partition is damaged, and what the file reports.
@@ -136,14 +331,5 @@ impl Vsst {
     /// What record lengths and offsets are multiples of.
     pub fn alignment(&self) -> u32 {
         self.properties.alignment
-    }
-
-    /// Reads and checks every byte: records, order, that the index agrees with the dense keys, counts and sums. Returns
-    /// the bytes of the file.
-    ///
-    /// # Errors
-    /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
-    pub fn verify(&self) -> Result<u64> {
-        absent()
     }
 }

@@ -60,11 +60,9 @@ pub(crate) fn alignment_for(record_len: u64) -> u32 {
     alignment
 }
 
-/// Reads the head of a record of `bytes.len()` bytes, and checks that its parts fill it.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
-    let body = bytes.len().checked_sub(SUM_LEN).and_then(|n| bytes.get(..n));
-    let body = body.ok_or_else(|| Error::corruption("a record shorter than its checksum"))?;
-    let mut reader = Reader::new(body);
+/// Reads the head of a record, and where its parts lie; what comes behind the value is not looked at.
+pub(crate) fn parse_head(bytes: &[u8]) -> Result<Shape> {
+    let mut reader = Reader::new(bytes);
     let codec = reader.u8()?;
     let codec = Compression::from_u8(codec).ok_or_else(|| {
         let why = format!("a record of the unknown kind {codec}: it needs a newer release");
@@ -72,16 +70,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
     })?;
     let key_len = reader.length(limits::KEY_LEN_MAX)?;
     let value_len = reader.length(limits::BLOCK_LEN_MAX)?;
-    let key_at = body.len() - reader.rest().len();
+    let key_at = bytes.len() - reader.rest().len();
     reader.take(key_len)?;
     let mut seq = [0; 8];
     seq[..SEQ_LEN].copy_from_slice(reader.take(SEQ_LEN)?);
-    let value_at = body.len() - reader.rest().len();
+    let value_at = bytes.len() - reader.rest().len();
     let value = reader.take(value_len)?;
-    let padding = reader.rest();
-    if padding.len() >= ALIGNMENT_MAX as usize || padding.iter().any(|&b| b != 0) {
-        return Err(Error::corruption("a record that does not fill its place"));
-    }
     let raw_len = match codec {
         Compression::None => value_len as u64,
         _ => Reader::new(value).varint()?,
@@ -98,6 +92,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
         value: value_at..value_at + value_len,
         raw_len,
     })
+}
+
+/// Reads the head of a whole record, and checks that its parts fill it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Shape> {
+    let shape = parse_head(bytes)?;
+    let end = bytes.len().saturating_sub(SUM_LEN);
+    match bytes.get(shape.value.end..end) {
+        Some(padding) if padding.len() < ALIGNMENT_MAX as usize && padding.iter().all(|&b| b == 0) => {
+            Ok(shape)
+        }
+        _ => Err(Error::corruption("a record that does not fill its place")),
+    }
 }
 
 /// Verifies the checksum of a record read from `offset` of the file `uid`.

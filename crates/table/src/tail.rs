@@ -1,0 +1,60 @@
+//! Opening a table: the end of the file, read at once.
+
+use crate::file::{Role, Shared, TableFile};
+use crate::footer::{FOOTER_LEN, FileKind, Footer};
+use crate::frame::BlockHandle;
+use crate::options::ReadCounters;
+use base::{Error, Result, Uid};
+use cache::{Block, Cache};
+use io::ReadFile;
+use std::sync::Arc;
+
+/// How much of the end of a file is read first when it is opened.
+const TAIL_LEN: u64 = 8 << 10;
+
+/// The end of a file.
+pub(crate) struct Tail {
+    pub(crate) file: TableFile,
+    /// Bytes of the file.
+    pub(crate) len: u64,
+    /// Where the meta index is.
+    pub(crate) meta: BlockHandle,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl Tail {
+    /// Reads the end of the file, and its footer.
+    pub(crate) fn open(
+        kind: FileKind,
+        file: Arc<dyn ReadFile>,
+        number: u64,
+        uid: Uid,
+        cache: Arc<Cache>,
+    ) -> Result<Tail> {
+        let path = file.path().to_owned();
+        let len = file.len()?;
+        let Some(frames_end) = len.checked_sub(FOOTER_LEN as u64) else {
+            let why = format!("no {}: {len} bytes, shorter than a footer (a cut file)", kind.name());
+            return Err(Error::corruption(why).at_file(path).at_offset(0));
+        };
+        let start = len.saturating_sub(TAIL_LEN);
+        let mut bytes = vec![0; (len - start) as usize];
+        file.read_at(&mut bytes, start).map_err(|e| e.at_file(&path).at_offset(start))?;
+        let footer = bytes.last_chunk::<FOOTER_LEN>().map(|b| Footer::decode_as(kind, b, uid, len));
+        let footer =
+            footer.unwrap_or_else(|| Err(Error::corruption("no footer"))).map_err(|e| e.at_file(&path))?;
+        let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
+        Ok(Tail { file, len, meta: footer.meta, bytes, start })
+    }
+
+    /// A block, from what was read where possible.
+    pub(crate) fn read(&self, handle: BlockHandle) -> Result<Block> {
+        let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());
+        let to = from.zip(usize::try_from(handle.len).ok()).and_then(|(from, len)| from.checked_add(len));
+        match from.zip(to).and_then(|(from, to)| self.bytes.get(from..to)) {
+            Some(frame) if handle.end() <= self.file.frames_end => self.file.decode(frame, handle.offset),
+            _ => self.file.read(handle, Role::Index, &mut ReadCounters::default()),
+        }
+    }
+}
