@@ -1,11 +1,57 @@
-//! The garbage collection job (skeleton of the interface).
+//! The garbage collection job: copies the live records of its inputs to new files, in bounded steps.
+//!
+//! ```text
+//! dense keys of all inputs, merged -> window -> lookup in the tables of the version -> live or not
+//!     -> runs of live records, read from exact offsets -> verified, copied verbatim in key order -> outputs
+//! ```
+//!
+//! Values are read last, and only the live ones (lazy read, Scavenger+); compressed records are copied as they are, with
+//! nothing but the checksum's mask changed, so the lengths in references stay right. A step judges or copies a few
+//! milliseconds' worth; between steps a scheduler (or a simulation with a single thread) does other work.
+//!
+//! ## Rules
+//!
+//! 1. A record is live if and only if its exact internal key is physically there as a reference that leads to its file,
+//!    in the version that the job was made for, whatever snapshots see. Memtables are never asked: one that is lost in a
+//!    crash would bring back what was collected.
+//! 2. Liveness only falls (see [`crate::pins`]): what is dead in that version is dead at the install, however many edits
+//!    lie between, and what died meanwhile is garbage of the output.
+//! 3. What was found is compared with what the version says is referenced: if fewer records turn up than tables
+//!    reference under names that lead to the inputs alone, the job fails with `Corruption` and replaces nothing.
+//! 4. A record that fails its checksum is never copied: the job fails, naming file and offset.
+//! 5. A job whose inputs were only estimated ([`Gc::exact`]) stops when an eighth of the records shows much less garbage
+//!    than was expected, and reports what it measured. Nothing is installed. (An exact estimate is not corrected by a
+//!    part of the keys: their garbage may well lie at the end.)
+//!
+//! ## The names
+//!
+//! Each output takes over every name of every input. The names of an input lead to the output that has the key; with one
+//! output, which is what the choice of inputs aims at, an alias has one target.
+//!
+//! ## Failure
+//!
+//! After an error every further step returns the same error. [`GcJob::created`] lists every file made, finished or not:
+//! the caller deletes them, also after [`GcOutcome::Abandoned`]. Nothing else has been touched.
 
 use crate::outputs::{OutputVsst, Outputs};
 use crate::pick::{Gc, GcOptions};
 use base::{Error, ErrorKind, Result};
+use copy::{Batch, CopyStats, Grouping};
+use lookup::{Court, Lookup, LookupStats};
+use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
-use version::{TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use table::{Vsst, VsstBuilder};
+use version::{BlobId, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use window::{MergedKeys, Window};
+
+mod copy;
+mod lookup;
+mod names;
+mod window;
+
+/// Keys that a step moves into the window.
+const FILL_STEP: usize = 8 << 10;
 
 /// The world around a job, lent to it for a step.
 pub trait GcWorld {
@@ -69,34 +115,82 @@ pub struct GcStats {
     pub point_lookups: u64,
     /// References passed in merge joins.
     pub joined_references: u64,
+    /// Bytes read from tables for lookups (what was not cached).
+    pub lookup_read_bytes: u64,
+    /// Bytes of keys read from the inputs.
+    pub key_read_bytes: u64,
     /// Requests that read records.
     pub record_reads: u64,
     /// Bytes of these, gaps included.
     pub record_read_bytes: u64,
 }
 
+enum State {
+    New,
+    /// Keys are moved into the window.
+    Fill,
+    /// The window is judged.
+    Judge(Lookup),
+    /// The live records of the window from this entry on are copied.
+    Copy(usize),
+    /// The last output is finished.
+    Finish,
+    Done,
+    Failed(Error),
+}
+
+/// What the job knows once its inputs are open.
+struct Opened {
+    inputs: Vec<Arc<Vsst>>,
+    keys: MergedKeys,
+    /// The alignment of the outputs: the finest of the inputs, which fits the records of all.
+    alignment: u32,
+}
+
 /// A garbage collection in progress. See the module.
 pub struct GcJob {
     gc: Gc,
-    _version: Arc<Version>,
-    _options: GcOptions,
+    version: Arc<Version>,
+    options: GcOptions,
+    names: Names,
+    took_over: Vec<BlobId>,
+    opened: Option<Opened>,
+    window: Window,
+    batch: Batch,
     outputs: Outputs,
+    measured: Vec<Measured>,
     stats: GcStats,
+    lookup: LookupStats,
+    copy: CopyStats,
+    reported_read_bytes: u64,
+    state: State,
 }
 
 impl GcJob {
     /// A job for `gc`, which was picked from `version`. Nothing is read yet.
     pub fn new(gc: Gc, version: Arc<Version>, options: GcOptions) -> Self {
+        let names = Names::new(&version, &gc.inputs);
+        let measured = gc.numbers().map(|file| Measured { file, ..Measured::default() }).collect();
         GcJob {
+            took_over: names.took_over(),
+            names,
             gc,
-            _version: version,
-            _options: options,
+            version,
+            options,
+            opened: None,
+            window: Window::default(),
+            batch: Batch::default(),
             outputs: Outputs::default(),
+            measured,
             stats: GcStats::default(),
+            lookup: LookupStats::default(),
+            copy: CopyStats::default(),
+            reported_read_bytes: 0,
+            state: State::New,
         }
     }
 
-    /// Does a bounded amount of work.
+    /// Does a bounded amount of work: judges some thousand keys, or copies about `step_bytes` of records.
     ///
     /// # Errors
     /// `Corruption`, with file and offset, for a record that fails its checksum: nothing damaged is copied. Those of
@@ -104,8 +198,28 @@ impl GcJob {
     ///
     /// # Panics
     /// If the job is done already.
-    pub fn step(&mut self, _world: &mut dyn GcWorld) -> Result<GcStep> {
-        Err(Error::new(ErrorKind::Unsupported, "garbage is not collected yet"))
+    pub fn step(&mut self, world: &mut dyn GcWorld) -> Result<GcStep> {
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let next = match state {
+            State::New => self.begin(world),
+            State::Fill => self.fill(),
+            State::Judge(lookup) => self.judge(lookup, world),
+            State::Copy(at) => self.copy(at, world),
+            State::Finish => self.finish(),
+            State::Done => panic!("a step after the job was done"),
+            State::Failed(e) => Err(e),
+        };
+        match next {
+            Ok(Next::Go(state)) => {
+                self.state = state;
+                Ok(GcStep::More)
+            }
+            Ok(Next::End(outcome)) => Ok(GcStep::Done(outcome)),
+            Err(e) => {
+                self.state = State::Failed(e.clone());
+                Err(e)
+            }
+        }
     }
 
     /// What it collects.
@@ -119,17 +233,154 @@ impl GcJob {
     }
 
     /// Counts so far.
-    pub fn stats(&self) -> &GcStats {
-        &self.stats
+    pub fn stats(&self) -> GcStats {
+        GcStats {
+            point_lookups: self.lookup.point_lookups,
+            joined_references: self.lookup.joined_references,
+            lookup_read_bytes: self.lookup.counters.device_read_bytes,
+            key_read_bytes: self.opened.as_ref().map_or(0, |o| o.keys.counters().device_read_bytes),
+            record_reads: self.copy.reads,
+            record_read_bytes: self.copy.read_bytes,
+            ..self.stats
+        }
     }
 
     /// Bytes read since the last call: what a rate limiter is charged after each step.
     pub fn take_read_bytes(&mut self) -> u64 {
-        0
+        let stats = self.stats();
+        let total = stats.lookup_read_bytes + stats.key_read_bytes + stats.record_read_bytes;
+        let new = total.saturating_sub(self.reported_read_bytes);
+        self.reported_read_bytes = self.reported_read_bytes.max(total);
+        new
     }
 
     /// Bytes written since the last call (estimated for the file that is open).
     pub fn take_written_bytes(&mut self) -> u64 {
         self.outputs.take_written_bytes()
     }
+
+    fn begin(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+        if self.names.are_dead() {
+            return Ok(Next::End(self.replaced()));
+        }
+        if let Some(file) = self.gc.inputs.iter().find(|v| v.global_seq.is_some()) {
+            let why = format!("vSST {} was ingested: its records cannot be collected yet", file.number);
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let inputs = self.gc.inputs.iter().map(|v| world.vssts().vsst(v)).collect::<Result<Vec<_>>>()?;
+        let keys = MergedKeys::new(&inputs)?;
+        let alignment = inputs.iter().map(|v| v.alignment()).min().unwrap_or(1);
+        self.opened = Some(Opened { inputs, keys, alignment });
+        Ok(Next::Go(State::Fill))
+    }
+
+    fn fill(&mut self) -> Result<Next> {
+        let opened = self.opened.as_mut().expect("opened by the first step");
+        let room = self.options.window_keys.max(1).saturating_sub(self.window.len());
+        opened.keys.fill(&mut self.window, room.min(FILL_STEP))?;
+        let full = self.window.len() >= self.options.window_keys.max(1)
+            || self.window.key_bytes() >= self.options.window_key_bytes;
+        Ok(Next::Go(match opened.keys.is_done() {
+            true if self.window.len() == 0 => State::Finish,
+            done if done || full => State::Judge(Lookup::new(&self.version, &self.names, &self.window)),
+            _ => State::Fill,
+        }))
+    }
+
+    fn judge(&mut self, mut lookup: Lookup, world: &mut dyn GcWorld) -> Result<Next> {
+        let opened = self.opened.as_ref().expect("opened by the first step");
+        let court = Court { names: &self.names, inputs: &opened.inputs, tables: world.tables() };
+        if !lookup.step(&court, &mut self.window, &mut self.lookup)? {
+            return Ok(Next::Go(State::Judge(lookup)));
+        }
+        for entry in &self.window.entries {
+            let (bytes, live) = (u64::from(entry.stored_len), u64::from(entry.live));
+            self.stats.keys += 1;
+            self.stats.live_keys += live;
+            self.stats.judged_bytes += bytes;
+            self.stats.live_bytes += bytes * live;
+            let measured = &mut self.measured[entry.input as usize];
+            measured.judged_bytes += bytes;
+            measured.garbage_bytes += bytes * (1 - live);
+        }
+        if self.is_hopeless() {
+            return Ok(Next::End(GcOutcome::Abandoned { measured: self.measured.clone() }));
+        }
+        Ok(Next::Go(State::Copy(0)))
+    }
+
+    /// True if the keys judged so far show that the estimate was far too high.
+    fn is_hopeless(&self) -> bool {
+        if self.gc.exact {
+            return false;
+        }
+        let all: u128 = self.gc.inputs.iter().map(|v| u128::from(v.record_bytes)).sum();
+        let judged = u128::from(self.stats.judged_bytes);
+        let garbage = u128::from(self.stats.judged_bytes - self.stats.live_bytes);
+        // garbage / judged < expected / all * percent / 100
+        let expected = u128::from(self.gc.expected_free) * u128::from(self.options.abandon_percent);
+        judged * 8 >= all && garbage * all * 100 < expected * judged
+    }
+
+    fn copy(&mut self, from: usize, world: &mut dyn GcWorld) -> Result<Next> {
+        let Opened { inputs, alignment, .. } = self.opened.as_ref().expect("opened by the first step");
+        let grouping =
+            Grouping { batch_bytes: self.options.step_bytes.max(1), gap_bytes: self.options.gap_bytes };
+        let passed = self.batch.plan(&self.window, from..self.window.len(), inputs.len(), grouping);
+        self.batch.read(inputs, &mut self.copy)?;
+        for (record, entry) in self.batch.entries() {
+            let record_bytes = self.outputs.record_bytes();
+            let full = |builder: &VsstBuilder| is_full(builder, &self.gc, &self.options, record_bytes);
+            let create = || world.create(*alignment, self.gc.class);
+            let record = self.batch.open(record, &self.window, inputs)?;
+            let key = self.window.user_key(&self.window.entries[entry]);
+            let builder = self.outputs.file_for(key, &self.took_over, full, create)?;
+            let lens = builder.copy(&record)?;
+            debug_assert_eq!(lens.stored_len, record.stored.len() as u64, "copied verbatim");
+            self.outputs.added(&lens);
+        }
+        let at = from + passed;
+        Ok(Next::Go(if at < self.window.len() {
+            State::Copy(at)
+        } else {
+            self.window.clear();
+            State::Fill
+        }))
+    }
+
+    fn finish(&mut self) -> Result<Next> {
+        let (found, expected) = (self.lookup.whole_live, self.names.expected());
+        if found != expected {
+            let why = format!(
+                "tables reference {expected} values in vSSTs {:?}, of which {found} are there: verify the store",
+                self.gc.numbers().collect::<Vec<_>>()
+            );
+            return Err(Error::corruption(why));
+        }
+        assert_eq!(self.stats.live_bytes, self.outputs.record_bytes(), "every live record was copied");
+        self.outputs.finish_file(&self.took_over)?;
+        Ok(Next::End(self.replaced()))
+    }
+
+    fn replaced(&mut self) -> GcOutcome {
+        GcOutcome::Replace { inputs: self.gc.numbers().collect(), outputs: self.outputs.take_finished() }
+    }
 }
+
+/// What comes after a step.
+enum Next {
+    Go(State),
+    End(GcOutcome),
+}
+
+/// True if an output has its size. A little more is better than a second file that is nearly empty and gives every
+/// name two targets.
+fn is_full(builder: &VsstBuilder, gc: &Gc, options: &GcOptions, written: u64) -> bool {
+    let left = gc.expected_write.saturating_sub(written);
+    let slack = options.file_bytes / 4;
+    let len = builder.len_estimate();
+    len >= options.file_bytes && (left > slack || len >= options.file_bytes + 2 * slack)
+}
+
+#[cfg(test)]
+mod tests;
