@@ -25,6 +25,9 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         l0_compaction_files,
         l0_slowdown_files,
         l0_stop_files: l0_slowdown_files + 1 + rng.below(4) as usize,
+        min_blob_size: 0,
+        vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
+        gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
     }
 }
 
