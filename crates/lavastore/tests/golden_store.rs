@@ -50,6 +50,9 @@ fn family(compression: Compression) -> FamilyOptions {
         l0_compaction_files: 4,
         l0_slowdown_files: 12,
         l0_stop_files: 24,
+        min_blob_size: 0,
+        vsst_bytes: 32 << 20,
+        gc_ratio_percent: 20,
     }
 }
 
