@@ -166,7 +166,7 @@ impl Default for FamilyOptions {
             l0_compaction_files: 4,
             l0_slowdown_files: 8,
             l0_stop_files: 20,
-            min_blob_size: 0,
+            min_blob_size: 512,
             vsst_bytes: 32 << 20,
             gc_ratio_percent: 20,
         }

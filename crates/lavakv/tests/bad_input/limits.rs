@@ -167,7 +167,7 @@ fn the_smallest_options() {
         l0_stop_files: 2,
         filter_bits_per_key: 0,
         compression: Compression::None,
-        min_blob_size: 0,
+        min_blob_size: 32,
         vsst_bytes: 4 << 10,
         gc_ratio_percent: 1,
     };
