@@ -1,17 +1,37 @@
 //! A block of the index: the blind trie of up to 128 keys.
 //!
 //! ```text
-//! keys - 1: u8 (at most 127), positions: u8 (0 for one key, else 1 to 127)
+//! slots: u8 (keys - 1, at most 127), positions: u8 (0 for one key, else 1 to slots)
 //! positions  the distinct numbers in D, ascending; the first: varint, then the distance to the one before - 1: varint
-//! ranks      for each number in D, in key order, its rank among the positions: width bits each, where width is as
-//!            small as the last rank allows; least significant bit first, filled up with 0 to whole bytes
+//! ranks      of each number in D among the positions, in planes: first the highest bit of all ranks, in key order,
+//!            the least significant bit of a byte first, filled up with 0 to whole bytes; then the next lower bit, and
+//!            so on. There are as many planes as the last rank has bits.
 //! ```
 //!
-//! Invariant of a parsed block: each rank is below the number of positions. [`Block::find`] relies on nothing else.
+//! Planes, because then a set of slots is one machine integer. `find` descends from the smallest rank of a range to
+//! smallest ranks of ever smaller ranges, so the ranks on its way ascend, and it may as well go through all ranks in
+//! ascending order and ask for each: is there a slot of this rank in the range? (One at most, or they would not be the
+//! smallest.) With planes that is an AND of a few words, with packed ranks it would be a search through all of them:
+//! the whole of `parse` and `find` takes 170 ns for random keys with planes, and took 430 with packed ranks and a
+//! vectorised minimum.
+//!
+//! ```text
+//! find(key):
+//!     range, passed = all slots, none           the slots between keys lo..=hi; those before key lo
+//!     for rank, position in positions:
+//!         here = range & (slots of this rank)
+//!         if here is empty:                 continue
+//!         if bits(key)[position] = 1:       passed = here and all before it;  range = range - passed
+//!         else:                             range = those of the range before here
+//!     return number of slots passed
+//! ```
+//!
+//! Invariant of a parsed block: each rank is below the number of positions, and no position overflows. `find` needs
+//! neither to end in bounds, after at most 127 turns.
 
 use crate::bits::{bit_at, first_difference, tail};
 use crate::pack;
-use base::codec::{Reader, put_varint};
+use base::codec::{Reader, get_varint, put_varint};
 use base::{Error, Result, SeqNo};
 
 /// The most keys in a block.
@@ -19,10 +39,13 @@ pub const BLOCK_KEYS_MAX: usize = 128;
 
 /// The most numbers in `D`, and so the most distinct positions.
 const SLOTS_MAX: usize = BLOCK_KEYS_MAX - 1;
-/// The bits of a slot that hold its own place.
-const PLACE_BITS: u32 = BLOCK_KEYS_MAX.ilog2();
-/// Bytes of the ranks of a full block with as many positions as can be.
-const RANKS_LEN_MAX: usize = (SLOTS_MAX * PLACE_BITS as usize).div_ceil(8);
+/// The most bits of a rank.
+const RANK_BITS_MAX: usize = BLOCK_KEYS_MAX.ilog2() as usize;
+/// Stored positions are below this: enough for keys of 200 MB.
+const POSITION_END: u64 = 1 << 31;
+
+/// A set of slots: bit `i` for the slot between key `i` and key `i + 1`.
+type Slots = u128;
 
 /// Builds blocks, one after another.
 #[derive(Debug, Default)]
@@ -90,17 +113,21 @@ impl BlockBuilder {
             put_varint(out, u64::from(position - next));
             next = position + 1;
         }
-        let positions = &self.positions;
-        let ranks = self.differences.iter().map(|d| positions.partition_point(|p| p < d) as u64);
-        pack::put(out, rank_width(positions.len()), ranks);
+        for difference in &mut self.differences {
+            *difference = self.positions.partition_point(|p| p < difference) as u32;
+        }
+        let ranks = &self.differences;
+        for bit in (0..rank_bits(self.positions.len())).rev() {
+            pack::put(out, 1, ranks.iter().map(|&rank| u64::from(rank >> bit & 1)));
+        }
         self.differences.clear();
         self.len = 0;
     }
 }
 
-/// Bits of a rank among `positions`.
-fn rank_width(positions: usize) -> u32 {
-    pack::width_of(positions.saturating_sub(1) as u64)
+/// Bits of the last rank of so many positions.
+fn rank_bits(positions: usize) -> usize {
+    (usize::BITS - positions.saturating_sub(1).leading_zeros()) as usize
 }
 
 #[cold]
@@ -111,12 +138,13 @@ fn bad(what: &str) -> Error {
 /// A block, ready to be searched.
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
-    encoding: &'a [u8],
-    len: usize,
-    positions: [u32; BLOCK_KEYS_MAX],
-    /// For each number in `D`: its rank and its place, in one number, so that the least of a range says where it is.
-    /// Signed, because that is what vector units have had a minimum of for the longest time.
-    slots: [i16; BLOCK_KEYS_MAX],
+    slots: Slots,
+    /// As they are stored.
+    positions: &'a [u8],
+    /// Plane `i` holds bit `i` of all ranks.
+    planes: [Slots; RANK_BITS_MAX],
+    rank_bits: usize,
+    encoded_len: usize,
 }
 
 impl<'a> Block<'a> {
@@ -126,84 +154,113 @@ impl<'a> Block<'a> {
     /// `Corruption` if it is malformed.
     pub fn parse(bytes: &'a [u8]) -> Result<Block<'a>> {
         let mut reader = Reader::new(bytes);
-        let slot_count = usize::from(reader.u8()?);
-        let position_count = usize::from(reader.u8()?);
+        let [slot_count, position_count] = reader.array()?.map(usize::from);
         if slot_count > SLOTS_MAX || position_count > slot_count || (slot_count > 0 && position_count == 0) {
             return Err(bad("a malformed head"));
         }
-        let mut positions = [0; BLOCK_KEYS_MAX];
-        let mut next = 0u64;
-        for position in positions.iter_mut().take(position_count) {
-            let at = next.saturating_add(reader.varint()?);
-            *position = u32::try_from(at).map_err(|_| bad("a position behind the end of every key"))?;
-            next = at.saturating_add(1);
+        let positions = take_positions(&mut reader, position_count)?;
+        let slots: Slots = (1 << slot_count) - 1;
+        let rank_bits = rank_bits(position_count);
+        let mut planes = [0; RANK_BITS_MAX];
+        // Compares all ranks with the last one, from the highest bit down: the slots known to be over it, and those
+        // that were equal so far.
+        let last_rank = position_count.saturating_sub(1);
+        let (mut over, mut equal) = (0, slots);
+        for (bit, plane) in planes.iter_mut().enumerate().take(rank_bits).rev() {
+            *plane = plane_of(reader.take(slot_count.div_ceil(8))?);
+            over |= *plane & !slots;
+            if last_rank >> bit & 1 == 1 {
+                equal &= *plane;
+            } else {
+                over |= equal & *plane;
+                equal &= !*plane;
+            }
         }
-        let width = rank_width(position_count);
-        let ranks = reader.take(pack::len(slot_count, width))?;
-        let slots = slots(ranks, width, slot_count, position_count)?;
+        if over != 0 {
+            return Err(bad("a rank that no position has"));
+        }
         let encoded_len = bytes.len().saturating_sub(reader.rest().len());
-        let encoding = bytes.get(..encoded_len).unwrap_or_default();
-        Ok(Block { encoding, len: slot_count + 1, positions, slots })
+        Ok(Block { slots, positions, planes, rank_bits, encoded_len })
     }
 
     /// The number of keys, at least one.
     #[allow(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
-        self.len
+        self.slots.count_ones() as usize + 1
     }
 
     /// Bytes of the encoding.
     pub fn encoded_len(&self) -> usize {
-        self.encoding.len()
+        self.encoded_len
     }
 
     /// The ordinal of the only key of the block that can be this one; of any key, if none of them is.
     pub fn find(&self, user_key: &[u8], seq: SeqNo) -> usize {
         let tail = tail(seq);
-        let (mut lo, mut hi) = (0, self.len - 1);
-        // Each turn leaves fewer keys: the place is in lo..hi because the slots of that range say so themselves.
-        while let Some(&least) = self.slots.get(lo..hi).unwrap_or_default().iter().min() {
-            let place = least as usize % BLOCK_KEYS_MAX;
-            let rank = least as usize / BLOCK_KEYS_MAX;
-            let position = self.positions.get(rank).copied().unwrap_or_default();
-            debug_assert!((lo..hi).contains(&place));
-            if bit_at(user_key, tail, position) {
-                lo = place + 1;
-            } else {
-                hi = place;
+        let (mut range, mut passed): (Slots, Slots) = (self.slots, 0);
+        // The slots of a rank are those that agree in its two low bits, and in its others: these change seldom.
+        let [plane0, plane1, ..] = self.planes;
+        let low = [!(plane0 | plane1), plane0 & !plane1, !plane0 & plane1, plane0 & plane1];
+        let mut high = 0;
+        let mut rest = self.positions;
+        let (mut rank, mut position) = (0, 0);
+        while range != 0
+            && let Some((distance, len)) = get_varint(rest)
+        {
+            rest = rest.get(len..).unwrap_or_default();
+            position += distance as u32;
+            if rank % low.len() == 0 {
+                high = self.agreeing(rank, range);
             }
+            let here = high & low[rank % low.len()] & range;
+            if here != 0 {
+                let before = here.wrapping_sub(1) & !here;
+                if bit_at(user_key, tail, position) {
+                    passed = before << 1 | 1;
+                    range &= !passed;
+                } else {
+                    range &= before;
+                }
+            }
+            rank += 1;
+            position += 1;
         }
-        lo
+        passed.count_ones() as usize
+    }
+
+    /// The slots of a set whose ranks agree with this one in all but the two lowest bits.
+    #[inline(always)]
+    fn agreeing(&self, rank: usize, mut set: Slots) -> Slots {
+        for (bit, plane) in self.planes.iter().enumerate().take(self.rank_bits).skip(2) {
+            set &= if rank >> bit & 1 == 1 { *plane } else { !*plane };
+        }
+        set
     }
 }
 
-/// Unpacks and checks the ranks.
-fn slots(ranks: &[u8], width: u32, count: usize, positions: usize) -> Result<[i16; BLOCK_KEYS_MAX]> {
-    // Behind the ranks zeros, so that eight ranks are one read of eight bytes wherever they lie.
-    let mut padded = [0; RANKS_LEN_MAX + 8];
-    if let Some(copy) = padded.get_mut(..ranks.len()) {
-        copy.copy_from_slice(ranks);
+/// Takes the positions, checked and still encoded.
+fn take_positions<'a>(reader: &mut Reader<'a>, count: usize) -> Result<&'a [u8]> {
+    let bytes = reader.rest();
+    // The usual case: all distances fit in a byte.
+    if let Some(short) = bytes.get(..count).filter(|b| b.iter().all(|b| *b < 0x80)) {
+        return reader.take(short.len());
     }
-    let mask = (1u64 << width) - 1;
-    let mut slots = [0; BLOCK_KEYS_MAX];
-    let mut at = 0;
-    let mut rank_max = 0;
-    for (group, eight) in slots.chunks_exact_mut(8).enumerate().take(count.div_ceil(8)) {
-        let mut word = pack::word_at(&padded, at);
-        at += width as usize;
-        for (i, slot) in eight.iter_mut().enumerate() {
-            let rank = (word & mask) as i16;
-            word >>= width;
-            rank_max = rank.max(rank_max);
-            *slot = rank << PLACE_BITS | (group * 8 + i) as i16;
-        }
+    let mut end = 0u64;
+    for _ in 0..count {
+        end = end.saturating_add(reader.varint()?).saturating_add(1);
     }
-    let spare_bits = ranks.len() * 8 - count * width as usize;
-    let spare = ranks.last().map_or(0, |&last| u32::from(last) >> (8 - spare_bits));
-    if rank_max as usize >= positions.max(1) || spare != 0 {
-        return Err(bad("a rank that no position has"));
+    if end > POSITION_END {
+        return Err(bad("a position behind the end of every key"));
     }
-    Ok(slots)
+    Ok(bytes.get(..bytes.len().saturating_sub(reader.rest().len())).unwrap_or_default())
+}
+
+#[inline(always)]
+fn plane_of(bytes: &[u8]) -> Slots {
+    match bytes.first_chunk::<16>() {
+        Some(bytes) => Slots::from_le_bytes(*bytes),
+        None => bytes.iter().rev().fold(0, |plane, &b| plane << 8 | Slots::from(b)),
+    }
 }
 
 #[cfg(test)]

@@ -179,19 +179,21 @@ fn hostile_bytes_never_panic() {
 
 #[test]
 fn malformed_blocks_are_refused() {
-    let bad: [&[u8]; 9] = [
+    let bad: [&[u8]; 10] = [
         &[],
         &[0],
-        &[0x80, 0],                            // more keys than a block has
-        &[0, 1, 5],                            // a position, and no slot
-        &[1, 0],                               // a slot, and no position
-        &[1, 2, 5, 5, 0],                      // more positions than slots
-        &[3, 3, 1, 1, 1, 0x3f],                // rank 3 of 3
-        &[2, 2, 1, 1, 0x05],                   // a spare bit
-        &[1, 1, 0x80, 0x80, 0x80, 0x80, 0x10], // position 2^32
+        &[0x80, 0],                               // more keys than a block has
+        &[0, 1, 5],                               // a position, and no slot
+        &[1, 0],                                  // a slot, and no position
+        &[1, 2, 5, 5, 0],                         // more positions than slots
+        &[3, 3, 1, 1, 1, 0b110, 0b101],           // rank 3 of 3
+        &[2, 2, 1, 1, 0b110],                     // a spare bit
+        &[1, 1, 0x80, 0x80, 0x80, 0x80, 0x08],    // position 2^31
+        &[2, 2, 1, 0xff, 0xff, 0xff, 0xff, 0x07], // the second one
     ];
     for bytes in bad {
         assert!(Block::parse(bytes).unwrap_err().is_corruption(), "{bytes:?}");
     }
-    assert!(Block::parse(&[2, 2, 1, 1, 0x01]).is_ok());
+    assert!(Block::parse(&[2, 2, 1, 1, 0b10]).is_ok());
+    assert!(Block::parse(&[3, 3, 1, 1, 1, 0b100, 0b010]).is_ok());
 }
