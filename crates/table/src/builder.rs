@@ -21,7 +21,7 @@ use crate::tombstone_block;
 use base::codec::varint_len;
 use base::range_del::RangeTombstone;
 use base::{Error, ErrorKind, HashMap, MAX_SEQ, Result, SeqNo, ValueKind, key, limits};
-use cache::Cache;
+use cache::{Block, Cache, CacheKey, Segment};
 use io::AppendFile;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct KsstBuilder {
     /// Sealed frames of reference blocks not yet written, and the ordinal of the first.
     run: Vec<u8>,
     run_first: usize,
+    /// The blocks of the run as readers cache them; only with `warm`.
+    run_blocks: Vec<Block>,
     /// The last entry went to the reference stream.
     last_is_reference: bool,
     tombstones: Vec<RangeTombstone>,
@@ -68,8 +70,8 @@ pub struct KsstBuilder {
 }
 
 impl KsstBuilder {
-    /// Starts a table in an empty file. `path` is for error messages; `warm` is the cache to put index and filter
-    /// partitions into when the table is finished.
+    /// Starts a table in an empty file. `path` is for error messages; `warm` is the cache to put into what leads to data:
+    /// reference blocks as they are written, index and filter partitions when the table is finished.
     pub fn new(
         file: Box<dyn AppendFile>,
         path: &Path,
@@ -87,6 +89,7 @@ impl KsstBuilder {
             reference_block: ReferenceBlockBuilder::new(options.restart_interval),
             run: Vec::new(),
             run_first: 0,
+            run_blocks: Vec::new(),
             last_is_reference: false,
             tombstones: Vec::new(),
             tombstone_bytes: 0,
@@ -252,7 +255,11 @@ impl KsstBuilder {
 
     fn cut_references(&mut self, next: Option<&[u8]>) -> Result<()> {
         let offset = self.run.len() as u64;
-        let len = self.sink.hold_data(self.reference_block.finish(), &mut self.run)?;
+        let payload = self.reference_block.finish();
+        if self.warm.is_some() {
+            self.run_blocks.push(Block::from(payload.as_slice()));
+        }
+        let len = self.sink.hold_data(payload, &mut self.run)?;
         self.reference_block.clear();
         self.references.end_block(next, BlockHandle { offset, len });
         if self.run.len() >= RUN_LEN { self.write_run() } else { Ok(()) }
@@ -261,6 +268,13 @@ impl KsstBuilder {
     fn write_run(&mut self) -> Result<()> {
         let offset = self.sink.write_run(&mut self.run, self.references.frame_lens(self.run_first))?;
         self.references.shift_offsets(self.run_first, offset);
+        if let Some(cache) = &self.warm {
+            let file = self.properties.identity.number;
+            let offsets = self.references.offsets(self.run_first);
+            for (offset, block) in offsets.zip(self.run_blocks.drain(..)) {
+                cache.insert(Segment::Index, CacheKey { file, offset }, &block);
+            }
+        }
         self.run_first = self.references.blocks();
         Ok(())
     }

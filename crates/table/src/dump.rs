@@ -98,7 +98,7 @@ fn head(table: &Ksst, out: &mut String) -> fmt::Result {
 }
 
 /// An internal key as text.
-fn shown(ikey: &[u8]) -> String {
+pub(crate) fn shown(ikey: &[u8]) -> String {
     let (user, trailer) = key::split(ikey);
     let kind = match ValueKind::from_u8(trailer as u8) {
         Some(kind) => format!("{kind:?}"),

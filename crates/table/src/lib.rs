@@ -5,9 +5,12 @@
 //! Scavenger+): inline entries ([`block`]) and references ([`reference_block`]). What garbage collection asks is
 //! answered by the reference stream alone, whose blocks are small and cached with priority; a scan merges both.
 //!
-//! * Writing: [`KsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`]; checking: [`Ksst::verify`]; listing: [`dump`].
+//! A **vSST** ([`vsst`]) holds separated values, in key order, behind an index of about two bytes a key.
+//!
+//! * Writing: [`KsstBuilder`], [`VsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`], [`Vsst`] and [`VsstKeys`]; checking:
+//!   [`Ksst::verify`], [`Vsst::verify`]; listing: [`dump`].
 //! * Formats: [`frame`] (every block), [`index`], [`filter`], [`properties`], [`sections`] (meta index), [`footer`]; the
-//!   byte map is `docs/format/ksst.md`.
+//!   byte maps are `docs/format/ksst.md` and `docs/format/vsst.md`.
 //!
 //! Every byte of a file is under a checksum that is masked with the file's uid and the block's offset. Decoders are
 //! made for hostile bytes: they return `Corruption`, never panic, and allocate nothing from a size they did not check.
@@ -52,4 +55,5 @@ pub use reference::Reference;
 pub use segment::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
 pub use vsst::{
     FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstKeys, VsstOptions, VsstProperties,
+    dump_vsst,
 };

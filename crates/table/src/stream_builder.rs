@@ -166,6 +166,11 @@ impl StreamBuilder {
         self.handles[from..].iter().map(|h| h.len)
     }
 
+    /// Offsets of the blocks from `from` on.
+    pub(crate) fn offsets(&self, from: usize) -> impl Iterator<Item = u64> + '_ {
+        self.handles[from..].iter().map(|h| h.offset)
+    }
+
     /// Number of data blocks noted.
     pub(crate) fn blocks(&self) -> usize {
         self.handles.len()

@@ -18,6 +18,7 @@
 
 mod builder;
 mod dense;
+mod dump;
 mod index;
 mod keys;
 mod properties;
@@ -26,6 +27,7 @@ pub mod record;
 mod verify;
 
 pub use builder::{FinishedVsst, RecordLens, VsstBuilder, VsstOptions};
+pub use dump::dump_vsst;
 pub use keys::{KeyEntry, VsstKeys};
 pub use properties::VsstProperties;
 pub use reader::Vsst;

@@ -31,6 +31,20 @@ fn mixed(count: u64) -> Model {
 }
 
 #[test]
+fn reference_blocks_are_warmed_and_inline_blocks_are_not() {
+    let cache = Arc::new(Cache::new(64 << 20));
+    let (bytes, _) = build(&mixed(20_000), &[], &TableOptions::default(), Some(cache.clone()));
+    let table = Ksst::open(MemRead::new(bytes), 7, uid(), None, cache.clone()).unwrap();
+    let mut counters = ReadCounters::default();
+    for i in (0..20_000).step_by(3) {
+        let k = user(2 * i);
+        assert!(table.get_reference(&k, i, key_hash(&k), &mut counters).unwrap().is_some());
+    }
+    assert_eq!(counters.device_reads, 0, "all that leads to values was warmed by the builder");
+    assert_eq!(cache.stats().data.entries, 0);
+}
+
+#[test]
 fn a_point_read_is_one_device_read() {
     let cache = Arc::new(Cache::new(64 << 20));
     let (bytes, finished) = build(&mixed(20_000), &[], &TableOptions::default(), Some(cache.clone()));

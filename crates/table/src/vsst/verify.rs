@@ -226,13 +226,13 @@ impl Frames {
             let mut user = Vec::new();
             let trailer = at.separator(row, &mut user);
             if levels == 0 {
+                // A directory that leads in circles ends here.
+                if self.frames.last().is_some_and(|(last, ..)| last.end() > handle.offset) {
+                    let e = Error::corruption("a directory that leads back to an earlier frame");
+                    return Err(vsst.file.locate(e, handle.offset));
+                }
                 self.frames.push((handle, user, trailer));
                 continue;
-            }
-            // A frame has more than eight bytes: a directory that leads in circles ends here.
-            if (self.nodes.len() + self.frames.len()) as u64 > vsst.len / 8 {
-                let e = Error::corruption("a directory that leads in circles");
-                return Err(vsst.file.locate(e, handle.offset));
             }
             self.nodes.push(handle);
             let below = node(&vsst.file, handle, Caching::Bypass, &mut ReadCounters::default())?;
