@@ -8,7 +8,7 @@
 //!
 //! * `open`, `read_only`: recovery.
 //! * `write_path`, `throttle`: admission, the serialization point, durability.
-//! * `read_path`, `iterator`, `snapshot`: reading at one sequence.
+//! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
 //! * `checkpoint`, `verify`, `space`, `maintenance`: what operators ask for.
@@ -29,6 +29,7 @@ mod maintenance;
 mod obsolete;
 mod open;
 mod options;
+mod prefetch;
 mod rate_limit;
 mod read_only;
 mod read_path;

@@ -113,6 +113,12 @@ counters! {
     get_filter_false_positives,
     /// Iterators opened.
     iterators,
+    /// Separated values that iterators read from the device.
+    iter_values_read,
+    /// Requests to the device for these: one brings several where they lie side by side.
+    iter_value_reads,
+    /// Bytes of these requests.
+    iter_value_bytes,
     /// Times a writer was slowed down or waited.
     stalls,
     /// Nanoseconds writers were slowed down or waited, together.

@@ -12,5 +12,6 @@ mod handles;
 mod iterators;
 mod reads_and_writes;
 mod reports;
+mod separated_scans;
 mod snapshots;
 mod two_processes;

@@ -1,0 +1,148 @@
+//! The entries between the position of a scan and how far it has looked ahead.
+
+use super::Entry;
+use base::{Error, SeqNo, ValueKind};
+use cache::BlockSlice;
+use std::cell::{Cell, OnceCell};
+use std::ops::Range;
+use table::Reference;
+
+/// Entries in the order of the scan. They are taken from the front; once it is empty it is filled again from the back.
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Keys and what stands in place of values, of all entries one behind another.
+    bytes: Vec<u8>,
+    slots: Vec<Slot>,
+    /// The front.
+    at: usize,
+    /// Bytes of all values, as they will be once they are read.
+    value_bytes: u64,
+    separated: usize,
+    asked: Cell<usize>,
+    read: Cell<bool>,
+    /// Why it could not be filled further.
+    error: Option<Error>,
+}
+
+struct Slot {
+    key: Range<usize>,
+    /// The value, or the reference.
+    value: Range<usize>,
+    seq: SeqNo,
+    kind: ValueKind,
+    fetched: OnceCell<BlockSlice>,
+    asked: Cell<bool>,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.at >= self.slots.len()
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.at
+    }
+
+    /// Empties it; the error that stopped its filling, if there was one.
+    pub fn clear(&mut self) -> Option<Error> {
+        self.bytes.clear();
+        self.slots.clear();
+        (self.at, self.value_bytes, self.separated) = (0, 0, 0);
+        self.asked.set(0);
+        self.read.set(false);
+        self.error.take()
+    }
+
+    /// Appends an entry; false if it has entries and the value would be too much.
+    pub fn push(&mut self, entry: &Entry<'_>, bytes_max: u64) -> bool {
+        let value_bytes = self.value_bytes.saturating_add(value_len(entry));
+        if value_bytes > bytes_max && !self.is_empty() {
+            return false;
+        }
+        self.value_bytes = value_bytes;
+        self.separated += usize::from(entry.is_separated());
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(entry.user_key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(entry.value);
+        self.slots.push(Slot {
+            key: start..middle,
+            value: middle..self.bytes.len(),
+            seq: entry.seq,
+            kind: entry.kind,
+            fetched: OnceCell::new(),
+            asked: Cell::new(false),
+        });
+        true
+    }
+
+    /// Nothing more can be had.
+    pub fn fail(&mut self, error: Error) {
+        self.error = Some(error);
+    }
+
+    /// Drops the front; false if that was the last.
+    pub fn pop(&mut self) -> bool {
+        if let Some(slot) = self.slots.get_mut(self.at) {
+            slot.fetched.take();
+            self.at += 1;
+        }
+        !self.is_empty()
+    }
+
+    /// The entry in front.
+    pub fn front(&self) -> Option<Entry<'_>> {
+        self.slots.get(self.at).map(|slot| self.entry(slot))
+    }
+
+    fn entry(&self, slot: &Slot) -> Entry<'_> {
+        let (user_key, value) = (&self.bytes[slot.key.clone()], &self.bytes[slot.value.clone()]);
+        Entry { user_key, seq: slot.seq, kind: slot.kind, value }
+    }
+
+    /// The value of the front is wanted. True if it is the first of the queue.
+    pub fn ask(&self) -> bool {
+        if self.slots.get(self.at).is_some_and(|slot| !slot.asked.replace(true)) {
+            self.asked.set(self.asked.get() + 1);
+        }
+        !self.read.replace(true)
+    }
+
+    /// How many values were asked for, and of how many that are separated.
+    pub fn asked(&self) -> (usize, usize) {
+        (self.asked.get(), self.separated)
+    }
+
+    /// The entries from the front on that want a value, and their numbers for [`Queue::put`].
+    pub fn unread(&self) -> (Vec<Entry<'_>>, Vec<usize>) {
+        let numbered = self.slots.iter().enumerate().skip(self.at);
+        let entries = numbered.filter(|(_, slot)| slot.fetched.get().is_none());
+        let entries = entries.map(|(nth, slot)| (self.entry(slot), nth));
+        entries.filter(|(entry, _)| entry.is_separated()).unzip()
+    }
+
+    /// Keeps a value that was read.
+    pub fn put(&self, nth: usize, value: BlockSlice) {
+        if let Some(slot) = self.slots.get(nth) {
+            let _ = slot.fetched.set(value);
+        }
+    }
+
+    /// Keeps the value of the front.
+    pub fn put_front(&self, value: BlockSlice) -> &[u8] {
+        self.slots[self.at].fetched.get_or_init(|| value)
+    }
+
+    /// The value of the front, if it was read.
+    pub fn value(&self) -> Option<&[u8]> {
+        self.slots.get(self.at)?.fetched.get().map(|value| &**value)
+    }
+}
+
+/// Bytes of the value of an entry, as its reference has it. A reference that is damaged is told where it is used.
+fn value_len(entry: &Entry<'_>) -> u64 {
+    match entry.kind {
+        ValueKind::Reference => Reference::decode(entry.value).map_or(0, |r| r.raw_len.max(r.stored_len)),
+        _ => entry.value.len() as u64,
+    }
+}
