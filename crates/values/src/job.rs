@@ -130,7 +130,7 @@ enum State {
     /// Keys are moved into the window.
     Fill,
     /// The window is judged.
-    Judge(Lookup),
+    Judge(Box<Lookup>),
     /// The live records of the window from this entry on are copied.
     Copy(usize),
     /// The last output is finished.
@@ -282,12 +282,14 @@ impl GcJob {
             || self.window.key_bytes() >= self.options.window_key_bytes;
         Ok(Next::Go(match opened.keys.is_done() {
             true if self.window.len() == 0 => State::Finish,
-            done if done || full => State::Judge(Lookup::new(&self.version, &self.names, &self.window)),
+            done if done || full => {
+                State::Judge(Box::new(Lookup::new(&self.version, &self.names, &self.window)))
+            }
             _ => State::Fill,
         }))
     }
 
-    fn judge(&mut self, mut lookup: Lookup, world: &mut dyn GcWorld) -> Result<Next> {
+    fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
         let opened = self.opened.as_ref().expect("opened by the first step");
         let court = Court { names: &self.names, inputs: &opened.inputs, tables: world.tables() };
         if !lookup.step(&court, &mut self.window, &mut self.lookup)? {

@@ -100,12 +100,17 @@ impl Ledger {
     }
 
     fn share_out<'v>(&mut self, totals: &ReferenceTotals, targets: impl Iterator<Item = &'v Arc<VsstMeta>>) {
-        let targets: Vec<_> = targets.collect();
-        let all = targets.iter().map(|v| u128::from(v.record_bytes)).sum::<u128>();
-        // An alias may return to a file: then that is all it leads to.
-        let one = targets.windows(2).all(|w| w[0].number == w[1].number);
+        // An alias may return to a file, which then has one larger part.
+        let mut parts: Vec<(u64, u128)> = Vec::new();
         for meta in targets {
-            self.refer(meta.number, totals, (u128::from(meta.record_bytes), all), one);
+            match parts.iter_mut().find(|(number, _)| *number == meta.number) {
+                Some((_, part)) => *part += u128::from(meta.record_bytes),
+                None => parts.push((meta.number, u128::from(meta.record_bytes))),
+            }
+        }
+        let all = parts.iter().map(|(_, part)| part).sum();
+        for &(number, part) in &parts {
+            self.refer(number, totals, (part, all), parts.len() == 1);
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::window::{Entry, Window};
 use base::{Error, Result};
-use io::ReadRequest;
+use io::FileRead;
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Record, Vsst};
@@ -32,6 +32,7 @@ pub(crate) struct CopyStats {
 }
 
 /// Consecutive bytes of an input that are read together.
+#[derive(Clone, Copy)]
 struct Run {
     input: usize,
     offset: u64,
@@ -128,21 +129,18 @@ impl Batch {
         let mut by_file: Vec<usize> = (0..self.runs.len()).collect();
         by_file.sort_by_key(|&i| (self.runs[i].input, self.runs[i].offset));
         let mut rest = self.buffer.as_mut_slice();
+        let mut reads = Vec::with_capacity(by_file.len());
         let mut at = 0;
-        for runs in by_file.chunk_by(|&a, &b| self.runs[a].input == self.runs[b].input) {
-            let file = inputs[self.runs[runs[0]].input].file();
-            let mut requests = Vec::with_capacity(runs.len());
-            for &i in runs {
-                let Run { offset, len, .. } = self.runs[i];
-                let (buf, tail) = std::mem::take(&mut rest).split_at_mut(len as usize);
-                rest = tail;
-                self.places[i] = at;
-                at += len as usize;
-                requests.push(ReadRequest { offset, buf });
-            }
-            file.read_batch(&mut requests).map_err(|e| e.at_file(file.path()))?;
-            stats.reads += runs.len() as u64;
+        for i in by_file {
+            let Run { input, offset, len } = self.runs[i];
+            let (buf, tail) = std::mem::take(&mut rest).split_at_mut(len as usize);
+            rest = tail;
+            self.places[i] = at;
+            at += len as usize;
+            reads.push(FileRead { file: inputs[input].file(), offset, buf });
         }
+        io::read_files(&mut reads)?;
+        stats.reads += self.runs.len() as u64;
         stats.read_bytes += total;
         Ok(())
     }
