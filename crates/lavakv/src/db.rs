@@ -1,6 +1,7 @@
 //! The public handle of a store.
 
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
+use crate::collect::{GcPause, GcPlan, GcReport, GcRequest};
 use crate::engine::Engine;
 use crate::family::{ColumnFamily, Family};
 use crate::iterator::DbIterator;
@@ -235,6 +236,24 @@ impl Db {
         crate::families::create(self.engine(), name, options).map(ColumnFamily)
     }
 
+    /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
+    /// collection rewrites it. (For the family `default` the next open with [`Options::family`] does so again.)
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option out of range.
+    pub fn set_family_options(&self, family: &ColumnFamily, options: FamilyOptions) -> Result<()> {
+        crate::families::set_options(self.engine(), self.own(family)?, options)
+    }
+
+    /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
+    /// reads the manifest only, and changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    pub fn stored_family_options(path: impl AsRef<Path>) -> Result<Vec<(String, FamilyOptions)>> {
+        crate::read_only::family_options(&Env::kernel(), path.as_ref())
+    }
+
     /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
         crate::families::drop(self.engine(), self.own(family)?)
@@ -263,6 +282,26 @@ impl Db {
         end: Option<&[u8]>,
     ) -> Result<()> {
         crate::maintenance::compact_range(self.engine(), self.own(family)?, start, end)
+    }
+
+    /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
+    /// exposed yet stays: [`Db::compact_range`] exposes it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`.
+    pub fn collect_garbage(&self, request: GcRequest) -> Result<GcReport> {
+        crate::collect::collect(self.engine(), request)
+    }
+
+    /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
+    pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
+        crate::collect::plan(self.engine(), request)
+    }
+
+    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are slowed down when
+    /// garbage piles up, so this is for measurements and for moments when the device is needed for something else.
+    pub fn pause_gc(&self) -> GcPause {
+        GcPause::begin(self.engine())
     }
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.

@@ -100,3 +100,18 @@ fn check_name(name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+/// Replaces the options of a family. What is running goes on as it began; data moves to the new options as compaction
+/// and collection rewrite it.
+pub(crate) fn set_options(engine: &Arc<Engine>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
+    options.validate()?;
+    let _writer = lock(&engine.writer);
+    writable(engine)?;
+    if *family.options() != options {
+        let record = Record::UpdateFamily { id: family.id, options: options.encode() };
+        engine.manifest.commit(Edit(vec![record]))?;
+        family.set_options(options);
+        engine.scheduler.notify_work();
+    }
+    Ok(())
+}

@@ -39,6 +39,8 @@ pub(crate) struct Claims {
     pub collections: usize,
     /// vSSTs whose collection was given up, with the garbage that was found: not tried again before there is more.
     pub abandoned: HashMap<u64, u64>,
+    /// Collections somebody asked for, and pauses.
+    pub gc_requests: crate::collect::Requests,
     pub next_job: u64,
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn 
         return Some(Box::new(job));
     }
     // Where there is much garbage, its collection comes before compaction of deep levels, but not before that of L0.
-    let urgent = gc::is_urgent(engine);
+    let urgent = gc::is_urgent(engine) || claims.gc_requests.any();
     if JobClass::L0 < below
         && let Some(job) =
             pick_compaction(engine, &mut claims, if urgent { below.min(JobClass::Reclaim) } else { below })

@@ -15,6 +15,7 @@
 
 mod batch;
 mod checkpoint;
+mod collect;
 mod db;
 pub mod dump;
 mod engine;
@@ -47,6 +48,7 @@ pub use ::io::{Access, Env};
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
+pub use collect::{GcPause, GcPlan, GcReport, GcRequest, PlannedGc};
 pub use db::Db;
 pub use event::{Event, EventListener};
 pub use family::ColumnFamily;
@@ -54,7 +56,7 @@ pub use iterator::{DbIterator, Entries};
 pub use options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
 pub use read_path::Value;
 pub use snapshot::Snapshot;
-pub use space::Space;
+pub use space::{FamilySpace, LevelSpace, Space};
 pub use stats::Statistics;
 pub use throttle::StallCause;
 pub use verify::VerifyReport;

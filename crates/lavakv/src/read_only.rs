@@ -11,7 +11,7 @@
 use crate::engine::Engine;
 use crate::obsolete::DataFile;
 use crate::open::{build, check_files, no_store, replay};
-use crate::options::Options;
+use crate::options::{FamilyOptions, Options};
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
@@ -24,18 +24,33 @@ const ATTEMPTS: u32 = 100;
 /// Pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
 
+/// The options of all families, by name, as the manifest has them.
+pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, FamilyOptions)>> {
+    attempt(env, dir, || {
+        let state = Manifest::recover(env, dir, true)?.state();
+        let all = state.families.values();
+        all.map(|f| Ok((f.name.clone(), FamilyOptions::decode(&f.options).map_err(|e| e.at_file(dir))?)))
+            .collect()
+    })
+}
+
 /// Opens for reading.
 pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
     // Every table stays open, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
+    attempt(&env, dir, || open_once(&env, dir, &options))
+}
+
+/// Tries until the writer, if there is one, stands still for long enough.
+fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Result<T> {
     let current = io::fs::join(dir, names::CURRENT);
     if !env.fs.exists(&current)? {
         return Err(no_store(dir));
     }
     let mut attempt = 1;
     loop {
-        match open_once(&env, dir, &options) {
+        match once() {
             Err(e) if attempt < ATTEMPTS && may_be_the_writer(e.kind()) => {
                 env.clock.sleep_ns(PAUSE_NS);
                 attempt += 1;

@@ -1,6 +1,7 @@
 //! The space ledger: every byte of the store's directory has an owner.
 
 use crate::engine::Engine;
+use crate::family::Family;
 use base::Result;
 use version::names::{self, FileKind};
 
@@ -44,6 +45,89 @@ pub struct Space {
     pub oldest_snapshot_ns: u64,
     /// Bytes still free on the volume.
     pub available_bytes: u64,
+    /// What each column family has, in order of creation.
+    pub families: Vec<FamilySpace>,
+}
+
+/// What one column family has. File lengths, not allocated bytes: what a file system adds to them is in [`Space`] only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FamilySpace {
+    /// Its name.
+    pub name: String,
+    /// The levels that have tables.
+    pub levels: Vec<LevelSpace>,
+    /// vSSTs.
+    pub vssts: u64,
+    /// Bytes of these files.
+    pub vsst_bytes: u64,
+    /// Of `vssts`: those that hold one large value.
+    pub segments: u64,
+    /// Names of former vSSTs that lead to present ones.
+    pub aliases: u64,
+    /// References to separated values in tables, hidden ones included.
+    pub references: u64,
+    /// Records in vSSTs, garbage included, bytes.
+    pub record_bytes: u64,
+    /// Those that no table references any more.
+    pub garbage_bytes: u64,
+    /// The largest share of garbage in one vSST, percent.
+    pub garbage_percent_max: u64,
+    /// Estimate of hidden garbage, see [`Space::hidden_bytes`].
+    pub hidden_bytes: u64,
+    /// Its lower bound.
+    pub hidden_bytes_min: u64,
+    /// Its upper bound.
+    pub hidden_bytes_max: u64,
+    /// Lower bound of live data, see [`Space::live_bytes_min`].
+    pub live_bytes_min: u64,
+}
+
+/// One level of one family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelSpace {
+    /// Its number.
+    pub level: usize,
+    /// Tables.
+    pub files: u64,
+    /// Bytes of the tables.
+    pub bytes: u64,
+    /// The same as if every value lay with its key and every tombstone were what it hides.
+    pub compensated_bytes: u64,
+    /// Entries.
+    pub entries: u64,
+}
+
+impl FamilySpace {
+    fn of(family: &Family) -> FamilySpace {
+        let view = family.view();
+        let (version, ledger) = (&view.version, &view.ledger);
+        let used = version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty());
+        let level = |(level, files): (usize, &version::Level)| LevelSpace {
+            level,
+            files: files.len() as u64,
+            bytes: files.bytes(),
+            compensated_bytes: files.compensated_bytes(),
+            entries: files.iter().map(|f| f.entries).sum(),
+        };
+        let hidden = ledger.hidden(version);
+        let last = version.deepest_level().map_or(&[][..], |last| version.files(last));
+        FamilySpace {
+            name: family.name.clone(),
+            levels: used.map(level).collect(),
+            vssts: version.vssts.len() as u64,
+            vsst_bytes: version.vssts.values().map(|v| v.len).sum(),
+            segments: version.vssts.values().filter(|v| v.segment).count() as u64,
+            aliases: version.aliases.len() as u64,
+            references: version.references.values().map(|r| r.count).sum(),
+            record_bytes: ledger.record_bytes(),
+            garbage_bytes: ledger.exposed_bytes(),
+            garbage_percent_max: ledger.iter().map(|(_, g)| g.ratio_ppm() / 10_000).max().unwrap_or(0),
+            hidden_bytes: hidden.likely,
+            hidden_bytes_min: hidden.low,
+            hidden_bytes_max: hidden.high,
+            live_bytes_min: last.iter().map(|f| f.raw_bytes).sum(),
+        }
+    }
 }
 
 impl Space {
@@ -85,18 +169,15 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
         out.total_bytes += bytes;
     }
     for family in engine.all_families() {
-        let view = family.view();
-        let (version, ledger) = (&view.version, &view.ledger);
-        let garbage = ledger.exposed_bytes().min(out.value_bytes);
+        let own = FamilySpace::of(&family);
+        let garbage = own.garbage_bytes.min(out.value_bytes);
         out.value_bytes -= garbage;
         out.garbage_bytes += garbage;
-        let hidden = ledger.hidden(version);
-        out.hidden_bytes += hidden.likely;
-        out.hidden_bytes_min += hidden.low;
-        out.hidden_bytes_max += hidden.high;
-        if let Some(last) = version.deepest_level() {
-            out.live_bytes_min += version.files(last).iter().map(|f| f.raw_bytes).sum::<u64>();
-        }
+        out.hidden_bytes += own.hidden_bytes;
+        out.hidden_bytes_min += own.hidden_bytes_min;
+        out.hidden_bytes_max += own.hidden_bytes_max;
+        out.live_bytes_min += own.live_bytes_min;
+        out.families.push(own);
     }
     let (count, age_ns) = engine.snapshots.pressure(engine.env.clock.now_ns());
     (out.snapshots, out.oldest_snapshot_ns) = (count as u64, age_ns);

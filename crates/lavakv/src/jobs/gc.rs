@@ -20,7 +20,7 @@ use crate::obsolete::DataFile;
 use crate::options::FamilyOptions;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::lock;
-use base::{Error, Result};
+use base::{Error, HashSet, Result};
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, VsstClass, VsstMeta, VsstSource};
@@ -73,19 +73,32 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
     if view.version.vssts.is_empty() {
         return None;
     }
-    let (options, ledger) = (family.options(), &view.ledger);
-    let exposed = exposed_percent(ledger, &options);
+    let options = family.options();
+    let exposed = exposed_percent(&view.ledger, &options);
     let quiet = engine.quiet.is_quiet(engine);
-    let gc_options = GcOptions {
-        ratio_percent: threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet),
-        file_bytes: options.vsst_bytes,
-        ..GcOptions::default()
-    };
+    let own = threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet);
+    let asked = claims.gc_requests.threshold(engine, family);
+    pick_at(claims, family, view, asked.map_or(own, |asked| asked.min(own)), &HashSet::default())
+}
+
+/// What could be collected in a family with a threshold of `ratio_percent`, leaving out the files `planned`.
+pub(crate) fn pick_at(
+    claims: &mut Claims,
+    family: &Family,
+    view: &View,
+    ratio_percent: u32,
+    planned: &HashSet<u64>,
+) -> Option<Gc> {
+    let (options, ledger) = (family.options(), &view.ledger);
+    let gc_options = GcOptions { ratio_percent, file_bytes: options.vsst_bytes, ..GcOptions::default() };
     let busy = claims.busy.entry(family.id).or_default();
     let abandoned = &claims.abandoned;
     let skip = |meta: &VsstMeta| {
         let known = abandoned.get(&meta.number);
-        busy.has_vsst(meta.number)
+        // A segment has one record: it is live, or pruned. Nothing is gained by copying it.
+        meta.segment
+            || busy.has_vsst(meta.number)
+            || planned.contains(&meta.number)
             || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
     };
     values::pick(&view.version, ledger, &gc_options, &skip)
@@ -93,13 +106,16 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
 
 /// True if a collection could start.
 pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
+    if claims.gc_requests.is_paused() {
+        return false;
+    }
     engine.all_families().iter().any(|f| pick(engine, claims, f, &f.view()).is_some())
 }
 
 impl GcJob {
     /// A collection of class `class`, if there is one to start. What it works on is claimed.
     pub fn start(engine: &Arc<Engine>, claims: &mut Claims, class: JobClass) -> Option<Box<dyn Job>> {
-        if claims.collections >= engine.options.gc_slots() {
+        if claims.collections >= engine.options.gc_slots() || claims.gc_requests.is_paused() {
             return None;
         }
         for family in engine.all_families() {

@@ -6,6 +6,7 @@ mod common;
 
 mod background;
 mod checkpoint;
+mod collect;
 mod compression;
 mod families;
 mod handles;

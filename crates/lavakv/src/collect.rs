@@ -1,0 +1,314 @@
+//! Garbage collection on request: what it would do, doing it now, and holding it off.
+//!
+//! A request is no second way to collect. It is entered into the claims, where `jobs::next_job` and the picker find it:
+//! while it stands, the threshold of the picker is at most the one it asks for, and collection goes before compaction of
+//! deep levels. So the same jobs run on the same threads (or steps of a simulation), a request and the collections that
+//! the store starts by itself cannot meet in one file, and the plan of [`plan`] is made by the picker that will carry it
+//! out.
+//!
+//! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
+//! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
+
+use crate::engine::Engine;
+use crate::family::Family;
+use crate::jobs::{Claims, gc};
+use crate::maintenance::must_be_writable;
+use base::sync::lock;
+use base::{Error, ErrorKind, HashSet, Result};
+use std::sync::{Arc, Weak};
+
+/// How much garbage [`crate::Db::collect_garbage`] is to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcRequest {
+    /// Collect until exposed garbage is at most so many percent of the records in all vSSTs. `None`: until no vSST has as
+    /// much as the `gc_ratio_percent` of its family.
+    pub until_percent: Option<u32>,
+}
+
+impl GcRequest {
+    fn check(&self) -> Result<()> {
+        match self.until_percent {
+            Some(percent) if percent > 100 => {
+                Err(Error::invalid(format!("until_percent = {percent} is out of range: 0 to 100")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
+    fn threshold(&self, exposed: Exposed, family: &Family) -> Option<u32> {
+        match self.until_percent {
+            None => Some(family.options().gc_ratio_percent),
+            Some(percent) => exposed.is_over(percent).then_some(percent),
+        }
+    }
+}
+
+/// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Collections installed.
+    pub collections: u64,
+    /// Collections given up because they found too little garbage.
+    pub abandoned: u64,
+    /// Bytes of vSSTs read.
+    pub read_bytes: u64,
+    /// Bytes of vSSTs written.
+    pub written_bytes: u64,
+    /// Bytes by which the vSSTs of the store became fewer.
+    pub freed_bytes: u64,
+    /// Exposed garbage before.
+    pub garbage_bytes_before: u64,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+}
+
+/// One collection that is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedGc {
+    /// The family.
+    pub family: String,
+    /// Numbers of the vSSTs that it replaces.
+    pub files: Vec<u64>,
+    /// Bytes of these files.
+    pub input_bytes: u64,
+    /// Bytes it is expected to read of them: keys, and live records.
+    pub read_bytes: u64,
+    /// Bytes it is expected to write.
+    pub written_bytes: u64,
+    /// Bytes it is expected to free.
+    pub freed_bytes: u64,
+    /// False if the garbage of a file is only estimated (see `values::ledger`).
+    pub exact: bool,
+}
+
+/// What [`crate::Db::collect_garbage`] would do now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GcPlan {
+    /// The collections, in their order.
+    pub collections: Vec<PlannedGc>,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+}
+
+impl GcPlan {
+    /// All collections in one.
+    pub fn total(&self) -> PlannedGc {
+        let mut total = PlannedGc { exact: true, ..PlannedGc::default() };
+        for gc in &self.collections {
+            total.files.extend(&gc.files);
+            total.input_bytes += gc.input_bytes;
+            total.read_bytes += gc.read_bytes;
+            total.written_bytes += gc.written_bytes;
+            total.freed_bytes += gc.freed_bytes;
+            total.exact &= gc.exact;
+        }
+        total
+    }
+}
+
+/// Exposed garbage and records of a store.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exposed {
+    garbage_bytes: u64,
+    record_bytes: u64,
+}
+
+impl Exposed {
+    fn of(engine: &Engine) -> Exposed {
+        let mut sum = Exposed::default();
+        for family in engine.all_families() {
+            let view = family.view();
+            sum.garbage_bytes += view.ledger.exposed_bytes();
+            sum.record_bytes += view.ledger.record_bytes();
+        }
+        sum
+    }
+
+    fn is_over(self, percent: u32) -> bool {
+        u128::from(self.garbage_bytes) * 100 > u128::from(self.record_bytes) * u128::from(percent)
+    }
+}
+
+/// Requests under way and pauses. Part of the claims.
+#[derive(Default)]
+pub(crate) struct Requests {
+    asked: Vec<(u64, GcRequest)>,
+    next_id: u64,
+    pauses: usize,
+}
+
+impl Requests {
+    /// True if somebody waits for a collection.
+    pub fn any(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// True while no collection may start.
+    pub fn is_paused(&self) -> bool {
+        self.pauses > 0
+    }
+
+    /// From how much garbage on somebody wants a file of the family rewritten.
+    pub fn threshold(&self, engine: &Engine, family: &Family) -> Option<u32> {
+        if self.asked.is_empty() {
+            return None;
+        }
+        let exposed = Exposed::of(engine);
+        self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
+    }
+}
+
+/// A request that stands until this is dropped.
+struct Asked<'a> {
+    engine: &'a Engine,
+    id: u64,
+}
+
+impl Asked<'_> {
+    fn enter(engine: &Engine, request: GcRequest) -> Asked<'_> {
+        let requests = &mut lock(&engine.claims).gc_requests;
+        requests.next_id += 1;
+        requests.asked.push((requests.next_id, request));
+        Asked { engine, id: requests.next_id }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.engine.claims).gc_requests.asked.retain(|(id, _)| *id != self.id);
+    }
+}
+
+/// Collects until the request is met, and waits for it.
+pub(crate) fn collect(engine: &Arc<Engine>, request: GcRequest) -> Result<GcReport> {
+    request.check()?;
+    must_be_writable(engine)?;
+    let (before, counted) = (Exposed::of(engine), counters(engine));
+    let asked = Asked::enter(engine, request);
+    engine.scheduler.notify_work();
+    engine.scheduler.wait_until(engine, || {
+        if let Err(e) = engine.health.check() {
+            return Some(Err(e));
+        }
+        if engine.health.out_of_space() {
+            let why = "garbage collection found no disk space for its output";
+            return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
+        }
+        is_met(engine, request).map(|met| met.then_some(())).transpose()
+    })?;
+    drop(asked);
+    let (after, now) = (Exposed::of(engine), counters(engine));
+    let [collections, abandoned, read_bytes, written_bytes, freed_bytes] =
+        std::array::from_fn(|i| now[i] - counted[i]);
+    Ok(GcReport {
+        collections,
+        abandoned,
+        read_bytes,
+        written_bytes,
+        freed_bytes,
+        garbage_bytes_before: before.garbage_bytes,
+        garbage_bytes: after.garbage_bytes,
+        record_bytes: after.record_bytes,
+    })
+}
+
+fn counters(engine: &Engine) -> [u64; 5] {
+    let s = &engine.stats;
+    [&s.gc_runs, &s.gc_abandoned, &s.gc_bytes_read, &s.gc_bytes_written, &s.gc_bytes_freed].map(|c| c.get())
+}
+
+/// True if nothing is left to collect, and no collection runs.
+fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
+    let mut claims = lock(&engine.claims);
+    if claims.gc_requests.is_paused() {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "garbage collection is paused: end the pause, then ask again",
+        ));
+    }
+    Ok(claims.collections == 0
+        && next(engine, &mut claims, request, Exposed::of(engine), &HashSet::default()).is_none())
+}
+
+/// What the request would have collected next, of all but `planned`.
+fn next(
+    engine: &Engine,
+    claims: &mut Claims,
+    request: GcRequest,
+    exposed: Exposed,
+    planned: &HashSet<u64>,
+) -> Option<(Arc<Family>, values::Gc)> {
+    engine.all_families().into_iter().find_map(|family| {
+        let threshold = request.threshold(exposed, &family)?;
+        let gc = gc::pick_at(claims, &family, &family.view(), threshold, planned)?;
+        Some((family, gc))
+    })
+}
+
+/// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
+pub(crate) fn plan(engine: &Engine, request: GcRequest) -> Result<GcPlan> {
+    request.check()?;
+    let mut left = Exposed::of(engine);
+    let mut plan = GcPlan {
+        collections: Vec::new(),
+        garbage_bytes: left.garbage_bytes,
+        record_bytes: left.record_bytes,
+    };
+    let mut planned = HashSet::default();
+    let mut claims = lock(&engine.claims);
+    while let Some((family, gc)) = next(engine, &mut claims, request, left, &planned) {
+        left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
+        left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
+        planned.extend(gc.numbers());
+        plan.collections.push(planned_gc(&family, &gc));
+    }
+    Ok(plan)
+}
+
+fn planned_gc(family: &Family, gc: &values::Gc) -> PlannedGc {
+    let input_bytes: u64 = gc.inputs.iter().map(|meta| meta.len).sum();
+    let record_bytes: u64 = gc.inputs.iter().map(|meta| meta.record_bytes).sum();
+    // Keys and index shrink with the records.
+    let written = u128::from(input_bytes) * u128::from(gc.expected_write) / u128::from(record_bytes.max(1));
+    let written_bytes = (written as u64).min(input_bytes);
+    PlannedGc {
+        family: family.name.clone(),
+        files: gc.numbers().collect(),
+        input_bytes,
+        read_bytes: gc.expected_read,
+        written_bytes,
+        freed_bytes: input_bytes - written_bytes,
+        exact: gc.exact,
+    }
+}
+
+/// Holds garbage collection off until it is dropped; made by [`crate::Db::pause_gc`].
+///
+/// It does not keep the store open.
+#[derive(Debug)]
+pub struct GcPause {
+    engine: Weak<Engine>,
+}
+
+impl GcPause {
+    pub(crate) fn begin(engine: &Arc<Engine>) -> GcPause {
+        lock(&engine.claims).gc_requests.pauses += 1;
+        // A request under way is to notice.
+        engine.scheduler.notify_progress();
+        GcPause { engine: Arc::downgrade(engine) }
+    }
+}
+
+impl Drop for GcPause {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            lock(&engine.claims).gc_requests.pauses -= 1;
+            engine.scheduler.notify_work();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Garbage collection on request: the plan holds, the bound is kept, pauses hold.
+
+use crate::common::*;
+use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, GcRequest, Options, sim::SimEnv};
+
+/// A store whose values of about 100 bytes are separated, in vSSTs of a few hundred.
+fn separated() -> Options {
+    let family = FamilyOptions { min_blob_size: 32, vsst_bytes: 32 << 10, ..small_family() };
+    Options { family, ..small() }
+}
+
+/// Keys whose values were overwritten, the more of them the higher they are: vSSTs with none to seven eighths of garbage.
+/// Settled but for garbage collection.
+fn with_garbage(sim: &SimEnv) -> (Db, Model) {
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, separated()).unwrap(), Model::new());
+    let pause = db.pause_gc();
+    fill(&db, &mut model, 0..2000, 0);
+    db.flush().unwrap();
+    for i in (0..2000).filter(|i| i % 8 < i / 250) {
+        fill(&db, &mut model, i..i + 1, 1);
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert_eq!(db.stats().gc_runs, 0, "garbage collection was paused");
+    drop(pause);
+    (db, model)
+}
+
+#[test]
+fn the_plan_is_what_happens() {
+    let sim = SimEnv::new(1);
+    let (db, model) = with_garbage(&sim);
+    let ask = GcRequest::default();
+    let plan = db.gc_plan(ask).unwrap();
+    let total = plan.total();
+    assert!(total.exact && total.freed_bytes > plan.garbage_bytes / 2, "{plan:?}");
+    assert_eq!(db.gc_plan(ask).unwrap(), plan, "a plan changes nothing");
+    let read_only = Db::open_read_only_in(sim.env(), DIR, separated()).unwrap();
+    assert_eq!(read_only.gc_plan(ask).unwrap(), plan);
+    assert_eq!(read_only.collect_garbage(ask).unwrap_err().kind(), ErrorKind::ReadOnly);
+    drop(read_only);
+
+    let report = db.collect_garbage(ask).unwrap();
+    assert_eq!(report.collections, plan.collections.len() as u64);
+    assert_eq!(report.garbage_bytes_before, plan.garbage_bytes);
+    let near = |is: u64, said: u64| is.abs_diff(said) <= said / 20 + (1 << 10) * report.collections;
+    assert!(near(report.freed_bytes, total.freed_bytes), "{report:?} {total:?}");
+    assert!(near(report.written_bytes, total.written_bytes), "{report:?} {total:?}");
+    assert!(db.gc_plan(ask).unwrap().collections.is_empty());
+    assert_eq!(db.collect_garbage(ask).unwrap().collections, 0);
+    let family = &db.space().unwrap().families[0];
+    assert!(family.garbage_percent_max < 20 && family.garbage_bytes == report.garbage_bytes, "{family:?}");
+    assert_eq!(contents(&db), model);
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+#[test]
+fn a_bound_on_all_garbage_is_kept_and_not_more_is_done_than_needed() {
+    let sim = SimEnv::new(2);
+    let (db, model) = with_garbage(&sim);
+    let mut runs = 0;
+    for percent in [25, 10, 3, 0] {
+        let ask = GcRequest { until_percent: Some(percent) };
+        let planned = db.gc_plan(ask).unwrap().collections.len() as u64;
+        let report = db.collect_garbage(ask).unwrap();
+        assert!(report.collections >= planned, "{report:?}");
+        let bound = report.record_bytes * u64::from(percent) / 100;
+        assert!(report.garbage_bytes <= bound, "{percent} %: {report:?}");
+        runs += report.collections;
+    }
+    assert!(runs > 2, "{runs}");
+    assert_eq!(contents(&db), model);
+    let out_of_range = GcRequest { until_percent: Some(101) };
+    assert_eq!(db.collect_garbage(out_of_range).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_pause_refuses_requests_and_does_not_keep_the_store_open() {
+    let sim = SimEnv::new(3);
+    let (db, _) = with_garbage(&sim);
+    let (pause, another) = (db.pause_gc(), db.pause_gc());
+    assert_eq!(db.collect_garbage(GcRequest::default()).unwrap_err().kind(), ErrorKind::Busy);
+    drop(another);
+    settle(&db);
+    assert_eq!(db.stats().gc_runs, 0);
+    drop(db);
+    let db = Db::open_in(sim.env(), DIR, separated()).unwrap();
+    drop(pause);
+    settle(&db);
+    assert!(db.stats().gc_runs > 0, "a quiet store collects by itself");
+}
+
+#[test]
+fn options_of_families_change_and_are_told() {
+    let dir = TempDir::new("family-options");
+    let absent = Db::stored_family_options(dir.path()).unwrap_err();
+    assert_eq!(absent.kind(), ErrorKind::NotFound);
+    let db = Db::open(dir.path()).unwrap();
+    let other = db.create_column_family("other", separated().family).unwrap();
+    let changed = FamilyOptions { min_blob_size: 0, ..other.options() };
+    db.set_family_options(&other, changed.clone()).unwrap();
+    let absurd = FamilyOptions { levels: 0, ..other.options() };
+    assert_eq!(db.set_family_options(&other, absurd).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let expected = vec![("default".to_owned(), FamilyOptions::default()), ("other".to_owned(), changed)];
+    assert_eq!(Db::stored_family_options(dir.path()).unwrap(), expected, "beside the writer");
+    db.close().unwrap();
+    assert_eq!(Db::stored_family_options(dir.path()).unwrap(), expected);
+}
