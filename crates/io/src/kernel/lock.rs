@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The longest line that is written, in characters of up to 4 bytes.
 const HOLDER_CHARS_MAX: usize = 250;
@@ -38,7 +38,7 @@ struct KernelLock {
 impl FileLock for KernelLock {}
 
 fn held() -> MutexGuard<'static, BTreeMap<FileId, String>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    base::sync::lock(&HELD)
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]

@@ -5,7 +5,7 @@
 //! at most [`BUFFER_LEN_KEPT_MAX`] bytes: 4 MiB; larger ones are freed after use.
 
 use crate::{AlignedBuf, PAGE};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 const BUFFERS_KEPT_MAX: usize = 32;
 const BUFFER_LEN_KEPT_MAX: usize = 128 << 10;
@@ -21,7 +21,7 @@ pub(super) struct BufPool {
 impl BufPool {
     /// A buffer of `len` bytes. What they hold is left over from earlier use.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
-        let found = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let found = base::sync::lock(&self.free).pop();
         let mut buf = match found {
             Some(buf) if buf.capacity() >= len => buf,
             _ => AlignedBuf::zeroed(len.max(BUFFER_LEN_MIN)),
@@ -35,7 +35,7 @@ impl BufPool {
         if buf.capacity() > BUFFER_LEN_KEPT_MAX {
             return;
         }
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = base::sync::lock(&self.free);
         if free.len() < BUFFERS_KEPT_MAX {
             free.push(buf);
         }

@@ -18,7 +18,7 @@ use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Reads in flight in one ring.
 const DEPTH: usize = 64;
@@ -72,12 +72,12 @@ impl RingPool {
 
     /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
     pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
-        let found = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let found = base::sync::lock(&self.free).pop();
         let Some(mut ring) = found.or_else(|| Ring::new().ok()) else {
             return vec![Outcome::NotRun; reads.len()];
         };
         let outcomes = ring.read_many(reads);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = base::sync::lock(&self.free);
         if !ring.broken && free.len() < RINGS_KEPT_MAX {
             free.push(ring);
         }

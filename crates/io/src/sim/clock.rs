@@ -3,8 +3,8 @@
 use super::fault::OpKind;
 use crate::env::Entropy;
 use crate::{Clock, Rng};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// Wall-clock seconds at simulated time zero.
 const EPOCH_UNIX_SECONDS: u64 = 1_750_000_000;
@@ -91,6 +91,6 @@ impl SimEntropy {
 
 impl Entropy for SimEntropy {
     fn next_u64(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+        base::sync::lock(&self.0).next_u64()
     }
 }

@@ -13,7 +13,7 @@ use crate::{Clock, PAGE, Rng};
 use base::{ErrorKind, HashMap, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Changes between two copies of the volume.
 const CHECKPOINT_CHANGES: usize = 48;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
         // A test that panicked while it held the lock has failed anyway; others may still look at the state.
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        base::sync::lock(&self.world)
     }
 
     /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how it ended.
