@@ -1,7 +1,7 @@
 //! LavaStore under the benchmark.
 
 use crate::Result;
-use crate::args::Codec;
+use crate::args::{Codec, Placement};
 use crate::engine::{Batch, Engine, EngineSettings, Opener};
 use lavastore::{
     Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
@@ -18,6 +18,9 @@ impl Opener for Lava {
     }
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        if settings.placement == Some(Placement::Log) {
+            return Err("--placement log: this release has no such placement yet".into());
+        }
         let options = options(settings);
         let described = described(&options);
         let db = Db::open_with(dir, options)?;
@@ -44,6 +47,9 @@ fn options(settings: &EngineSettings) -> Options {
             filter_bits_per_key: settings.filter_bits_per_key,
             file_bytes: settings.file_bytes,
             level_base_bytes: settings.memtable_bytes * 4,
+            min_blob_size: settings.min_blob_size as usize,
+            vsst_bytes: settings.blob_file_bytes,
+            gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
             ..defaults.family
         },
         ..defaults
@@ -64,6 +70,9 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("filter_bits_per_key", family.filter_bits_per_key.to_string()),
         ("file_bytes", family.file_bytes.to_string()),
         ("level_base_bytes", family.level_base_bytes.to_string()),
+        ("min_blob_size", family.min_blob_size.to_string()),
+        ("vsst_bytes", family.vsst_bytes.to_string()),
+        ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -135,7 +144,8 @@ impl Engine for LavaEngine {
 
     fn space_parts(&self) -> Vec<(String, u64)> {
         let Ok(space) = self.db.space() else { return Vec::new() };
-        space.parts().map(|(name, bytes)| (name.to_owned(), bytes)).into_iter().collect()
+        let hidden = ("hidden", space.hidden_bytes);
+        space.parts().into_iter().chain([hidden]).map(|(name, bytes)| (name.to_owned(), bytes)).collect()
     }
 
     fn settings(&self) -> Vec<(String, String)> {

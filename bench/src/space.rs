@@ -20,7 +20,7 @@ pub struct Space {
     pub seconds: f64,
     /// All files.
     pub bytes: u64,
-    /// The same by kind of file: the extension of its name or, without one, the name of its directory.
+    /// The same by kind of file: the extension of its name or, without one, the name of its directory inside the store.
     pub kinds: BTreeMap<String, u64>,
     /// What the engine says; only in the timeline.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -44,9 +44,6 @@ pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
     let start_ns = now_ns();
     let mut samples = Samples::default();
     for look in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
         let space = Space { seconds, ..allocated(dir) };
         if space.bytes > samples.peak.bytes {
@@ -55,6 +52,9 @@ pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
         if look % TIMELINE_EVERY == 0 {
             let parts = engine.space_parts().into_iter().collect();
             samples.timeline.push(Space { parts, ..space });
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
         // After a late look the next one is due in full: a walk that takes long must not become all that happens.
         wait_until(now_ns() + SAMPLE_NS);
@@ -66,23 +66,23 @@ pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
 /// left out.
 pub fn allocated(dir: &Path) -> Space {
     let mut space = Space::default();
-    walk(dir, &mut BTreeSet::new(), &mut space);
+    walk(dir, "other", &mut BTreeSet::new(), &mut space);
     space
 }
 
 #[allow(clippy::disallowed_methods, reason = "walks directories of any engine")]
-fn walk(dir: &Path, seen: &mut BTreeSet<u64>, space: &mut Space) {
+fn walk(dir: &Path, name: &str, seen: &mut BTreeSet<u64>, space: &mut Space) {
     use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_dir() {
-            walk(&path, seen, space);
+            walk(&path, &entry.file_name().to_string_lossy(), seen, space);
         } else if metadata.is_file() && (metadata.nlink() == 1 || seen.insert(metadata.ino())) {
             let bytes = metadata.blocks() * 512;
             space.bytes += bytes;
-            let kind = path.extension().or(dir.file_name()).unwrap_or_default();
-            *space.kinds.entry(kind.to_string_lossy().into_owned()).or_default() += bytes;
+            let kind = path.extension().map_or(name.into(), |extension| extension.to_string_lossy());
+            *space.kinds.entry(kind.into_owned()).or_default() += bytes;
         }
     }
 }
@@ -98,14 +98,15 @@ mod tests {
         std::fs::create_dir_all(dir.join("blobs")).unwrap();
         std::fs::write(dir.join("1.ksst"), [1; 5000]).unwrap();
         std::fs::hard_link(dir.join("1.ksst"), dir.join("2.ksst")).unwrap();
+        std::fs::write(dir.join("CURRENT"), [1; 5000]).unwrap();
         std::fs::write(dir.join("blobs").join("7"), [1; 5000]).unwrap();
         // Some file systems allocate when they write back.
-        for file in ["1.ksst", "blobs/7"] {
+        for file in ["1.ksst", "CURRENT", "blobs/7"] {
             std::fs::File::open(dir.join(file)).unwrap().sync_all().unwrap();
         }
         let space = allocated(&dir);
         std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(space.kinds.keys().collect::<Vec<_>>(), ["blobs", "ksst"]);
+        assert_eq!(space.kinds.keys().collect::<Vec<_>>(), ["blobs", "ksst", "other"]);
         assert!(space.kinds.values().all(|bytes| (5000..100_000).contains(bytes)), "{space:?}");
         assert_eq!(space.bytes, space.kinds.values().sum::<u64>());
     }
