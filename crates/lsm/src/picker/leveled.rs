@@ -5,6 +5,10 @@
 //! the base stay empty. No target is below `level_base_bytes`, so that the tree does not become an hourglass under a
 //! burst.
 //!
+//! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
+//! yet exposed. There the base level may be [`SEPARATED_BASE_FACTOR`] times as large: most trees then have level 0 and
+//! one level more.
+//!
 //! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
 //! files over `l0_compaction_files` and bytes over the byte limit. Levels of at least 1 are tried, the highest first.
 //!
@@ -22,6 +26,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
+/// How much larger the base level may be where values are separated. A merge of level 0 into it reads about so many
+/// references for each new one: a few microseconds of work for a value of several kilobytes, against a tenth of the
+/// store as hidden garbage.
+const SEPARATED_BASE_FACTOR: u64 = 48;
+
+/// Values count as separated where the tables of a level are at most this part of what the level stands for.
+const SEPARATED_PART: u64 = 16;
+
 /// Fewer files of level 0 than this are not worth merging with each other.
 const INTRA_FILES_MIN: usize = 4;
 
@@ -38,10 +50,13 @@ pub struct LevelTargets {
 pub fn level_targets(version: &Version, options: &LeveledOptions) -> LevelTargets {
     let last = options.last_level();
     let multiplier = options.level_multiplier.max(2);
-    let base_max = options.level_base_bytes.max(1);
+    let level_base_bytes = options.level_base_bytes.max(1);
     let size = |level: usize| version.level_compensated_bytes(level);
     let first_used = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
     let largest = (1..=last).map(size).max().unwrap_or(0);
+    let tables = (1..=last).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
+    let separated = largest > 0 && tables <= largest / SEPARATED_PART;
+    let base_max = level_base_bytes.saturating_mul(if separated { SEPARATED_BASE_FACTOR } else { 1 });
 
     // What the highest level in use would hold if the deepest one held the most.
     let mut base_level = first_used;
@@ -50,12 +65,12 @@ pub fn level_targets(version: &Version, options: &LeveledOptions) -> LevelTarget
         base_level -= 1;
         base_bytes /= multiplier;
     }
-    base_bytes = base_bytes.clamp(base_max / multiplier + 1, base_max);
+    base_bytes = base_bytes.clamp(level_base_bytes / multiplier + 1, base_max);
 
     let mut bytes = vec![0; last + 1];
     let mut target = base_bytes;
     for (level, slot) in bytes.iter_mut().enumerate().skip(base_level) {
-        *slot = if level == last { u64::MAX } else { target.max(base_max) };
+        *slot = if level == last { u64::MAX } else { target.max(level_base_bytes) };
         target = target.saturating_mul(multiplier);
     }
     LevelTargets { base_level, bytes }
