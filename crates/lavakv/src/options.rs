@@ -320,8 +320,8 @@ pub struct ReadOptions {
     /// to 256 KiB as the iterator moves on. Default: 0.
     ///
     /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
-    /// entries, growing to 64 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
-    /// 64 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
+    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
+    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
     pub readahead_bytes: usize,
 }
 

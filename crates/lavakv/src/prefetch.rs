@@ -29,8 +29,9 @@ use std::sync::Arc;
 
 /// Entries of the first window.
 const WINDOW_MIN: usize = 4;
-/// Entries of the longest.
-pub(crate) const WINDOW_MAX: usize = 64;
+/// Entries of the longest. The longer a window, the more of its values lie side by side in their files: with values of
+/// 1 KiB in 22 files, windows of 256 made a third more entries a second than windows of 64.
+pub(crate) const WINDOW_MAX: usize = 256;
 /// Bytes of values in a window.
 pub(crate) const BYTES_MAX: u64 = 2 << 20;
 /// So many separated values in a row must have been asked for. A seek counts as one: most scans look at values.
