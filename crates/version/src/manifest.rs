@@ -32,7 +32,7 @@ use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 mod format;
 mod replay;
@@ -449,7 +449,7 @@ impl Manifest {
 
     fn wait<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
         assert!(!self.env.is_simulated(), "in simulation nothing else could end this wait");
-        self.turn.wait(inner).unwrap_or_else(PoisonError::into_inner)
+        base::sync::wait(&self.turn, inner)
     }
 
     /// Writes and syncs all that is queued, with the lock free meanwhile.

@@ -12,7 +12,7 @@
 
 use base::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Commit {
             let round = if state.covers > lpn { state.round } else { state.round + 1 };
             let side = (round % 2) as usize;
             state.waiting[side] += 1;
-            state = self.rounds[side].wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = base::sync::wait(&self.rounds[side], state);
             state.waiting[side] -= 1;
         }
     }
@@ -117,7 +117,7 @@ impl Commit {
         let mut state = self.lock();
         while state.busy {
             state.queued += 1;
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = base::sync::wait(&self.freed, state);
             state.queued -= 1;
         }
         if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(self.begin(&mut state, 0)) }
