@@ -383,6 +383,3 @@ fn is_full(builder: &VsstBuilder, gc: &Gc, options: &GcOptions, written: u64) ->
     let len = builder.len_estimate();
     len >= options.file_bytes && (left > slack || len >= options.file_bytes + 2 * slack)
 }
-
-#[cfg(test)]
-mod tests;

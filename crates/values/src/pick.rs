@@ -159,4 +159,4 @@ fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -77,6 +77,3 @@ impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
         body(self).inspect_err(|e| self.failed = Some(e.clone()))
     }
 }
-
-#[cfg(test)]
-mod tests;

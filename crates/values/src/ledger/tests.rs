@@ -1,1 +1,80 @@
+use super::*;
+use crate::pick::tests::{Shop, dependency};
 
+#[test]
+fn garbage_is_what_no_table_references() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1000).vsst(11, 500).vsst(12, 300);
+    shop.table(1, &[dependency(10, 4, 400), dependency(11, 5, 500)]).table(2, &[dependency(10, 1, 100)]);
+    let version = shop.version();
+    let ledger = Ledger::of(&version);
+    let of = |n| {
+        let g = ledger.garbage_of(n);
+        (g.referenced_bytes, g.garbage_bytes, g.references, g.exact)
+    };
+    assert_eq!(of(10), (500, 500, 5, true));
+    assert_eq!(of(11), (500, 0, 5, true));
+    assert_eq!(of(12), (0, 300, 0, true));
+    assert_eq!(ledger.garbage_of(99), FileGarbage::default());
+    assert_eq!((ledger.record_bytes(), ledger.referenced_bytes(), ledger.exposed_bytes()), (1800, 1000, 800));
+    assert_eq!(ledger.garbage_of(10).ratio_ppm(), 500_000);
+    assert!(ledger.garbage_of(10).is_at_least(50) && !ledger.garbage_of(10).is_at_least(51));
+    assert_eq!(ledger.iter().count(), 3);
+}
+
+#[test]
+fn names_that_lead_to_one_file_are_exact_and_others_are_shared_out() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1000).vsst(11, 3000);
+    // Two aliases of 10, and one that leads to both files, in three parts.
+    shop.alias(5, &[10]).alias(6, &[10]).alias(7, &[10, 11, 10]);
+    shop.table(1, &[dependency(5, 1, 100), dependency(6, 2, 200), dependency(10, 1, 50)]);
+    let exact = Ledger::of(&shop.version());
+    assert_eq!(exact.garbage_of(10).garbage_bytes, 650);
+    assert!(exact.garbage_of(10).exact && exact.garbage_of(11).exact, "nothing uses the parted name");
+    shop.table(2, &[dependency(7, 10, 500)]);
+    let version = shop.version();
+    let ledger = Ledger::of(&version);
+    // 10 has two parts of 1000 in it, 11 one of 3000.
+    assert_eq!(ledger.garbage_of(10).referenced_bytes, 350 + 200);
+    assert_eq!(ledger.garbage_of(11).referenced_bytes, 300);
+    assert!(!ledger.garbage_of(10).exact && !ledger.garbage_of(11).exact);
+    assert_eq!(ledger.exposed_bytes(), 4000 - 850, "the sum is exact");
+    for n in [10, 11] {
+        assert_eq!(version.referenced_in(n).stored_bytes, ledger.garbage_of(n).referenced_bytes);
+    }
+}
+
+#[test]
+fn hidden_garbage_has_bounds() {
+    let at = |level, entries, references, bytes| {
+        let mut shop = Shop::new();
+        shop.vsst(10, 1 << 40);
+        shop.table_at(3, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+        shop.table_at(level, 2, entries, &[dependency(10, references, bytes)]);
+        let version = shop.version();
+        Ledger::of(&version).hidden(&version)
+    };
+    let none = at(4, 0, 0, 0);
+    assert_eq!(none, HiddenEstimate::default(), "nothing lies above the last level");
+    let some = at(1, 100, 100, 100_000);
+    assert_eq!(some.high, 100_000, "each of 100 entries hides one of 1000 bytes");
+    assert!(some.likely > 90_000 && some.likely <= some.high, "{some:?}");
+    assert_eq!(some.low, 0, "whether a key was overwritten nobody knows");
+    let all = at(0, 1_000_000, 0, 0);
+    assert_eq!(all.high, 1_000_000, "not more than there is");
+    assert!(all.likely > 999_000);
+}
+
+#[test]
+fn tombstones_raise_the_bounds_of_hidden_garbage() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1 << 40);
+    shop.table_at(3, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+    shop.table_at(1, 2, 1, &[]);
+    shop.last_table(|f| (f.hidden_bytes, f.range_tombstones) = (300_000, 1));
+    let version = shop.version();
+    let hidden = Ledger::of(&version).hidden(&version);
+    assert_eq!((hidden.low, hidden.high), (300_000, 1_000_000));
+    assert_eq!(hidden.likely, 300_000);
+}

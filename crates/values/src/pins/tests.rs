@@ -1,1 +1,68 @@
+use super::*;
+use crate::pick::tests::{Shop, dependency};
 
+#[test]
+fn a_name_is_pinned_until_the_last_guard_is_gone() {
+    let pins = Pins::new();
+    let mut first = pins.pin([1, 2, 2]);
+    let second = pins.pin([2, 3]);
+    first.extend([4]);
+    assert_eq!(first.names(), [1, 2, 2, 4]);
+    assert_eq!(pins.len(), 4);
+    drop(first);
+    assert!(!pins.is_pinned(1) && pins.is_pinned(2) && pins.is_pinned(3) && !pins.is_pinned(4));
+    drop(second);
+    assert!(pins.is_empty());
+}
+
+#[test]
+fn a_job_pins_what_its_tables_use_and_where_that_leads() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[10, 11]).alias(6, &[12]);
+    shop.table(1, &[dependency(5, 1, 10)])
+        .table(2, &[dependency(10, 1, 10)])
+        .table(3, &[dependency(6, 1, 10)]);
+    let version = shop.version();
+    let files = version.files(1);
+    assert_eq!(names_to_pin(&version, &files[..1]), [5, 10, 11]);
+    assert_eq!(names_to_pin(&version, &files[1..2]), [10]);
+    assert_eq!(names_to_pin(&version, files), [5, 6, 10, 11, 12]);
+    assert!(names_to_pin(&version, &[]).is_empty());
+}
+
+fn describe(pruned: (Vec<Record>, Vec<Arc<VsstMeta>>)) -> (Vec<u64>, Vec<u64>) {
+    let (mut aliases, mut files) = (Vec::new(), Vec::new());
+    for record in &pruned.0 {
+        match record {
+            Record::DropAlias { family: 1, blob_id } => aliases.push(*blob_id),
+            Record::RemoveVsst { family: 1, number } => files.push(*number),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(pruned.1.iter().map(|v| v.number).eq(files.iter().copied()));
+    (aliases, files)
+}
+
+#[test]
+fn what_nothing_references_and_nobody_pinned_goes() {
+    let mut shop = Shop::new();
+    // 10 is used by its own name, 11 by an alias only, 12 by nothing.
+    shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[11]).alias(6, &[11]).alias(7, &[12]);
+    shop.table(1, &[dependency(5, 1, 10), dependency(10, 1, 10)]);
+    let version = shop.version();
+    let pins = Pins::new();
+    assert_eq!(describe(prune(&version, &pins)), (vec![6, 7], vec![12]));
+    {
+        let _guard = pins.pin([6]);
+        assert_eq!(describe(prune(&version, &pins)), (vec![7], vec![12]));
+    }
+    {
+        let _guard = pins.pin([12]);
+        assert_eq!(describe(prune(&version, &pins)), (vec![6, 7], vec![]), "the file by its own name");
+    }
+    {
+        let _guard = pins.pin([7]);
+        assert_eq!(describe(prune(&version, &pins)), (vec![6], vec![]), "the file by its alias");
+    }
+    assert_eq!(describe(prune(&Shop::new().version(), &pins)), (vec![], vec![]));
+}
