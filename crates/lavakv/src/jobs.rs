@@ -72,24 +72,13 @@ pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn 
         claims.flush = true;
         return Some(Box::new(job));
     }
-    // Where there is much garbage, its collection comes before compaction of deep levels, but not before that of L0.
-    let urgent = gc::is_urgent(engine) || claims.gc_requests.any();
     if JobClass::L0 < below
-        && let Some(job) =
-            pick_compaction(engine, &mut claims, if urgent { below.min(JobClass::Reclaim) } else { below })
+        && let Some(job) = pick_compaction(engine, &mut claims, below)
     {
         return Some(job);
     }
-    if urgent && JobClass::Reclaim < below {
-        if let Some(job) = gc::GcJob::start(engine, &mut claims, JobClass::Reclaim) {
-            return Some(job);
-        }
-        if let Some(job) = pick_compaction(engine, &mut claims, below) {
-            return Some(job);
-        }
-    }
     if JobClass::Gc < below
-        && let Some(job) = gc::GcJob::start(engine, &mut claims, JobClass::Gc)
+        && let Some(job) = gc::GcJob::start(engine, &mut claims)
     {
         return Some(job);
     }

@@ -3,7 +3,7 @@
 //! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
 //! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
 //! decided in one place ([`crate::jobs::next_job`]), by class: the log first (writers wait for it), then flush, then
-//! L0, then deeper levels, then garbage collection (before these, while there is much garbage), then clean-up.
+//! L0, then deeper levels, then garbage collection, then clean-up.
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
@@ -29,11 +29,9 @@ pub(crate) enum JobClass {
     Flush,
     /// L0 to the level below.
     L0,
-    /// Garbage collection of vSSTs while there is much garbage.
-    Reclaim,
     /// Deeper levels.
     Compaction,
-    /// Garbage collection of vSSTs while there is little.
+    /// Garbage collection of vSSTs.
     Gc,
     /// Removal of files, roll of the manifest.
     Cleanup,

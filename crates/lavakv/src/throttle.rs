@@ -10,7 +10,7 @@
 //!   the measured rate at which compaction drains L0 to a twentieth of it. (L0 drains in large pieces, when a compaction
 //!   is installed; the square keeps enough room until the next one.)
 //!
-//! * **garbage**: where exposed garbage in vSSTs is more than a quarter of what lives, writes fall to the rate at which
+//! * **garbage**: where exposed garbage in vSSTs is more than a fifth of what lives, writes fall to the rate at which
 //!   garbage collection frees bytes, in the same way: from twice that rate to a twentieth at [`GARBAGE_SPAN_PERCENT`]
 //!   above. So space stays bounded however fast writers are.
 //!
@@ -62,7 +62,7 @@ pub(crate) struct Pressure {
 }
 
 /// From where slowing for garbage starts to where it is strongest, in percent of what lives.
-const GARBAGE_SPAN_PERCENT: u64 = 15;
+const GARBAGE_SPAN_PERCENT: u64 = 25;
 
 /// Rates below this are not believed: they come from a job that was preempted.
 const RATE_FLOOR: u64 = 1 << 20;
@@ -167,7 +167,7 @@ mod tests {
         p.l0_files = 0;
         p.gc_bytes_per_s = 40 << 20;
         let mut last = u64::MAX;
-        for over in 1..20 {
+        for over in 1..30 {
             p.garbage_over_percent = over;
             let (rate, cause) = p.allowed_rate().unwrap();
             assert!(rate <= last && rate > 0 && cause == StallCause::Garbage);

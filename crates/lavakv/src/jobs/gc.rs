@@ -3,8 +3,8 @@
 //! **When.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs `(1 - g) / g`
 //! bytes written for each byte freed. So the threshold falls as exposed garbage grows, from half of a file while there is
 //! little of it to the family's `gc_ratio_percent` at [`EXPOSED_SLOW_PERCENT`] of the live bytes, where writers begin to
-//! be slowed down; from [`EXPOSED_URGENT_PERCENT`] on collection goes before deep compactions. A quiet store collects
-//! down to the family's ratio, then rests.
+//! be slowed down. A quiet store collects down to the family's ratio, then rests. Compactions go first: where values are
+//! separated they move little, and they expose what collection can free.
 //!
 //! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
 //! inputs' names vanish. Both take their pins under the lock of the claims, together with the view they work on, and let
@@ -26,9 +26,7 @@ use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinG
 use version::{Edit, Record, State, TableSource, VsstClass, VsstMeta, VsstSource};
 
 /// Exposed garbage, in percent of live bytes, from which writers are slowed down.
-pub(crate) const EXPOSED_SLOW_PERCENT: u64 = 25;
-/// Where collection goes before compaction of deep levels.
-const EXPOSED_URGENT_PERCENT: u64 = 18;
+pub(crate) const EXPOSED_SLOW_PERCENT: u64 = 20;
 /// The threshold while there is little garbage.
 const LAZY_RATIO_PERCENT: u64 = 50;
 /// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
@@ -43,7 +41,6 @@ pub(crate) struct GcJob {
     files: VsstFiles,
     /// Taken and given back under the lock of the claims.
     pins: Option<PinGuard>,
-    class: JobClass,
     start_ns: u64,
 }
 
@@ -60,12 +57,6 @@ fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool) -> u32 {
     let fallen = span * exposed_percent.min(EXPOSED_SLOW_PERCENT) / EXPOSED_SLOW_PERCENT;
     let threshold = if quiet { floor } else { LAZY_RATIO_PERCENT.max(floor) - fallen };
     threshold as u32
-}
-
-/// True if collection must go before compaction of deep levels.
-pub(crate) fn is_urgent(engine: &Engine) -> bool {
-    let urgent = |f: &Arc<Family>| exposed_percent(&f.view().ledger, &f.options()) >= EXPOSED_URGENT_PERCENT;
-    engine.all_families().iter().any(urgent)
 }
 
 /// What could be collected in a family now.
@@ -113,8 +104,8 @@ pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
 }
 
 impl GcJob {
-    /// A collection of class `class`, if there is one to start. What it works on is claimed.
-    pub fn start(engine: &Arc<Engine>, claims: &mut Claims, class: JobClass) -> Option<Box<dyn Job>> {
+    /// A collection, if there is one to start. What it works on is claimed.
+    pub fn start(engine: &Arc<Engine>, claims: &mut Claims) -> Option<Box<dyn Job>> {
         if claims.collections >= engine.options.gc_slots() || claims.gc_requests.is_paused() {
             return None;
         }
@@ -145,7 +136,6 @@ impl GcJob {
                 inputs,
                 job: values::GcJob::new(gc, view.version.clone(), options),
                 pins: Some(pins),
-                class,
                 files,
                 start_ns: engine.env.clock.now_ns(),
                 family,
@@ -229,7 +219,7 @@ fn check_inputs(state: &State, family: version::FamilyId, inputs: &[u64]) -> Res
 
 impl Job for GcJob {
     fn class(&self) -> JobClass {
-        self.class
+        JobClass::Gc
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
