@@ -19,7 +19,7 @@
 //! 3. What was found is compared with what the version says is referenced: if fewer records turn up than tables
 //!    reference under names that lead to the inputs alone, the job fails with `Corruption` and replaces nothing.
 //! 4. A record that fails its checksum is never copied: the job fails, naming file and offset.
-//! 5. A job whose inputs were only estimated ([`Gc::exact`]) stops when an eighth of the records shows much less garbage
+//! 5. A job whose garbage was only estimated (a name leads to an input and to another file) stops when an eighth of the records shows much less garbage
 //!    than was expected, and reports what it measured. Nothing is installed. (An exact estimate is not corrected by a
 //!    part of the keys: their garbage may well lie at the end.)
 //!
@@ -42,7 +42,7 @@ use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{Vsst, VsstBuilder};
-use version::{BlobId, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{TableSource, Version, VsstClass, VsstMeta, VsstSource};
 use window::{MergedKeys, Window};
 
 mod copy;
@@ -153,7 +153,6 @@ pub struct GcJob {
     version: Arc<Version>,
     options: GcOptions,
     names: Names,
-    took_over: Vec<BlobId>,
     opened: Option<Opened>,
     window: Window,
     batch: Batch,
@@ -172,7 +171,6 @@ impl GcJob {
         let names = Names::new(&version, &gc.inputs);
         let measured = gc.numbers().map(|file| Measured { file, ..Measured::default() }).collect();
         GcJob {
-            took_over: names.took_over(),
             names,
             gc,
             version,
@@ -291,7 +289,12 @@ impl GcJob {
 
     fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
         let opened = self.opened.as_ref().expect("opened by the first step");
-        let court = Court { names: &self.names, inputs: &opened.inputs, tables: world.tables() };
+        let court = Court {
+            names: &self.names,
+            inputs: &opened.inputs,
+            tables: world.tables(),
+            lookups: self.options.lookups,
+        };
         if !lookup.step(&court, &mut self.window, &mut self.lookup)? {
             return Ok(Next::Go(State::Judge(lookup)));
         }
@@ -313,7 +316,7 @@ impl GcJob {
 
     /// True if the keys judged so far show that the estimate was far too high.
     fn is_hopeless(&self) -> bool {
-        if self.gc.exact {
+        if !self.names.are_parted() {
             return false;
         }
         let all: u128 = self.gc.inputs.iter().map(|v| u128::from(v.record_bytes)).sum();
@@ -336,7 +339,7 @@ impl GcJob {
             let create = || world.create(*alignment, self.gc.class);
             let record = self.batch.open(record, &self.window, inputs)?;
             let key = self.window.user_key(&self.window.entries[entry]);
-            let builder = self.outputs.file_for(key, &self.took_over, full, create)?;
+            let builder = self.outputs.file_for(key, self.names.took_over(), full, create)?;
             let lens = builder.copy(&record)?;
             debug_assert_eq!(lens.stored_len, record.stored.len() as u64, "copied verbatim");
             self.outputs.added(&lens);
@@ -360,7 +363,7 @@ impl GcJob {
             return Err(Error::corruption(why));
         }
         assert_eq!(self.stats.live_bytes, self.outputs.record_bytes(), "every live record was copied");
-        self.outputs.finish_file(&self.took_over)?;
+        self.outputs.finish_file(self.names.took_over())?;
         Ok(Next::End(self.replaced()))
     }
 

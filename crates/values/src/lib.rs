@@ -28,6 +28,6 @@ pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
 pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
-pub use pick::{Gc, GcOptions, pick};
+pub use pick::{Gc, GcOptions, Lookups, pick};
 pub use pins::{PinGuard, Pins, names_to_pin, prune};
 pub use separator::Separator;

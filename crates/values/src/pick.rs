@@ -16,6 +16,18 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use version::{FamilyId, Version, VsstClass, VsstMeta};
 
+/// How the tables are asked which records are live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lookups {
+    /// Each table in the way that is cheaper for as many keys as it is asked.
+    #[default]
+    Cheaper,
+    /// Always by a merge join over the references.
+    Join,
+    /// Always key by key.
+    Points,
+}
+
 /// How garbage is collected.
 #[derive(Clone, Debug)]
 pub struct GcOptions {
@@ -36,6 +48,8 @@ pub struct GcOptions {
     pub window_keys: usize,
     /// The most bytes of keys that are judged together.
     pub window_key_bytes: usize,
+    /// How keys are looked up. All but the default are for measuring.
+    pub lookups: Lookups,
     /// Live records are read together across gaps of at most so many bytes; `None`: chosen from the size of the records.
     pub gap_bytes: Option<u64>,
     /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
@@ -53,6 +67,7 @@ impl Default for GcOptions {
             step_bytes: 1 << 20,
             window_keys: 64 << 10,
             window_key_bytes: 8 << 20,
+            lookups: Lookups::Cheaper,
             gap_bytes: None,
             abandon_percent: 50,
         }

@@ -30,6 +30,8 @@ struct History {
     overtaken: u64,
     parted: u64,
     checked: u64,
+    points: u64,
+    joined: u64,
 }
 
 impl History {
@@ -48,6 +50,8 @@ impl History {
             overtaken: 0,
             parted: 0,
             checked: 0,
+            points: 0,
+            joined: 0,
         }
     }
 
@@ -103,6 +107,8 @@ impl History {
             window_keys: rng.range(1, 300) as usize,
             window_key_bytes: rng.range(10, 4000) as usize,
             gap_bytes: rng.one_in(2).then(|| rng.below(2000)),
+            lookups: [Lookups::Cheaper, Lookups::Cheaper, Lookups::Join, Lookups::Points]
+                [rng.below(4) as usize],
             abandon_percent: if rng.one_in(2) { 50 } else { 120 },
             ..GcOptions::default()
         };
@@ -119,6 +125,8 @@ impl History {
         let GcStep::Done(outcome) = running.job.step(&mut self.store.world).unwrap() else { return };
         let running = self.collections.swap_remove(at);
         let stats = running.job.stats();
+        self.points += stats.point_lookups;
+        self.joined += stats.joined_references;
         match outcome {
             GcOutcome::Replace { inputs, outputs } => {
                 let version = self.store.version();
@@ -207,7 +215,7 @@ impl History {
 
 #[test]
 fn every_reference_of_every_version_leads_to_its_value() {
-    let mut sums = [0u64; 6];
+    let mut sums = [0u64; 8];
     for seed in 0..24 {
         let mut history = History::new(seed);
         for step in 0..400 {
@@ -219,11 +227,12 @@ fn every_reference_of_every_version_leads_to_its_value() {
         }
         history.wind_up();
         let h = &history;
-        let seen = [h.installed, h.emptied, h.abandoned, h.overtaken, h.parted, h.checked];
+        let seen =
+            [h.installed, h.emptied, h.abandoned, h.overtaken, h.parted, h.checked, h.points, h.joined];
         sums.iter_mut().zip(seen).for_each(|(sum, n)| *sum += n);
     }
-    let [installed, emptied, abandoned, overtaken, parted, checked] = sums;
+    let [installed, emptied, abandoned, overtaken, parted, checked, points, joined] = sums;
     println!("{sums:?}");
     assert!(installed > 300 && emptied > 20 && parted > 30 && checked > 100_000, "too thin: {sums:?}");
-    assert!(abandoned > 0 && overtaken > 0, "too thin: {sums:?}");
+    assert!(abandoned > 0 && overtaken > 0 && points > 1000 && joined > 1000, "too thin: {sums:?}");
 }

@@ -5,17 +5,20 @@
 //! there may be read, and one that is not cannot come back.
 //!
 //! Only the reference streams of the tables are asked, and of the tables only those that use a name of the inputs. Each
-//! is asked in one of two ways, whichever is cheaper for as many keys as it is asked:
+//! is asked in the way that is cheapest for as many keys as it is asked:
 //!
-//! * **Merge join.** A cursor over the stream and the keys of the window move on together. Where the next key is far
-//!   away, the cursor seeks.
+//! * **Merge join.** A cursor over the stream and the keys of the window move on together, through the cache. Where the
+//!   next key is far away, the cursor seeks.
 //! * **Point lookups**, key by key: the filter ends most of them in tables that do not have the key.
+//! * **Scan.** Where point lookups find nothing in the cache, each costs a read from the device; reading the whole
+//!   stream in long runs past the cache is then cheaper over a wide range.
 //!
 //! An entry is in one table only, and most are at the bottom: the tables are asked from the deepest level up, and a key
 //! that was found is not asked for again.
 
 use super::names::Names;
 use super::window::{Entry, Window};
+use crate::pick::Lookups;
 use base::key::{self, encode_into};
 use base::{Error, InternalIterator, Result, ValueKind};
 use std::ops::Range;
@@ -23,14 +26,27 @@ use std::sync::Arc;
 use table::{IterOptions, Ksst, KsstIter, ReadCounters, Reference, Vsst};
 use version::{FileMeta, TableSource, Version};
 
-/// A point lookup is worth so many references passed by a cursor. Measured by the example `gc_speed`: see there.
-const POINT_LOOKUP_COST: u64 = 24;
+// Costs, in references passed by a cursor (about 40 ns; `gc_speed` measures them).
+
+/// A point lookup in the cache.
+const POINT_COST: u64 = 24;
+/// A read from the device: as much as a small read of a fast one, more than one from the kernel's cache.
+const DEVICE_READ_COST: u64 = 600;
+/// Turning to a table.
+const TABLE_COST: u64 = 50;
+/// What a step may cost.
+const STEP_COST: u64 = 32 << 10;
+
 /// After so many references without a key that was asked, a join seeks.
-const SEEK_AFTER: u32 = 32;
-/// References passed, or keys joined, in one step.
-const JOIN_STEP: u32 = 16 << 10;
-/// Keys looked up in one step.
-const POINT_STEP: usize = 1 << 10;
+const SEEK_AFTER_JOINING: u32 = 32;
+/// The same for a scan, which would drop what it has read ahead.
+const SEEK_AFTER_SCANNING: u32 = 32 << 10;
+/// Bytes that a scan reads at once.
+const SCAN_BYTES: usize = 256 << 10;
+/// Every so many point lookups it is asked anew whether a scan is cheaper.
+const RECONSIDER_EVERY: u64 = 64;
+/// The estimate of reads that a lookup takes follows the last lookups, about twice as many.
+const MISSES_OF: u64 = 2 << 10;
 
 /// What lookups have cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +56,27 @@ pub(crate) struct LookupStats {
     /// Live records under names that lead to inputs only.
     pub(crate) whole_live: u64,
     pub(crate) counters: ReadCounters,
+    /// Point lookups of late, and the reads from the device that they took.
+    late_lookups: u64,
+    late_reads: u64,
+}
+
+impl LookupStats {
+    fn looked_up(&mut self, reads: u64) {
+        self.point_lookups += 1;
+        self.late_lookups += 1;
+        self.late_reads += reads;
+        if self.late_lookups > 2 * MISSES_OF {
+            self.late_lookups /= 2;
+            self.late_reads /= 2;
+        }
+    }
+
+    /// What the reads of so many point lookups would cost.
+    fn cost_of_misses(&self, lookups: u64) -> u64 {
+        let cost = u128::from(lookups) * u128::from(self.late_reads) * u128::from(DEVICE_READ_COST);
+        u64::try_from(cost / u128::from(self.late_lookups.max(1))).unwrap_or(u64::MAX)
+    }
 }
 
 /// The judging of one window.
@@ -54,8 +91,23 @@ struct Asking {
     table: Arc<Ksst>,
     /// Keys of the window that are left to ask for.
     keys: Range<usize>,
-    /// `None`: point lookups.
-    cursor: Option<KsstIter>,
+    /// References among so many keys.
+    references: u64,
+    of_keys: u64,
+    way: Way,
+}
+
+/// How a table is asked.
+enum Way {
+    Points,
+    Cursor(Box<Walk>),
+}
+
+/// A cursor that moves on with the keys.
+struct Walk {
+    cursor: KsstIter,
+    /// After so many references without a key it seeks.
+    seek_after: u32,
     /// References passed since the last match or seek.
     passed: u32,
     target: Vec<u8>,
@@ -66,6 +118,7 @@ pub(crate) struct Court<'a> {
     pub(crate) names: &'a Names,
     pub(crate) inputs: &'a [Arc<Vsst>],
     pub(crate) tables: &'a dyn TableSource,
+    pub(crate) lookups: Lookups,
 }
 
 impl Lookup {
@@ -89,24 +142,27 @@ impl Lookup {
         window: &mut Window,
         stats: &mut LookupStats,
     ) -> Result<bool> {
-        let Some(asking) = &mut self.asking else {
-            let Some(file) = self.tables.pop() else { return Ok(true) };
-            self.asking = Asking::new(court, &file, window)?;
-            return Ok(false);
-        };
-        let table = asking.table.clone();
-        let number = table.number();
-        let before = asking.cursor.as_ref().map_or_else(ReadCounters::default, KsstIter::counters);
-        let done = match asking.cursor {
-            Some(_) => asking.join(court, window, stats),
-            None => asking.ask(court, window, stats),
-        };
-        let done = done.map_err(|e| e.context(format!("looking up values in table {number}")))?;
-        if let Some(cursor) = &asking.cursor {
-            add_difference(&mut stats.counters, &cursor.counters(), &before);
-        }
-        if done {
-            self.asking = None;
+        let mut budget = STEP_COST;
+        while budget > 0 {
+            let Some(asking) = &mut self.asking else {
+                let Some(file) = self.tables.pop() else { return Ok(true) };
+                self.asking = Asking::new(court, &file, window, stats)?;
+                budget = budget.saturating_sub(TABLE_COST);
+                continue;
+            };
+            let done = match &mut asking.way {
+                Way::Cursor(walk) => {
+                    let before = walk.cursor.counters();
+                    let done = walk.join(court, window, &mut asking.keys, &mut budget, stats);
+                    add_difference(&mut stats.counters, &walk.cursor.counters(), &before);
+                    done
+                }
+                Way::Points => asking.ask(court, window, &mut budget, stats),
+            };
+            let number = asking.table.number();
+            if done.map_err(|e| e.context(format!("looking up values in table {number}")))? {
+                self.asking = None;
+            }
         }
         Ok(false)
     }
@@ -119,42 +175,114 @@ fn add_difference(sum: &mut ReadCounters, now: &ReadCounters, before: &ReadCount
 
 impl Asking {
     /// Opens the table and chooses how to ask it; `None` if there is nothing to ask.
-    fn new(court: &Court<'_>, file: &FileMeta, window: &Window) -> Result<Option<Asking>> {
+    fn new(
+        court: &Court<'_>,
+        file: &FileMeta,
+        window: &Window,
+        stats: &LookupStats,
+    ) -> Result<Option<Asking>> {
         let keys =
             window.range(file.smallest_user_key(), file.largest_user_key(), file.largest_is_exclusive());
-        let asked = window.entries[keys.clone()].iter().filter(|e| !e.live).count() as u64;
-        if asked == 0 {
+        let of_keys = window.entries[keys.clone()].iter().filter(|e| !e.live).count() as u64;
+        if of_keys == 0 {
             return Ok(None);
         }
         let table = court.tables.table(file)?;
         let references = references_among(&table, file, window, &keys)?;
-        let joins = references <= asked.saturating_mul(POINT_LOOKUP_COST);
-        let cursor = joins.then(|| table.iter_references(IterOptions::default()));
-        Ok(Some(Asking { table, keys, cursor, passed: 0, target: Vec::new() }))
+        let mut asking = Asking { table, keys, references, of_keys, way: Way::Points };
+        match court.lookups {
+            Lookups::Points => {}
+            Lookups::Join => asking.walk(0, SEEK_AFTER_JOINING),
+            Lookups::Cheaper if references <= of_keys.saturating_mul(POINT_COST) => {
+                asking.walk(0, SEEK_AFTER_JOINING);
+            }
+            Lookups::Cheaper => asking.reconsider(of_keys, stats),
+        }
+        Ok(Some(asking))
     }
 
-    /// A part of a merge join; true when it is complete.
-    fn join(&mut self, court: &Court<'_>, window: &mut Window, stats: &mut LookupStats) -> Result<bool> {
-        let cursor = self.cursor.as_mut().expect("a join has a cursor");
-        let mut budget = JOIN_STEP;
-        loop {
-            while self.keys.start < self.keys.end && window.entries[self.keys.start].live {
-                self.keys.start += 1;
+    fn walk(&mut self, readahead_bytes: usize, seek_after: u32) {
+        let options = IterOptions { readahead_bytes, ..IterOptions::default() };
+        let cursor = self.table.iter_references(options);
+        self.way = Way::Cursor(Box::new(Walk { cursor, seek_after, passed: 0, target: Vec::new() }));
+    }
+
+    /// Goes over to a scan if that is cheaper than point lookups of `left` keys.
+    fn reconsider(&mut self, left: u64, stats: &LookupStats) {
+        let references = u128::from(self.references) * u128::from(left) / u128::from(self.of_keys.max(1));
+        if references <= u128::from(stats.cost_of_misses(left)) {
+            self.walk(SCAN_BYTES, SEEK_AFTER_SCANNING);
+        }
+    }
+
+    /// Some point lookups; true when all were done.
+    fn ask(
+        &mut self,
+        court: &Court<'_>,
+        window: &mut Window,
+        budget: &mut u64,
+        stats: &mut LookupStats,
+    ) -> Result<bool> {
+        while self.keys.start < self.keys.end {
+            let at = self.keys.start;
+            let entry = window.entries[at];
+            if !entry.live {
+                if *budget == 0 {
+                    return Ok(false);
+                }
+                let wanted = window.user_key(&entry);
+                let before = stats.counters.device_reads;
+                let found = self.table.get_reference(wanted, entry.seq, entry.hash, &mut stats.counters)?;
+                let reads = stats.counters.device_reads - before;
+                stats.looked_up(reads);
+                *budget = budget.saturating_sub(POINT_COST + reads * DEVICE_READ_COST);
+                if let Some(reference) = found {
+                    judge(court, window, at, &reference, stats)?;
+                }
             }
-            if self.keys.is_empty() {
+            self.keys.start += 1;
+            if court.lookups == Lookups::Cheaper && stats.point_lookups.is_multiple_of(RECONSIDER_EVERY) {
+                // Whether found already or not: it is an estimate.
+                self.reconsider(self.keys.len() as u64, stats);
+                if matches!(self.way, Way::Cursor(_)) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Walk {
+    /// A part of a merge join; true when it is complete.
+    fn join(
+        &mut self,
+        court: &Court<'_>,
+        window: &mut Window,
+        keys: &mut Range<usize>,
+        budget: &mut u64,
+        stats: &mut LookupStats,
+    ) -> Result<bool> {
+        let cursor = &mut self.cursor;
+        loop {
+            while keys.start < keys.end && window.entries[keys.start].live {
+                keys.start += 1;
+            }
+            if keys.start >= keys.end {
                 return Ok(true);
             }
-            if budget == 0 {
+            if *budget == 0 {
                 return Ok(false);
             }
-            budget -= 1;
-            let entry = window.entries[self.keys.start];
+            *budget -= 1;
+            let entry = window.entries[keys.start];
             let wanted = window.user_key(&entry);
-            if !cursor.valid() || self.passed >= SEEK_AFTER {
+            if !cursor.valid() || self.passed >= self.seek_after {
                 self.target.clear();
                 encode_into(&mut self.target, wanted, entry.seq, ValueKind::Seek);
                 cursor.seek(&self.target)?;
                 self.passed = 0;
+                *budget = budget.saturating_sub(POINT_COST);
                 if !cursor.valid() {
                     return Ok(true);
                 }
@@ -171,39 +299,16 @@ impl Asking {
                 }
                 std::cmp::Ordering::Equal => {
                     let reference = Reference::decode(cursor.value())?;
-                    judge(court, window, self.keys.start, &reference, stats)?;
-                    self.keys.start += 1;
+                    judge(court, window, keys.start, &reference, stats)?;
+                    keys.start += 1;
                     self.passed = 0;
                 }
                 std::cmp::Ordering::Greater => {
-                    self.keys.start += 1;
+                    keys.start += 1;
                     self.passed = 0;
                 }
             }
         }
-    }
-
-    /// Some point lookups; true when all were done.
-    fn ask(&mut self, court: &Court<'_>, window: &mut Window, stats: &mut LookupStats) -> Result<bool> {
-        let mut left = POINT_STEP;
-        while self.keys.start < self.keys.end {
-            let at = self.keys.start;
-            let entry = window.entries[at];
-            if !entry.live {
-                if left == 0 {
-                    return Ok(false);
-                }
-                left -= 1;
-                stats.point_lookups += 1;
-                let wanted = window.user_key(&entry);
-                let found = self.table.get_reference(wanted, entry.seq, entry.hash, &mut stats.counters)?;
-                if let Some(reference) = found {
-                    judge(court, window, at, &reference, stats)?;
-                }
-            }
-            self.keys.start += 1;
-        }
-        Ok(true)
     }
 }
 

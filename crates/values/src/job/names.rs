@@ -22,6 +22,8 @@ enum Lead {
 pub(crate) struct Names {
     version: Arc<Version>,
     inputs: Vec<u64>,
+    /// The names, ascending.
+    all: Vec<BlobId>,
     leads: HashMap<BlobId, Lead>,
     /// References under names that lead to inputs only.
     expected: u64,
@@ -35,6 +37,7 @@ impl Names {
         let mut names = Names {
             version: version.clone(),
             inputs: numbers,
+            all: Vec::new(),
             leads: HashMap::default(),
             expected: 0,
             parted: false,
@@ -53,6 +56,8 @@ impl Names {
                 }
             }
         }
+        names.all = names.leads.keys().copied().collect();
+        names.all.sort_unstable();
         names
     }
 
@@ -73,10 +78,8 @@ impl Names {
     /// Every output takes all of them, also those that lead only to keys of another output. While the job runs, another
     /// job may replace other files that such a name leads to, and that may move its borders; a file that is not listed
     /// where the name then leads would be refused.
-    pub(crate) fn took_over(&self) -> Vec<BlobId> {
-        let mut names: Vec<BlobId> = self.leads.keys().copied().collect();
-        names.sort_unstable();
-        names
+    pub(crate) fn took_over(&self) -> &[BlobId] {
+        &self.all
     }
 
     /// The input that a reference leads to, and whether its name leads to inputs only.
@@ -94,12 +97,19 @@ impl Names {
 
     /// True if the table uses one of the names.
     pub(crate) fn used_by(&self, table: &FileMeta) -> bool {
-        table.dependencies.iter().any(|d| d.count > 0 && self.leads.contains_key(&d.blob_id))
+        // Tables at the bottom may use thousands of names, and a job has few.
+        self.all.iter().any(|name| table.dependencies.binary_search_by_key(name, |d| d.blob_id).is_ok())
     }
 
     /// References under names that lead to inputs only: exactly so many records are found live under these.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
+    }
+
+    /// True if references under some name lead to inputs and to other files: how much of the inputs is garbage was then
+    /// an estimate.
+    pub(crate) fn are_parted(&self) -> bool {
+        self.parted
     }
 
     /// True if no table references any record of the inputs.

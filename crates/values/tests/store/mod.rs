@@ -1,6 +1,8 @@
 //! A store made by hand: real tables and vSSTs on the simulated file system, real edits, and jobs that other edits come
 //! between. Every value follows from its key and sequence, so that any reference in any version can be checked.
 
+#![allow(dead_code, reason = "not every test uses all of it")]
+
 use base::key::{self, encode};
 use base::{Compression, InternalIterator, Result, SeqNo, Uid, ValueKind};
 use cache::Cache;
@@ -126,7 +128,7 @@ impl GcWorld for World {
     }
 }
 
-fn table_meta(builder: KsstBuilder) -> Result<FileMeta> {
+pub fn table_meta(builder: KsstBuilder) -> Result<FileMeta> {
     let table = builder.finish()?;
     let p = &table.properties;
     let dependency = |d: &table::Dependency| Dependency {
@@ -179,6 +181,7 @@ enum What {
 type Memtable = BTreeMap<(Vec<u8>, Reverse<SeqNo>), ValueKind>;
 
 pub struct Store {
+    pub sim: SimEnv,
     pub world: World,
     pub state: State,
     pub pins: Arc<Pins>,
@@ -193,7 +196,8 @@ pub struct Store {
 
 impl Store {
     pub fn new(seed: u64) -> Store {
-        let env = SimEnv::new(seed).env();
+        let sim = SimEnv::new(seed);
+        let env = sim.env();
         env.fs.create_dir_all(Path::new("/store")).unwrap();
         let files = Files {
             env,
@@ -205,6 +209,7 @@ impl Store {
         let state = State::empty(Uid::from_words(seed, 1), 1).apply(&Edit(vec![create])).unwrap();
         let compression = if seed.is_multiple_of(2) { Compression::None } else { Compression::Lz4 };
         Store {
+            sim,
             world: World { files: Arc::new(files), next_number: 10, compression },
             state,
             pins: Pins::new(),

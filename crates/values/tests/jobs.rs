@@ -1,0 +1,319 @@
+//! Collections made by hand: what is copied, what is refused, and what ends a job early.
+
+mod store;
+
+use base::{ErrorKind, Result, SeqNo, ValueKind, key::encode};
+use io::Rng;
+use lavastore_values::*;
+use std::cell::RefCell;
+use std::sync::Arc;
+use store::{FAMILY, Store, World, path_of, table_meta, value_of};
+use table::{ReadCounters, Reference};
+use version::{AliasTarget, Record, Version, VsstClass, VsstMeta, VsstSource, names};
+
+fn user_key(i: u64) -> Vec<u8> {
+    format!("key{i:05}").into_bytes()
+}
+
+/// Long enough to be separated, and to tell it from others.
+fn long_value(i: u64, seq: SeqNo) -> Vec<u8> {
+    [value_of(&user_key(i), seq), vec![7; 50]].concat()
+}
+
+/// Writes a vSST of keys, all under one sequence.
+fn vsst(store: &mut Store, alignment: u32, seq: SeqNo, keys: &[u64]) -> (VsstMeta, Vec<(u64, Reference)>) {
+    let world = &mut store.world;
+    let mut separator = Separator::new(u64::MAX, || world.begin(alignment, VsstClass::Cold));
+    let references =
+        keys.iter().map(|&i| (i, separator.add(&user_key(i), seq, &long_value(i, seq)).unwrap())).collect();
+    let mut metas = separator.finish().unwrap();
+    assert_eq!(metas.len(), 1);
+    (metas.remove(0), references)
+}
+
+/// Commits a table with these references, at level 0.
+fn add_table(store: &mut Store, seq: SeqNo, references: &[(u64, Reference)]) -> u64 {
+    let mut builder = store.world.begin_table(0).unwrap();
+    for (i, reference) in references {
+        builder.add(&encode(&user_key(*i), seq, ValueKind::Reference), &reference.encode()).unwrap();
+    }
+    let meta = table_meta(builder).unwrap();
+    let number = meta.number;
+    store.commit(vec![Record::AddFile { family: FAMILY, level: 0, meta }]);
+    number
+}
+
+fn add_vsst(store: &mut Store, meta: VsstMeta) {
+    store.commit(vec![Record::AddVsst { family: FAMILY, meta }]);
+}
+
+fn job(version: &Arc<Version>, options: &GcOptions, without: &[u64]) -> GcJob {
+    let ledger = Ledger::of(version);
+    let gc = pick(version, &ledger, options, &|v| without.contains(&v.number)).expect("there is garbage");
+    GcJob::new(gc, version.clone(), options.clone())
+}
+
+fn run(job: &mut GcJob, world: &mut World) -> Result<GcOutcome> {
+    loop {
+        if let GcStep::Done(outcome) = job.step(world)? {
+            return Ok(outcome);
+        }
+    }
+}
+
+fn value(store: &Store, version: &Version, i: u64, seq: SeqNo, reference: &Reference) -> Vec<u8> {
+    let meta = version.resolve(reference.blob_id, &user_key(i), seq).unwrap();
+    let vsst = store.world.files.vsst(meta).unwrap();
+    vsst.get(&user_key(i), seq, reference, false, &mut ReadCounters::default()).unwrap().to_vec()
+}
+
+/// One vSST of 100 records of which every third is referenced.
+fn a_third_live(store: &mut Store) -> (VsstMeta, Vec<(u64, Reference)>) {
+    let (meta, references) = vsst(store, 0, 5, &(0..100).collect::<Vec<_>>());
+    let live: Vec<_> = references.into_iter().step_by(3).collect();
+    add_vsst(store, meta.clone());
+    add_table(store, 5, &live);
+    (meta, live)
+}
+
+#[test]
+fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
+    let mut store = Store::new(2);
+    let mut all = Vec::new();
+    // Alignments differ: the output takes the finest.
+    for (n, alignment) in [1, 8, 64].into_iter().enumerate() {
+        let keys: Vec<u64> = (0..60).map(|i| i * 3 + n as u64).collect();
+        let (meta, references) = vsst(&mut store, alignment, 5 + n as u64, &keys);
+        add_vsst(&mut store, meta);
+        let live: Vec<_> = references.into_iter().step_by(2).collect();
+        add_table(&mut store, 5 + n as u64, &live);
+        all.extend(live.into_iter().map(|(i, r)| (i, 5 + n as u64, r)));
+    }
+    let version = store.version();
+    let mut job = job(&version, &GcOptions::default(), &[]);
+    assert_eq!(job.gc().inputs.len(), 3);
+    assert!(job.created().is_empty());
+    let GcOutcome::Replace { inputs, outputs } = run(&mut job, &mut store.world).unwrap() else {
+        panic!("abandoned")
+    };
+    let [output] = outputs.as_slice() else { panic!("{} outputs", outputs.len()) };
+    let mut names = inputs.clone();
+    names.sort_unstable();
+    assert_eq!(output.blob_ids, names);
+    assert_eq!((output.entries, output.class), (90, VsstClass::Cold));
+    assert_eq!(job.created()[0].0, output.number);
+    assert!(job.take_read_bytes() > 0 && job.take_read_bytes() == 0);
+    assert_eq!(job.take_written_bytes(), output.len);
+    let stats = job.stats();
+    assert_eq!((stats.keys, stats.live_keys), (180, 90));
+    store.commit(vec![Record::ReplaceVsst { family: FAMILY, inputs, outputs }]);
+    for (i, seq, reference) in &all {
+        for version in [&version, &store.version()] {
+            assert_eq!(value(&store, version, *i, *seq, reference), long_value(*i, *seq));
+        }
+    }
+    assert_eq!(Ledger::of(&store.version()).exposed_bytes(), 0);
+}
+
+#[test]
+fn a_damaged_live_record_stops_the_job_and_a_dead_one_does_not_matter() {
+    let mut refused = 0;
+    for record in 0..12 {
+        let mut store = Store::new(3);
+        let (meta, live) = a_third_live(&mut store);
+        let path = path_of(&names::vsst(meta.number));
+        let offset = {
+            let vsst = store.world.files.vsst(&meta).unwrap();
+            vsst.locate(&user_key(record), 5, &mut ReadCounters::default()).unwrap()
+        };
+        store.sim.flip_bit(&path, offset + 20, 3).unwrap();
+        let version = store.version();
+        let mut job = job(&version, &GcOptions { step_bytes: 300, ..GcOptions::default() }, &[]);
+        let result = run(&mut job, &mut store.world);
+        if live.iter().any(|(i, _)| *i == record) {
+            let e = result.unwrap_err();
+            assert_eq!(
+                (e.kind(), e.file(), e.offset()),
+                (ErrorKind::Corruption, Some(&*path), Some(offset)),
+                "{e}"
+            );
+            assert_eq!(job.step(&mut store.world).unwrap_err().to_string(), e.to_string());
+            refused += 1;
+        } else {
+            assert!(matches!(result.unwrap(), GcOutcome::Replace { .. }));
+        }
+    }
+    assert_eq!(refused, 4);
+}
+
+#[test]
+fn damaged_keys_stop_the_job() {
+    let mut store = Store::new(4);
+    let (meta, _) = a_third_live(&mut store);
+    let path = path_of(&names::vsst(meta.number));
+    // The dense keys follow the records.
+    store.sim.flip_bit(&path, meta.record_bytes + 9, 1).unwrap();
+    let version = store.version();
+    let e = run(&mut job(&version, &GcOptions::default(), &[]), &mut store.world).unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::Corruption, Some(&*path)), "{e}");
+}
+
+#[test]
+fn a_reference_without_a_record_stops_the_job() {
+    let mut store = Store::new(5);
+    let (meta, live) = a_third_live(&mut store);
+    // A key that the file does not hold.
+    add_table(&mut store, 6, &[(5000, live[0].1)]);
+    let version = store.version();
+    let e = run(&mut job(&version, &GcOptions::default(), &[]), &mut store.world).unwrap_err();
+    assert!(e.is_corruption() && e.to_string().contains(&meta.number.to_string()), "{e}");
+}
+
+#[test]
+fn a_reference_of_another_length_stops_the_job() {
+    let mut store = Store::new(6);
+    let (meta, references) = vsst(&mut store, 1, 5, &(0..10).collect::<Vec<_>>());
+    add_vsst(&mut store, meta.clone());
+    let wrong = Reference { stored_len: references[0].1.stored_len - 1, ..references[0].1 };
+    add_table(&mut store, 5, &[(0, wrong)]);
+    let version = store.version();
+    let e = run(&mut job(&version, &GcOptions::default(), &[]), &mut store.world).unwrap_err();
+    assert_eq!((e.kind(), e.offset()), (ErrorKind::Corruption, Some(0)), "{e}");
+}
+
+#[test]
+fn a_file_with_nothing_live_is_not_even_opened() {
+    let mut store = Store::new(7);
+    let (meta, _) = vsst(&mut store, 0, 5, &[1, 2, 3]);
+    add_vsst(&mut store, meta.clone());
+    store.world.files.env.fs.remove(&path_of(&names::vsst(meta.number))).unwrap();
+    let version = store.version();
+    let mut job = job(&version, &GcOptions::default(), &[]);
+    let GcOutcome::Replace { inputs, outputs } = run(&mut job, &mut store.world).unwrap() else {
+        panic!("abandoned")
+    };
+    assert_eq!((inputs.as_slice(), outputs.len()), (&[meta.number][..], 0));
+    store.commit(vec![Record::ReplaceVsst { family: FAMILY, inputs, outputs }]);
+    assert!(store.version().vssts.is_empty() && store.version().aliases.is_empty());
+}
+
+/// Two files under one name, of which the first is all live and the second all garbage: each looks half garbage.
+#[test]
+fn a_wrong_estimate_is_found_out_early() {
+    let mut store = Store::new(8);
+    let (mut low, references) = vsst(&mut store, 1, 5, &(0..500).collect::<Vec<_>>());
+    let (mut high, _) = vsst(&mut store, 1, 5, &(500..1000).collect::<Vec<_>>());
+    let name = 3;
+    (low.blob_ids, high.blob_ids) = (vec![name], vec![name]);
+    let (low_number, high_number) = (low.number, high.number);
+    let target = |first_key: Vec<u8>, file| AliasTarget { first_key, file };
+    let targets = vec![
+        target(Vec::new(), low_number),
+        target(encode(&user_key(500), 5, ValueKind::Value), high_number),
+    ];
+    let add = |meta| Record::AddVsst { family: FAMILY, meta };
+    store.commit(vec![add(low), add(high), Record::SetAlias { family: FAMILY, blob_id: name, targets }]);
+    let renamed: Vec<_> = references.iter().map(|(i, r)| (*i, Reference { blob_id: name, ..*r })).collect();
+    add_table(&mut store, 5, &renamed);
+    let version = store.version();
+    let options = GcOptions { window_keys: 20, ..GcOptions::default() };
+
+    let mut hopeless = job(&version, &options, &[high_number]);
+    assert!(!hopeless.gc().exact && hopeless.gc().expected_free > 0);
+    let GcOutcome::Abandoned { measured } = run(&mut hopeless, &mut store.world).unwrap() else {
+        panic!("a job that frees nothing was not abandoned")
+    };
+    let [measured] = measured.as_slice() else { panic!("one input") };
+    assert_eq!((measured.file, measured.garbage_bytes), (low_number, 0));
+    assert!(hopeless.stats().keys < 150, "{} keys of 500 were judged", hopeless.stats().keys);
+
+    let mut worthwhile = job(&version, &options, &[low_number]);
+    let GcOutcome::Replace { outputs, .. } = run(&mut worthwhile, &mut store.world).unwrap() else {
+        panic!("abandoned")
+    };
+    assert!(outputs.is_empty());
+
+    // Both together are exact: every name leads to inputs only.
+    let mut both = job(&version, &options, &[]);
+    let GcOutcome::Replace { inputs, outputs } = run(&mut both, &mut store.world).unwrap() else {
+        panic!("abandoned")
+    };
+    assert_eq!((inputs.len(), outputs.iter().map(|o| o.entries).sum::<u64>()), (2, 500));
+}
+
+#[test]
+fn outputs_end_between_user_keys_and_long_records_get_through() {
+    let mut store = Store::new(9);
+    let mut rng = Rng::new(1);
+    let world = &mut store.world;
+    let mut separator = Separator::new(u64::MAX, || world.begin(1, VsstClass::Mixed));
+    let mut builder_entries = Vec::new();
+    for i in 0..30 {
+        for seq in (1..=1 + rng.below(5)).rev() {
+            let mut value = vec![0; if i == 7 { 6 << 20 } else { rng.range(50, 3000) as usize }];
+            rng.fill(&mut value);
+            let reference = separator.add(&user_key(i), seq, &value).unwrap();
+            builder_entries.push((i, seq, value, reference));
+        }
+    }
+    let meta = separator.finish().unwrap().remove(0);
+    drop(separator);
+    let mut table = store.world.begin_table(0).unwrap();
+    builder_entries.retain(|_| !rng.one_in(3));
+    for (i, seq, _, reference) in &builder_entries {
+        table.add(&encode(&user_key(*i), *seq, ValueKind::Reference), &reference.encode()).unwrap();
+    }
+    add_vsst(&mut store, meta);
+    let meta = table_meta(table).unwrap();
+    store.commit(vec![Record::AddFile { family: FAMILY, level: 0, meta }]);
+    let options = GcOptions { file_bytes: 4000, ratio_percent: 1, ..GcOptions::default() };
+    let mut job = job(&store.version(), &options, &[]);
+    let GcOutcome::Replace { inputs, outputs } = run(&mut job, &mut store.world).unwrap() else {
+        panic!("abandoned")
+    };
+    assert!(outputs.len() > 3);
+    for pair in outputs.windows(2) {
+        assert!(base::key::user_key(&pair[0].largest) < base::key::user_key(&pair[1].smallest));
+    }
+    store.commit(vec![Record::ReplaceVsst { family: FAMILY, inputs, outputs }]);
+    for (i, seq, expected, reference) in &builder_entries {
+        assert_eq!(&value(&store, &store.version(), *i, *seq, reference), expected);
+    }
+}
+
+#[test]
+fn the_separator_cuts_files_and_fails_once_and_for_all() {
+    let mut store = Store::new(10);
+    let world = RefCell::new(&mut store.world);
+    let mut separator = Separator::new(2000, || world.borrow_mut().begin(0, VsstClass::Hot));
+    assert!(separator.finish().unwrap().is_empty(), "no values, no files");
+    let mut references = Vec::new();
+    for i in 0..40 {
+        for seq in [9, 8] {
+            references.push((i, seq, separator.add(&user_key(i), seq, &long_value(i, seq)).unwrap()));
+        }
+    }
+    let metas = separator.finish().unwrap();
+    assert!(metas.len() > 3);
+    assert_eq!(metas.iter().map(|m| m.entries).sum::<u64>(), 80);
+    assert_eq!(metas.iter().map(|m| m.record_bytes).sum::<u64>(), separator.record_bytes());
+    assert_eq!(metas.iter().map(|m| m.len).sum::<u64>(), separator.take_written_bytes());
+    assert!(separator.created().iter().map(|(n, _)| *n).eq(metas.iter().map(|m| m.number)));
+    for meta in &metas {
+        assert!(meta.class == VsstClass::Hot && meta.blob_ids.is_empty() && meta.validate().is_ok());
+        assert!(meta.len < 4000);
+    }
+    for pair in metas.windows(2) {
+        assert!(base::key::user_key(&pair[0].largest) < base::key::user_key(&pair[1].smallest));
+    }
+    let e =
+        separator.add(&user_key(3), 1, &[]).and_then(|_| separator.add(&user_key(2), 1, &[])).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(separator.add(&user_key(9), 1, &[]).unwrap_err().to_string(), e.to_string());
+    assert_eq!(separator.finish().unwrap_err().to_string(), e.to_string());
+    drop(separator);
+    metas.into_iter().for_each(|meta| add_vsst(&mut store, meta));
+    for (i, seq, reference) in &references {
+        assert_eq!(value(&store, &store.version(), *i, *seq, reference), long_value(*i, *seq));
+    }
+}
