@@ -4,8 +4,10 @@
 
 /// The longest user key, bytes. Empty keys are refused too.
 pub const KEY_LEN_MAX: usize = 64 << 10;
-/// The longest value, bytes.
+/// The longest value that goes through log, memtable or a block of a table, bytes.
 pub const VALUE_LEN_MAX: usize = 16 << 20;
+/// The longest value at all, bytes: longer than [`VALUE_LEN_MAX`] it lies in a segment of its own.
+pub const LARGE_VALUE_LEN_MAX: u64 = 1 << 30;
 /// The largest encoded write batch, bytes.
 pub const BATCH_LEN_MAX: usize = (16 << 20) + (128 << 10);
 /// The most entries in one batch.

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! Entry `i` has sequence `first_seq + i`. Tombstones have no value; a range tombstone's key is its start and its value
-//! its end (exclusive). A single put is logged through the same encoding without building a batch ([`Change`]).
+//! its end (exclusive). A single put is logged through the same encoding without building a batch ([`Change`]). A value
+//! above a quarter of a log group is in a segment when the batch is logged, and its entry holds the reference (see
+//! `segments`).
 
 use crate::ColumnFamily;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
+use table::SegmentReference;
 use version::FamilyId;
 
 /// Bytes before the first entry.
@@ -35,6 +38,8 @@ pub struct WriteBatch {
     count: u32,
     error: Option<Error>,
     families: Vec<FamilyId>,
+    /// Bytes of the longest value.
+    longest_value: usize,
 }
 
 impl WriteBatch {
@@ -77,7 +82,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.body.clear();
         self.families.clear();
-        (self.count, self.error) = (0, None);
+        (self.count, self.error, self.longest_value) = (0, None, 0);
     }
 
     /// Number of changes.
@@ -95,7 +100,7 @@ impl WriteBatch {
         HEADER_LEN + self.body.len()
     }
 
-    fn push(&mut self, kind: ValueKind, family: FamilyId, key: &[u8], value: &[u8]) {
+    pub(crate) fn push(&mut self, kind: ValueKind, family: FamilyId, key: &[u8], value: &[u8]) {
         if self.error.is_some() {
             return;
         }
@@ -106,6 +111,7 @@ impl WriteBatch {
         }
         change.encode_into(&mut self.body);
         self.count += 1;
+        self.longest_value = self.longest_value.max(value.len());
         if !self.families.contains(&family) {
             self.families.push(family);
         }
@@ -125,6 +131,11 @@ impl WriteBatch {
 
     pub(crate) fn families(&self) -> &[FamilyId] {
         &self.families
+    }
+
+    /// No value of the batch is longer.
+    pub(crate) fn longest_value(&self) -> usize {
+        self.longest_value
     }
 }
 
@@ -165,6 +176,9 @@ impl Change<'_> {
         } else if self.value.len() > limits::VALUE_LEN_MAX {
             return too_large("value", self.value.len(), limits::VALUE_LEN_MAX);
         }
+        if self.kind == ValueKind::SegmentReference {
+            SegmentReference::decode(self.value)?;
+        }
         let len = batch_len + self.key.len() + self.value.len() + 32;
         if len > limits::BATCH_LEN_MAX {
             return too_large("batch", len, limits::BATCH_LEN_MAX);
@@ -187,7 +201,8 @@ impl Change<'_> {
 }
 
 fn has_value(kind: ValueKind) -> bool {
-    matches!(kind, ValueKind::Value | ValueKind::Merge | ValueKind::RangeDeletion)
+    use ValueKind::{Merge, RangeDeletion, SegmentReference, Value};
+    matches!(kind, Value | Merge | RangeDeletion | SegmentReference)
 }
 
 /// The bytes before the entries.

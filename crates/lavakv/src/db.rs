@@ -5,6 +5,7 @@ use crate::collect::{GcPause, GcPlan, GcReport, GcRequest};
 use crate::engine::Engine;
 use crate::family::{ColumnFamily, Family};
 use crate::iterator::DbIterator;
+use crate::large_value::{self, ValueReader, ValueWriter};
 use crate::options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
 use crate::read_path::{GetOp, Value};
 use crate::snapshot::Snapshot;
@@ -98,7 +99,8 @@ impl Db {
         self.put_opt(family, key, value, &WriteOptions::default())
     }
 
-    /// Sets a key in a family, with options.
+    /// Sets a key in a family, with options. The value may have up to 1 GiB; one that is not in memory is better written
+    /// by [`Db::put_stream`].
     pub fn put_opt(
         &self,
         family: &ColumnFamily,
@@ -106,7 +108,25 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
-        self.change(family, ValueKind::Value, key, value, options)
+        if value.len() < crate::segments::threshold(self.engine()) {
+            return self.change(family, ValueKind::Value, key, value, options);
+        }
+        let (family, durability) = (self.own(family)?, self.writable(options)?);
+        crate::segments::put(self.engine(), family, key, value, durability)
+    }
+
+    /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
+    ///
+    /// # Errors
+    /// Those of a put.
+    pub fn put_stream(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        options: WriteOptions,
+    ) -> Result<ValueWriter> {
+        let (family, durability) = (self.own(family)?, self.writable(&options)?);
+        ValueWriter::new(self.engine(), family, key, durability)
     }
 
     /// Deletes a key from the default family. Deleting what is not there is fine.
@@ -162,14 +182,24 @@ impl Db {
     }
 
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
+        let (engine, durability) = (self.engine(), self.writable(options)?);
+        match &payload {
+            Payload::Batch(batch) if batch.longest_value() >= crate::segments::threshold(engine) => {
+                crate::segments::write_batch(engine, batch, durability)
+            }
+            _ => WriteOp::new(engine, payload, durability).run(),
+        }
+    }
+
+    /// What a write with these options promises.
+    fn writable(&self, options: &WriteOptions) -> Result<Durability> {
         let engine = self.engine();
         if engine.wal.get().is_none() {
             return Err(
                 Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir)
             );
         }
-        let durability: Durability = options.durability.unwrap_or(engine.options.durability);
-        WriteOp::new(engine, payload, durability).run()
+        Ok(options.durability.unwrap_or(engine.options.durability))
     }
 
     /// Checks that a handle is of this store.
@@ -199,9 +229,37 @@ impl Db {
 
     /// Reads a key of a family, with options.
     pub fn get_opt(&self, family: &ColumnFamily, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
+        self.read(family, key, options)?.run()
+    }
+
+    fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], options: &ReadOptions) -> Result<GetOp<'a>> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(options.snapshot.as_ref())?;
-        GetOp::new(self.engine(), family, key, snapshot, options.fill_cache).run()
+        Ok(GetOp::new(self.engine(), family, key, snapshot, options.fill_cache))
+    }
+
+    /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
+    pub fn get_stream(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<ValueReader>> {
+        let content = self.read(family, key, options)?.find()?;
+        Ok(content.map(|content| ValueReader::new(self.engine(), content)))
+    }
+
+    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
+    /// value only what is asked for is read.
+    pub fn get_range(
+        &self,
+        family: &ColumnFamily,
+        key: &[u8],
+        offset: u64,
+        len: usize,
+    ) -> Result<Option<Vec<u8>>> {
+        let content = self.read(family, key, &ReadOptions::default())?.find()?;
+        content.map(|content| large_value::range_of(&content, offset, len)).transpose()
     }
 
     fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {

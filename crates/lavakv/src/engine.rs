@@ -46,6 +46,7 @@ pub(crate) struct Engine {
     pub stats: Stats,
     pub health: Health,
     pub obsolete: Obsolete,
+    pub segments: crate::segments::Segments,
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,

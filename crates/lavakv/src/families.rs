@@ -77,6 +77,8 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
         engine.memory.flushed(memtable.bytes());
     }
     engine.obsolete.add(DataFile::all_of(&last_view.version));
+    let listed = |number| last_view.version.vssts.contains_key(&number);
+    engine.segments.family_dropped(engine, family.id, listed);
     family.discard_view();
     engine.log.hint_release();
     engine.scheduler.notify_work();

@@ -5,10 +5,11 @@
 //! and the version knows where they were at its time. The files stay as long as the version does.
 
 use crate::engine::Engine;
+use base::limits::LARGE_VALUE_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use std::sync::Arc;
-use table::{ReadCounters, Reference};
+use table::{ReadCounters, Reference, SegmentReader};
 use version::{Version, VsstMeta, VsstSource};
 
 /// Where the record of an entry lies.
@@ -27,7 +28,26 @@ pub(crate) fn resolve<'v>(
     })
 }
 
-/// Fetches the value of an entry that is not inline.
+/// Where the bytes of a value are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In memory.
+    Bytes(BlockSlice),
+    /// In a segment, not read yet. The open file outlives its removal.
+    Segment(Arc<SegmentReader>),
+}
+
+impl Content {
+    /// All of them, in memory.
+    pub fn into_bytes(self) -> Result<BlockSlice> {
+        match self {
+            Content::Bytes(bytes) => Ok(bytes),
+            Content::Segment(segment) => Ok(BlockSlice::from(segment.read_all(LARGE_VALUE_LEN_MAX)?)),
+        }
+    }
+}
+
+/// Fetches the value of an entry that is not inline, whatever its length.
 pub(crate) fn value(
     engine: &Engine,
     version: &Version,
@@ -36,12 +56,31 @@ pub(crate) fn value(
     fill_cache: bool,
     counters: &mut ReadCounters,
 ) -> Result<BlockSlice> {
+    content(engine, version, entry, reference, fill_cache, counters)?.into_bytes()
+}
+
+/// Finds the value of an entry that is not inline, and fetches it if it is not large.
+pub(crate) fn content(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<Content> {
     let (user_key, seq, kind) = entry;
     match kind {
         ValueKind::Reference => {
             let reference = Reference::decode(reference)?;
             let meta = resolve(version, user_key, seq, &reference)?;
-            engine.tables.vsst(meta)?.get(user_key, seq, &reference, fill_cache, counters)
+            if meta.segment {
+                return crate::segments::open_listed(engine, user_key, meta).map(Content::Segment);
+            }
+            let vsst = engine.tables.vsst(meta)?;
+            vsst.get(user_key, seq, &reference, fill_cache, counters).map(Content::Bytes)
+        }
+        ValueKind::SegmentReference => {
+            crate::segments::open(engine, user_key, reference).map(Content::Segment)
         }
         kind => {
             let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");

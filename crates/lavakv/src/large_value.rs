@@ -3,15 +3,14 @@
 use crate::batch::Change;
 use crate::engine::Engine;
 use crate::family::Family;
+use crate::fetch::Content;
 use crate::options::Durability;
-use crate::read_path::Value;
 use crate::segments::{self, Draft};
 use crate::write_path::{Payload, WriteOp};
 use base::{Error, ErrorKind, Result, ValueKind};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use table::SegmentReader;
 use table::segment::CHUNK_LEN;
 
 /// Writes one value of up to 1 GiB piece by piece, in constant memory; made by [`crate::Db::put_stream`].
@@ -147,14 +146,6 @@ fn into_io(e: Error) -> std::io::Error {
         _ => std::io::ErrorKind::Other,
     };
     std::io::Error::new(kind, e)
-}
-
-/// Where a value is.
-pub(crate) enum Content {
-    /// In memory.
-    Bytes(Value),
-    /// In a segment. The open file outlives its removal.
-    Segment(Arc<SegmentReader>),
 }
 
 /// Reads one value from front to back, or from anywhere ([`Seek`]), in constant memory if it is large; made by

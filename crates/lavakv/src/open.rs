@@ -23,7 +23,7 @@ use crate::scheduler::Scheduler;
 use crate::tables::Tables;
 use crate::throttle::Pacer;
 use base::sync::lock;
-use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use cache::Cache;
 use io::{DirEntry, Env, FileLock};
 use std::path::Path;
@@ -212,6 +212,7 @@ pub(crate) fn build(
         stats: Default::default(),
         health: Health::default(),
         obsolete: Default::default(),
+        segments: Default::default(),
         rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
         flush_rate: Default::default(),
         l0_rate: Default::default(),
@@ -259,6 +260,9 @@ fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload:
         let family = engine.family(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
+                if change.kind == ValueKind::SegmentReference {
+                    crate::segments::check(engine, &change)?;
+                }
                 crate::write_path::insert_one(engine, &family, seq, &change);
             }
             (Some(_), _) => {}
@@ -283,7 +287,8 @@ fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload:
 
 /// Keeps recovery within the memory budget.
 fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
-    if engine.memory.used() < engine.options.memory_bytes as u64 / 2 {
+    let over_bound = engine.segments.over_bound.swap(false, Ordering::AcqRel);
+    if engine.memory.used() < engine.options.memory_bytes as u64 / 2 && !over_bound {
         return Ok(());
     }
     let mut writer = lock(&engine.writer);
@@ -343,7 +348,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
     for entry in listing {
         let orphan = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
-            Some(FileKind::Vsst(n)) => !matches!(state.place_of(n), Some(Place::Vsst { .. })),
+            Some(FileKind::Vsst(n)) => {
+                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.segments.holds(n)
+            }
             Some(FileKind::Log(n)) => {
                 !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_free(n)
             }

@@ -73,6 +73,9 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         for file in DataFile::all_of(&family.view().version) {
             match file {
                 DataFile::Table(meta) => drop(engine.tables.table(&meta)?),
+                DataFile::Vsst(meta) if meta.segment => {
+                    drop(engine.tables.segment(meta.number, meta.uid)?);
+                }
                 DataFile::Vsst(meta) => drop(engine.tables.vsst(&meta)?),
             }
         }

@@ -10,7 +10,7 @@
 
 use crate::engine::Engine;
 use crate::family::{Family, View};
-use crate::fetch;
+use crate::fetch::{self, Content};
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
@@ -59,8 +59,8 @@ impl From<Vec<u8>> for Value {
 pub(crate) enum GetStep {
     /// The next step asks a table, which may read from the device.
     NeedIo,
-    /// The answer.
-    Done(Option<Value>),
+    /// The answer. A large value is found, but not read yet.
+    Done(Option<Content>),
 }
 
 /// Pins a view and a sequence to read at: the given snapshot, or the visible frontier.
@@ -95,6 +95,8 @@ pub(crate) struct GetOp<'a> {
 
 enum Source {
     Memtables,
+    /// A memtable has the answer: the value is in a segment. Sequence and reference.
+    Segment(SeqNo, Vec<u8>),
     /// Level, and the next file of it (in L0).
     Tables(usize, usize),
 }
@@ -123,8 +125,13 @@ impl<'a> GetOp<'a> {
         }
     }
 
+    /// Drives the steps to the end, and reads the value, whatever its length.
+    pub fn run(self) -> Result<Option<Value>> {
+        self.find()?.map(|content| content.into_bytes().map(Value)).transpose()
+    }
+
     /// Drives the steps to the end.
-    pub fn run(mut self) -> Result<Option<Value>> {
+    pub fn find(mut self) -> Result<Option<Content>> {
         let out = loop {
             match self.step() {
                 Ok(GetStep::NeedIo) => {}
@@ -138,16 +145,22 @@ impl<'a> GetOp<'a> {
 
     /// Advances to the next source that may do I/O, or to the answer.
     pub fn step(&mut self) -> Result<GetStep> {
-        match self.at {
+        match &self.at {
             Source::Memtables => {
+                self.at = Source::Tables(0, 0);
                 if let Some(answer) = self.ask_memtables() {
                     self.engine.stats.gets_memtable.add(1);
                     return Ok(GetStep::Done(answer));
                 }
-                self.at = Source::Tables(0, 0);
                 Ok(GetStep::NeedIo)
             }
-            Source::Tables(level, index) => match self.next_file(level, index) {
+            Source::Segment(seq, reference) => {
+                let entry = (self.key, *seq, ValueKind::SegmentReference);
+                let (version, fill) = (&self.view.version, self.fill_cache);
+                let found = fetch::content(self.engine, version, entry, reference, fill, &mut self.counters);
+                found.map(|content| GetStep::Done(Some(content)))
+            }
+            &Source::Tables(level, index) => match self.next_file(level, index) {
                 None => Ok(GetStep::Done(None)),
                 Some((file, next)) => {
                     self.at = next;
@@ -157,16 +170,22 @@ impl<'a> GetOp<'a> {
         }
     }
 
-    /// `Some(answer)` if a memtable settles the read.
-    fn ask_memtables(&mut self) -> Option<Option<Value>> {
+    /// `Some(answer)` if a memtable settles the read without I/O.
+    fn ask_memtables(&mut self) -> Option<Option<Content>> {
         let view = self.view.clone();
         for memtable in [&view.active].into_iter().chain(&view.frozen) {
             let covering = memtable.covering_range_tombstone(self.key, self.snapshot);
             self.covered = self.covered.max(covering.unwrap_or(0));
             if let Some(entry) = memtable.get(self.key, self.snapshot) {
-                let value = (entry.kind == ValueKind::Value && entry.seq >= self.covered)
-                    .then(|| Value::from(entry.value.to_vec()));
-                return Some(value);
+                if entry.seq < self.covered {
+                    return Some(None);
+                }
+                if entry.kind == ValueKind::SegmentReference {
+                    self.at = Source::Segment(entry.seq, entry.value.to_vec());
+                    return None;
+                }
+                let bytes = || Content::Bytes(BlockSlice::from(entry.value.to_vec()));
+                return Some((entry.kind == ValueKind::Value).then(bytes));
             }
         }
         // Everything in tables is older than a tombstone met in a memtable.
@@ -192,7 +211,7 @@ impl<'a> GetOp<'a> {
         None
     }
 
-    fn ask_table(&mut self, file: &FileMeta) -> Result<Option<Option<Value>>> {
+    fn ask_table(&mut self, file: &FileMeta) -> Result<Option<Option<Content>>> {
         let table = self.engine.tables.table(file)?;
         if !table.range_tombstones().is_empty() {
             let covering = table.range_tombstones().covering(self.key, self.snapshot);
@@ -203,15 +222,15 @@ impl<'a> GetOp<'a> {
         match found.kind {
             // Strictly: an entry whose sequence was zeroed has 0, and so has "no tombstone".
             _ if found.seq < self.covered => Ok(Some(None)),
-            ValueKind::Value => Ok(Some(Some(Value(found.value)))),
+            ValueKind::Value => Ok(Some(Some(Content::Bytes(found.value)))),
             kind if kind.is_tombstone() => Ok(Some(None)),
             kind => {
                 let entry = (self.key, found.seq, kind);
                 let counters = &mut self.counters;
                 let version = &self.view.version;
-                let value =
-                    fetch::value(self.engine, version, entry, &found.value, self.fill_cache, counters)?;
-                Ok(Some(Some(Value(value))))
+                let content =
+                    fetch::content(self.engine, version, entry, &found.value, self.fill_cache, counters)?;
+                Ok(Some(Some(content)))
             }
         }
     }

@@ -26,16 +26,19 @@
 //! the file ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
 //! logged: open removes it with the other files that nothing names.
 
-use crate::batch::Change;
+use crate::batch::{Change, Entries, WriteBatch};
 use crate::engine::Engine;
 use crate::family::Family;
 use crate::obsolete::DataFile;
+use crate::options::Durability;
+use crate::write_path::{Payload, WriteOp};
 use base::key::encode;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
 use io::{AppendFile, CreateOptions};
 use memtable::MemTable;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use table::{SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
 use version::{FamilyId, VsstMeta, names};
@@ -55,6 +58,8 @@ pub(crate) fn threshold(engine: &Engine) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     known: Mutex<HashMap<u64, Known>>,
+    /// The segments of one memtable exceed `wal_bytes_max`: it is to be frozen, however small it is.
+    pub over_bound: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -70,8 +75,14 @@ struct Known {
 }
 
 impl Segments {
-    /// An entry that refers to a segment goes into a memtable. Returns the bytes of all segments it refers to.
-    pub fn refer(&self, family: FamilyId, memtable: &Arc<MemTable>, reference: &SegmentReference) -> u64 {
+    /// An entry that refers to a segment goes into a memtable.
+    pub fn refer(
+        &self,
+        engine: &Engine,
+        family: FamilyId,
+        memtable: &Arc<MemTable>,
+        reference: &SegmentReference,
+    ) {
         let mut known = lock(&self.known);
         let one = Known {
             memtable: Arc::downgrade(memtable),
@@ -83,7 +94,9 @@ impl Segments {
         };
         known.insert(reference.file, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
-        of_memtable.map(|k| k.stored_len).sum()
+        if of_memtable.map(|k| k.stored_len).sum::<u64>() > engine.options.wal_bytes_max {
+            self.over_bound.store(true, Ordering::Release);
+        }
     }
 
     /// True if a memtable refers to the file.
@@ -158,8 +171,8 @@ pub(crate) fn check(engine: &Engine, change: &Change<'_>) -> Result<()> {
 pub(crate) fn open(engine: &Engine, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
     let reference = SegmentReference::decode(encoded)?;
     let segment = engine.tables.segment(reference.file, reference.uid)?;
-    let same = (segment.raw_len(), segment.file_len(), segment.checksum())
-        == (reference.raw_len, reference.stored_len, reference.checksum);
+    let same = (segment.raw_len(), segment.file_len(), segment.checksum(), segment.identity().uid)
+        == (reference.raw_len, reference.stored_len, reference.checksum, reference.uid);
     if same && segment.user_key() == user_key {
         return Ok(segment);
     }
@@ -182,6 +195,52 @@ fn another_value(engine: &Engine, user_key: &[u8], number: u64) -> Error {
         user_key.escape_ascii()
     ))
     .at_file(engine.path(&names::vsst(number)))
+}
+
+/// Sets a key to a value that is above the [`threshold`].
+pub(crate) fn put(
+    engine: &Arc<Engine>,
+    family: &Arc<Family>,
+    key: &[u8],
+    value: &[u8],
+    durability: Durability,
+) -> Result<()> {
+    let (reference, draft) = write(engine, family, key, value)?;
+    let change = Change { kind: ValueKind::SegmentReference, family: family.id, key, value: &reference };
+    WriteOp::with_drafts(engine, Payload::One(family, change), durability, vec![draft]).run()
+}
+
+/// Writes a batch some of whose values are above the [`threshold`].
+pub(crate) fn write_batch(engine: &Arc<Engine>, batch: &WriteBatch, durability: Durability) -> Result<()> {
+    batch.check()?;
+    let longest = threshold(engine) - 1;
+    let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
+    for change in Entries::of(batch.body()) {
+        let change = change.expect("a batch encodes its own entries");
+        if change.kind != ValueKind::Value || change.value.len() <= longest {
+            referring.push(change.kind, change.family, change.key, change.value);
+            continue;
+        }
+        let family = engine.family(change.family).ok_or_else(|| {
+            Error::not_found(format!(
+                "column family with id {} does not exist: it was dropped",
+                change.family
+            ))
+        })?;
+        let (reference, draft) = write(engine, &family, change.key, change.value)?;
+        referring.push(ValueKind::SegmentReference, change.family, change.key, &reference);
+        drafts.push(draft);
+    }
+    WriteOp::with_drafts(engine, Payload::Batch(&referring), durability, drafts).run()
+}
+
+/// Writes a value to a segment; the reference, encoded.
+fn write(engine: &Arc<Engine>, family: &Family, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Draft)> {
+    validate(key, value.len() as u64)?;
+    let mut draft = Draft::begin(engine, family, key, value.len() as u64)?;
+    draft.append(value)?;
+    let reference = draft.finish()?.encode();
+    Ok((reference, draft))
 }
 
 /// Refuses keys and values over the limits of what a segment takes.

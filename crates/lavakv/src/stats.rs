@@ -61,6 +61,8 @@ counters! {
     wal_bytes_written,
     /// Data syncs and synchronous writes of the log.
     wal_syncs,
+    /// Bytes of segments: large values, which are written once.
+    segment_bytes_written,
     /// Bytes of tables written by flush.
     flush_bytes_written,
     /// Flushes installed.

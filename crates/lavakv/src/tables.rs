@@ -4,14 +4,14 @@
 //! iterator that holds one keeps it open).
 
 use base::sync::{read, write};
-use base::{Error, ErrorKind, HashMap, Result};
+use base::{Error, ErrorKind, HashMap, Result, Uid};
 use cache::Cache;
 use io::{Access, Env, ReadFile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use table::Ksst;
 use table::vsst::Vsst;
+use table::{Ksst, SegmentReader};
 use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
 
 pub(crate) struct Tables {
@@ -33,6 +33,7 @@ struct Open {
 enum OpenFile {
     Table(Arc<Ksst>),
     Vsst(Arc<Vsst>),
+    Segment(Arc<SegmentReader>),
 }
 
 impl Tables {
@@ -51,7 +52,7 @@ impl Tables {
         let path = io::fs::join(&self.dir, name);
         self.env.fs.open(&path, self.access).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::corruption(
-                "a file that the manifest lists is missing; restore it from a checkpoint or backup",
+                "a file that manifest or log refer to is missing; restore it from a checkpoint or backup",
             )
             .at_file(&path),
             _ => e,
@@ -70,6 +71,18 @@ impl Tables {
         let path = handle.path().to_owned();
         let vsst = Vsst::open(handle, meta.number, meta.uid, self.cache.clone());
         Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|e| e.at_file(path))?)))
+    }
+
+    /// The segment of a large value.
+    pub fn segment(&self, number: u64, uid: Uid) -> Result<Arc<SegmentReader>> {
+        let open = || {
+            let handle = self.open_file(&names::vsst(number))?;
+            Ok(OpenFile::Segment(Arc::new(SegmentReader::open(handle, number, uid)?)))
+        };
+        match self.find(number, open)? {
+            OpenFile::Segment(segment) => Ok(segment),
+            _ => Err(another_kind(&self.dir, number)),
+        }
     }
 
     /// The open file of this number; what `make` makes if there is none.
@@ -108,7 +121,7 @@ impl TableSource for Tables {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         match self.find(file.number, || self.open_table(file))? {
             OpenFile::Table(table) => Ok(table),
-            OpenFile::Vsst(_) => unreachable!("file numbers are never used twice"),
+            _ => Err(another_kind(&self.dir, file.number)),
         }
     }
 }
@@ -117,7 +130,13 @@ impl VsstSource for Tables {
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         match self.find(meta.number, || self.open_vsst(meta))? {
             OpenFile::Vsst(vsst) => Ok(vsst),
-            OpenFile::Table(_) => unreachable!("file numbers are never used twice"),
+            _ => Err(another_kind(&self.dir, meta.number)),
         }
     }
+}
+
+/// File numbers are never used twice, so one of the references to this file is wrong.
+fn another_kind(dir: &Path, number: u64) -> Error {
+    let why = "the file is referred to as files of two kinds (table, vSST, segment): verify the store";
+    Error::corruption(why).at_file(io::fs::join(dir, &names::vsst(number)))
 }

@@ -59,6 +59,12 @@ fn check_table(engine: &Engine, meta: &FileMeta) -> Result<(u64, u64)> {
 
 /// Bytes and entries of a sound vSST.
 fn check_vsst(engine: &Engine, meta: &VsstMeta) -> Result<(u64, u64)> {
+    if meta.segment {
+        let segment = engine.tables.segment(meta.number, meta.uid)?;
+        let bytes = segment.verify()?;
+        let same = (segment.file_len(), segment.raw_len()) == (meta.len, meta.raw_bytes);
+        return if same { Ok((bytes, 1)) } else { Err(differs()) };
+    }
     let vsst = engine.tables.vsst(meta)?;
     let bytes = vsst.verify()?;
     let own = vsst.properties();

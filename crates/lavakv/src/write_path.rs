@@ -22,11 +22,13 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::jobs::gc;
 use crate::options::Durability;
+use crate::segments::Draft;
 use crate::throttle::{Pressure, StallCause};
 use base::sync::{lock, read};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use table::SegmentReference;
 use wal::Position;
 
 /// What is written.
@@ -83,11 +85,23 @@ pub(crate) struct WriteOp<'a> {
     payload: Payload<'a>,
     durability: Durability,
     stage: Stage,
+    /// The segments that the payload refers to; kept from the moment in which it may be in the log.
+    drafts: Vec<Draft>,
 }
 
 impl<'a> WriteOp<'a> {
     pub fn new(engine: &'a Arc<Engine>, payload: Payload<'a>, durability: Durability) -> Self {
-        WriteOp { engine, payload, durability, stage: Stage::Start }
+        Self::with_drafts(engine, payload, durability, Vec::new())
+    }
+
+    /// A write that refers to these segments, which are finished. If it is not logged they are removed.
+    pub fn with_drafts(
+        engine: &'a Arc<Engine>,
+        payload: Payload<'a>,
+        durability: Durability,
+        drafts: Vec<Draft>,
+    ) -> Self {
+        WriteOp { engine, payload, durability, stage: Stage::Start, drafts }
     }
 
     /// Advances. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
@@ -148,11 +162,20 @@ impl<'a> WriteOp<'a> {
                 }
                 None
             }
-            durability => Some(log(engine, &mut writer, &self.payload, first_seq, last_seq, durability)?),
+            durability => {
+                let logged = log(engine, &mut writer, &self.payload, first_seq, last_seq, durability);
+                let unlogged = logged.as_ref().is_err_and(|failure| matches!(failure, Unlogged::Certain(_)));
+                self.drafts.iter_mut().filter(|_| !unlogged).for_each(Draft::keep);
+                Some(logged?)
+            }
         };
+        self.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
         let bytes = insert(engine, &self.payload, &families, first_seq);
         engine.snapshots.publish(last_seq);
+        if engine.segments.over_bound.swap(false, Ordering::AcqRel) {
+            families.iter().for_each(|family| freeze(engine, &mut writer, family));
+        }
         drop(writer);
         engine.stats.write_batches.add(1);
         engine.stats.write_entries.add(u64::from(count));
@@ -175,6 +198,22 @@ impl<'a> WriteOp<'a> {
     }
 }
 
+/// Why a batch was not logged.
+enum Unlogged {
+    /// Nothing of it is in the log.
+    Certain(Error),
+    /// It may be found there after a restart.
+    Perhaps(Error),
+}
+
+impl From<Unlogged> for Error {
+    fn from(failure: Unlogged) -> Error {
+        match failure {
+            Unlogged::Certain(e) | Unlogged::Perhaps(e) => e,
+        }
+    }
+}
+
 /// Appends to the log, providing a group where it asks for one.
 fn log(
     engine: &Arc<Engine>,
@@ -183,7 +222,7 @@ fn log(
     first_seq: SeqNo,
     last_seq: SeqNo,
     durability: Durability,
-) -> Result<Position> {
+) -> Result<Position, Unlogged> {
     let header = batch::header(first_seq, payload.count());
     let body: &[u8] = match payload {
         Payload::Batch(b) => b.body(),
@@ -198,11 +237,11 @@ fn log(
         match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
             Ok(position) => return Ok(position),
             Err(e) if e.kind() == ErrorKind::Busy => {
-                engine.log.provide(engine, header.len() + body.len())?;
+                engine.log.provide(engine, header.len() + body.len()).map_err(Unlogged::Certain)?;
             }
             Err(e) => {
                 engine.health.poison(&e);
-                return Err(e);
+                return Err(Unlogged::Perhaps(e));
             }
         }
     }
@@ -232,6 +271,12 @@ pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &
     let before = view.active.bytes();
     view.active.insert(seq, change.kind, change.key, change.value);
     engine.memory.grew(view.active.bytes() - before);
+    if change.kind == ValueKind::SegmentReference {
+        let reference =
+            SegmentReference::decode(change.value).expect("checked with the limits of the change");
+        engine.segments.refer(engine, family.id, &view.active, &reference);
+        return change.key.len() as u64 + reference.raw_len;
+    }
     (change.key.len() + change.value.len()) as u64
 }
 

@@ -12,6 +12,7 @@ pub(crate) struct CleanupJob;
 
 /// True if there is something to clean up.
 pub(crate) fn wanted(engine: &Engine) -> bool {
+    engine.segments.sweep();
     engine.obsolete.has_ready() || engine.manifest.should_roll() || has_unreferenced(engine)
 }
 
@@ -67,6 +68,7 @@ fn prune(engine: &Engine) -> Result<()> {
 
 /// Removes the files whose last reader is gone.
 pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
+    engine.segments.sweep();
     for file in engine.obsolete.take_ready() {
         engine.tables.forget(file.number());
         remove_file(engine, &file.kind().to_string())?;

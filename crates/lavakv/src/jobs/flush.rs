@@ -13,14 +13,16 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::{lock, read};
-use base::{InternalIterator, Result, SeqNo};
+use base::{InternalIterator, Result, SeqNo, ValueKind};
 use lsm::below::Anything;
-use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
+use lsm::{
+    DropObserver, DropReason, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step,
+};
 use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use table::{FinishedTable, KsstBuilder};
+use table::{FinishedTable, KsstBuilder, SegmentReference};
 use version::{Edit, FileMeta, Record, VsstMeta};
 
 /// A flush under way.
@@ -42,6 +44,8 @@ struct Unit {
     outputs: Vec<MergeOutput<FinishedTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
+    /// Segments of large values whose entries no table needs.
+    dropped: DroppedSegments,
     work_ns: u64,
 }
 
@@ -154,6 +158,7 @@ impl Unit {
         Unit {
             separation: Separation::new(files, None),
             vssts: Vec::new(),
+            dropped: DroppedSegments::default(),
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
             max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
             bytes,
@@ -182,7 +187,7 @@ impl Unit {
             cutter: &mut SizeCutter { raw_bytes: u64::MAX },
             below: &mut Anything,
             values: Some(&mut values),
-            observer: None,
+            observer: Some(&mut self.dropped),
         };
         let step = self.merge.step(&mut hooks)?;
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
@@ -204,16 +209,31 @@ impl Unit {
     }
 
     fn finished(&self, engine: &Engine, files: &[FileMeta]) {
-        let value_bytes: u64 = self.vssts.iter().map(|meta| meta.len).sum();
+        // Large values were written before they were logged.
+        let value_bytes: u64 = self.vssts.iter().filter(|meta| !meta.segment).map(|meta| meta.len).sum();
         let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
         if self.family.is_dropped() {
             remove_outputs(engine, &self.created());
             return;
         }
+        engine.segments.dropped(engine, &self.dropped.0);
         engine.flush_rate.record(self.bytes as u64, self.work_ns);
         engine.stats.flushes.add(1);
         engine.stats.flush_bytes_written.add(output_bytes);
         engine.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });
+    }
+}
+
+/// The numbers of segments that dropped entries referred to.
+#[derive(Default)]
+struct DroppedSegments(Vec<u64>);
+
+impl DropObserver for DroppedSegments {
+    fn dropped(&mut self, _: &[u8], _: SeqNo, kind: ValueKind, value: &[u8], _: DropReason) {
+        if kind == ValueKind::SegmentReference {
+            // Checked when it was inserted; a segment that is not found here is removed at the next open.
+            self.0.extend(SegmentReference::decode(value).ok().map(|r| r.file));
+        }
     }
 }
 

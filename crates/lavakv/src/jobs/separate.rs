@@ -7,7 +7,7 @@ use base::{Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::{ReadCounters, Reference};
+use table::{ReadCounters, Reference, SegmentReference};
 use values::{OutputVsst, Separator};
 use version::{Version, VsstClass, VsstMeta};
 
@@ -20,6 +20,8 @@ pub(crate) struct Separation {
     min_blob_size: usize,
     /// The version that references are read from (compaction); pins the files.
     version: Option<Arc<Version>>,
+    /// Segments of large values that the job's table refers to.
+    segments: Vec<VsstMeta>,
 }
 
 impl Separation {
@@ -28,7 +30,8 @@ impl Separation {
         let options = files.family.options();
         let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
         let create: CreateVsst = Box::new(move || files.create(0, VsstClass::Mixed));
-        Separation { separator: Separator::new(options.vsst_bytes, create), min_blob_size, version }
+        let separator = Separator::new(options.vsst_bytes, create);
+        Separation { separator, min_blob_size, version, segments: Vec::new() }
     }
 
     /// The hook of one step.
@@ -36,9 +39,11 @@ impl Separation {
         SeparationHook { separation: self, engine }
     }
 
-    /// Ends the open vSST; all that were written.
+    /// Ends the open vSST; all that were written, and the segments that were taken in.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
-        self.separator.finish()
+        let mut all = self.separator.finish()?;
+        all.append(&mut self.segments);
+        Ok(all)
     }
 
     /// Every vSST made so far, finished or not.
@@ -67,18 +72,30 @@ impl SeparationHook<'_> {
     fn renew(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let Some(version) = &self.separation.version else { return Ok(Rewrite::Keep) };
         let reference = Reference::decode(bytes)?;
-        if reference.raw_len < self.separation.min_blob_size as u64 {
+        let file = crate::fetch::resolve(version, user_key, seq, &reference)?;
+        // The value of a segment stays where it is, however the options change: it may be longer than a block may.
+        if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
             let mut counters = ReadCounters::default();
             let entry = (user_key, seq, ValueKind::Reference);
             let value = crate::fetch::value(self.engine, version, entry, bytes, false, &mut counters)?;
             out.extend_from_slice(&value);
             return Ok(Rewrite::As(ValueKind::Value));
         }
-        let blob_id = crate::fetch::resolve(version, user_key, seq, &reference)?.number;
+        let blob_id = file.number;
         if blob_id == reference.blob_id {
             return Ok(Rewrite::Keep);
         }
         Reference { blob_id, ..reference }.encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+}
+
+impl SeparationHook<'_> {
+    /// A large value comes to a table: its segment belongs to the version from now on.
+    fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let reference = SegmentReference::decode(bytes)?;
+        self.separation.segments.push(self.engine.segments.meta(user_key, seq, &reference));
+        reference.in_table().encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
 }
@@ -97,6 +114,7 @@ impl ValueHook for SeparationHook<'_> {
                 self.separate(user_key, seq, value, out)
             }
             ValueKind::Reference => self.renew(user_key, seq, value, out),
+            ValueKind::SegmentReference => self.take_in(user_key, seq, value, out),
             _ => Ok(Rewrite::Keep),
         }
     }

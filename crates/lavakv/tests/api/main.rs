@@ -11,6 +11,7 @@ mod compression;
 mod families;
 mod handles;
 mod iterators;
+mod large_values;
 mod reads_and_writes;
 mod reports;
 mod separated_scans;
