@@ -4,6 +4,7 @@
 //! the file and the offset of the block.
 
 use crate::compress::decompress;
+use crate::footer::{FOOTER_LEN, FileKind, Footer};
 use crate::frame::{self, BlockHandle, FRAME_LEN_MAX, TRAILER_LEN};
 use crate::options::ReadCounters;
 use base::{Error, Result, Uid};
@@ -117,6 +118,32 @@ impl TableFile {
         self.file.read_at(&mut frame, handle.offset).map_err(|e| self.locate(e, handle.offset))?;
         role.count_read(counters, handle.len);
         self.decode(&frame, handle.offset)
+    }
+
+    /// Checks that frames follow each other from `start` to the footer.
+    pub(crate) fn check_filled(&self, start: u64, mut handles: Vec<BlockHandle>) -> Result<()> {
+        handles.sort_unstable_by_key(|h| h.offset);
+        let mut end = start;
+        for h in &handles {
+            if h.offset != end {
+                let why = format!("blocks overlap or leave a gap: one begins at {}", h.offset);
+                return Err(self.locate(Error::corruption(why), end));
+            }
+            end = h.end();
+        }
+        match end == self.frames_end {
+            true => Ok(()),
+            false => Err(self.locate(Error::corruption("a gap before the footer"), end)),
+        }
+    }
+
+    /// Reads and checks the footer.
+    pub(crate) fn check_footer(&self, kind: FileKind) -> Result<()> {
+        let mut footer = [0; FOOTER_LEN];
+        let here = |e| self.locate(e, self.frames_end);
+        self.file.read_at(&mut footer, self.frames_end).map_err(here)?;
+        let len = self.frames_end + FOOTER_LEN as u64;
+        Footer::decode_as(kind, &footer, self.uid, len).map(|_| ()).map_err(here)
     }
 
     /// A block, if it is in the cache.

@@ -3,6 +3,7 @@
 use crate::compress::Compressor;
 use crate::frame::{self, BlockHandle, TRAILER_LEN};
 use base::{Compression, Error, ErrorKind, Result, Uid, limits};
+use cache::{Block, Cache, CacheKey, Segment};
 use io::AppendFile;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,20 @@ impl Sink {
         frame::mask(payload, self.uid, offset);
         self.append(payload)?;
         Ok(BlockHandle { offset, len: payload.len() as u64 })
+    }
+
+    /// [`Sink::write_plain`], and the block goes to the index segment of the cache `warm`, under that file number, too.
+    pub(crate) fn write_warm(
+        &mut self,
+        payload: &mut Vec<u8>,
+        warm: Option<(&Cache, u64)>,
+    ) -> Result<BlockHandle> {
+        let block = warm.map(|_| Block::from(payload.as_slice()));
+        let handle = self.write_plain(payload)?;
+        if let Some(((cache, file), block)) = warm.zip(block) {
+            cache.insert(Segment::Index, CacheKey { file, offset: handle.offset }, &block);
+        }
+        Ok(handle)
     }
 
     /// Appends to `run` the sealed, unmasked frame of a block of data, for [`Sink::write_run`]. Returns its length.

@@ -15,7 +15,7 @@ use crate::prefix::{push_separator, shared_len};
 use crate::sink::{Sink, frame_len};
 use base::codec::put_varint;
 use base::{Result, SeqNo, hash};
-use cache::{Block, Cache, CacheKey, Segment};
+use cache::Cache;
 
 /// A separator longer than this ends a partition only if it must.
 const SHORT_SEPARATOR_LEN: usize = 128;
@@ -194,20 +194,12 @@ impl StreamBuilder {
         if self.partition_ends.last() != Some(&self.handles.len()) {
             self.close_partition();
         }
-        let write = |sink: &mut Sink, payload: &mut Vec<u8>| {
-            let block = warm.map(|_| Block::from(payload.as_slice()));
-            let handle = sink.write_plain(payload)?;
-            if let Some(((cache, file), block)) = warm.zip(block) {
-                cache.insert(Segment::Index, CacheKey { file, offset: handle.offset }, &block);
-            }
-            Ok(handle)
-        };
         let partitions = self.partition_ends.len();
         let mut columns: [Vec<u64>; top::COLUMNS] = std::array::from_fn(|_| Vec::with_capacity(partitions));
         let mut done = FinishedStream::default();
         for i in 0..partitions {
             let none = BlockHandle::default();
-            let handle = self.filters.get_mut(i).map_or(Ok(none), |filter| write(sink, filter))?;
+            let handle = self.filters.get_mut(i).map_or(Ok(none), |filter| sink.write_warm(filter, warm))?;
             columns[top::FILTER_OFFSET].push(handle.offset);
             columns[top::FILTER_LEN].push(handle.len);
             done.filter_bytes += handle.len;
@@ -221,7 +213,7 @@ impl StreamBuilder {
             let lens: Vec<u64> = blocks.iter().map(|h| h.len).collect();
             payload.clear();
             index::encode(&mut payload, &self.separators, start..end, &[&offsets, &lens]);
-            let handle = write(sink, &mut payload)?;
+            let handle = sink.write_warm(&mut payload, warm)?;
             columns[top::INDEX_OFFSET].push(handle.offset);
             columns[top::INDEX_LEN].push(handle.len);
             done.index_bytes += handle.len;

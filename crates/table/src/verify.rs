@@ -8,7 +8,7 @@ use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
 use crate::file::{Caching, Role, Window};
 use crate::filter;
-use crate::footer::{FOOTER_LEN, Footer};
+use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
 use crate::properties::{Dependency, Properties};
@@ -61,22 +61,8 @@ impl Ksst {
             Walk::new(self, stream).run::<InlineCursor>(&mut tally)?;
         }
         self.verify_sections(&mut tally)?;
-        tally.handles.sort_unstable_by_key(|h| h.offset);
-        let mut end = 0;
-        for h in &tally.handles {
-            if h.offset != end {
-                let e =
-                    Error::corruption(format!("blocks overlap or leave a gap: one begins at {}", h.offset));
-                return Err(self.file.locate(e, end));
-            }
-            end = h.end();
-        }
-        if end != self.file.frames_end {
-            return Err(self.file.locate(Error::corruption("a gap before the footer"), end));
-        }
-        let mut footer = [0; FOOTER_LEN];
-        self.file.file.read_at(&mut footer, end).map_err(|e| self.file.locate(e, end))?;
-        Footer::decode(&footer, self.file.uid, self.len).map_err(|e| self.file.locate(e, end))?;
+        self.file.check_filled(0, std::mem::take(&mut tally.handles))?;
+        self.file.check_footer(FileKind::Ksst)?;
         self.compare(tally)?;
         Ok(self.len)
     }

@@ -248,7 +248,7 @@ fn a_failed_write_fails_everything_after_it() {
 }
 
 fn fixed_value() -> Vec<u8> {
-    (0..2500u32).map(|i| (i * i >> 3) as u8).collect()
+    (0..2500u32).map(|i| ((i * i) >> 3) as u8).collect()
 }
 
 #[allow(clippy::disallowed_methods)]

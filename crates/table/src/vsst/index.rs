@@ -21,7 +21,7 @@ use crate::prefix::{push_separator, shared_len};
 use crate::sink::Sink;
 use base::codec::{Reader, put_u32};
 use base::{Error, Result, SeqNo, ValueKind, key};
-use cache::{Block, Cache, CacheKey, Segment};
+use cache::{Block, Cache};
 use critbit::offsets::{self, Offsets};
 use std::ops::Range;
 
@@ -129,11 +129,7 @@ impl IndexBuilder {
         }
         let mut written = 0;
         let mut write = |payload: &mut Vec<u8>| {
-            let block = warm.map(|_| Block::from(payload.as_slice()));
-            let handle = sink.write_plain(payload)?;
-            if let Some(((cache, file), block)) = warm.zip(block) {
-                cache.insert(Segment::Index, CacheKey { file, offset: handle.offset }, &block);
-            }
+            let handle = sink.write_warm(payload, warm)?;
             written += handle.len;
             Ok(handle)
         };

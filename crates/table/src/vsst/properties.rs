@@ -117,9 +117,11 @@ impl VsstProperties {
                 42 => p.alignment = small(field.varint()?)?,
                 43 => p.class = small(field.varint()?)?,
                 44 => {
-                    let mut last = 0u64;
+                    let mut last = p.took_over.last().copied().unwrap_or(0);
                     while !field.is_empty() {
-                        last = last.wrapping_add(field.varint()?);
+                        let step = field.varint()?;
+                        let next = last.checked_add(step);
+                        last = next.ok_or_else(|| Error::corruption("BlobIds that do not ascend"))?;
                         p.took_over.push(last);
                     }
                 }

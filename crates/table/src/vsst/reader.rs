@@ -166,13 +166,13 @@ impl Vsst {
     /// `Corruption`, with the file and the offset, if they are not the intact record of this key.
     pub fn open_value(
         &self,
-        bytes: Vec<u8>,
+        bytes: impl AsRef<[u8]> + Into<Block>,
         offset: u64,
         user_key: &[u8],
         seq: SeqNo,
         reference: &Reference,
     ) -> Result<BlockSlice> {
-        self.open_block(bytes.into(), offset, Wanted { user_key, seq, reference })
+        self.open_block(bytes, offset, Wanted { user_key, seq, reference })
     }
 
     /// Puts a value that [`Vsst::open_value`] returned for the record at `offset` into the value cache.
@@ -180,26 +180,31 @@ impl Vsst {
         self.file.fill(BlockHandle { offset, len: 0 }, Role::Record, value.block());
     }
 
-    fn open_block(&self, block: Block, offset: u64, wanted: Wanted<'_>) -> Result<BlockSlice> {
-        let value = record::verify(&block, self.file.uid, offset).and_then(|()| {
-            let shape = record::parse(&block)?;
-            if !wanted.matches(&shape, &block) {
+    fn open_block(
+        &self,
+        block: impl AsRef<[u8]> + Into<Block>,
+        offset: u64,
+        wanted: Wanted<'_>,
+    ) -> Result<BlockSlice> {
+        let bytes = block.as_ref();
+        let parsed = record::verify(bytes, self.file.uid, offset).and_then(|()| {
+            let shape = record::parse(bytes)?;
+            if !wanted.matches(&shape, bytes) {
                 return Err(Error::corruption("the record of another key"));
             }
-            let Shape { codec, value, .. } = shape;
-            if codec == Compression::None {
-                return Ok(BlockSlice::checked(block, value).unwrap_or_default());
+            if shape.codec == Compression::None {
+                return Ok((shape.value, None));
             }
             // The same record without compression, padding and checksum: it can be cached like any other.
             let mut head = Vec::with_capacity(wanted.user_key.len() + 32);
             let raw_len = wanted.reference.raw_len as usize;
             record::put_head(&mut head, Compression::None, wanted.user_key, wanted.seq, raw_len);
-            let payload = block.get(value).unwrap_or_default();
-            let raw = compress::decompress_behind(&head, codec, payload)?;
-            let end = raw.len();
-            Ok(BlockSlice::checked(raw, head.len()..end).unwrap_or_default())
+            let payload = bytes.get(shape.value).unwrap_or_default();
+            let raw = compress::decompress_behind(&head, shape.codec, payload)?;
+            Ok((head.len()..raw.len(), Some(raw)))
         });
-        value.map_err(|e| self.file.locate(e, offset))
+        let (value, raw) = parsed.map_err(|e| self.file.locate(e, offset))?;
+        Ok(BlockSlice::checked(raw.unwrap_or_else(|| block.into()), value).unwrap_or_default())
     }
 
     fn read_value(&self, offset: u64, wanted: Wanted<'_>, counters: &mut ReadCounters) -> Result<BlockSlice> {

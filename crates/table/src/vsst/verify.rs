@@ -11,7 +11,7 @@ use super::reader::Vsst;
 use super::record;
 use crate::cursor::before;
 use crate::file::{Caching, Role};
-use crate::footer::{FOOTER_LEN, FileKind, Footer};
+use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
 use crate::sections;
@@ -97,6 +97,9 @@ impl Vsst {
         let bytes = records.get(self, entry.offset, entry.stored_len)?;
         record::verify(bytes, self.file.uid, entry.offset).map_err(here)?;
         let shape = record::parse(bytes).map_err(here)?;
+        if self.properties.codecs >> shape.codec as u8 & 1 == 0 {
+            return Err(here(Error::corruption("a record with a codec that the properties do not name")));
+        }
         let same = shape.seq == entry.seq
             && shape.raw_len == entry.raw_len
             && bytes.get(shape.key) == Some(entry.user_key);
@@ -138,24 +141,8 @@ impl Vsst {
         }
         self.file.read(self.meta, Role::Dense, counters)?;
         handles.push(self.meta);
-        handles.sort_unstable_by_key(|h| h.offset);
-        let mut end = self.properties.record_bytes;
-        for h in &handles {
-            if h.offset != end {
-                let e =
-                    Error::corruption(format!("blocks overlap or leave a gap: one begins at {}", h.offset));
-                return Err(self.file.locate(e, end));
-            }
-            end = h.end();
-        }
-        if end != self.file.frames_end {
-            return Err(self.file.locate(Error::corruption("a gap before the footer"), end));
-        }
-        let mut footer = [0; FOOTER_LEN];
-        let here = |e| self.file.locate(e, end);
-        self.file.file.read_at(&mut footer, end).map_err(here)?;
-        Footer::decode_as(FileKind::Vsst, &footer, self.file.uid, self.len).map_err(here)?;
-        Ok(())
+        self.file.check_filled(self.properties.record_bytes, handles)?;
+        self.file.check_footer(FileKind::Vsst)
     }
 
     fn compare(&self, mut counted: VsstProperties) -> Result<()> {
