@@ -1,10 +1,9 @@
 //! Garbage collection on request: what it would do, doing it now, and holding it off.
 //!
 //! A request is no second way to collect. It is entered into the claims, where `jobs::next_job` and the picker find it:
-//! while it stands, the threshold of the picker is at most the one it asks for, and collection goes before compaction of
-//! deep levels. So the same jobs run on the same threads (or steps of a simulation), a request and the collections that
-//! the store starts by itself cannot meet in one file, and the plan of [`plan`] is made by the picker that will carry it
-//! out.
+//! while it stands, the threshold of the picker is at most the one it asks for. So the same jobs run on the same threads
+//! (or steps of a simulation), a request and the collections that the store starts by itself cannot meet in one file, and
+//! the plan of [`plan`] is made by the picker that will carry it out.
 //!
 //! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
 //! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
@@ -143,11 +142,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// True if somebody waits for a collection.
-    pub fn any(&self) -> bool {
-        !self.asked.is_empty()
-    }
-
     /// True while no collection may start.
     pub fn is_paused(&self) -> bool {
         self.pauses > 0
