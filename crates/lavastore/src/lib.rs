@@ -74,6 +74,32 @@
 //! # Ok::<(), lavastore::Error>(())
 //! ```
 //!
+//! # Large values
+//!
+//! A value may have up to 1 GiB. Above a quarter of a log group (8 MiB with default options) it is written once, to a
+//! file of its own; it goes in and out in pieces, in constant memory.
+//!
+//! ```
+//! use std::io::{Read, Seek, SeekFrom, Write};
+//! # use lavastore::{Db, Options, ReadOptions, WriteOptions};
+//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
+//! let films = db.default_column_family();
+//! let mut film = db.put_stream(films, b"film/1", WriteOptions::durable())?;
+//! for frame in 0..1000u32 {
+//!     film.write_all(&[frame as u8; 1000])?;
+//! }
+//! film.finish()?;
+//!
+//! let mut film = db.get_stream(films, b"film/1", &ReadOptions::default())?.expect("was just written");
+//! assert_eq!(film.len(), 1_000_000);
+//! film.seek(SeekFrom::Start(7000))?;
+//! let mut frame = [0; 1000];
+//! film.read_exact(&mut frame)?;
+//! assert_eq!(frame, [7; 1000]);
+//! assert_eq!(db.get_range(films, b"film/1", 8000, 2)?, Some(vec![8, 8]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Testing what a crash leaves
 //!
 //! The same engine on a simulated machine, which loses power wherever a test wants it to.
@@ -93,8 +119,9 @@
 
 pub use lavakv::{
     Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
-    ErrorKind, Event, EventListener, FamilyOptions, Options, ReadOptions, Result, SegmentStats, SeqNo,
-    Snapshot, Space, StallCause, Statistics, Value, VerifyReport, WriteBatch, WriteOptions,
+    ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcReport, GcRequest,
+    LevelSpace, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo, Snapshot, Space, StallCause,
+    Statistics, Value, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
 };
 
 pub use lavakv::{dump, io, sim};
