@@ -56,7 +56,7 @@ fn use_store(env: &Env) -> Result<()> {
 fn read_all(db: &Db) -> Result<()> {
     for name in db.column_families() {
         let Some(family) = db.column_family(&name) else { continue };
-        for key in [&b"key00007"[..], b"key5", b"", b"new", &[0xff; 9]] {
+        for key in [&b"key00007"[..], b"key00053", b"large", b"key5", b"", b"new", &[0xff; 9]] {
             let _ = db.get_cf(&family, key);
         }
         let mut iter = db.iter_cf(&family, ReadOptions::default())?;
@@ -266,7 +266,7 @@ struct Stored {
     regions: Vec<Region>,
 }
 
-/// A store of two families with tables at two levels, range tombstones and a log; closed, or killed.
+/// A store of two families with tables at two levels, files of values, range tombstones and a log; closed, or killed.
 fn build_store(killed: bool) -> SimEnv {
     let sim = SimEnv::new(2);
     let db = Db::open_in(sim.env(), DIR, options()).expect("a new store");
@@ -274,13 +274,17 @@ fn build_store(killed: bool) -> SimEnv {
     let write = |round: u64, keys: std::ops::Range<u64>| -> Result<()> {
         for i in keys {
             let mut batch = WriteBatch::new();
-            batch.put(format!("key{i:05}").as_bytes(), format!("{round}/{i}/").repeat(6).as_bytes());
+            // Every tenth value goes to a vSST.
+            let value = format!("{round}/{i}/").repeat(if i % 10 == 3 { 100 } else { 6 });
+            batch.put(format!("key{i:05}").as_bytes(), value.as_bytes());
             batch.put_cf(&other, format!("key{i:05}").as_bytes(), b"short");
             if i % 5 == 0 {
                 batch.delete(format!("key{:05}", i / 2).as_bytes());
             }
             db.write(&batch)?;
         }
+        // Longer than a quarter of a log group: a file of its own.
+        db.put(b"large", &vec![round as u8; 20 << 10])?;
         db.delete_range(b"key00010", b"key00020")
     };
     let done = (|| {
@@ -395,7 +399,7 @@ mod tests {
                 assert!(sealed == file.bytes, "{}", file.name);
             }
             let kinds = |suffix: &str| store.iter().filter(|f| f.name.contains(suffix)).count();
-            assert!(kinds("ksst") >= 2 && kinds("log") >= 1 && kinds("MANIFEST") == 1);
+            assert!(kinds("ksst") >= 2 && kinds("log") >= 1 && kinds("MANIFEST") == 1 && kinds("vsst") >= 4);
         }
         let sim = empty_store(valid_family_options(), &log_of(&[])).unwrap();
         use_store(&sim.env()).unwrap();

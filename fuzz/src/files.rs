@@ -1,11 +1,14 @@
-//! Files in memory, and small valid tables to begin with.
+//! Files in memory, and small valid tables and files of values to begin with.
 
 use base::range_del::RangeTombstone;
 use base::{Compression, Error, Result, Uid, ValueKind, key};
 use io::{AppendFile, ReadFile, Rng, SyncKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use table::{KsstBuilder, Reference, TableIdentity, TableOptions};
+use table::{
+    KsstBuilder, Reference, SegmentIdentity, SegmentWriter, TableIdentity, TableOptions, VsstBuilder,
+    VsstOptions,
+};
 
 /// The uid of every table that is made here.
 pub const UID: Uid = Uid([7; 16]);
@@ -103,4 +106,56 @@ pub fn tables() -> Vec<Vec<u8>> {
         .collect();
     all.push(build_table(3, 150, Compression::None));
     all
+}
+
+/// Key and sequence of record `i` of a vSST; some neighbours are versions of one key.
+pub fn value_key(i: u64) -> (Vec<u8>, u64) {
+    let n = i / 4 * 4 + i % 4 / 2;
+    (format!("key/{:05}/{}", n * 3, "y".repeat((n % 7) as usize)).into_bytes(), 5000 - i)
+}
+
+/// A vSST of `count` records: most short, a few of several hundred bytes.
+pub fn build_vsst(count: u64, compression: Compression, alignment: u32) -> Vec<u8> {
+    let file = MemAppend::default();
+    let identity =
+        TableIdentity { number: NUMBER, uid: UID, family: 1, level: 0, job: 3, inputs: vec![4, 5], edit: 6 };
+    let options = VsstOptions { compression, alignment };
+    let path = Path::new("000000000007.vsst");
+    let mut builder = VsstBuilder::new(Box::new(file.clone()), path, identity, &options, None);
+    for i in 0..count {
+        let (key, seq) = value_key(i);
+        let value = [b'a' + (i % 20) as u8].repeat(if i % 50 == 7 { 700 } else { (i % 30) as usize });
+        builder.add(&key, seq, &value).expect("keys ascend");
+    }
+    builder.finish(vec![2, 3]).expect("memory takes every write");
+    std::mem::take(&mut *base::sync::lock(&file.0))
+}
+
+/// vSSTs of every codec, of one and of several crit-bit blocks, and of three alignments.
+pub fn vssts() -> Vec<Vec<u8>> {
+    vec![
+        build_vsst(40, Compression::None, 1),
+        build_vsst(40, Compression::Lz4, 0),
+        build_vsst(40, Compression::Zstd, 8),
+        build_vsst(1, Compression::None, 64),
+        build_vsst(400, Compression::None, 8),
+    ]
+}
+
+/// Segments of no chunk, of one, and of several.
+pub fn segments() -> Vec<Vec<u8>> {
+    let build = |len: usize| {
+        let file = MemAppend::default();
+        let identity =
+            SegmentIdentity { number: NUMBER, uid: UID, family: 1, edit: 6, created_unix_seconds: 7 };
+        let path = Path::new("000000000007.vsst");
+        let writer = SegmentWriter::with_chunks(Box::new(file.clone()), path, &identity, b"large", 100);
+        let done = writer.and_then(|mut writer| {
+            writer.append(&vec![b'v'; len])?;
+            writer.finish()
+        });
+        done.expect("memory takes every write");
+        std::mem::take(&mut *base::sync::lock(&file.0))
+    };
+    [0, 1, 100, 1234].map(build).into()
 }

@@ -13,8 +13,15 @@ use table::{IterOptions, Ksst, KsstIter, ReadCounters};
 use version::names::FileKind;
 
 /// Text that is counted and thrown away; refuses when a listing does not end.
-struct Listing {
+pub struct Listing {
     left: usize,
+}
+
+impl Listing {
+    /// Takes this many bytes.
+    pub fn new(left: usize) -> Self {
+        Listing { left }
+    }
 }
 
 impl Write for Listing {
@@ -69,7 +76,7 @@ fn use_table(bytes: &[u8], uid: Uid, global_seq: Option<u64>) -> Result<()> {
         }
     }
     let _ = table.verify();
-    let mut listing = Listing { left: bytes.len() * 1000 + (1 << 28) };
+    let mut listing = Listing::new(bytes.len() * 1000 + (1 << 28));
     let _ = dump(&table, DumpOptions { entries: true }, &mut listing);
     Ok(())
 }

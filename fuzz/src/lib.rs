@@ -8,7 +8,7 @@
 //! The same functions run in two harnesses: [`runner`] (stable, deterministic by seed, part of CI) and libFuzzer
 //! (`cargo-fuzz/`, nightly, guided by coverage). `README.md` has the commands.
 //!
-//! * [`blocks`], [`mod@ksst`]: the table format. [`log`]: the write-ahead log. [`mod@manifest`]: edits, manifest and `CURRENT`.
+//! * [`blocks`], [`mod@ksst`]: the table format. [`index`], [`mod@vsst`]: files of values. [`log`]: the write-ahead log. [`mod@manifest`]: edits, manifest and `CURRENT`.
 //!   [`engine`]: batches, family options, whole directories.
 //! * [`files`]: files in memory, and valid things to begin with. [`script`]: scripts of damage. [`seal`]: where the
 //!   checksums are, and how they are computed anew.
@@ -17,6 +17,7 @@
 pub mod blocks;
 pub mod engine;
 pub mod files;
+pub mod index;
 pub mod ksst;
 pub mod log;
 pub mod manifest;
@@ -25,6 +26,7 @@ pub mod mutate;
 pub mod runner;
 pub mod script;
 pub mod seal;
+pub mod vsst;
 
 /// What can be fuzzed.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,16 @@ targets! {
     blocks::packed_column, packed_seeds, 256, 4000;
     ksst::ksst, ksst_seeds, 32 << 10, 1000;
     ksst::ksst_sealed, script_seeds, 512, 600;
+    index::crit_bit_block, crit_bit_block_seeds, 1024, 4000;
+    index::crit_bit_offsets, crit_bit_offsets_seeds, 1024, 4000;
+    index::crit_bit_keys, crit_bit_keys_seeds, 4096, 2000;
+    vsst::vsst, vsst_seeds, 32 << 10, 1000;
+    vsst::vsst_sealed, vsst_script_seeds, 512, 600;
+    vsst::vsst_properties, vsst_properties_seeds, 1024, 4000;
+    vsst::vsst_footer, vsst_footer_seeds, 128, 4000;
+    vsst::segment, segment_seeds, 8192, 2000;
+    vsst::segment_sealed, vsst_script_seeds, 512, 2000;
+    vsst::segment_reference, segment_reference_seeds, 64, 4000;
     log::log_page, log_page_seeds, 4096, 3000;
     log::log_group, log_group_seeds, 64 << 10, 600;
     log::log_sealed, log_sealed_seeds, 2048, 600;

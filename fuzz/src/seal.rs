@@ -8,8 +8,8 @@ use base::checksum::{checksum, checksum_of, mask};
 use base::{Compression, Uid};
 use io::PAGE;
 use std::sync::Arc;
-use table::Ksst;
 use table::footer::FOOTER_LEN;
+use table::{Ksst, Vsst, segment};
 use version::names::FileKind;
 use wal::page::{FIRST_FRAGMENT_HEADER_LEN, HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN};
 
@@ -20,7 +20,15 @@ pub struct Region {
     pub start: usize,
     /// Its bytes, checksum included.
     pub len: usize,
+    /// True for a record of a vSST.
+    pub is_record: bool,
     seal: Seal,
+}
+
+impl Region {
+    fn new(start: usize, len: usize, seal: Seal) -> Self {
+        Region { start, len, is_record: false, seal }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -38,10 +46,12 @@ enum Seal {
 pub fn regions(kind: FileKind, bytes: &[u8]) -> Vec<Region> {
     match kind {
         FileKind::Ksst(_) => of_table(bytes),
+        FileKind::Vsst(_) if bytes.ends_with(&segment::footer::MAGIC) => of_segment(bytes),
+        FileKind::Vsst(_) => of_vsst(bytes),
         FileKind::Log(_) => of_pages(bytes, &Seal::Page),
         FileKind::Staging => of_pages(bytes, &Seal::OpenPage),
         FileKind::Manifest(_) => of_manifest(bytes),
-        FileKind::Current => vec![Region { start: 0, len: bytes.len(), seal: Seal::Current }],
+        FileKind::Current => vec![Region::new(0, bytes.len(), Seal::Current)],
         _ => Vec::new(),
     }
 }
@@ -52,29 +62,68 @@ fn of_table(bytes: &[u8]) -> Vec<Region> {
     let table = Ksst::open(file, 1, uid, None, Arc::new(cache::Cache::new(0))).expect("a valid table");
     let mut text = String::new();
     table::dump::dump(&table, table::dump::DumpOptions::default(), &mut text).expect("a valid table");
-    // The listing names every block; the blocks' own order in it does not matter.
+    let mut all = listed(&text, "block", uid);
+    all.push(footer_of(bytes));
+    all
+}
+
+/// The regions that a listing names, one a line. Their order does not matter.
+fn listed(text: &str, what: &str, uid: Uid) -> Vec<Region> {
     let region = |line: &str| {
-        let (offset, rest) = line.strip_prefix("block ")?.split_once('+')?;
+        let (offset, rest) = line.strip_prefix(what)?.split_once('+')?;
         let (start, len) = (offset.trim().parse().ok()?, rest.split(' ').next()?.parse().ok()?);
-        Some(Region { start, len, seal: Seal::Frame(uid) })
+        Some(Region::new(start, len, Seal::Frame(uid)))
     };
-    let mut all: Vec<Region> = text.lines().filter_map(region).collect();
-    all.push(Region { start: bytes.len() - FOOTER_LEN, len: FOOTER_LEN, seal: Seal::Footer });
+    text.lines().filter_map(region).collect()
+}
+
+fn footer_of(bytes: &[u8]) -> Region {
+    Region::new(bytes.len() - FOOTER_LEN, FOOTER_LEN, Seal::Footer)
+}
+
+/// The records first, then the rest.
+fn of_vsst(bytes: &[u8]) -> Vec<Region> {
+    let file = Arc::new(MemRead(bytes.to_vec()));
+    let uid = table::footer::uid_of(&*file).expect("a valid vSST");
+    let vsst = Vsst::open(file, 1, uid, Arc::new(cache::Cache::new(0))).expect("a valid vSST");
+    let mut text = String::new();
+    let options = table::dump::DumpOptions { entries: true };
+    table::dump_vsst(&Arc::new(vsst), options, &mut text).expect("a valid vSST");
+    // A record ends with a checksum of all before it, as a frame does.
+    let mut all = listed(&text, "record", uid);
+    all.iter_mut().for_each(|record| record.is_record = true);
+    all.extend(listed(&text, "block", uid));
+    all.push(footer_of(bytes));
+    all
+}
+
+/// Header and chunks are sealed as frames are.
+fn of_segment(bytes: &[u8]) -> Vec<Region> {
+    let footer = bytes.last_chunk().expect("a valid segment");
+    let uid = uid_at(footer, 0);
+    let footer = segment::footer::Footer::decode(footer, uid, bytes.len() as u64).expect("a valid segment");
+    let mut all = vec![Region::new(0, footer.header_len as usize, Seal::Frame(uid))];
+    let chunk_len = footer.chunk_len as usize + segment::SUM_LEN;
+    let end = bytes.len() - FOOTER_LEN;
+    for start in (footer.header_len as usize..end).step_by(chunk_len) {
+        all.push(Region::new(start, chunk_len.min(end - start), Seal::Frame(uid)));
+    }
+    all.push(footer_of(bytes));
     all
 }
 
 fn of_pages(bytes: &[u8], seal: &Seal) -> Vec<Region> {
     let pages = bytes.chunks_exact(PAGE).enumerate().filter(|(_, page)| page.starts_with(&wal::page::MAGIC));
-    pages.map(|(i, _)| Region { start: i * PAGE, len: PAGE, seal: seal.clone() }).collect()
+    pages.map(|(i, _)| Region::new(i * PAGE, PAGE, seal.clone())).collect()
 }
 
 fn of_manifest(bytes: &[u8]) -> Vec<Region> {
-    let mut all = vec![Region { start: 0, len: MANIFEST_HEADER_LEN, seal: Seal::ManifestHeader }];
+    let mut all = vec![Region::new(0, MANIFEST_HEADER_LEN, Seal::ManifestHeader)];
     let uid = manifest_uid(bytes);
     let mut start = MANIFEST_HEADER_LEN;
     while let Some(len) = bytes.get(start..start + 4) {
         let len = RECORD_HEADER_LEN + u32_at(len, 0) as usize;
-        all.push(Region { start, len, seal: Seal::Record(uid) });
+        all.push(Region::new(start, len, Seal::Record(uid)));
         start += len;
     }
     all
@@ -119,7 +168,7 @@ pub fn seal(file: &mut [u8], region: &Region) {
     let offset = region.start as u64;
     match &region.seal {
         Seal::Frame(uid) => {
-            let sum_at = bytes.len() - 4;
+            let Some(sum_at) = bytes.len().checked_sub(4) else { return };
             let sum = checksum(&bytes[..sum_at]) ^ mask(*uid, offset);
             put_sum(bytes, sum_at, sum);
         }

@@ -217,6 +217,18 @@ mod tests {
     }
 
     #[test]
+    fn blob_ids_ascend_whatever_the_bytes_say() {
+        let with = |took_over: &[u64]| {
+            let mut bytes = sample().encode();
+            put_varint(&mut bytes, 44);
+            put_bytes(&mut bytes, &varints(took_over.iter().copied()));
+            VsstProperties::decode(&bytes)
+        };
+        assert!(with(&[0]).unwrap().took_over.is_sorted(), "a field given twice");
+        assert!(with(&[1]).unwrap_err().is_corruption(), "over 64 bits");
+    }
+
+    #[test]
     fn hostile_bytes_never_panic() {
         let mut rng = io::Rng::new(61);
         let bytes = sample().encode();

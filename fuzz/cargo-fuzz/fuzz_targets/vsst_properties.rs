@@ -1,0 +1,5 @@
+//! The properties of a vSST.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::vsst_properties(data));
