@@ -72,6 +72,10 @@ pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn 
         claims.flush = true;
         return Some(Box::new(job));
     }
+    if JobClass::Cleanup < below && !claims.cleanup && cleanup::wanted(engine) {
+        claims.cleanup = true;
+        return Some(Box::new(cleanup::CleanupJob));
+    }
     if JobClass::L0 < below
         && let Some(job) = pick_compaction(engine, &mut claims, below)
     {
@@ -81,10 +85,6 @@ pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn 
         && let Some(job) = gc::GcJob::start(engine, &mut claims)
     {
         return Some(job);
-    }
-    if JobClass::Cleanup < below && !claims.cleanup && cleanup::wanted(engine) {
-        claims.cleanup = true;
-        return Some(Box::new(cleanup::CleanupJob));
     }
     None
 }

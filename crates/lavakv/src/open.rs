@@ -336,9 +336,10 @@ fn flush_recovered(engine: &Arc<Engine>) {
     }
 }
 
-/// The ring of open pages: an eighth of a group, 64 KB to 4 MB.
+/// The ring of open pages: a quarter of a group, 64 KB to 8 MB. It must hold what is written while the background
+/// thread that writes it out finishes a step of something else.
 fn staging_len(group_len: u64) -> usize {
-    (group_len / 8).clamp(64 << 10, 4 << 20) as usize
+    (group_len / 4).clamp(64 << 10, 8 << 20) as usize
 }
 
 /// Removes the files that neither the manifest nor the log names.

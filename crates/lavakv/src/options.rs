@@ -108,9 +108,9 @@ impl Options {
         self.family.validate()
     }
 
-    /// Most collections that run at once: one thread is left for everything else.
+    /// Most collections that run at once. Everything else goes before them, between two of their steps.
     pub(crate) fn gc_slots(&self) -> usize {
-        self.background_threads.saturating_sub(1).max(1)
+        self.background_threads
     }
 
     pub(crate) fn compaction_slots(&self) -> usize {

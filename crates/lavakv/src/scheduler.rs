@@ -3,7 +3,7 @@
 //! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
 //! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
 //! decided in one place ([`crate::jobs::next_job`]), by class: the log first (writers wait for it), then flush, then
-//! L0, then deeper levels, then garbage collection, then clean-up.
+//! clean-up, L0, deeper levels, garbage collection.
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
@@ -27,14 +27,14 @@ pub(crate) enum JobClass {
     Log,
     /// Memtable to L0.
     Flush,
+    /// Removal of files and names, roll of the manifest: short, and it frees space.
+    Cleanup,
     /// L0 to the level below.
     L0,
     /// Deeper levels.
     Compaction,
     /// Garbage collection of vSSTs.
     Gc,
-    /// Removal of files, roll of the manifest.
-    Cleanup,
     /// No work.
     Idle,
 }

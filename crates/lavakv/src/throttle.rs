@@ -10,9 +10,9 @@
 //!   the measured rate at which compaction drains L0 to a twentieth of it. (L0 drains in large pieces, when a compaction
 //!   is installed; the square keeps enough room until the next one.)
 //!
-//! * **garbage**: where exposed garbage in vSSTs is more than a fifth of what lives, writes fall to the rate at which
-//!   garbage collection frees bytes, in the same way: from twice that rate to a twentieth at [`GARBAGE_SPAN_PERCENT`]
-//!   above. So space stays bounded however fast writers are.
+//! * **garbage**: above a bound for exposed garbage in vSSTs writers come to the rate at which collection frees bytes:
+//!   with `g` percent above the bound the allowed rate is that rate times `([GARBAGE_BALANCE_PERCENT] / g)^2`. It has no
+//!   step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
 //!
 //! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
 //! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
@@ -61,8 +61,8 @@ pub(crate) struct Pressure {
     pub gc_bytes_per_s: u64,
 }
 
-/// From where slowing for garbage starts to where it is strongest, in percent of what lives.
-const GARBAGE_SPAN_PERCENT: u64 = 25;
+/// How far above its bound exposed garbage may come to rest, in percent of what lives.
+const GARBAGE_BALANCE_PERCENT: u64 = 8;
 
 /// Rates below this are not believed: they come from a job that was preempted.
 const RATE_FLOOR: u64 = 1 << 20;
@@ -78,22 +78,18 @@ impl Pressure {
         let l0 = (self.l0_files > self.l0_slowdown).then(|| {
             let span = self.l0_stop.saturating_sub(self.l0_slowdown).max(1) as f64;
             let over = (self.l0_files - self.l0_slowdown) as f64 / span;
-            (falling(self.l0_bytes_per_s, over), StallCause::L0)
+            let factor = (2.0 * (1.0 - over.min(1.0)).powi(2)).max(0.05);
+            let rate = self.l0_bytes_per_s.max(RATE_FLOOR) as f64 * factor;
+            ((rate as u64).max(RATE_FLOOR / 4), StallCause::L0)
         });
         let garbage = (self.garbage_over_percent > 0).then(|| {
-            let over = self.garbage_over_percent as f64 / GARBAGE_SPAN_PERCENT as f64;
+            let scarce = GARBAGE_BALANCE_PERCENT as f64 / self.garbage_over_percent as f64;
             // Before anything was collected, an eighth of the flush rate stands in for the rate of collection.
-            (falling(self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8), over), StallCause::Garbage)
+            let drain = self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64;
+            (((drain * scarce * scarce) as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
         });
         [memory, l0, garbage].into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
-}
-
-/// The allowed rate where `over` of the room between slow and stop is used up: from twice the drain rate to a twentieth.
-fn falling(drain_bytes_per_s: u64, over: f64) -> u64 {
-    let factor = (2.0 * (1.0 - over.min(1.0)).powi(2)).max(0.05);
-    let rate = drain_bytes_per_s.max(RATE_FLOOR) as f64 * factor;
-    (rate as u64).max(RATE_FLOOR / 4)
 }
 
 /// Collects the delays of writes until they are worth a sleep.

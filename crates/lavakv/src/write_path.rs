@@ -358,7 +358,8 @@ fn wait_for_memory(
 fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     let mut p = Pressure {
         memory_used: engine.memory.used(),
-        memory_max: engine.options.memory_bytes as u64,
+        // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
+        memory_max: (engine.options.memory_bytes - engine.options.memtable_bytes / 8) as u64,
         backlog: engine.memory.backlog(),
         flush_bytes_per_s: engine.flush_rate.get(),
         l0_bytes_per_s: engine.l0_rate.get(),

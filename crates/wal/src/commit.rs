@@ -114,13 +114,22 @@ impl Commit {
 
     /// Waits for the token, to do something else than a sync.
     pub fn acquire(&self) -> Result<Token<'_>> {
+        let token = self.acquire_unless(|_| false)?;
+        Ok(token.expect("waited until it was free"))
+    }
+
+    /// Waits for the token, or until pages were written that make `enough` true: then there is nothing to do (`None`).
+    pub fn acquire_unless(&self, enough: impl Fn(&Frontier) -> bool) -> Result<Option<Token<'_>>> {
         let mut state = self.lock();
         while state.busy {
+            if enough(&self.frontier) {
+                return Ok(None);
+            }
             state.queued += 1;
             state = base::sync::wait(&self.freed, state);
             state.queued -= 1;
         }
-        if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(self.begin(&mut state, 0)) }
+        if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(Some(self.begin(&mut state, 0))) }
     }
 
     fn begin(&self, state: &mut State, covers: u64) -> Token<'_> {
@@ -181,6 +190,10 @@ impl Token<'_> {
         let frontier = &self.commit.frontier;
         assert!(end >= frontier.written_end(), "pages are written in order");
         frontier.written_end.store(end, Ordering::Release);
+        // An append may wait for the slots that have just become free.
+        if self.commit.lock().queued > 0 {
+            self.commit.freed.notify_all();
+        }
     }
 
     pub fn durable(&self, end: u64) {

@@ -5,7 +5,7 @@
 //! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
 //! up the tail, takes the token and writes the ring out itself.
 
-use crate::commit::{Commit, Token, Turn};
+use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader};
 use crate::tail::{Batch, Ring, Surroundings, Tail};
@@ -214,15 +214,19 @@ impl Wal {
         self.commit.check()
     }
 
-    /// Writes the ring out, as often as it takes until the next page has a slot.
+    /// Waits until the next page has a slot: until whoever writes has freed it, or by writing a run of the ring.
     fn wait_for_slot<'a>(&'a self, mut tail: MutexGuard<'a, Tail>) -> Result<MutexGuard<'a, Tail>> {
         while !tail.has_slot(&self.ring, self.commit.frontier.written_end()) {
+            let (next_lpn, slots) = (tail.next_lpn, self.ring.slots());
             drop(tail);
-            let token = self.commit.acquire()?;
-            add(&self.counters.inline_write_outs, 1);
-            let end = lock(&self.tail).next_lpn;
-            let outcome = self.write_pages(&token, end);
-            token.finish(outcome)?;
+            let has_slot = |frontier: &Frontier| next_lpn < frontier.written_end() + slots;
+            if let Some(token) = self.commit.acquire_unless(has_slot)? {
+                add(&self.counters.inline_write_outs, 1);
+                let run = (self.options.write_len_max / PAGE) as u64;
+                let end = next_lpn.min(self.commit.frontier.written_end() + run);
+                let outcome = self.write_pages(&token, end);
+                token.finish(outcome)?;
+            }
             tail = lock(&self.tail);
         }
         Ok(tail)

@@ -46,7 +46,8 @@ struct Unit {
     vssts: Vec<VsstMeta>,
     /// Segments of large values whose entries no table needs.
     dropped: DroppedSegments,
-    work_ns: u64,
+    /// When its first step began.
+    start_ns: Option<u64>,
 }
 
 impl FlushJob {
@@ -165,13 +166,13 @@ impl Unit {
             family,
             memtables,
             outputs: Vec::new(),
-            work_ns: 0,
+            start_ns: None,
         }
     }
 
     /// One step. True when this unit's table is written.
     fn step(&mut self, engine: &Arc<Engine>, number: u64) -> Result<bool> {
-        let start_ns = engine.env.clock.now_ns();
+        self.start_ns.get_or_insert_with(|| engine.env.clock.now_ns());
         let family = self.family.clone();
         let mut files = TableFiles {
             engine,
@@ -192,7 +193,6 @@ impl Unit {
         let step = self.merge.step(&mut hooks)?;
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
         engine.rate_limit.charge(engine.env.clock.now_ns(), written);
-        self.work_ns += engine.env.clock.now_ns() - start_ns;
         match step {
             Step::More => Ok(false),
             Step::Done(outputs) => {
@@ -217,7 +217,8 @@ impl Unit {
             return;
         }
         engine.segments.dropped(engine, &self.dropped.0);
-        engine.flush_rate.record(self.bytes as u64, self.work_ns);
+        let now_ns = engine.env.clock.now_ns();
+        engine.flush_rate.record(self.bytes as u64, now_ns - self.start_ns.unwrap_or(now_ns));
         engine.stats.flushes.add(1);
         engine.stats.flush_bytes_written.add(output_bytes);
         engine.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });
