@@ -1,13 +1,16 @@
 //! The commands, and how they open the store.
 
 pub mod bench;
+pub mod gc;
 pub mod inspect;
 pub mod keys;
+pub mod space;
 pub mod transfer;
 
 use crate::Result;
 use crate::output::usage;
-use lavastore::{ColumnFamily, Db, Options};
+use clap::Args;
+use lavastore::{ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options};
 use std::path::PathBuf;
 
 /// The directory that the user named.
@@ -25,8 +28,47 @@ pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
 
 /// Opens the store for writing; makes it if `create`.
 pub fn open_to_write(db: Option<PathBuf>, create: bool) -> Result<Db> {
-    let options = Options { create_if_missing: create, ..Options::default() };
-    Ok(Db::open_with(directory(db)?, options)?)
+    open_with(directory(db)?, Options { create_if_missing: create, ..Options::default() })
+}
+
+/// Opens the store for writing. The options of its families stay what they are: an open replaces those of the default
+/// family, and a command that sets one key has no business doing so.
+pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
+    let own = match Db::stored_family_options(&dir) {
+        Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        Err(e) => return Err(e.into()),
+    };
+    Ok(Db::open_with(dir, Options { family: own.unwrap_or(options.family), ..options })?)
+}
+
+/// How new data of a column family is stored, from now on.
+#[derive(Args)]
+pub struct FamilyArgs {
+    /// Keep values of at least so many bytes apart from the keys (0: none) [default: as the family has it; 512 if new]
+    #[arg(long, value_name = "BYTES")]
+    min_blob_size: Option<usize>,
+    /// Compress with none, lz4 or zstd [default: as the family has it; none if new]
+    #[arg(long, value_name = "CODEC", value_parser = codec)]
+    compression: Option<Compression>,
+}
+
+fn codec(name: &str) -> Result<Compression, String> {
+    let all = [Compression::None, Compression::Lz4, Compression::Zstd];
+    all.into_iter().find(|c| c.name() == name).ok_or_else(|| "it is none, lz4 or zstd".to_owned())
+}
+
+impl FamilyArgs {
+    /// Changes the options of the family as far as the user said.
+    pub fn apply(&self, store: &Db, family: &ColumnFamily) -> Result<()> {
+        let own = family.options();
+        let options = FamilyOptions {
+            min_blob_size: self.min_blob_size.unwrap_or(own.min_blob_size),
+            compression: self.compression.unwrap_or(own.compression),
+            ..own
+        };
+        Ok(store.set_family_options(family, options)?)
+    }
 }
 
 /// The column family with this name; the default one without a name.

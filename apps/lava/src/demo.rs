@@ -10,7 +10,8 @@ pub mod data;
 pub mod ledger;
 pub mod writer;
 
-use crate::commands::inspect::{space_json, space_text};
+use crate::commands::space::{space_json, space_text};
+use crate::output::Screen;
 use crate::{Error, Result, output};
 use bench::host::{ProcessCounters, now_ns, process_counters};
 use bench::report::{Latency, human_bytes, human_count, human_us};
@@ -18,7 +19,7 @@ use clap::Args;
 use data::DataSet;
 use hdrhistogram::Histogram;
 use lavastore::{Db, FamilyOptions, Options, Space};
-use ledger::{Ledger, VERSIONS};
+use ledger::{Ledger, VERSIONS, value};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -52,6 +53,46 @@ struct Outcome {
     user_bytes: u64,
     written_bytes: u64,
     space: Space,
+    separation: Separation,
+}
+
+/// Values that must lie apart from their keys, and what the tables say.
+struct Separation {
+    min_blob_size: usize,
+    /// Records whose value is that long.
+    long: u64,
+    /// References to separated values, those of shadowed entries included.
+    references: u64,
+}
+
+impl Separation {
+    /// Of a store without memtables: every record is in a table, or its reference is.
+    fn of(store: &Db, data: &DataSet, space: &Space) -> Separation {
+        let family = store.default_column_family();
+        let min_blob_size = family.options().min_blob_size;
+        let (mut long, mut last) = (0, Vec::new());
+        for (_, stanza) in &data.records {
+            value(stanza, VERSIONS - 1, &mut last);
+            long += u64::from(min_blob_size > 0 && last.len() >= min_blob_size);
+        }
+        let own = space.families.iter().filter(|f| f.name == family.name());
+        Separation { min_blob_size, long, references: own.map(|f| f.references).sum() }
+    }
+
+    /// Long values that no table refers to.
+    fn missing(&self) -> u64 {
+        self.long.saturating_sub(self.references)
+    }
+
+    fn text(&self, records: usize) -> String {
+        format!(
+            "{} of {} values have at least {} bytes; tables hold {} references to separated values\n",
+            human_count(self.long),
+            human_count(records as u64),
+            self.min_blob_size,
+            human_count(self.references)
+        )
+    }
 }
 
 /// Runs the demonstration.
@@ -69,13 +110,17 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     if args.json {
         println!("{}", outcome.json(&data, seconds));
     } else {
-        print!("{}", outcome.text());
+        print!("{}", outcome.text(&data));
         println!("\ndone in {seconds:.1} s. The store is kept; go on with");
         print!("{}", how_to_go_on(&dir, named, &data));
     }
     println!("demo: {} records verified, {} lost", data.records.len() as u64 - outcome.lost, outcome.lost);
     std::io::stdout().flush()?;
     match outcome.lost {
+        0 if outcome.separation.missing() > 0 => {
+            Err(format!("{} long values are not separated from their keys", outcome.separation.missing())
+                .into())
+        }
         0 => Ok(()),
         lost => Err(format!("{lost} acknowledged records were lost or wrong").into()),
     }
@@ -139,6 +184,7 @@ fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
     store.wait_idle(Duration::from_secs(20));
     let written = written_since(&before, &process_counters());
     let space = store.space()?;
+    let separation = Separation::of(&store, data, &space);
     store.close()?;
     Ok(Outcome {
         lost: ledger.lost(),
@@ -148,6 +194,7 @@ fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
         written_bytes: child_written + written,
         put: ledger.latency_ns,
         get,
+        separation,
         space,
     })
 }
@@ -211,7 +258,7 @@ impl Outcome {
         self.written_bytes as f64 / self.user_bytes.max(1) as f64
     }
 
-    fn text(&self) -> String {
+    fn text(&self, data: &DataSet) -> String {
         let line = |name: &str, l: Latency| {
             let (p50, p99, p999) = (human_us(l.p50_us), human_us(l.p99_us), human_us(l.p999_us));
             format!(
@@ -221,13 +268,26 @@ impl Outcome {
             )
         };
         format!(
-            "\nspace ledger\n{}\nwrite amplification {:.2} ({} written to storage, log included, for {} of keys and values)\n\nlatency\n{}{}",
-            space_text(&self.space),
+            "\nspace ledger\n{}\n{}{}write amplification {:.2} ({} written to storage, log included, for {} of keys and values)\n\nlatency\n{}{}",
+            space_text(&self.space, Screen::of_stdout()),
+            self.space_line(),
+            self.separation.text(data.records.len()),
             self.write_amplification(),
             human_bytes(self.written_bytes),
             human_bytes(self.user_bytes),
             line("put", Latency::of(&self.put)),
             line("get", Latency::of(&self.get)),
+        )
+    }
+
+    fn space_line(&self) -> String {
+        let space = &self.space;
+        let [total, live, garbage, hidden] =
+            [space.total_bytes, space.live_bytes_min, space.garbage_bytes, space.hidden_bytes]
+                .map(human_bytes);
+        let times = space.total_bytes as f64 / space.live_bytes_min.max(1) as f64;
+        format!(
+            "space: {total} on disk for at least {live} of live data ({times:.2} times), garbage {garbage}, hidden {hidden}\n"
         )
     }
 
@@ -244,6 +304,9 @@ impl Outcome {
             "write_amplification": self.write_amplification(),
             "put_latency": Latency::of(&self.put),
             "get_latency": Latency::of(&self.get),
+            "min_blob_size": self.separation.min_blob_size,
+            "long_values": self.separation.long,
+            "references": self.separation.references,
             "space": space_json(&self.space),
         })
     }

@@ -46,9 +46,14 @@ enum Command {
     /// Write records in key order
     Export(commands::transfer::ExportArgs),
     /// Show column families, the shape of the tree and counters
+    #[command(visible_alias = "stats")]
     Stat(commands::inspect::ReportArgs),
     /// Show who owns which bytes on disk
     Space(commands::inspect::ReportArgs),
+    /// Collect the garbage of separated values
+    Gc(commands::gc::GcArgs),
+    /// Compact down to the last level
+    Compact(commands::gc::CompactArgs),
     /// Read and check every byte of every table
     Verify(commands::inspect::ReportArgs),
     /// Make a consistent copy of the store in a new directory
@@ -58,6 +63,7 @@ enum Command {
     /// Import real data, overwrite it, kill the writer, verify
     Demo(demo::DemoArgs),
     /// Print the contents of the store's files
+    #[command(visible_alias = "inspect")]
     Dump(commands::inspect::DumpArgs),
     /// The process that `demo` kills
     #[command(hide = true)]
@@ -74,7 +80,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Import(args) => commands::transfer::import(db, &args),
         Command::Export(args) => commands::transfer::export(db, &args),
         Command::Stat(args) => commands::inspect::stat(db, &args),
-        Command::Space(args) => commands::inspect::space(db, &args),
+        Command::Space(args) => commands::space::space(db, &args),
+        Command::Gc(args) => commands::gc::gc(db, &args),
+        Command::Compact(args) => commands::gc::compact(db, &args),
         Command::Verify(args) => commands::inspect::verify(db, &args),
         Command::Checkpoint(args) => commands::inspect::checkpoint(db, &args),
         Command::Bench(args) => commands::bench::bench(db, &args),

@@ -39,6 +39,46 @@ pub fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// How wide what is printed may be, and whether it may have colours.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// Columns.
+    pub width: usize,
+    /// Coloured blocks may stand for letters.
+    pub colours: bool,
+}
+
+/// Columns where nobody tells them.
+const PLAIN_WIDTH: usize = 80;
+/// A wider line is no longer taken in at a glance.
+const WIDTH_MAX: usize = 120;
+
+impl Screen {
+    /// Of standard output. Plain if it is no terminal, or one without Unicode, or if `NO_COLOR` is set.
+    pub fn of_stdout() -> Screen {
+        let terminal = console::Term::stdout();
+        if !terminal.is_term() {
+            return Screen { width: PLAIN_WIDTH, colours: false };
+        }
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or_default();
+        let unicode = locale.to_ascii_uppercase().replace('-', "").contains("UTF8");
+        let dumb = set("TERM").is_none_or(|name| name == "dumb");
+        let width = terminal.size_checked().map_or(PLAIN_WIDTH, |(_, columns)| usize::from(columns));
+        Screen { width: width.min(WIDTH_MAX), colours: unicode && !dumb && set("NO_COLOR").is_none() }
+    }
+
+    /// `width` columns for the thing number `at`: a coloured block, or its letter.
+    pub fn mark(&self, at: usize, letter: char, width: usize) -> String {
+        if !self.colours {
+            return letter.to_string().repeat(width);
+        }
+        // Blue, green, red, yellow, magenta, cyan, white, grey.
+        const COLOURS: [u8; 8] = [34, 32, 31, 33, 35, 36, 37, 90];
+        format!("\x1b[{}m{}\x1b[0m", COLOURS[at % COLOURS.len()], "\u{2588}".repeat(width))
+    }
+}
+
 /// Standard output, buffered.
 pub fn stdout() -> impl Write {
     std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())

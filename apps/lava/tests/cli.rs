@@ -149,7 +149,7 @@ fn reports_are_text_or_json() {
     let file = s.file("Packages", &index(500));
     s.ok(&["import", file.to_str().unwrap()]);
     let space = json(&s.ok(&["space", "--json"]));
-    let parts = ["tables", "pinned", "jobs", "wal", "manifest", "other"]
+    let parts = ["tables", "values", "garbage", "pinned", "jobs", "wal", "manifest", "other"]
         .map(|p| space[format!("{p}_bytes")].as_u64().unwrap());
     assert_eq!(parts.iter().sum::<u64>(), space["total_bytes"].as_u64().unwrap());
     assert!(s.ok(&["space"]).contains("total"));
@@ -163,6 +163,129 @@ fn reports_are_text_or_json() {
     let dump = s.ok(&["dump"]);
     assert!(dump.contains("MANIFEST") && dump.contains(".ksst"), "{dump}");
     assert!(s.ok(&["dump", "--json"]).lines().all(|line| json(line)["file"].is_string()));
+}
+
+/// Rows `from..to` with values of 2,000 bytes that name the round.
+fn rows(from: usize, to: usize, step: usize, round: usize) -> Vec<u8> {
+    let row = |i: usize| format!("key{i:05}\t{}\n", format!("{i}/{round} ").repeat(700)[..2000].trim_end());
+    (from..to).step_by(step).map(row).collect::<String>().into_bytes()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn separated_values_are_shown_and_their_garbage_collected() {
+    let s = Scratch::new("separated");
+    let first = s.file("first.tsv", &rows(0, 3_000, 1, 0));
+    s.ok(&["import", first.to_str().unwrap(), "--min-blob-size", "512"]);
+    let second = s.file("second.tsv", &rows(0, 3_000, 3, 1));
+    s.ok(&["import", second.to_str().unwrap()]);
+    let all = s.ok(&["scan"]);
+
+    let space = json(&s.ok(&["space", "--json"]));
+    let family = &space["families"][0];
+    assert!(number(&family["vssts"]) > 0 && number(&family["references"]) >= 3_000, "{space}");
+    assert!(number(&space["values_bytes"]) > 3_000 * 2_000, "{space}");
+    let text = s.ok(&["space"]);
+    assert!(text.is_ascii() && text.contains("vSSTs") && text.contains("[") && text.contains("VV"), "{text}");
+
+    s.ok(&["compact"]);
+    // A third of the one old vSST is garbage then, which is less than a busy store collects by itself.
+    let plan = json(&s.ok(&["gc", "--dry-run", "--until", "5%", "--json"]));
+    assert_eq!(
+        plan,
+        json(&s.ok(&["gc", "--dry-run", "--until", "0.05", "--json"])),
+        "a dry run changes nothing"
+    );
+    let garbage = number(&plan["garbage_bytes"]);
+    if garbage > 0 {
+        assert!(number(&plan["freed_bytes"]) > 0 && number(&plan["files"]) > 0, "{plan}");
+        assert!(s.ok(&["gc", "--dry-run", "--until", "5%"]).contains("total"));
+    }
+    let report = json(&s.ok(&["gc", "--until", "5%", "--json"]));
+    assert!(number(&report["garbage_bytes"]) * 20 <= number(&report["record_bytes"]), "{report}");
+    let family = json(&s.ok(&["space", "--json"]))["families"][0].clone();
+    assert_eq!(family["garbage_bytes"], report["garbage_bytes"]);
+    assert!(number(&family["record_bytes"]) < 4_000 * 2_000, "{family}");
+    assert!(s.ok(&["gc", "--dry-run", "--until", "0.05"]).contains("nothing to collect"));
+    assert!(s.ok(&["gc"]).contains("collections"));
+    assert_eq!(s.ok(&["scan"]), all);
+    assert!(number(&json(&s.ok(&["verify", "--json"]))["vssts"]) > 0);
+}
+
+#[test]
+fn how_values_are_stored_changes_and_stays_as_it_was_said() {
+    let s = Scratch::new("toggle");
+    let options = |s: &Scratch| json(&s.ok(&["stats", "--json"]))["families"][0]["options"].clone();
+    let mut files = Vec::new();
+    for (round, (blob, codec)) in
+        [("0", "none"), ("600", "zstd"), ("0", "lz4"), ("64", "none")].iter().enumerate()
+    {
+        let file = s.file("rows.tsv", &rows(round * 500, round * 500 + 1_000, 1, round));
+        s.ok(&["import", file.to_str().unwrap(), "--min-blob-size", blob, "--compression", codec]);
+        // Opened to write by commands that say nothing about it.
+        s.ok(&["put", "small", "value"]);
+        s.ok(&["del", "small"]);
+        let now = options(&s);
+        assert_eq!(
+            (now["min_blob_size"].to_string(), &now["compression"]),
+            ((*blob).to_owned(), &Value::from(*codec))
+        );
+        files.push(file);
+    }
+    let expected =
+        [rows(0, 500, 1, 0), rows(500, 1_000, 1, 1), rows(1_000, 1_500, 1, 2), rows(1_500, 2_500, 1, 3)];
+    let expected = expected.concat();
+    assert_eq!(s.ok(&["scan"]).into_bytes(), expected);
+    s.ok(&["compact", "--min-blob-size", "0", "--compression", "zstd"]);
+    assert_eq!(s.ok(&["scan"]).into_bytes(), expected);
+    assert_eq!(options(&s)["compression"], "zstd");
+    s.ok(&["verify"]);
+    s.fails(1, &["import", files[0].to_str().unwrap(), "--min-blob-size", "5"]);
+    s.ok(&["import", files[0].to_str().unwrap(), "--family", "other", "--compression", "lz4"]);
+    assert_eq!(json(&s.ok(&["stat", "--json"]))["families"][1]["options"]["compression"], "lz4");
+}
+
+#[test]
+fn a_large_value_goes_in_and_out_as_a_stream() {
+    let s = Scratch::new("large");
+    let bytes: Vec<u8> = (0..20_000_000u32).map(|i| (i / 7) as u8).collect();
+    let file = s.file("large", &bytes);
+    s.ok(&["put", "film", "--file", file.to_str().unwrap()]);
+    s.ok(&["put", "small", "--file", s.file("small", b"line\n").to_str().unwrap()]);
+    assert!(s.lava(&["get", "film", "--raw"]).stdout == bytes);
+    assert_eq!(s.ok(&["get", "small"]), "line\n");
+    assert!(s.ok(&["compact"]).contains("compacted"));
+    assert!(number(&json(&s.ok(&["space", "--json"]))["families"][0]["segments"]) == 1);
+    assert!(s.ok(&["inspect"]).contains("value segment version"));
+    s.ok(&["verify"]);
+    assert!(s.lava(&["get", "film", "--raw"]).stdout == bytes);
+}
+
+#[test]
+fn files_of_values_are_inspected() {
+    let s = Scratch::new("inspect");
+    let file = s.file("rows.tsv", &rows(0, 50, 1, 0));
+    s.ok(&["import", file.to_str().unwrap(), "--min-blob-size", "512"]);
+    let dump = s.ok(&["inspect", "--entries"]);
+    let of_values: Vec<&str> = dump.lines().filter(|line| line.contains(".vsst: ")).collect();
+    assert!(of_values.iter().any(|line| line.contains("vSST version")), "{dump}");
+    assert!(of_values.iter().filter(|line| line.contains("key000")).count() >= 50, "{dump}");
+    let name = of_values[0].split(": ").next().unwrap();
+    let path = s.path("db").join(name);
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_lava")).env_remove("LAVA_DB").arg("inspect").arg(&path).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("vSST version"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let report = json(&String::from_utf8(s.lava(&["verify", "--json"]).stdout).unwrap());
+    assert!(report["errors"][0].as_str().unwrap().contains(name), "{report}");
 }
 
 #[test]
@@ -191,6 +314,9 @@ fn mistakes_are_one_line_and_make_nothing() {
         &["del", "k"],
         &["stat"],
         &["space"],
+        &["gc"],
+        &["gc", "--dry-run"],
+        &["compact"],
         &["verify"],
         &["checkpoint", "x"],
     ] {
@@ -204,6 +330,8 @@ fn mistakes_are_one_line_and_make_nothing() {
     s.fails(2, &["nonsense"]);
     s.fails(2, &["bench", "overwrite", "--num", "0"]);
     s.fails(2, &["put", "-e", "a\\q", "v"]);
+    s.fails(2, &["gc", "--until", "20"]);
+    s.fails(2, &["put", "k", "v", "--compression", "brotli"]);
     s.fails(2, &["import", "file.unknown"]);
     assert!(s.fails(1, &["import", "missing.tsv"]).contains("missing.tsv"));
     let bad = s.file("bad.tsv", b"a\tb\nno tab here\n");
@@ -247,6 +375,7 @@ fn the_demonstration_holds() {
         let out = s.ok(&["demo", "--generate", "3000"]);
         assert_eq!(out.lines().last(), Some("demo: 3000 records verified, 0 lost"), "{out}");
         assert!(out.contains("SIGKILL") && out.contains("write amplification") && out.contains("P99.9"));
+        assert!(out.contains("\nspace: ") && out.contains("references to separated values"), "{out}");
     }
     assert_eq!(s.ok(&["scan", "--keys-only"]).lines().count(), 3000);
     let other = s.path("other");

@@ -1,11 +1,12 @@
-//! `stat`, `space`, `verify`, `checkpoint`, `dump`.
+//! `stat`, `verify`, `checkpoint`, `dump`.
 
+use super::space::{family_json, family_text, space_json};
 use super::{directory, open_to_read};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Env, ErrorKind, Space};
+use lavastore::{Db, Env, ErrorKind};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,85 +17,77 @@ use std::path::PathBuf;
 pub struct ReportArgs {
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
-/// Shows column families, the shape of the tree and counters.
+/// Shows column families with their options, the shape of the tree and counters.
 pub fn stat(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let store = open_to_read(db)?;
-    let families = store.column_families();
     let shape = store.describe();
     let counters = store.stats().fields();
     let space = store.space()?;
     let lines: Vec<&str> = shape.lines().collect();
     let numbers: Map<String, Value> = counters.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
+    let families = space.families.iter().map(|family| {
+        let mut all = family_json(family);
+        all["options"] = options_of(&store, &family.name).into();
+        all
+    });
     let report = json!({
-        "column_families": families,
+        "column_families": store.column_families(),
+        "families": families.collect::<Vec<_>>(),
         "shape": lines,
         "space": space_json(&space),
         "counters_since_open": numbers,
     });
     output::report(args.json, &report, || {
-        let mut text = format!("column families      {}\n", families.join(", "));
+        let mut text = format!("column families      {}\n", store.column_families().join(", "));
         let _ = writeln!(text, "on disk              {}", human_bytes(space.total_bytes));
         let _ = writeln!(text, "live data, at least  {}", human_bytes(space.live_bytes_min));
-        let _ = writeln!(text, "\n{}", shape.trim_end());
+        let _ = writeln!(text, "in memtables         {}", human_bytes(space.memtable_bytes));
+        for family in &space.families {
+            let _ = write!(text, "\n{}", family_text(family));
+            for (name, value) in options_of(&store, &family.name) {
+                let _ =
+                    writeln!(text, "  {name} {}", value.as_str().map_or(value.to_string(), str::to_owned));
+            }
+        }
         text
     })
 }
 
-/// The ledger as JSON.
-pub fn space_json(space: &Space) -> Value {
-    let mut parts: Map<String, Value> =
-        space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
-    parts.insert("total_bytes".to_owned(), space.total_bytes.into());
-    parts.insert("live_bytes_min".to_owned(), space.live_bytes_min.into());
-    parts.insert("snapshots".to_owned(), space.snapshots.into());
-    parts.insert("available_bytes".to_owned(), space.available_bytes.into());
-    parts.into()
-}
-
-/// The ledger for a person.
-pub fn space_text(space: &Space) -> String {
-    let mut text = String::new();
-    let share = |bytes: u64| 100.0 * bytes as f64 / space.total_bytes.max(1) as f64;
-    for (name, bytes) in space.parts() {
-        let _ = writeln!(text, "{name:<10} {:>12} {:>6.1} %", human_bytes(bytes), share(bytes));
-    }
-    let _ = writeln!(text, "{:<10} {:>12} {:>6.1} %", "total", human_bytes(space.total_bytes), 100.0);
-    let live = space.live_bytes_min;
-    if live > 0 {
-        let ratio = space.total_bytes as f64 / live as f64;
-        let _ = writeln!(
-            text,
-            "live data is at least {}: the store takes at most {ratio:.2} times that",
-            human_bytes(live)
-        );
-    }
-    text
-}
-
-/// Shows who owns which bytes.
-pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
-    let space = open_to_read(db)?.space()?;
-    output::report(args.json, &space_json(&space), || space_text(&space))
+/// The options of a family that say how its data is stored.
+fn options_of(store: &Db, family: &str) -> Map<String, Value> {
+    let Some(family) = store.column_family(family) else { return Map::new() };
+    let own = family.options();
+    let all: [(&str, Value); 5] = [
+        ("compression", own.compression.name().into()),
+        ("min_blob_size", own.min_blob_size.into()),
+        ("vsst_bytes", own.vsst_bytes.into()),
+        ("gc_ratio_percent", own.gc_ratio_percent.into()),
+        ("file_bytes", own.file_bytes.into()),
+    ];
+    all.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// Reads and checks every byte; damage is an error.
 pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let start_ns = now_ns();
-    let found = open_to_read(db)?.verify()?;
+    let store = open_to_read(db)?;
+    let found = store.verify()?;
+    let vssts: u64 = store.space()?.families.iter().map(|f| f.vssts).sum();
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let errors: Vec<String> = found.errors.iter().map(|e| output::one_line(&e.to_string())).collect();
     let report = json!({
-        "files": found.files, "bytes": found.bytes, "entries": found.entries, "errors": errors, "seconds": seconds,
+        "files": found.files, "vssts": vssts, "bytes": found.bytes, "entries": found.entries, "errors": errors,
+        "seconds": seconds,
     });
     output::report(args.json, &report, || {
         let mut text: String = errors.iter().map(|e| format!("{e}\n")).collect();
         let (files, entries) = (human_count(found.files), human_count(found.entries));
         let _ = writeln!(
             text,
-            "{files} files, {}, {entries} entries checked in {seconds:.2} s",
+            "{files} files ({vssts} of them vSSTs), {}, {entries} entries checked in {seconds:.2} s",
             human_bytes(found.bytes)
         );
         text
@@ -131,9 +124,9 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
 /// Options of `dump`.
 #[derive(Args)]
 pub struct DumpArgs {
-    /// Files of the store, by name [default: all tables, log groups and manifests]
+    /// Files of the store, by name, or without --db by path [default: all tables, vSSTs, log groups and manifests]
     files: Vec<String>,
-    /// Every entry of tables, too
+    /// Every entry of tables and vSSTs, too
     #[arg(long)]
     entries: bool,
     /// Print JSON lines: file and text
@@ -143,9 +136,9 @@ pub struct DumpArgs {
 
 /// Prints the contents of the store's files, also of a store that does not open.
 pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
-    let dir = directory(db)?;
-    let env = Env::kernel();
     let chosen = !args.files.is_empty();
+    let dir = if chosen { db.unwrap_or_default() } else { directory(db)? };
+    let env = Env::kernel();
     let files =
         if chosen { args.files.clone() } else { env.fs.list(&dir)?.into_iter().map(|e| e.name).collect() };
     let mut lines = Lines {

@@ -1,6 +1,6 @@
 //! `put`, `get`, `del`, `scan`.
 
-use super::{family, open_to_read, open_to_write};
+use super::{FamilyArgs, family, open_to_read, open_to_write};
 use crate::formats::{escape, jsonl, tsv};
 use crate::{Result, input, output};
 use clap::Args;
@@ -8,6 +8,9 @@ use lavastore::{Durability, ReadOptions, WriteBatch, WriteOptions};
 use serde_json::{Map, Value};
 use std::io::{Read, Write};
 use std::path::PathBuf;
+
+/// Bytes of a value that are held at a time.
+const PIECE_LEN: usize = 1 << 20;
 
 /// How keys and values are given.
 #[derive(Args)]
@@ -45,24 +48,26 @@ pub struct PutArgs {
     sync: bool,
     #[command(flatten)]
     text: TextArgs,
+    #[command(flatten)]
+    options: FamilyArgs,
 }
 
 /// Sets a key.
 pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     let key = args.text.bytes(&args.key)?;
-    let value = match (&args.value, &args.file) {
-        (Some(value), _) => args.text.bytes(value)?,
-        (None, Some(file)) => {
-            let mut bytes = Vec::new();
-            input::open_raw(file)?.0.read_to_end(&mut bytes)?;
-            bytes
-        }
+    // A value from a file may be long: it is not held in memory.
+    let mut value: Box<dyn Read> = match (&args.value, &args.file) {
+        (Some(value), _) => Box::new(std::io::Cursor::new(args.text.bytes(value)?)),
+        (None, Some(file)) => input::open_raw(file)?.0,
         (None, None) => return output::usage("give a value, or a file with --file"),
     };
     let store = open_to_write(db, true)?;
     let family = family(&store, args.text.family.as_deref())?;
+    args.options.apply(&store, &family)?;
     let durability = args.sync.then_some(Durability::Durable);
-    store.put_opt(&family, &key, &value, &WriteOptions { durability })?;
+    let mut writer = store.put_stream(&family, &key, WriteOptions { durability })?;
+    std::io::copy(&mut value, &mut writer)?;
+    writer.finish()?;
     Ok(store.close()?)
 }
 
@@ -86,17 +91,26 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     let key = args.text.bytes(&args.key)?;
     let store = open_to_read(db)?;
     let family = family(&store, args.text.family.as_deref())?;
-    let Some(value) = store.get_cf(&family, &key)? else {
+    let Some(mut value) = store.get_stream(&family, &key, &ReadOptions::default())? else {
         return Err(format!("key not found: {}", escape::escape(&key)).into());
     };
     let mut out = output::stdout();
     if args.json {
-        jsonl::write(&mut out, &key, &value)?;
-    } else {
-        out.write_all(&value)?;
-        if !args.raw && value.last() != Some(&b'\n') {
-            out.write_all(b"\n")?;
-        }
+        let mut bytes = Vec::new();
+        value.read_to_end(&mut bytes)?;
+        jsonl::write(&mut out, &key, &bytes)?;
+        return Ok(out.flush()?);
+    }
+    let mut last = None;
+    let mut piece = vec![0; PIECE_LEN];
+    loop {
+        let len = value.read(&mut piece)?;
+        let Some(end) = piece[..len].last() else { break };
+        last = Some(*end);
+        out.write_all(&piece[..len])?;
+    }
+    if !args.raw && last != Some(b'\n') {
+        out.write_all(b"\n")?;
     }
     Ok(out.flush()?)
 }

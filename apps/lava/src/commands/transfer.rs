@@ -1,7 +1,7 @@
 //! `import` and `export`.
 
 use super::keys::RangeArgs;
-use super::{family, open_to_read, open_to_write};
+use super::{FamilyArgs, family, open_to_read, open_to_write};
 use crate::formats::Format;
 use crate::{Error, Result, input, output};
 use bench::host::now_ns;
@@ -27,6 +27,8 @@ pub struct ImportArgs {
     /// Column family, made if missing [default: default]
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
+    #[command(flatten)]
+    options: FamilyArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -49,6 +51,7 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
         }
         name => family(&store, name.as_deref())?,
     };
+    args.options.apply(&store, &family)?;
     let start_ns = now_ns();
     let mut sum = Imported::default();
     for (file, format) in args.files.iter().zip(formats) {

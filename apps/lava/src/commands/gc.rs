@@ -1,0 +1,243 @@
+//! `gc` and `compact`: the two ways to make a store smaller by hand.
+
+use super::{FamilyArgs, directory, family, open_to_read, open_with};
+use crate::{Result, output};
+use bench::host::now_ns;
+use bench::report::{human_bytes, human_count};
+use clap::Args;
+use lavastore::{Event, EventListener, GcPlan, GcReport, GcRequest, Options, PlannedGc};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Options of `gc`.
+#[derive(Args)]
+pub struct GcArgs {
+    /// Only tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Collect until at most this share of all separated values is garbage: 0.1 or 10% [default: until no vSST has as much
+    /// garbage as gc_ratio_percent of its family]
+    #[arg(long, value_name = "RATIO", value_parser = percent)]
+    until: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads a ratio, as a fraction or with a percent sign. Rounded down: to less garbage.
+fn percent(text: &str) -> Result<u32, String> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(ratio) if (0.0..=whole).contains(&ratio) => Ok((ratio / whole * 100.0 + 1e-9) as u32),
+        _ => Err("a ratio is a number from 0 to 1, or from 0% to 100%".to_owned()),
+    }
+}
+
+/// Collects garbage, or tells what there is to collect.
+pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
+    let request = GcRequest { until_percent: args.until };
+    if args.dry_run {
+        let plan = open_to_read(db)?.gc_plan(request)?;
+        return output::report(args.json, &plan_json(&plan), || plan_text(&plan));
+    }
+    let start_ns = now_ns();
+    let store = open_with(directory(db)?, with_progress(false))?;
+    let report = store.collect_garbage(request)?;
+    store.close()?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    output::report(args.json, &report_json(&report, seconds), || report_text(&report, seconds))
+}
+
+/// Options that tell what happens in the background, on a terminal.
+fn with_progress(create_if_missing: bool) -> Options {
+    let listener: Option<Arc<dyn EventListener>> =
+        if std::io::stderr().is_terminal() { Some(Arc::new(Progress)) } else { None };
+    Options { create_if_missing, listener, ..Options::default() }
+}
+
+/// A line on standard error for each job that ended.
+struct Progress;
+
+impl EventListener for Progress {
+    fn event(&self, event: &Event) {
+        match event {
+            Event::Gc { family, input_bytes, output_bytes } => {
+                let (from, to) = (human_bytes(*input_bytes), human_bytes(*output_bytes));
+                eprintln!("{family}: vSSTs of {from} became {to}");
+            }
+            Event::Compaction { family, level, output_level, input_bytes, output_bytes } => {
+                let (from, to) = (human_bytes(*input_bytes), human_bytes(*output_bytes));
+                eprintln!("{family}: L{level} to L{output_level}, tables of {from} became {to}");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn planned_json(gc: &PlannedGc) -> Value {
+    json!({
+        "family": gc.family,
+        "files": gc.files,
+        "input_bytes": gc.input_bytes,
+        "read_bytes": gc.read_bytes,
+        "written_bytes": gc.written_bytes,
+        "freed_bytes": gc.freed_bytes,
+        "exact": gc.exact,
+    })
+}
+
+fn plan_json(plan: &GcPlan) -> Value {
+    let total = plan.total();
+    json!({
+        "dry_run": true,
+        "collections": plan.collections.iter().map(planned_json).collect::<Vec<_>>(),
+        "files": total.files.len(),
+        "read_bytes": total.read_bytes,
+        "written_bytes": total.written_bytes,
+        "freed_bytes": total.freed_bytes,
+        "garbage_bytes": plan.garbage_bytes,
+        "record_bytes": plan.record_bytes,
+    })
+}
+
+fn share(garbage: u64, records: u64) -> String {
+    let percent = 100.0 * garbage as f64 / records.max(1) as f64;
+    format!("{} of {} of separated values ({percent:.1} %)", human_bytes(garbage), human_bytes(records))
+}
+
+fn plan_text(plan: &GcPlan) -> String {
+    let mut text = format!("exposed garbage: {}\n", share(plan.garbage_bytes, plan.record_bytes));
+    if plan.collections.is_empty() {
+        return text + "nothing to collect\n";
+    }
+    let _ = writeln!(
+        text,
+        "{:<16} {:>6} {:>12} {:>12} {:>12} {:>12}",
+        "collection", "vSSTs", "size", "read", "write", "free"
+    );
+    let mut line = |name: &str, gc: &PlannedGc| {
+        let [size, read, write, free] =
+            [gc.input_bytes, gc.read_bytes, gc.written_bytes, gc.freed_bytes].map(human_bytes);
+        let about = if gc.exact { "" } else { "  (estimated)" };
+        let _ = writeln!(
+            text,
+            "{name:<16} {:>6} {size:>12} {read:>12} {write:>12} {free:>12}{about}",
+            gc.files.len()
+        );
+    };
+    plan.collections.iter().for_each(|gc| line(&gc.family, gc));
+    line("total", &plan.total());
+    text
+}
+
+fn report_json(report: &GcReport, seconds: f64) -> Value {
+    json!({
+        "dry_run": false,
+        "collections": report.collections,
+        "abandoned": report.abandoned,
+        "read_bytes": report.read_bytes,
+        "written_bytes": report.written_bytes,
+        "freed_bytes": report.freed_bytes,
+        "garbage_bytes_before": report.garbage_bytes_before,
+        "garbage_bytes": report.garbage_bytes,
+        "record_bytes": report.record_bytes,
+        "seconds": seconds,
+    })
+}
+
+fn report_text(report: &GcReport, seconds: f64) -> String {
+    let [read, written, freed] =
+        [report.read_bytes, report.written_bytes, report.freed_bytes].map(human_bytes);
+    let mut text = format!(
+        "{} collections in {seconds:.2} s: read {read}, wrote {written}, freed {freed}\n",
+        human_count(report.collections)
+    );
+    if report.abandoned > 0 {
+        let _ = writeln!(
+            text,
+            "{} collections were given up: they found too little",
+            human_count(report.abandoned)
+        );
+    }
+    let _ = writeln!(text, "exposed garbage: {}", share(report.garbage_bytes, report.record_bytes));
+    text
+}
+
+/// Options of `compact`.
+#[derive(Args)]
+pub struct CompactArgs {
+    /// Column family [default: all]
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+    #[command(flatten)]
+    options: FamilyArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Compacts families down to their last level: shadowed entries go, and what they hid of separated values becomes exposed
+/// garbage.
+pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
+    let start_ns = now_ns();
+    let store = open_with(directory(db)?, with_progress(false))?;
+    let before = store.space()?;
+    let names = match &args.family {
+        Some(name) => vec![name.clone()],
+        None => store.column_families(),
+    };
+    for name in &names {
+        let family = family(&store, Some(name))?;
+        args.options.apply(&store, &family)?;
+        store.compact_range(&family, None, None)?;
+    }
+    let after = store.space()?;
+    let stats = store.stats();
+    store.close()?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    let report = json!({
+        "families": names,
+        "read_bytes": stats.compaction_bytes_read,
+        "written_bytes": stats.compaction_bytes_written,
+        "table_bytes_before": before.table_bytes,
+        "table_bytes": after.table_bytes,
+        "garbage_bytes": after.garbage_bytes,
+        "seconds": seconds,
+    });
+    output::report(args.json, &report, || {
+        let [read, written, from, to, garbage] = [
+            stats.compaction_bytes_read,
+            stats.compaction_bytes_written,
+            before.table_bytes,
+            after.table_bytes,
+            after.garbage_bytes,
+        ]
+        .map(human_bytes);
+        format!(
+            "compacted in {seconds:.2} s: read {read}, wrote {written}; tables {from}, now {to}; exposed garbage {garbage}\n"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_a_fraction_or_has_a_percent_sign() {
+        for (text, expected) in
+            [("0", 0), ("0.1", 10), ("0.29", 29), ("1", 100), ("10%", 10), ("12.9 %", 12), ("100%", 100)]
+        {
+            assert_eq!(percent(text), Ok(expected), "{text}");
+        }
+        for text in ["", "-0.1", "1.1", "20", "101%", "NaN", "inf", "x"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
+}
