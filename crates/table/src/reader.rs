@@ -99,7 +99,7 @@ impl Ksst {
             match hit.map_err(|e| self.file.locate(e, handle.offset))? {
                 Some(hit) => {
                     found_seq = hit.trailer >> 8;
-                    let value = BlockSlice::from(hit.reference.encode());
+                    let value = BlockSlice::from(&*hit.reference.encode_inline());
                     found = Some(self.entry(hit.trailer, value, handle.offset)?);
                 }
                 None => counters.filter_false_positives += u64::from(filtered),

@@ -13,6 +13,36 @@ use base::{Error, Result};
 /// The longest encoding of a reference, bytes.
 pub const ENCODED_LEN_MAX: usize = 30;
 
+/// An encoded reference, without an allocation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EncodedReference {
+    bytes: [u8; ENCODED_LEN_MAX],
+    len: usize,
+}
+
+impl EncodedReference {
+    fn put(&mut self, mut v: u64) {
+        // Three varints of ten bytes at most fit.
+        for place in self.bytes.iter_mut().skip(self.len) {
+            self.len += 1;
+            *place = v as u8 | 0x80;
+            if v < 0x80 {
+                *place = v as u8;
+                return;
+            }
+            v >>= 7;
+        }
+    }
+}
+
+impl std::ops::Deref for EncodedReference {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
 /// A reference to a separated value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
@@ -39,6 +69,15 @@ impl Reference {
         out
     }
 
+    /// [`Reference::encode`] into an array.
+    pub fn encode_inline(&self) -> EncodedReference {
+        let mut out = EncodedReference::default();
+        out.put(self.blob_id);
+        out.put(self.raw_len);
+        out.put(self.stored_len);
+        out
+    }
+
     /// Decodes the value of an entry of kind `Reference`.
     ///
     /// # Errors
@@ -58,9 +97,11 @@ mod tests {
     #[test]
     fn round_trips_and_refuses_damage() {
         for blob_id in [0, 7, u64::MAX] {
-            let r = Reference { blob_id, raw_len: u64::MAX, stored_len: 300 };
+            let stored_len = if blob_id == 7 { u64::MAX } else { 300 };
+            let r = Reference { blob_id, raw_len: u64::MAX, stored_len };
             let bytes = r.encode();
             assert!(bytes.len() <= ENCODED_LEN_MAX);
+            assert_eq!(*r.encode_inline(), bytes[..]);
             assert_eq!(Reference::decode(&bytes).unwrap(), r);
             assert!(Reference::decode(&bytes[..bytes.len() - 1]).unwrap_err().is_corruption());
             assert!(Reference::decode(&[&bytes[..], &[0]].concat()).unwrap_err().is_corruption());

@@ -17,10 +17,11 @@
 use crate::cursor::{BlockCursor, Step, before, extend_match, partition_point, reported_trailer};
 use crate::packed::{self, Bounds, Packed};
 use crate::prefix::{unzigzag, varint_at, zigzag};
-use crate::reference::Reference;
+use crate::reference::{EncodedReference, Reference};
 use base::codec::{Reader, put_u32, put_varint};
 use base::{Error, Result, SeqNo, ValueKind, key};
 use cache::Block;
+use std::cell::OnceCell;
 
 const HAS_EXPIRY: u8 = 0x01;
 
@@ -242,15 +243,20 @@ impl Shape {
     }
 
     #[inline(always)]
-    fn reference(&self, block: &[u8], ordinal: usize) -> Result<Reference> {
-        let index = self.blobs.get(block, ordinal);
-        if index >= self.dictionary_len as u64 {
-            return Err(bad("a BlobId that is not in its dictionary"));
+    fn blob_index(&self, block: &[u8], ordinal: usize) -> Result<usize> {
+        match self.blobs.get(block, ordinal) {
+            index if index < self.dictionary_len as u64 => Ok(index as usize),
+            _ => Err(bad("a BlobId that is not in its dictionary")),
         }
+    }
+
+    #[inline(always)]
+    fn reference(&self, block: &[u8], ordinal: usize) -> Result<Reference> {
+        let index = self.blob_index(block, ordinal)?;
         let raw_len = self.raws.get(block, ordinal);
         let extra = unzigzag(self.extras.get(block, ordinal));
         Ok(Reference {
-            blob_id: self.dictionary.get(block, index as usize),
+            blob_id: self.dictionary.get(block, index),
             raw_len,
             stored_len: raw_len.wrapping_add(extra as u64),
         })
@@ -335,7 +341,8 @@ pub struct ReferenceCursor {
     ordinal: usize,
     next_key: usize,
     key: Vec<u8>,
-    value: Vec<u8>,
+    /// Encoded when it is asked for: merge joins pass most references by.
+    value: OnceCell<EncodedReference>,
     /// While moving backward, for each entry of the run before the present one: where its user key ends in `run_keys`,
     /// and where the key after it begins in the block.
     run: Vec<(usize, usize)>,
@@ -362,8 +369,8 @@ impl ReferenceCursor {
     fn settle(&mut self) -> Result<()> {
         let trailer = reported_trailer(self.shape.trailer(&self.block, self.ordinal)?, self.global_seq);
         self.key.extend_from_slice(&trailer.to_le_bytes());
-        self.value.clear();
-        self.shape.reference(&self.block, self.ordinal)?.encode_into(&mut self.value);
+        self.shape.blob_index(&self.block, self.ordinal)?;
+        self.value = OnceCell::new();
         self.valid = true;
         Ok(())
     }
@@ -476,7 +483,13 @@ impl BlockCursor for ReferenceCursor {
     }
 
     fn value(&self) -> &[u8] {
-        if self.valid { &self.value } else { &[] }
+        if !self.valid {
+            return &[];
+        }
+        self.value.get_or_init(|| {
+            let reference = self.shape.reference(&self.block, self.ordinal);
+            reference.map(|r| r.encode_inline()).unwrap_or_default()
+        })
     }
 
     fn expiry(&self) -> u64 {
