@@ -42,7 +42,7 @@ use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{Vsst, VsstBuilder};
-use version::{TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{FileMeta, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 use window::{MergedKeys, Window};
 
 mod copy;
@@ -52,6 +52,8 @@ mod window;
 
 /// Keys that a step moves into the window.
 const FILL_STEP: usize = 8 << 10;
+/// Tables that a step looks at.
+const SURVEY_STEP: usize = 512;
 
 /// The world around a job, lent to it for a step.
 pub trait GcWorld {
@@ -127,6 +129,10 @@ pub struct GcStats {
 
 enum State {
     New,
+    /// Tables that use names of the inputs are looked for, from this one of this level on.
+    Survey(usize, usize),
+    /// Inputs are opened, one in a step.
+    Open,
     /// Keys are moved into the window.
     Fill,
     /// The window is judged.
@@ -139,21 +145,17 @@ enum State {
     Failed(Error),
 }
 
-/// What the job knows once its inputs are open.
-struct Opened {
-    inputs: Vec<Arc<Vsst>>,
-    keys: MergedKeys,
-    /// The alignment of the outputs: the finest of the inputs, which fits the records of all.
-    alignment: u32,
-}
-
 /// A garbage collection in progress. See the module.
 pub struct GcJob {
     gc: Gc,
     version: Arc<Version>,
     options: GcOptions,
     names: Names,
-    opened: Option<Opened>,
+    /// Tables that use one of the names, from level 0 down.
+    tables: Vec<Arc<FileMeta>>,
+    /// The inputs opened so far.
+    inputs: Vec<Arc<Vsst>>,
+    keys: MergedKeys,
     window: Window,
     batch: Batch,
     outputs: Outputs,
@@ -175,7 +177,9 @@ impl GcJob {
             gc,
             version,
             options,
-            opened: None,
+            tables: Vec::new(),
+            inputs: Vec::new(),
+            keys: MergedKeys::default(),
             window: Window::default(),
             batch: Batch::default(),
             outputs: Outputs::default(),
@@ -199,7 +203,9 @@ impl GcJob {
     pub fn step(&mut self, world: &mut dyn GcWorld) -> Result<GcStep> {
         let state = std::mem::replace(&mut self.state, State::Done);
         let next = match state {
-            State::New => self.begin(world),
+            State::New => self.begin(),
+            State::Survey(level, from) => self.survey(level, from),
+            State::Open => self.open(world),
             State::Fill => self.fill(),
             State::Judge(lookup) => self.judge(lookup, world),
             State::Copy(at) => self.copy(at, world),
@@ -236,7 +242,7 @@ impl GcJob {
             point_lookups: self.lookup.point_lookups,
             joined_references: self.lookup.joined_references,
             lookup_read_bytes: self.lookup.counters.device_read_bytes,
-            key_read_bytes: self.opened.as_ref().map_or(0, |o| o.keys.counters().device_read_bytes),
+            key_read_bytes: self.keys.counters().device_read_bytes,
             record_reads: self.copy.reads,
             record_read_bytes: self.copy.read_bytes,
             ..self.stats
@@ -257,7 +263,7 @@ impl GcJob {
         self.outputs.take_written_bytes()
     }
 
-    fn begin(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+    fn begin(&mut self) -> Result<Next> {
         if self.names.are_dead() {
             return Ok(Next::End(self.replaced()));
         }
@@ -265,33 +271,50 @@ impl GcJob {
             let why = format!("vSST {} was ingested: its records cannot be collected yet", file.number);
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let inputs = self.gc.inputs.iter().map(|v| world.vssts().vsst(v)).collect::<Result<Vec<_>>>()?;
-        let keys = MergedKeys::new(&inputs)?;
-        let alignment = inputs.iter().map(|v| v.alignment()).min().unwrap_or(1);
-        self.opened = Some(Opened { inputs, keys, alignment });
-        Ok(Next::Go(State::Fill))
+        Ok(Next::Go(State::Survey(0, 0)))
+    }
+
+    fn survey(&mut self, level: usize, from: usize) -> Result<Next> {
+        let files = self.version.files(level);
+        let part = files.get(from..).unwrap_or_default();
+        let part = part.get(..SURVEY_STEP).unwrap_or(part);
+        self.tables.extend(part.iter().filter(|f| self.names.used_by(f)).cloned());
+        Ok(Next::Go(if !part.is_empty() {
+            State::Survey(level, from + part.len())
+        } else if level + 1 < self.version.levels.len() {
+            State::Survey(level + 1, 0)
+        } else {
+            State::Open
+        }))
+    }
+
+    fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
+        let Some(meta) = self.gc.inputs.get(self.inputs.len()) else { return Ok(Next::Go(State::Fill)) };
+        let input = world.vssts().vsst(meta)?;
+        self.keys.add(&input)?;
+        self.inputs.push(input);
+        Ok(Next::Go(State::Open))
+    }
+
+    /// The alignment of the outputs: the finest of the inputs, which fits the records of all.
+    fn alignment(&self) -> u32 {
+        self.inputs.iter().map(|v| v.alignment()).min().unwrap_or(1)
     }
 
     fn fill(&mut self) -> Result<Next> {
-        let opened = self.opened.as_mut().expect("opened by the first step");
-        let room = self.options.window_keys.max(1).saturating_sub(self.window.len());
-        opened.keys.fill(&mut self.window, room.min(FILL_STEP))?;
-        let full = self.window.len() >= self.options.window_keys.max(1)
-            || self.window.key_bytes() >= self.options.window_key_bytes;
-        Ok(Next::Go(match opened.keys.is_done() {
+        let limits = (self.options.window_keys.max(1), self.options.window_key_bytes);
+        let full = self.keys.fill(&mut self.window, FILL_STEP, limits)?;
+        Ok(Next::Go(match self.keys.is_done() {
             true if self.window.len() == 0 => State::Finish,
-            done if done || full => {
-                State::Judge(Box::new(Lookup::new(&self.version, &self.names, &self.window)))
-            }
+            done if done || full => State::Judge(Box::new(Lookup::new(&self.tables, &self.window))),
             _ => State::Fill,
         }))
     }
 
     fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
-        let opened = self.opened.as_ref().expect("opened by the first step");
         let court = Court {
             names: &self.names,
-            inputs: &opened.inputs,
+            inputs: &self.inputs,
             tables: world.tables(),
             lookups: self.options.lookups,
         };
@@ -328,7 +351,7 @@ impl GcJob {
     }
 
     fn copy(&mut self, from: usize, world: &mut dyn GcWorld) -> Result<Next> {
-        let Opened { inputs, alignment, .. } = self.opened.as_ref().expect("opened by the first step");
+        let (inputs, alignment) = (&self.inputs, self.alignment());
         let grouping =
             Grouping { batch_bytes: self.options.step_bytes.max(1), gap_bytes: self.options.gap_bytes };
         let passed = self.batch.plan(&self.window, from..self.window.len(), inputs.len(), grouping);
@@ -336,7 +359,7 @@ impl GcJob {
         for (record, entry) in self.batch.entries() {
             let record_bytes = self.outputs.record_bytes();
             let full = |builder: &VsstBuilder| is_full(builder, &self.gc, &self.options, record_bytes);
-            let create = || world.create(*alignment, self.gc.class);
+            let create = || world.create(alignment, self.gc.class);
             let record = self.batch.open(record, &self.window, inputs)?;
             let key = self.window.user_key(&self.window.entries[entry]);
             let builder = self.outputs.file_for(key, self.names.took_over(), full, create)?;

@@ -50,7 +50,8 @@ pub struct GcOptions {
     pub window_key_bytes: usize,
     /// How keys are looked up. All but the default are for measuring.
     pub lookups: Lookups,
-    /// Live records are read together across gaps of at most so many bytes; `None`: chosen from the size of the records.
+    /// Live records are read together across gaps of at most so many bytes; `None`: a
+    /// compromise for devices of any kind.
     pub gap_bytes: Option<u64>,
     /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
     pub abandon_percent: u32,

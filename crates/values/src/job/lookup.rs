@@ -24,7 +24,7 @@ use base::{Error, InternalIterator, Result, ValueKind};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{IterOptions, Ksst, KsstIter, ReadCounters, Reference, Vsst};
-use version::{FileMeta, TableSource, Version};
+use version::{FileMeta, TableSource};
 
 // Costs, in references passed by a cursor (about 40 ns; `gc_speed` measures them).
 
@@ -122,17 +122,14 @@ pub(crate) struct Court<'a> {
 }
 
 impl Lookup {
-    /// Plans the judging of `window`, which holds something.
-    pub(crate) fn new(version: &Version, names: &Names, window: &Window) -> Lookup {
-        let mut tables = Vec::new();
-        if let (Some(first), Some(last)) = (window.entries.first(), window.entries.last()) {
-            let (low, high) = (window.user_key(first), window.user_key(last));
-            for level in 0..version.levels.len() {
-                let files = version.overlapping(level, Some(low), Some(high));
-                tables.extend(files.into_iter().filter(|f| names.used_by(f)));
-            }
-        }
-        Lookup { tables, asking: None }
+    /// Plans the judging of `window`, which holds something. `tables` are all that use names of the inputs, from level 0
+    /// down.
+    pub(crate) fn new(tables: &[Arc<FileMeta>], window: &Window) -> Lookup {
+        let ends = (window.entries.first(), window.entries.last());
+        let (Some(first), Some(last)) = ends else { panic!("an empty window is judged") };
+        let (low, high) = (window.user_key(first), window.user_key(last));
+        let meets = |f: &&Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
+        Lookup { tables: tables.iter().filter(meets).cloned().collect(), asking: None }
     }
 
     /// Does a bounded part; true when the whole window is judged.

@@ -47,10 +47,6 @@ impl Window {
         self.entries.len()
     }
 
-    pub(crate) fn key_bytes(&self) -> usize {
-        self.keys.len()
-    }
-
     /// The user key of an entry.
     #[inline]
     pub(crate) fn user_key(&self, entry: &Entry) -> &[u8] {
@@ -98,6 +94,7 @@ impl Window {
 }
 
 /// The merged cursors of all inputs.
+#[derive(Default)]
 pub(crate) struct MergedKeys {
     inputs: Vec<Arc<Vsst>>,
     cursors: Vec<VsstKeys>,
@@ -106,14 +103,12 @@ pub(crate) struct MergedKeys {
 }
 
 impl MergedKeys {
-    /// Opens a cursor for each input.
-    pub(crate) fn new(inputs: &[Arc<Vsst>]) -> Result<MergedKeys> {
-        let cursors = inputs.iter().map(Vsst::keys).collect::<Result<Vec<_>>>()?;
-        let mut merged = MergedKeys { inputs: inputs.to_vec(), cursors, order: Vec::new() };
-        for input in 0..inputs.len() {
-            merged.insert(input);
-        }
-        Ok(merged)
+    /// Opens a cursor over one more input.
+    pub(crate) fn add(&mut self, input: &Arc<Vsst>) -> Result<()> {
+        self.cursors.push(input.keys()?);
+        self.inputs.push(input.clone());
+        self.insert(self.cursors.len() - 1);
+        Ok(())
     }
 
     /// True if all keys were taken.
@@ -133,9 +128,19 @@ impl MergedKeys {
         }
     }
 
-    /// Moves the next `count` keys into `window`, or all there are.
-    pub(crate) fn fill(&mut self, window: &mut Window, count: usize) -> Result<()> {
+    /// Moves the next keys into `window`: `count` of them, or all there are, or until it is full, which it is with so
+    /// many keys or bytes of them. True if it is.
+    pub(crate) fn fill(
+        &mut self,
+        window: &mut Window,
+        count: usize,
+        (keys_max, bytes_max): (usize, usize),
+    ) -> Result<bool> {
+        let is_full = |window: &Window| window.len() >= keys_max || window.keys.len() >= bytes_max;
         for _ in 0..count {
+            if is_full(window) {
+                break;
+            }
             let Some(&input) = self.order.last() else { break };
             let cursor = &mut self.cursors[input];
             let moved = window.push(input, cursor).and_then(|()| cursor.next());
@@ -151,7 +156,7 @@ impl MergedKeys {
                 self.insert(input);
             }
         }
-        Ok(())
+        Ok(is_full(window))
     }
 
     /// What reading the keys has cost.
