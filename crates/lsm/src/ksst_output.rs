@@ -4,7 +4,7 @@ use crate::merge_job::OutputTable;
 use base::Result;
 use base::range_del::RangeTombstone;
 use table::{FinishedTable, KsstBuilder};
-use version::{Dependency, FileMeta};
+use version::FileMeta;
 
 impl OutputTable for KsstBuilder {
     type Finished = FinishedTable;
@@ -31,13 +31,7 @@ impl OutputTable for KsstBuilder {
 /// What a version is to know of a table just written. Location, hidden bytes and sharing are the caller's to fill in.
 pub fn file_meta(table: &FinishedTable) -> FileMeta {
     let p = &table.properties;
-    let dependency = |d: &table::Dependency| Dependency {
-        blob_id: d.blob_id,
-        count: d.count,
-        raw_bytes: d.raw_bytes,
-        stored_bytes: d.stored_bytes,
-    };
-    let mut dependencies: Vec<Dependency> = p.dependencies.iter().map(dependency).collect();
+    let mut dependencies = p.dependencies.clone();
     dependencies.sort_by_key(|d| d.blob_id);
     FileMeta {
         number: p.identity.number,

@@ -9,6 +9,8 @@ use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
 use std::sync::Arc;
 
+pub use table::Dependency;
+
 /// The number of a column family. Never reused.
 pub type FamilyId = u32;
 /// The stable logical name of a file of separated values: the number of the vSST that first held them.
@@ -25,19 +27,6 @@ pub const NUMBER_REACHED_MAX: u64 = NUMBER_MAX >> 1;
 /// The largest number in the name of a file that new numbers are kept above. It is lower again, so that a stray file
 /// cannot push a store to a number with which it is not believed.
 pub const NUMBER_SEEN_MAX: u64 = NUMBER_REACHED_MAX >> 1;
-
-/// How much a kSST references under one blob id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dependency {
-    /// The name in the references.
-    pub blob_id: BlobId,
-    /// References in the table.
-    pub count: u64,
-    /// Bytes of the values, uncompressed.
-    pub raw_bytes: u64,
-    /// Bytes of their records in the vSST, padding included.
-    pub stored_bytes: u64,
-}
 
 /// A kSST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
