@@ -11,6 +11,10 @@
 //!   buffer              |== buffered =================|      bytes beyond `on_file` are not in the file yet
 //! ```
 //!
+//! **Write-behind.** With direct access and a ring, a full buffer is written while the next one fills: at most one such
+//! write is in flight, and a flush, a sync and the next full buffer wait for it. Its failure is reported by whichever of
+//! them comes first. One thread then computes and writes at the same time.
+//!
 //! Invariants: `on_file <= start + buffered` = the length seen by the caller; with direct access `start` is a
 //! multiple of the page; a failed write or sync poisons the file, since afterwards nobody knows what it holds.
 //!
@@ -20,11 +24,15 @@
 
 use super::ffi;
 use super::handle::{Handle, poisoned, retry};
+use super::read::Engine;
+use super::uring::{Outcome, RingPool, Writer};
 use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
 use base::{Error, Result};
+use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::ReadWriteFlags;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) struct KernelAppendFile {
     handle: Handle,
@@ -35,6 +43,13 @@ pub(super) struct KernelAppendFile {
     /// End of the blocks reserved by the hint; 0: none.
     reserved: u64,
     writeback: Writeback,
+    engine: Arc<Engine>,
+    /// A ring, from the first full buffer on.
+    behind: Option<Writer>,
+    /// Where the write in flight is in the file; it has the length of a buffer.
+    behind_at: u64,
+    /// The buffer that was written last.
+    spare: Option<AlignedBuf>,
     poison: Option<Error>,
 }
 
@@ -47,7 +62,7 @@ struct Writeback {
 }
 
 impl KernelAppendFile {
-    pub(super) fn create(path: &Path, options: &CreateOptions) -> Result<Self> {
+    pub(super) fn create(path: &Path, options: &CreateOptions, engine: Arc<Engine>) -> Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
         let handle = Handle::open("cannot create a file", path, flags, options.access)?;
         let capacity = options.write_buffer_len.max(PAGE).next_multiple_of(PAGE);
@@ -60,6 +75,10 @@ impl KernelAppendFile {
             on_file: 0,
             reserved: 0,
             writeback: Writeback { step, ..Writeback::default() },
+            engine,
+            behind: None,
+            behind_at: 0,
+            spare: None,
             poison: None,
         };
         file.reserve(options.expected_len);
@@ -118,13 +137,51 @@ impl KernelAppendFile {
             self.buffered += now.len();
             data = later;
             if self.buffered == self.buf.capacity() {
-                self.write(self.buf.as_slice(), self.start)?;
+                self.write_full()?;
                 self.buffered = 0;
                 self.advance(self.buf.capacity());
                 self.write_back()?;
             }
         }
         Ok(())
+    }
+
+    /// Writes the full buffer, or has it written.
+    fn write_full(&mut self) -> Result<()> {
+        self.wait_behind()?;
+        if self.handle.is_direct() && self.behind.is_none() {
+            self.behind = self.engine.rings.as_ref().and_then(RingPool::writer);
+        }
+        let Some(behind) = self.behind.as_mut().filter(|_| self.handle.is_direct()) else {
+            return self.write(self.buf.as_slice(), self.start);
+        };
+        let capacity = self.buf.capacity();
+        let empty = self.spare.take().unwrap_or_else(|| AlignedBuf::zeroed(capacity));
+        let full = std::mem::replace(&mut self.buf, empty);
+        match behind.start(self.handle.fd.as_fd(), full, capacity, self.start) {
+            Ok(()) => {
+                self.behind_at = self.start;
+                Ok(())
+            }
+            Err(full) => {
+                self.spare = Some(std::mem::replace(&mut self.buf, full));
+                self.write(self.buf.as_slice(), self.start)
+            }
+        }
+    }
+
+    /// Waits for the write in flight. What it left is written here, which gives the exact error.
+    fn wait_behind(&mut self) -> Result<()> {
+        let Some((buf, outcome)) = self.behind.as_mut().and_then(Writer::finish) else { return Ok(()) };
+        let done = match outcome {
+            Outcome::Done(n) => n.min(buf.len()),
+            Outcome::NotRun | Outcome::Failed(_) => 0,
+        };
+        // Direct writes begin at pages.
+        let done = done - done % PAGE;
+        let result = self.write(&buf.as_slice()[done..], self.behind_at + done as u64);
+        self.spare = Some(buf);
+        result
     }
 
     /// Moves an empty buffer past `n` bytes that were just written.
@@ -156,6 +213,7 @@ impl KernelAppendFile {
     }
 
     fn flush_buffer(&mut self) -> Result<()> {
+        self.wait_behind()?;
         let len = self.len();
         if self.on_file == len {
             return Ok(());
@@ -207,6 +265,13 @@ impl AppendFile for KernelAppendFile {
 
 impl Drop for KernelAppendFile {
     fn drop(&mut self) {
+        let settled = self.wait_behind();
+        if let (Some(rings), Some(writer)) = (&self.engine.rings, self.behind.take()) {
+            rings.put_writer(writer);
+        }
+        if settled.is_err() {
+            return;
+        }
         if self.poison.is_none() && self.reserved > self.on_file {
             // Best effort: a failure leaves blocks reserved until the file is removed, and nothing else.
             let _ = rustix::fs::ftruncate(&self.handle.fd, self.on_file);

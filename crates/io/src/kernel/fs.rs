@@ -60,7 +60,7 @@ fn open_dir(action: &str, dir: &Path) -> Result<OwnedFd> {
 
 impl FileSystem for KernelFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        Ok(Box::new(KernelAppendFile::create(path, options)?))
+        Ok(Box::new(KernelAppendFile::create(path, options, self.engine.clone())?))
     }
 
     fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {

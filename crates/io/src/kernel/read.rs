@@ -93,7 +93,7 @@ fn read_through(rings: &RingPool, requests: &mut [OfFile<'_, '_>]) -> Result<()>
     let mut result = Ok(());
     for (((file, request), bounce), outcome) in requests.iter_mut().zip(bounces).zip(outcomes) {
         let done = match outcome {
-            Outcome::Read(n) => n,
+            Outcome::Done(n) => n,
             Outcome::NotRun | Outcome::Failed(_) => 0,
         };
         let len = request.buf.len();

@@ -1,4 +1,4 @@
-//! Many reads in flight at once, through io_uring.
+//! Many reads in flight at once, and writes that go on behind their caller, through io_uring.
 //!
 //! A ring belongs to one caller at a time: it is taken out of a pool, used, and put back. (One ring for all threads
 //! would need a lock around every submission; one per thread would need thread-locals that outlive their
@@ -11,9 +11,13 @@
 //! would let the kernel write into memory that has been given to somebody else. A ring that failed is closed, never
 //! reused: entries that it holds but did not submit would point into the memory of an earlier caller.
 //!
+//! A [`Writer`] owns the buffer of the one write that it has in flight, gives it back only when the write has completed,
+//! and waits for it when it is dropped.
+//!
 //! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
 //! reads, which give the exact error.
 
+use crate::AlignedBuf;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
@@ -28,13 +32,13 @@ const READ_LEN_MAX: usize = 1 << 30;
 /// How often the kernel may say that it is short of memory before the rest is left to plain reads.
 const REFUSALS_MAX: u32 = 1000;
 
-/// What became of one read.
+/// What became of one read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The ring did not get to it.
     NotRun,
-    /// So many bytes were read.
-    Read(usize),
+    /// So many bytes were read or written.
+    Done(usize),
     /// The kernel refused it.
     Failed(Errno),
 }
@@ -63,7 +67,7 @@ impl RingPool {
         let mut buf = [0xFFu8; 64];
         let outcome = ring.read_many(&mut [Read { fd: zero.as_fd(), offset: 0, buf: &mut buf }]);
         match outcome[..] {
-            [Outcome::Read(64)] if buf == [0; 64] && !ring.broken => {}
+            [Outcome::Done(64)] if buf == [0; 64] && !ring.broken => {}
             [Outcome::Failed(e)] => return Err(e.into()),
             _ => return Err(io::Error::other("a read through a ring did not deliver")),
         }
@@ -72,16 +76,37 @@ impl RingPool {
 
     /// Reads all; see [`Ring::read_many`]. Everything is `NotRun` where no ring can be had.
     pub(super) fn read_many(&self, reads: &mut [Read<'_>]) -> Vec<Outcome> {
-        let found = base::sync::lock(&self.free).pop();
-        let Some(mut ring) = found.or_else(|| Ring::new().ok()) else {
+        let Some(mut ring) = self.take() else {
             return vec![Outcome::NotRun; reads.len()];
         };
         let outcomes = ring.read_many(reads);
+        self.put(ring);
+        outcomes
+    }
+
+    /// A ring for writes, if one can be had.
+    pub(super) fn writer(&self) -> Option<Writer> {
+        self.take().map(|ring| Writer { ring: Some(ring), flight: None })
+    }
+
+    /// Takes the ring of a writer back, which must have nothing in flight.
+    pub(super) fn put_writer(&self, mut writer: Writer) {
+        assert!(writer.flight.is_none(), "a writer was given back with a write in flight");
+        if let Some(ring) = writer.ring.take() {
+            self.put(ring);
+        }
+    }
+
+    fn take(&self) -> Option<Ring> {
+        let found = base::sync::lock(&self.free).pop();
+        found.or_else(|| Ring::new().ok())
+    }
+
+    fn put(&self, ring: Ring) {
         let mut free = base::sync::lock(&self.free);
         if !ring.broken && free.len() < RINGS_KEPT_MAX {
             free.push(ring);
         }
-        outcomes
     }
 }
 
@@ -152,12 +177,8 @@ impl Flight<'_> {
     fn reap(&mut self, outcomes: &mut [Outcome]) {
         for entry in self.ring.ring.completion() {
             self.completed += 1;
-            let outcome = match usize::try_from(entry.result()) {
-                Ok(n) => Outcome::Read(n),
-                Err(_) => Outcome::Failed(Errno::from_raw_os_error(entry.result().wrapping_neg())),
-            };
             if let Some(slot) = outcomes.get_mut(entry.user_data() as usize) {
-                *slot = outcome;
+                *slot = outcome_of(entry.result());
             }
         }
     }
@@ -172,15 +193,7 @@ impl Flight<'_> {
             if self.in_flight() <= unsubmitted {
                 return;
             }
-            const GETEVENTS: u32 = 1;
-            // SAFETY: no argument structure is passed, and nothing new is submitted.
-            let waited = unsafe { self.ring.ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
-            if let Err(e) = waited
-                && !is_transient(&e)
-            {
-                // See the module: the kernel could still write into memory that is about to be reused.
-                std::process::abort();
-            }
+            wait_for_one(self.ring);
         }
     }
 }
@@ -191,5 +204,89 @@ impl Drop for Flight<'_> {
             self.ring.broken = true;
             self.finish(&mut []);
         }
+    }
+}
+
+/// A ring with at most one write in flight, whose buffer it owns.
+pub(super) struct Writer {
+    /// Present until it is given back.
+    ring: Option<Ring>,
+    flight: Option<AlignedBuf>,
+}
+
+impl Writer {
+    /// Begins to write the first `len` bytes of `buf` at `offset`. The buffer comes back at once if the ring does not
+    /// take it; nothing of it is written then.
+    ///
+    /// # Panics
+    /// If a write is in flight, or the buffer is shorter.
+    pub(super) fn start(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buf: AlignedBuf,
+        len: usize,
+        offset: u64,
+    ) -> Result<(), AlignedBuf> {
+        assert!(self.flight.is_none() && len <= buf.len() && len <= READ_LEN_MAX, "one write at a time");
+        let Some(ring) = self.ring.as_mut().filter(|ring| !ring.broken) else { return Err(buf) };
+        let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), buf.as_slice().as_ptr(), len as u32)
+            .offset(offset)
+            .build();
+        // SAFETY: the buffer's memory does not move with `buf`, which stays in `flight`, untouched, until the write has
+        // completed. If the ring does not take the entry, it is broken and never entered again.
+        if unsafe { ring.ring.submission().push(&entry) }.is_err() {
+            ring.broken = true;
+            return Err(buf);
+        }
+        for _ in 0..REFUSALS_MAX {
+            match ring.ring.submit() {
+                Ok(1) => {
+                    self.flight = Some(buf);
+                    return Ok(());
+                }
+                Err(e) if is_transient(&e) => {}
+                _ => break,
+            }
+        }
+        ring.broken = true;
+        Err(buf)
+    }
+
+    /// Waits for the write in flight; its buffer and what became of it.
+    pub(super) fn finish(&mut self) -> Option<(AlignedBuf, Outcome)> {
+        let buf = self.flight.take()?;
+        let ring = self.ring.as_mut()?;
+        loop {
+            if let Some(entry) = ring.ring.completion().next() {
+                return Some((buf, outcome_of(entry.result())));
+            }
+            wait_for_one(ring);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn outcome_of(result: i32) -> Outcome {
+    match usize::try_from(result) {
+        Ok(n) => Outcome::Done(n),
+        Err(_) => Outcome::Failed(Errno::from_raw_os_error(result.wrapping_neg())),
+    }
+}
+
+/// Waits until the kernel is done with an entry it took over.
+fn wait_for_one(ring: &Ring) {
+    const GETEVENTS: u32 = 1;
+    // SAFETY: no argument structure is passed, and nothing new is submitted.
+    let waited = unsafe { ring.ring.submitter().enter::<libc::sigset_t>(0, 1, GETEVENTS, None) };
+    if let Err(e) = waited
+        && !is_transient(&e)
+    {
+        // See the module: the kernel could still use memory that is about to be given to somebody else.
+        std::process::abort();
     }
 }

@@ -209,7 +209,7 @@ fn a_ring_reports_what_the_kernel_said_of_each_read() {
         for (i, outcome) in rings.read_many(&mut reads).iter().enumerate() {
             match i % 3 {
                 0 => assert_eq!(*outcome, Outcome::Failed(Errno::BADF)),
-                _ => assert_eq!(*outcome, Outcome::Read(10usize.saturating_sub(i % 16).min(8))),
+                _ => assert_eq!(*outcome, Outcome::Done(10usize.saturating_sub(i % 16).min(8))),
             }
         }
         assert!(rings.read_many(&mut []).is_empty());
