@@ -246,3 +246,61 @@ fn noise_never_panics() {
         let _ = table.open_record(&record, 16);
     }
 }
+
+/// A file whose reads fail from some read on.
+#[derive(Debug)]
+struct Failing {
+    file: Arc<MemRead>,
+    reads_left: std::sync::atomic::AtomicU64,
+}
+
+impl io::ReadFile for Failing {
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let left = self.reads_left.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+        left.map_err(|_| Error::new(ErrorKind::Io, "the device is gone"))?;
+        self.file.read_at(buf, offset)
+    }
+    fn path(&self) -> &std::path::Path {
+        self.file.path()
+    }
+}
+
+#[test]
+fn a_failed_read_is_no_damage() {
+    let (values, built) = small(&mut Rng::new(408), 600, Compression::None);
+    let ((user, inverted), value) = values.first_key_value().unwrap();
+    let gone = |e: Error| {
+        assert!(e.kind() == ErrorKind::Io && e.file().is_some() && e.offset().is_some(), "{e}");
+    };
+    let mut steps = [0; 3];
+    for reads in 0..40 {
+        let file = Failing { file: MemRead::new(built.bytes.clone()), reads_left: reads.into() };
+        let table = match Vsst::open(Arc::new(file), 7, uid(), Arc::new(Cache::new(1 << 20))) {
+            Ok(table) => Arc::new(table),
+            Err(e) => {
+                gone(e);
+                continue;
+            }
+        };
+        let counters = &mut ReadCounters::default();
+        match table.get(user, !inverted, &built.reference(0), true, counters) {
+            Ok(found) => assert_eq!(found[..], value[..]),
+            Err(e) => gone(e),
+        }
+        assert_eq!(counters.vsst_dense_searches, 0, "only damage is looked into");
+        steps[0] += counters.value_reads;
+        match table.keys() {
+            Ok(_) => steps[1] += 1,
+            Err(e) => gone(e),
+        }
+        match table.verify() {
+            Ok(_) => steps[2] += 1,
+            Err(e) => gone(e),
+        }
+    }
+    assert!(steps[0] > steps[1] && steps[1] > steps[2] && steps[2] > 0, "{steps:?}");
+}
