@@ -90,14 +90,9 @@ impl Values {
     }
 
     /// Verifies the record of `entry` in what was read for its run.
-    fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &mut Vec<u8>) -> Option<BlockSlice> {
-        let len = place.reference.stored_len as usize;
-        let bytes = if read.len() == len {
-            std::mem::take(read)
-        } else {
-            let from = (place.offset - run.bytes.start) as usize;
-            read.get(from..)?.get(..len)?.to_vec()
-        };
+    fn open(&self, place: &Place, entry: &Entry<'_>, run: &Run, read: &[u8]) -> Option<BlockSlice> {
+        let from = (place.offset - run.bytes.start) as usize;
+        let bytes = read.get(from..)?.get(..place.reference.stored_len as usize)?;
         let Entry { user_key, seq, .. } = *entry;
         let value = place.vsst.open_value(bytes, place.offset, user_key, seq, &place.reference).ok()?;
         if self.fill_cache {
@@ -135,10 +130,10 @@ impl FetchValues for Values {
         let extents = places.iter().map(|p| (p.vsst.number(), p.offset..p.offset + p.reference.stored_len));
         let runs = join(extents);
         let Some(bufs) = self.read_runs(&places, &runs) else { return };
-        for (run, mut read) in runs.iter().zip(bufs) {
+        for (run, read) in runs.iter().zip(bufs) {
             for place in places.get(run.places.clone()).unwrap_or_default() {
                 let Some(entry) = entries.get(place.nth) else { continue };
-                if let Some(value) = self.open(place, entry, run, &mut read) {
+                if let Some(value) = self.open(place, entry, run, &read) {
                     found(place.nth, value);
                 }
             }
