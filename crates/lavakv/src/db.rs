@@ -388,6 +388,12 @@ impl Db {
         crate::space::space(self.engine())
     }
 
+    /// What the manifest names now, for tests that compare it with the directory.
+    #[doc(hidden)]
+    pub fn live_files(&self) -> crate::obsolete::LiveFiles {
+        crate::obsolete::LiveFiles::of(self.engine())
+    }
+
     /// Shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
         crate::maintenance::describe(self.engine())

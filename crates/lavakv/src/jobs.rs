@@ -37,7 +37,8 @@ pub(crate) struct Claims {
     pub manual_running: usize,
     /// Collections of vSSTs under way, all families.
     pub collections: usize,
-    /// vSSTs whose collection was given up, with the garbage that was found: not tried again before there is more.
+    /// vSSTs whose collection was given up, with the garbage that the ledger saw in them:
+    /// not tried again before it sees more.
     pub abandoned: HashMap<u64, u64>,
     /// Collections somebody asked for, and pauses.
     pub gc_requests: crate::collect::Requests,

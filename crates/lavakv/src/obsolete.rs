@@ -5,6 +5,7 @@
 //! only reference. A file that was moved or marked as shared has several descriptions, one in each of the versions
 //! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a view wake the clean-up.
 
+use crate::engine::Engine;
 use base::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -89,5 +90,32 @@ impl Obsolete {
     /// Numbers of all files on the list.
     pub fn numbers(&self) -> Vec<u64> {
         lock(&self.pending).iter().map(DataFile::number).collect()
+    }
+}
+
+/// What the manifest and the memtables name at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct LiveFiles {
+    /// Names of all tables and vSSTs, and of the segments that memtables refer to, sorted.
+    pub files: Vec<String>,
+    /// vSSTs and aliases that no table references. None, once the store is idle.
+    pub unreferenced: Vec<String>,
+    /// Names that running jobs have pinned. None, once the store is idle.
+    pub pinned: usize,
+}
+
+impl LiveFiles {
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let mut live = LiveFiles { pinned: engine.pins.len(), ..Default::default() };
+        for (_, family) in engine.manifest.state().families.iter() {
+            live.files.extend(DataFile::all_of(&family.version).map(|file| file.kind().to_string()));
+            let (aliases, vssts) = family.version.unreferenced();
+            live.unreferenced.extend(aliases.iter().map(|name| format!("alias {name}")));
+            live.unreferenced.extend(vssts.iter().map(|number| format!("vSST {number}")));
+        }
+        live.files.extend(engine.segments.live().into_iter().map(version::names::vsst));
+        live.files.sort_unstable();
+        live.files.dedup();
+        live
     }
 }

@@ -104,6 +104,13 @@ impl Segments {
         lock(&self.known).contains_key(&number)
     }
 
+    /// Numbers of the segments that memtables refer to, but for those that are on the list of obsolete files.
+    pub fn live(&self) -> Vec<u64> {
+        let known = lock(&self.known);
+        let live = known.iter().filter(|(_, k)| !k.dropped && k.memtable.strong_count() > 0);
+        live.map(|(&number, _)| number).collect()
+    }
+
     /// Forgets the segments of memtables that nobody holds any more.
     pub fn sweep(&self) {
         lock(&self.known).retain(|_, known| known.memtable.strong_count() > 0);

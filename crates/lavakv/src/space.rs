@@ -151,13 +151,14 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
     let entries = engine.env.fs.list(&engine.dir)?;
     let state = engine.manifest.state();
     let mut out = Space { memtable_bytes: engine.memory.used(), ..Default::default() };
-    let obsolete = engine.obsolete.numbers();
+    let (obsolete, segments) = (engine.obsolete.numbers(), engine.segments.live());
     for entry in &entries {
         let bytes = entry.allocated;
         let owner = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) if state.place_of(n).is_some() => &mut out.table_bytes,
             Some(FileKind::Vsst(n)) if state.place_of(n).is_some() => &mut out.value_bytes,
             Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if obsolete.contains(&n) => &mut out.pinned_bytes,
+            Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
             Some(FileKind::Log(_) | FileKind::Staging) => &mut out.wal_bytes,
             Some(FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp) => {

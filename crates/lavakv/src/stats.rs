@@ -85,6 +85,10 @@ counters! {
     gc_bytes_written,
     /// Bytes of vSSTs freed by garbage collection.
     gc_bytes_freed,
+    /// vSSTs dropped without a rewrite, because nothing referenced them.
+    vssts_pruned,
+    /// Names of former vSSTs dropped, because nothing used them.
+    aliases_pruned,
     /// Bytes of manifests written.
     manifest_bytes_written,
     /// Point reads.

@@ -274,6 +274,23 @@ impl Record {
         ops
     }
 
+    /// Those of them that make something durable or take a name away: syncs of files and directories, durable writes,
+    /// removals. Between two of these a crash can leave nothing new, only less.
+    pub fn barriers(&self) -> Vec<u64> {
+        let is_barrier = |change: &Change| {
+            matches!(
+                change,
+                Change::Sync { .. }
+                    | Change::SyncDir { .. }
+                    | Change::Write { durable: true, .. }
+                    | Change::Remove { .. }
+            )
+        };
+        let mut ops: Vec<u64> = self.log.iter().filter(|l| is_barrier(&l.change)).map(|l| l.op).collect();
+        ops.dedup();
+        ops
+    }
+
     /// A new environment on the volume as a crash leaves it when operations `0..op` were complete and operation `op`
     /// was under way: not begun, half done or (short of its promise) done, by the seed. Beyond the end: nothing was.
     pub fn crash_at(&self, op: u64, kind: CrashKind, seed: u64) -> SimEnv {

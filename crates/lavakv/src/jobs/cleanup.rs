@@ -49,12 +49,13 @@ fn prune(engine: &Engine) -> Result<()> {
     if !has_unreferenced(engine) {
         return Ok(());
     }
-    let mut removed = Vec::new();
+    let (mut removed, mut dropped) = (Vec::new(), 0);
     engine.manifest.commit_with(
         |state| {
             let mut records = Vec::new();
             for family in state.families.values() {
                 let (drops, files) = values::prune(&family.version, &engine.pins);
+                dropped += (drops.len() - files.len()) as u64;
                 records.extend(drops);
                 removed.extend(files.into_iter().map(DataFile::Vsst));
             }
@@ -62,6 +63,8 @@ fn prune(engine: &Engine) -> Result<()> {
         },
         |state| super::output::publish(engine, state),
     )?;
+    engine.stats.vssts_pruned.add(removed.len() as u64);
+    engine.stats.aliases_pruned.add(dropped);
     engine.obsolete.add(removed);
     Ok(())
 }

@@ -39,6 +39,8 @@ pub(crate) struct GcJob {
     family: Arc<Family>,
     inputs: Vec<Arc<VsstMeta>>,
     input_numbers: Vec<u64>,
+    /// What the ledger took for garbage in each input.
+    expected: Vec<u64>,
     job: values::GcJob,
     files: VsstFiles,
     /// Taken and given back under the lock of the claims.
@@ -124,6 +126,7 @@ impl GcJob {
             claims.collections += 1;
             let inputs = gc.inputs.clone();
             let input_numbers: Vec<u64> = gc.numbers().collect();
+            let expected = gc.numbers().map(|n| view.ledger.garbage_of(n).garbage_bytes).collect();
             let vsst_bytes = family.options().vsst_bytes;
             let options = GcOptions { file_bytes: vsst_bytes, ..GcOptions::default() };
             let files = VsstFiles {
@@ -136,6 +139,7 @@ impl GcJob {
             };
             return Some(Box::new(GcJob {
                 input_numbers,
+                expected,
                 inputs,
                 job: values::GcJob::new(gc, view.version.clone(), options),
                 pins: Some(pins),
@@ -150,10 +154,12 @@ impl GcJob {
     fn finish(&mut self, engine: &Arc<Engine>, outcome: GcOutcome) -> Result<()> {
         match outcome {
             GcOutcome::Replace { outputs, .. } => self.install(engine, outputs),
-            GcOutcome::Abandoned { measured } => {
+            GcOutcome::Abandoned { .. } => {
                 engine.stats.gc_abandoned.add(1);
-                let measured = measured.iter().map(|m| (m.file, m.garbage_bytes));
-                lock(&engine.claims).abandoned.extend(measured);
+                // The estimate was wrong and stays wrong until something changes it: it is the estimate that must grow,
+                // beyond what was believed in vain, before the files are tried again.
+                let believed = self.input_numbers.iter().copied().zip(self.expected.iter().copied());
+                lock(&engine.claims).abandoned.extend(believed);
                 remove_outputs(engine, self.job.created());
                 Ok(())
             }
