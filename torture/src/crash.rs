@@ -6,10 +6,12 @@
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
+use crate::files::check_at_rest;
 use crate::history::{Found, Loss};
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::Contents;
+use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, Policy, Record, SimEnv};
 use lavastore::{Db, Durability, Options};
@@ -29,6 +31,7 @@ pub(crate) struct Recorded {
 /// Records a run; ends in an open store that is abandoned.
 pub(crate) fn record(seed: u64) -> Check<Recorded> {
     let mut rng = Rng::new(seed ^ 0x0063_7261_7368);
+    let churn = rng.one_in(3);
     let knobs = Knobs {
         steps: rng.range(10, 60),
         reads: false,
@@ -40,8 +43,13 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
         faults: false,
         first_number: 1,
         upkeep_one_in: [3, 8, 20][rng.below(3) as usize],
+        options: if churn { plan::churn_options } else { plan::options },
     };
-    let data = if rng.one_in(4) { Data::new(&mut rng) } else { Data::small(&mut rng) };
+    let data = match rng.below(4) {
+        _ if churn => Data::churn(&mut rng),
+        0 => Data::new(&mut rng),
+        _ => Data::small(&mut rng),
+    };
     let mut driver = Driver::new(seed, knobs, data);
     driver.run().map_err(|why| format!("while recording: {why}"))?;
     driver.history.changed();
@@ -52,14 +60,14 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
     Ok(Recorded { driver, record, ops })
 }
 
-fn kind(rng: &mut Rng) -> CrashKind {
+pub(crate) fn kind(rng: &mut Rng) -> CrashKind {
     match rng.below(7) {
         0 | 1 => CrashKind::ProcessKill,
         n => CrashKind::PowerLossWith(Policy::ALL[(n - 2) as usize]),
     }
 }
 
-fn loss(kind: CrashKind) -> Loss {
+pub(crate) fn loss(kind: CrashKind) -> Loss {
     if kind == CrashKind::ProcessKill { Loss::Process } else { Loss::Power }
 }
 
@@ -229,6 +237,12 @@ pub(crate) fn go_on(db: Db, sim: &SimEnv, data: &Data, found: Found, rng: &mut R
     if rng.one_in(4) {
         db.flush().doing(|| "flush after recovery".into())?;
     }
+    if rng.one_in(4) {
+        check_at_rest(&db, &sim.env(), DIR.as_ref(), false)
+            .map_err(|why| format!("after recovery: {why}"))?;
+        compare(&model, &scan(&db)?).map_err(|why| format!("at rest after recovery: {why}"))?;
+    }
+    tally::add(&db);
     let after = match rng.below(3) {
         0 => {
             drop(families);

@@ -4,10 +4,12 @@
 //! damage it, or make its calls fail. What differs are the [`Knobs`].
 
 use crate::check::{Check, Doing, ensure, show};
+use crate::files;
 use crate::history::{Barrier, FamilyChange, Found, History, Write};
 use crate::iterators::{Twin, read_options};
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId, difference};
+use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, SimEnv};
 use lavastore::{
@@ -15,6 +17,7 @@ use lavastore::{
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Where the store is.
 pub(crate) const DIR: &str = "/db";
@@ -40,6 +43,8 @@ pub(crate) struct Knobs {
     pub first_number: u64,
     /// One in so many steps is a flush, compaction or the like.
     pub upkeep_one_in: u64,
+    /// Options are drawn by this.
+    pub options: fn(&mut Rng) -> Options,
 }
 
 /// Contents of all families, cheap to copy.
@@ -68,7 +73,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub fn new(seed: u64, knobs: Knobs, data: Data) -> Self {
         let mut rng = Rng::new(seed);
-        let options = Options { first_number: knobs.first_number, ..plan::options(&mut rng) };
+        let options = Options { first_number: knobs.first_number, ..(knobs.options)(&mut rng) };
         Driver {
             sim: SimEnv::new(seed),
             rng,
@@ -141,7 +146,7 @@ impl Driver {
     }
 
     fn upkeep(&mut self) -> Check {
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0..=2 => self.flush(),
             3 | 4 => self.compact(),
             5 | 6 if self.knobs.families => self.change_families(),
@@ -150,6 +155,7 @@ impl Driver {
             10 if self.knobs.checkpoints => self.checkpoint(),
             11 if self.knobs.reads => self.read_only(),
             12 => self.look(),
+            13 | 14 => self.settle(),
             _ => self.flush(),
         }
     }
@@ -312,6 +318,7 @@ impl Driver {
         self.families.clear();
         let upto = self.history.writes.len();
         let db = self.db.take().expect("open between steps");
+        tally::add(&db);
         match db.close() {
             Ok(()) => self.barrier(upto),
             Err(e) => self.excuse(e, "close")?,
@@ -328,7 +335,8 @@ impl Driver {
         if self.rng.one_in(4) {
             return;
         }
-        self.options = Options { first_number: self.knobs.first_number, ..plan::options(&mut self.rng) };
+        let drawn = (self.knobs.options)(&mut self.rng);
+        self.options = Options { first_number: self.knobs.first_number, ..drawn };
     }
 
     fn reopen(&mut self) -> Check {
@@ -360,7 +368,9 @@ impl Driver {
         self.iterators.clear();
         self.snapshots.clear();
         self.families.clear();
-        self.db = None;
+        if let Some(db) = self.db.take() {
+            tally::add(&db);
+        }
     }
 
     fn checkpoint(&mut self) -> Check {
@@ -392,6 +402,26 @@ impl Driver {
         let refused = db.put(b"k", b"v").map_err(|e| e.kind());
         ensure!(refused == Err(ErrorKind::ReadOnly), "a write to a read-only store gave {refused:?}");
         Ok(())
+    }
+
+    /// Lets the store come to rest, sometimes without readers: what can be reached is there, and nothing else.
+    pub fn settle(&mut self) -> Check {
+        if self.rng.one_in(2) {
+            self.let_readers_go();
+        }
+        if self.knobs.faults {
+            // With a call that fails for ever it may never rest.
+            self.db().wait_idle(Duration::from_millis(200));
+            return Ok(());
+        }
+        let readers = !self.iterators.is_empty();
+        files::check_at_rest(self.db(), &self.sim.env(), DIR.as_ref(), readers)
+    }
+
+    /// Drops all iterators and snapshots.
+    pub fn let_readers_go(&mut self) {
+        self.iterators.clear();
+        self.snapshots.clear();
     }
 
     /// Reports and checks that change nothing.

@@ -41,7 +41,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-fn knobs(rng: &mut Rng) -> Knobs {
+fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
     Knobs {
         steps: rng.range(8, 24),
         reads: true,
@@ -53,14 +53,16 @@ fn knobs(rng: &mut Rng) -> Knobs {
         faults: true,
         first_number: 1,
         upkeep_one_in: 3,
+        options: if churn { plan::churn_options } else { plan::options },
     }
 }
 
 /// Runs the script with one call failing. False if it makes fewer calls.
 fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bool> {
     let mut rng = Rng::new(seed ^ 0x6572_726f_7273);
-    let knobs = knobs(&mut rng);
-    let data = Data::small(&mut rng);
+    let churn = rng.one_in(2);
+    let knobs = knobs(&mut rng, churn);
+    let data = if churn { Data::churn(&mut rng) } else { Data::small(&mut rng) };
     let mut driver = Driver::new(seed, knobs, data);
     let plan = FaultPlan::nth(call, effect);
     driver.sim.inject(if sticky { plan.sticky() } else { plan });

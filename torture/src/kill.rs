@@ -6,9 +6,11 @@
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{Model, add, compare, families_of, scan};
+use crate::files::check_at_rest;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome};
 use crate::state::Change;
+use crate::tally;
 use lavastore::io::Rng;
 use lavastore::{ColumnFamily, Db, Durability, Env, Options, WriteBatch, WriteOptions};
 use std::io::{Read, Write};
@@ -17,6 +19,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// The hidden row that is the child.
 pub(crate) const CHILD: &str = "kill-child";
+/// Marks a report of the child that counts vSSTs collected, not batches.
+const COLLECTIONS: u64 = 1 << 63;
 /// Kills of one store.
 const ROUNDS: u64 = 5;
 /// The families besides the default one.
@@ -71,7 +75,7 @@ impl Run {
                 expected.entry(*id).or_default();
             }
             match compare(&expected, &found) {
-                Ok(()) => return check_sound(&db),
+                Ok(()) => return check_sound(&db, dir, &expected),
                 Err(e) if why.is_empty() => why = e,
                 Err(_) => {}
             }
@@ -102,22 +106,32 @@ impl Run {
         child.wait().doing(|| "wait".into())?;
         let mut reported = Vec::new();
         pipe.read_to_end(&mut reported).doing(|| "reading from the pipe".into())?;
-        let last = reported.chunks_exact(8).next_back();
-        let last = last.and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
-        Ok(last.unwrap_or(self.written))
+        let reports = reported.chunks_exact(8).filter_map(|b| b.try_into().ok()).map(u64::from_le_bytes);
+        let (collections, batches): (Vec<u64>, Vec<u64>) = reports.partition(|r| r & COLLECTIONS != 0);
+        tally::add_collections(collections.last().map_or(0, |r| r & !COLLECTIONS));
+        Ok(batches.last().copied().unwrap_or(self.written))
     }
 }
 
-fn check_sound(db: &Db) -> Check {
+/// The store is sound, and still is when it has come to rest.
+fn check_sound(db: &Db, dir: &Path, expected: &Model) -> Check {
+    check_at_rest(db, &Env::kernel(), dir, false)?;
+    compare(expected, &scan(db)?).map_err(|why| format!("at rest: {why}"))?;
+    tally::add(db);
     let report = db.verify().doing(|| "verify".into())?;
     ensure!(report.errors.is_empty(), "verify: {}", report.errors[0]);
     Ok(())
 }
 
+/// True if the run is one with long values that are overwritten all the time.
+fn churns(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
 /// The batch with this number: changes by family, and its durability.
 fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
     let mut data_rng = Rng::new(seed ^ 0x6b69_6c6c);
-    let data = Data::small(&mut data_rng);
+    let data = if churns(seed) { Data::churn(&mut data_rng) } else { Data::small(&mut data_rng) };
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number);
     let count = if rng.one_in(2) { 1 } else { rng.range(1, 6) };
     let changes = (0..count).map(|_| (rng.below(3) as usize, data.change(&mut rng))).collect();
@@ -138,7 +152,8 @@ pub(crate) fn child(dir: &Path, seed: u64, from: u64) -> ExitCode {
 
 fn write_forever(dir: &Path, seed: u64, from: u64) -> Check {
     let mut rng = Rng::new(seed ^ from.wrapping_mul(31));
-    let options = Options { background_threads: 2, ..plan::options(&mut rng) };
+    let drawn = if churns(seed) { plan::churn_options(&mut rng) } else { plan::options(&mut rng) };
+    let options = Options { background_threads: 2, ..drawn };
     let db = Db::open_with(dir, options).doing(|| "open".into())?;
     for name in FAMILIES {
         if db.column_family(name).is_none() {
@@ -157,10 +172,11 @@ fn write_forever(dir: &Path, seed: u64, from: u64) -> Check {
         changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
         db.write_opt(&batch, &WriteOptions { durability: Some(durability) }).doing(|| "write".into())?;
         report(number + 1)?;
-        if rng.one_in(200) {
+        if rng.one_in(if churns(seed) { 20 } else { 200 }) {
             db.flush().doing(|| "flush".into())?;
+            report(COLLECTIONS | db.stats().gc_runs)?;
         }
-        if rng.one_in(600) {
+        if rng.one_in(if churns(seed) { 100 } else { 600 }) {
             db.compact_range(&families[0], None, None).doing(|| "compact".into())?;
         }
     }

@@ -15,6 +15,7 @@
 mod check;
 mod crash;
 mod driver;
+mod files;
 mod flip;
 mod history;
 mod io_errors;
@@ -23,10 +24,12 @@ mod kill;
 mod ledger;
 mod model;
 mod plan;
+mod reclaim;
 mod regressions;
 mod rows;
 mod runner;
 mod state;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod threads;

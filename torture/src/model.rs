@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 use crate::driver::{Driver, Knobs, compare, scan};
-use crate::plan::Data;
+use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome};
 use lavastore::io::Rng;
 
@@ -34,6 +34,7 @@ fn run(seed: u64, first_number: u64) -> Check {
         faults: false,
         first_number,
         upkeep_one_in: [4, 8, 16][rng.below(3) as usize],
+        options: plan::options,
     };
     let data = Data::new(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);

@@ -25,7 +25,7 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         l0_compaction_files,
         l0_slowdown_files,
         l0_stop_files: l0_slowdown_files + 1 + rng.below(4) as usize,
-        min_blob_size: 0,
+        min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
         vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
         gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
     }
@@ -52,12 +52,24 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
     }
 }
 
-/// Options for tests in which the defaults matter less than speed.
+/// Options under which values are separated, into small files that are collected soon.
+pub(crate) fn churn_options(rng: &mut Rng) -> Options {
+    let options = options(rng);
+    let family = FamilyOptions {
+        min_blob_size: pick(rng, &[32, 64, 200, 512]),
+        vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10]),
+        gc_ratio_percent: pick(rng, &[1, 5, 20]),
+        ..options.family
+    };
+    Options { family, ..options }
+}
+
+/// A line about the options of a store.
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} l0 {}/{}/{}",
+         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -76,7 +88,10 @@ pub(crate) fn describe(options: &Options) -> String {
         f.levels,
         f.l0_compaction_files,
         f.l0_slowdown_files,
-        f.l0_stop_files
+        f.l0_stop_files,
+        f.min_blob_size,
+        f.vsst_bytes,
+        f.gc_ratio_percent
     )
 }
 
@@ -99,6 +114,18 @@ impl Data {
             value_len_max: pick(rng, &[8, 100, 100, 600, 3000]),
             large_one_in: pick(rng, &[20, 100, 1000]),
             large_len_max: pick(rng, &[5_000, 20_000, 90_000]),
+            range_deletes: !rng.one_in(3),
+        }
+    }
+
+    /// Few keys with long values, overwritten and deleted all the time: what separation and its collection are about.
+    pub fn churn(rng: &mut Rng) -> Self {
+        Data {
+            keys: pick(rng, &[8, 16, 40, 100]),
+            odd_keys: rng.one_in(4),
+            value_len_max: pick(rng, &[300, 1500, 3000]),
+            large_one_in: pick(rng, &[20, 100]),
+            large_len_max: 9_000,
             range_deletes: !rng.one_in(3),
         }
     }

@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{crash, flip, io_errors, kill, model, threads};
+use crate::{crash, flip, io_errors, kill, model, reclaim, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 1_000,
         alone: false,
         case: model::case_numbers,
+    },
+    Row {
+        name: "reclaim",
+        about: "every file is deleted exactly when nothing can reach it, with a crash at every sync",
+        unit: Unit::Checks,
+        ci: 10_000,
+        alone: false,
+        case: reclaim::case,
     },
     Row {
         name: "crash",

@@ -5,7 +5,7 @@
 
 use crate::check::Check;
 use crate::rows::{Row, Unit};
-use crate::{Cli, Profile, ledger};
+use crate::{Cli, Profile, ledger, tally};
 use lavastore::Env;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,8 +125,10 @@ pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Check<T> {
 
 /// Runs one case.
 pub(crate) fn run_case(row: &Row, context: &Context, seed: u64) -> Outcome {
-    guarded(|| (row.case)(context, seed))
-        .unwrap_or_else(|why| Outcome { failures: vec![why], ..Default::default() })
+    let mut outcome = guarded(|| (row.case)(context, seed))
+        .unwrap_or_else(|why| Outcome { failures: vec![why], ..Default::default() });
+    outcome.notes.extend(tally::take());
+    outcome
 }
 
 /// Runs cases until the row's unit reaches `count`.
@@ -196,8 +198,14 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     println!("{}: {count} {} from seed {first_seed}", row.name, row.unit.name());
     let start_ns = env.clock.now_ns();
     let jobs = if row.alone { 1 } else { cli.jobs.max(1) };
-    let (totals, seeds) = run_cases(row, &context, first_seed, jobs, true);
+    let (mut totals, seeds) = run_cases(row, &context, first_seed, jobs, true);
     let seconds = (env.clock.now_ns() - start_ns) as f64 / 1e9;
+    if count >= row.ci
+        && let Some(what) = tally::missing(|name| totals.notes.contains_key(name))
+    {
+        totals.failed += 1;
+        totals.failures.push((first_seed, format!("the row never saw {what}")));
+    }
     let profile = if cli.profile == Profile::Ci { "ci" } else { "soak" };
     for (seed, why) in &totals.failures {
         println!("{}: seed {seed} FAILED: {why}", row.name);

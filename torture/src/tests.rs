@@ -30,6 +30,11 @@ fn some_of_the_model() {
 }
 
 #[test]
+fn some_reclaiming() {
+    run_some("reclaim", 600);
+}
+
+#[test]
 fn some_crashes() {
     run_some("crash", 1_000);
     run_some("recrash", 300);

@@ -7,9 +7,11 @@
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::scan;
+use crate::files::check_at_rest;
 use crate::plan::{self, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::Entries;
+use crate::tally;
 use lavastore::io::Rng;
 use lavastore::{
     ColumnFamily, Db, Durability, Env, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
@@ -279,6 +281,9 @@ fn check_end(shared: Shared, dir: &Path, rng: &mut Rng) -> Check {
         Ok(())
     };
     compare(&shared.db, "at the end")?;
+    check_at_rest(&shared.db, &Env::kernel(), dir, false)?;
+    compare(&shared.db, "at rest")?;
+    tally::add(&shared.db);
     let Shared { db, mirror, .. } = shared;
     drop(mirror);
     db.close().doing(|| "close".into())?;

@@ -1,0 +1,95 @@
+//! Row `reclaim`: every table and vSST is deleted exactly when nothing can reach it.
+//!
+//! A run of flushes, compactions and collections, with snapshots and iterators held across many of them, families that
+//! come and go, checkpoints, and options that change. Whenever the store is at rest, its directory holds what the
+//! manifest names and what readers hold ([`crate::files`]), while every read is compared with the model. Then the machine
+//! dies at each sync and each removal of the run: what is opened after that must hold what was promised, come to rest
+//! with exactly the files it names, and still hold the same.
+
+use crate::check::{Check, Doing};
+use crate::crash::{check_verify, kind, loss};
+use crate::driver::{DIR, Driver, Knobs, compare, scan};
+use crate::files::check_at_rest;
+use crate::history::Loss;
+use crate::plan::{self, Data, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::tally;
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{Db, Durability, Options};
+
+/// Deaths of one run, at most: of more barriers some are drawn.
+const DEATHS_MAX: usize = 60;
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x7265_636c_6169_6d00);
+    let knobs = Knobs {
+        steps: rng.range(30, 120),
+        reads: true,
+        kills: false,
+        volatile: rng.one_in(6),
+        families: rng.one_in(2),
+        checkpoints: rng.one_in(3),
+        reopen: rng.one_in(2),
+        faults: false,
+        first_number: 1,
+        upkeep_one_in: pick(&mut rng, &[2, 3, 6]),
+        options: if rng.one_in(4) { plan::options } else { plan::churn_options },
+    };
+    let data = Data::churn(&mut rng);
+    let mut driver = Driver::new(seed, knobs, data);
+    let ran = run(&mut driver);
+    let failed = ran.is_err();
+    outcome.take(ran);
+    if failed {
+        return outcome;
+    }
+    driver.history.changed();
+    let record = driver.sim.record();
+    driver.abandon();
+    let mut barriers = record.barriers();
+    while barriers.len() > DEATHS_MAX {
+        barriers.swap_remove(rng.below(barriers.len() as u64) as usize);
+    }
+    for op in barriers {
+        let mut rng = rng.fork();
+        let (kind, seed) = (kind(&mut rng), rng.next_u64());
+        let sim =
+            if rng.one_in(2) { record.crash_before(op, kind, seed) } else { record.crash_at(op, kind, seed) };
+        let checked = guarded(|| recover(&driver, &sim, op, kind, &mut rng)).and_then(|check| check);
+        outcome.take(checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")));
+        if outcome.failures.len() > 2 {
+            break;
+        }
+    }
+    outcome
+}
+
+/// The run, to its end without readers.
+fn run(driver: &mut Driver) -> Check {
+    driver.run()?;
+    driver.settle()?;
+    driver.let_readers_go();
+    check_at_rest(driver.db(), &driver.sim.env(), DIR.as_ref(), false)?;
+    driver.compare_all()?;
+    driver.verify()
+}
+
+fn recover(driver: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
+    let options = Options { durability: Durability::Durable, ..plan::churn_options(rng) };
+    let db = Db::open_in(sim.env(), DIR, options.clone())
+        .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+    let found = scan(&db)?;
+    let loss: Loss = loss(kind);
+    driver.history.check(op, loss, &found)?;
+    let model = found.into_iter().map(|(id, e)| (id, crate::state::Contents::from_entries(e))).collect();
+    if rng.one_in(2) {
+        let all = db.default_column_family();
+        db.compact_range(all, None, None).doing(|| "compact_range after recovery".into())?;
+    }
+    check_at_rest(&db, &sim.env(), DIR.as_ref(), false)?;
+    compare(&model, &scan(&db)?).map_err(|why| format!("at rest: {why}"))?;
+    tally::add(&db);
+    check_verify(&db)
+}

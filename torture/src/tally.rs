@@ -1,0 +1,60 @@
+//! Counts of what the engine did behind the calls, so that a row shows that the machinery it is about ran.
+//!
+//! Stores are opened in many places; each adds its counters here, to those of its thread, before it goes. The runner
+//! takes them after each case. A row that is about garbage collection and never saw one has proved nothing: see
+//! [`missing`].
+
+use lavastore::{Db, Statistics};
+use std::cell::Cell;
+
+/// What is counted, and the name under which it is printed.
+type Kind = (&'static str, fn(&Statistics) -> u64);
+
+const KINDS: [Kind; 9] = [
+    (COLLECTIONS, |s| s.gc_runs),
+    ("vSSTs collected in vain", |s| s.gc_abandoned),
+    ("bytes moved by collection", |s| s.gc_bytes_written),
+    (PRUNED, |s| s.vssts_pruned),
+    (RENAMED, |s| s.aliases_pruned),
+    ("bytes of large values", |s| s.segment_bytes_written),
+    ("values read by iterators", |s| s.iter_values_read),
+    ("compactions", |s| s.compactions - s.compaction_moves),
+    (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
+];
+
+const COLLECTIONS: &str = "vSSTs collected";
+const PRUNED: &str = "vSSTs pruned";
+const RENAMED: &str = "aliases pruned";
+const SEPARATED: &str = "gets of separated values";
+
+thread_local! {
+    static COUNTS: Cell<[u64; KINDS.len()]> = const { Cell::new([0; KINDS.len()]) };
+}
+
+/// Adds the counters of a store that is about to go.
+pub(crate) fn add(db: &Db) {
+    let stats = db.stats();
+    let mut counts = COUNTS.get();
+    for (count, (_, read)) in counts.iter_mut().zip(KINDS) {
+        *count += read(&stats);
+    }
+    COUNTS.set(counts);
+}
+
+/// Adds collections that a store in another process reported.
+pub(crate) fn add_collections(count: u64) {
+    let mut counts = COUNTS.get();
+    counts[0] += count;
+    COUNTS.set(counts);
+}
+
+/// The counts since the last call.
+pub(crate) fn take() -> impl Iterator<Item = (&'static str, u64)> {
+    let counts = COUNTS.replace([0; KINDS.len()]);
+    KINDS.iter().map(|(name, _)| *name).zip(counts).filter(|(_, count)| *count > 0)
+}
+
+/// What must have been seen at least once for a long run of a row to count, and was not.
+pub(crate) fn missing(seen: impl Fn(&str) -> bool) -> Option<&'static str> {
+    [COLLECTIONS, PRUNED, RENAMED, SEPARATED].into_iter().find(|name| !seen(name))
+}
