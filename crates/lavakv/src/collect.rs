@@ -73,7 +73,8 @@ pub struct PlannedGc {
     pub files: Vec<u64>,
     /// Bytes of these files.
     pub input_bytes: u64,
-    /// Bytes it is expected to read of them: keys, and live records.
+    /// Bytes it must read of them: keys, and live records. Where live records lie close together it reads what lies
+    /// between them, too, and then up to `input_bytes`.
     pub read_bytes: u64,
     /// Bytes it is expected to write.
     pub written_bytes: u64,

@@ -11,7 +11,7 @@
 //! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
-//! * `checkpoint`, `verify`, `space`, `maintenance`: what operators ask for.
+//! * `checkpoint`, `verify`, `space`, `collect`, `maintenance`: what operators ask for.
 
 mod batch;
 mod checkpoint;

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::family::Family;
 use base::Result;
+use version::Version;
 use version::names::{self, FileKind};
 
 /// Who owns the bytes on disk. The parts sum to `total_bytes`, which is what the file system reports for the files of
@@ -34,8 +35,8 @@ pub struct Space {
     pub hidden_bytes_min: u64,
     /// Upper bound of `hidden_bytes`.
     pub hidden_bytes_max: u64,
-    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or of all
-    /// levels where there is only one.
+    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or
+    /// of the largest table where there is only L0, whose tables may all hold the same keys.
     pub live_bytes_min: u64,
     /// Memtables, in memory only.
     pub memtable_bytes: u64,
@@ -110,7 +111,6 @@ impl FamilySpace {
             entries: files.iter().map(|f| f.entries).sum(),
         };
         let hidden = ledger.hidden(version);
-        let last = version.deepest_level().map_or(&[][..], |last| version.files(last));
         FamilySpace {
             name: family.name.clone(),
             levels: used.map(level).collect(),
@@ -125,7 +125,7 @@ impl FamilySpace {
             hidden_bytes: hidden.likely,
             hidden_bytes_min: hidden.low,
             hidden_bytes_max: hidden.high,
-            live_bytes_min: last.iter().map(|f| f.raw_bytes).sum(),
+            live_bytes_min: live_bytes_min(version),
         }
     }
 }
@@ -143,6 +143,15 @@ impl Space {
             ("manifest", self.manifest_bytes),
             ("other", self.other_bytes),
         ]
+    }
+}
+
+fn live_bytes_min(version: &Version) -> u64 {
+    let raw_bytes = |level| version.files(level).iter().map(|f| f.raw_bytes);
+    match version.deepest_level() {
+        None => 0,
+        Some(0) => raw_bytes(0).max().unwrap_or(0),
+        Some(last) => raw_bytes(last).sum(),
     }
 }
 

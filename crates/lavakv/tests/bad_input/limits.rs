@@ -2,8 +2,7 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
-    sim::SimEnv,
+    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, sim::SimEnv,
 };
 
 const KEY_MAX: usize = 64 << 10;
