@@ -10,9 +10,9 @@
 //!   the measured rate at which compaction drains L0 to a twentieth of it. (L0 drains in large pieces, when a compaction
 //!   is installed; the square keeps enough room until the next one.)
 //!
-//! * **garbage**: above a bound for exposed garbage in vSSTs writers come to the rate at which collection frees bytes:
-//!   with `g` percent above the bound the allowed rate is that rate times `([GARBAGE_BALANCE_PERCENT] / g)^2`. It has no
-//!   step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
+//! * **garbage**: above a bound for garbage in vSSTs writers come to the rate at which collection frees bytes: with `g`
+//!   percent above the bound the allowed rate is that rate times [`GARBAGE_BALANCE_PERCENT`]` / g`, and far above less. It
+//!   has no step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
 //!
 //! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
 //! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
@@ -34,7 +34,7 @@ pub enum StallCause {
 /// Delay that is collected before a writer sleeps.
 pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
 /// The longest single sleep.
-pub(crate) const SLEEP_NS_MAX: u64 = 1_000_000;
+pub(crate) const SLEEP_NS_MAX: u64 = 600_000;
 
 /// Where the chain stands, as the write path sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,8 +61,8 @@ pub(crate) struct Pressure {
     pub gc_bytes_per_s: u64,
 }
 
-/// How far above its bound exposed garbage may come to rest, in percent of what lives.
-const GARBAGE_BALANCE_PERCENT: u64 = 8;
+/// How far above its bound garbage may come to rest, in percent of what lives.
+const GARBAGE_BALANCE_PERCENT: u64 = 5;
 
 /// Rates below this are not believed: they come from a job that was preempted.
 const RATE_FLOOR: u64 = 1 << 20;
@@ -86,7 +86,8 @@ impl Pressure {
             let scarce = GARBAGE_BALANCE_PERCENT as f64 / self.garbage_over_percent as f64;
             // Before anything was collected, an eighth of the flush rate stands in for the rate of collection.
             let drain = self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64;
-            (((drain * scarce * scarce) as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
+            let rate = drain * scarce * scarce.min(0.5) * 2.0;
+            ((rate as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
         });
         [memory, l0, garbage].into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
@@ -103,9 +104,12 @@ impl Pacer {
     /// Charges `bytes` at `rate` bytes per second; returns how long the writer should sleep now (0: go on).
     pub fn charge(&mut self, now_ns: u64, bytes: u64, rate: u64) -> u64 {
         let cost_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
-        self.free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SLEEP_NS_MIN)) + cost_ns;
-        let ahead = self.free_at_ns.saturating_sub(now_ns);
-        if ahead < SLEEP_NS_MIN { 0 } else { ahead.min(SLEEP_NS_MAX) }
+        let free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SLEEP_NS_MIN)).saturating_add(cost_ns);
+        // What is beyond the longest sleep is forgiven: debts made at the lowest rates would be paid for long after
+        // the rate has risen again.
+        let ahead_ns = free_at_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX);
+        self.free_at_ns = now_ns.saturating_add(ahead_ns).max(free_at_ns.min(now_ns));
+        if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns }
     }
 }
 
@@ -182,5 +186,6 @@ mod tests {
         let share = written as f64 / rate as f64;
         assert!((0.9..1.1).contains(&share), "{share}");
         assert!(pacer.charge(now, 1 << 30, rate) <= SLEEP_NS_MAX);
+        assert_eq!(pacer.charge(now + SLEEP_NS_MAX, 200, rate), 0, "the rest of a long wait is forgiven");
     }
 }

@@ -368,8 +368,8 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     };
     for family in families {
         let (view, options) = (family.view(), family.options());
-        let garbage = gc::exposed_percent(&view.ledger, &options);
-        p.garbage_over_percent = p.garbage_over_percent.max(garbage.saturating_sub(gc::EXPOSED_SLOW_PERCENT));
+        let garbage = gc::garbage_percent(&view, &options).saturating_sub(gc::GARBAGE_SLOW_PERCENT);
+        p.garbage_over_percent = p.garbage_over_percent.max(garbage);
         let files = view.l0_depth as u64;
         if files > p.l0_files {
             p.l0_files = files;

@@ -2,9 +2,9 @@
 //!
 //! **When.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs `(1 - g) / g`
 //! bytes written for each byte freed. So the threshold falls as exposed garbage grows, from [`LAZY_RATIO_PERCENT`] of a
-//! file while there is little of it to the family's `gc_ratio_percent` at [`EXPOSED_SLOW_PERCENT`] of the live bytes,
-//! where writers begin to be slowed down. (There even files that are all alike have that much garbage: whoever is slowed
-//! down for garbage can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
+//! file while there is little of it to the family's `gc_ratio_percent` at [`EXPOSED_FULL_PERCENT`] of the live bytes.
+//! Writers begin to be slowed down when exposed and hidden garbage together are [`GARBAGE_SLOW_PERCENT`]. (There even
+//! files that are all alike have garbage above the threshold: whoever is slowed down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
 //! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to the family's ratio, then rests. Compactions go first: where values are
 //! separated they move little, and they expose what collection can free.
 //!
@@ -27,8 +27,10 @@ use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, VsstClass, VsstMeta, VsstSource};
 
-/// Exposed garbage, in percent of live bytes, from which writers are slowed down.
-pub(crate) const EXPOSED_SLOW_PERCENT: u64 = 27;
+/// Garbage, in percent of live bytes, from which writers are slowed down.
+pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 27;
+/// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
+const EXPOSED_FULL_PERCENT: u64 = 25;
 /// The threshold while there is little garbage.
 const LAZY_RATIO_PERCENT: u64 = 60;
 /// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
@@ -49,17 +51,29 @@ pub(crate) struct GcJob {
 }
 
 /// Garbage beyond the slack, in percent of live bytes.
-pub(crate) fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
+fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
     let exposed = ledger.exposed_bytes();
     let live = ledger.record_bytes().saturating_sub(exposed);
     exposed.saturating_sub(SLACK_FILES * options.vsst_bytes) * 100 / live.max(1)
+}
+
+/// Exposed garbage and what lies above the last level, beyond the slack, in percent of live bytes. What lies above is
+/// hidden garbage where keys are overwritten; counting it, the sum grows with every flush instead of with every
+/// compaction, so that writers are slowed evenly.
+pub(crate) fn garbage_percent(view: &View, options: &FamilyOptions) -> u64 {
+    let (version, ledger) = (&view.version, &view.ledger);
+    let separated = |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
+    let above = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
+    let garbage = ledger.exposed_bytes().saturating_add(above);
+    let live = ledger.record_bytes().saturating_sub(garbage);
+    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
 }
 
 /// From how much garbage on a file is rewritten, in percent of the file.
 fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool) -> u32 {
     let span = LAZY_RATIO_PERCENT.saturating_sub(floor);
     // By the square: collection starts late, and then in earnest.
-    let fallen = span * exposed_percent.min(EXPOSED_SLOW_PERCENT).pow(2) / EXPOSED_SLOW_PERCENT.pow(2);
+    let fallen = span * exposed_percent.min(EXPOSED_FULL_PERCENT).pow(2) / EXPOSED_FULL_PERCENT.pow(2);
     let threshold = if quiet { floor } else { LAZY_RATIO_PERCENT.max(floor) - fallen };
     threshold as u32
 }
@@ -197,9 +211,12 @@ impl GcJob {
     fn book(&self, engine: &Engine, output_bytes: u64) {
         let input_bytes: u64 = self.inputs.iter().map(|meta| meta.len).sum();
         let freed = input_bytes.saturating_sub(output_bytes);
-        // What runs beside it frees about as much.
-        let together = lock(&engine.claims).collections.max(1) as u64;
-        engine.gc_rate.record(freed * together, engine.env.clock.now_ns() - self.start_ns);
+        // A file without live records says nothing of how fast others can be collected.
+        if output_bytes > 0 {
+            // What runs beside it frees about as much.
+            let together = lock(&engine.claims).collections.max(1) as u64;
+            engine.gc_rate.record(freed * together, engine.env.clock.now_ns() - self.start_ns);
+        }
         engine.stats.gc_runs.add(1);
         engine.stats.gc_bytes_written.add(output_bytes);
         engine.stats.gc_bytes_freed.add(freed);
@@ -286,7 +303,7 @@ mod tests {
     #[test]
     fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
         let at = |exposed| threshold_percent(exposed, 20, false);
-        assert_eq!((at(0), at(EXPOSED_SLOW_PERCENT), at(99)), (60, 20, 20));
+        assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
         assert!((1..40).all(|e| at(e) <= at(e - 1)));
         assert_eq!(threshold_percent(0, 20, true), 20);
         assert_eq!(threshold_percent(0, 70, false), 70);
