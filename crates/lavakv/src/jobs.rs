@@ -14,7 +14,7 @@ pub(crate) mod separate;
 
 use crate::engine::Engine;
 use crate::family::Family;
-use crate::scheduler::{Job, JobClass};
+use crate::scheduler::{Duty, Job, JobClass};
 use base::HashMap;
 use base::sync::lock;
 use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason};
@@ -53,15 +53,18 @@ impl Claims {
     }
 }
 
-/// The most urgent job of a class above `below` that may start now. What it works on is claimed.
-pub(crate) fn next_job(engine: &Arc<Engine>, below: JobClass) -> Option<Box<dyn Job>> {
+/// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
+pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
     if engine.scheduler.is_stopping() || engine.health.is_poisoned() || engine.wal.get().is_none() {
         return None;
     }
     let mut claims = lock(&engine.claims);
-    if JobClass::Log < below && !claims.log && log::wanted(engine) {
+    if duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(engine) {
         claims.log = true;
         return Some(Box::new(log::LogJob));
+    }
+    if duty == Duty::Log {
+        return None;
     }
     if engine.health.must_wait(engine.env.clock.now_ns()) {
         return None;

@@ -33,7 +33,7 @@ pub struct Options {
     pub log_group_bytes: u64,
     /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
     pub wal_bytes_max: u64,
-    /// Threads for flush, compaction and clean-up. Default: 2.
+    /// Threads for flush, compaction, garbage collection and clean-up; one more serves the log. Default: 2.
     pub background_threads: usize,
     /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
     pub compactions_max: usize,

@@ -8,6 +8,8 @@
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
 //!   no thread has to be reserved.
+//! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
+//!   may be longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
 //!   Whoever has to wait calls it ([`Scheduler::wait_until`]).
 
@@ -37,6 +39,28 @@ pub(crate) enum JobClass {
     Gc,
     /// No work.
     Idle,
+}
+
+/// Which classes of work somebody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// All (simulation).
+    All,
+    /// The log.
+    Log,
+    /// Everything else.
+    AllButLog,
+}
+
+impl Duty {
+    /// True if work of this class is done.
+    pub fn includes(self, class: JobClass) -> bool {
+        match self {
+            Duty::All => true,
+            Duty::Log => class == JobClass::Log,
+            Duty::AllButLog => class != JobClass::Log,
+        }
+    }
 }
 
 /// What a step did.
@@ -102,9 +126,12 @@ impl Scheduler {
         let Some(spawner) = engine.env.spawner.clone() else { return Ok(()) };
         for n in 0..engine.options.background_threads {
             let engine = engine.clone();
-            let body = Box::new(move || Worker::default().run(&engine));
+            let body = Box::new(move || Worker::new(Duty::AllButLog).run(&engine));
             lock(&self.threads).push(spawner.spawn(&format!("lava-bg-{n}"), Priority::Background, body)?);
         }
+        let log = engine.clone();
+        let body = Box::new(move || Worker::new(Duty::Log).run(&log));
+        lock(&self.threads).push(spawner.spawn("lava-log", Priority::Background, body)?);
         Ok(())
     }
 
@@ -163,7 +190,7 @@ impl Scheduler {
             let (jobs, rng) = &mut *sim;
             let limit = engine.options.background_threads + 1;
             let fresh = if jobs.len() < limit && (jobs.is_empty() || rng.one_in(2)) {
-                crate::jobs::next_job(engine, JobClass::Idle)
+                crate::jobs::next_job(engine, Duty::All, JobClass::Idle)
             } else {
                 None
             };
@@ -226,20 +253,24 @@ fn step_guarded(job: &mut Box<dyn Job>, engine: &Arc<Engine>) -> Result<Progress
 }
 
 /// One background thread: a stack of jobs, the most urgent on top.
-#[derive(Default)]
 struct Worker {
+    duty: Duty,
     stack: Vec<Box<dyn Job>>,
     seen: u64,
 }
 
 impl Worker {
+    fn new(duty: Duty) -> Self {
+        Worker { duty, stack: Vec::new(), seen: 0 }
+    }
+
     fn run(&mut self, engine: &Arc<Engine>) {
         let scheduler = &engine.scheduler;
         while !scheduler.is_stopping() {
             let epoch = scheduler.work_epoch.load(Ordering::Acquire);
             if epoch != self.seen || self.stack.is_empty() {
                 let below = self.stack.last().map_or(JobClass::Idle, |job| job.class());
-                match crate::jobs::next_job(engine, below) {
+                match crate::jobs::next_job(engine, self.duty, below) {
                     Some(job) => self.stack.push(job),
                     None => self.seen = epoch,
                 }
