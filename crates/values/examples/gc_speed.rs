@@ -91,6 +91,9 @@ impl GcWorld for World {
     fn create(&mut self, alignment: u32, _class: VsstClass) -> Result<OutputVsst> {
         self.begin(alignment)
     }
+    fn now_ns(&self) -> Option<u64> {
+        Some(self.env.clock.now_ns())
+    }
 }
 
 /// Time of this thread on a processor, where the system tells it (the machine may be shared), else on the clock.

@@ -48,6 +48,7 @@ use window::{MergedKeys, Window};
 mod copy;
 mod lookup;
 mod names;
+mod pace;
 mod window;
 
 /// Keys that a step moves into the window.
@@ -63,6 +64,10 @@ pub trait GcWorld {
     fn vssts(&self) -> &dyn VsstSource;
     /// Begins an output, whose records have this alignment and class.
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst>;
+    /// The clock by which lookups are timed, so that the cheaper kind is chosen. `None`: they are estimated.
+    fn now_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What was found in one input.
@@ -312,12 +317,8 @@ impl GcJob {
     }
 
     fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
-        let court = Court {
-            names: &self.names,
-            inputs: &self.inputs,
-            tables: world.tables(),
-            lookups: self.options.lookups,
-        };
+        let court =
+            Court { names: &self.names, inputs: &self.inputs, world: &*world, lookups: self.options.lookups };
         if !lookup.step(&court, &mut self.window, &mut self.lookup)? {
             return Ok(Next::Go(State::Judge(lookup)));
         }

@@ -16,7 +16,9 @@
 //! An entry is in one table only, and most are at the bottom: the tables are asked from the deepest level up, and a key
 //! that was found is not asked for again.
 
+use super::GcWorld;
 use super::names::Names;
+use super::pace::{DEVICE_READ_NS, POINT_NS, Pace, REFERENCE_NS, Stopwatch};
 use super::window::{Entry, Window};
 use crate::pick::Lookups;
 use base::key::{self, encode_into};
@@ -24,19 +26,12 @@ use base::{Error, InternalIterator, Result, ValueKind};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{IterOptions, Ksst, KsstIter, ReadCounters, Reference, Vsst};
-use version::{FileMeta, TableSource};
+use version::FileMeta;
 
-// Costs, in references passed by a cursor (about 40 ns; `gc_speed` measures them).
-
-/// A point lookup in the cache.
-const POINT_COST: u64 = 24;
-/// A read from the device: as much as a small read of a fast one, more than one from the kernel's cache.
-const DEVICE_READ_COST: u64 = 600;
+/// About what a step may take.
+const STEP_NS: u64 = 1_500_000;
 /// Turning to a table.
-const TABLE_COST: u64 = 50;
-/// What a step may cost.
-const STEP_COST: u64 = 32 << 10;
-
+const TABLE_NS: u64 = 2000;
 /// After so many references without a key that was asked, a join seeks.
 const SEEK_AFTER_JOINING: u32 = 32;
 /// The same for a scan, which would drop what it has read ahead.
@@ -45,8 +40,9 @@ const SEEK_AFTER_SCANNING: u32 = 32 << 10;
 const SCAN_BYTES: usize = 256 << 10;
 /// Every so many point lookups it is asked anew whether a scan is cheaper.
 const RECONSIDER_EVERY: u64 = 64;
-/// The estimate of reads that a lookup takes follows the last lookups, about twice as many.
-const MISSES_OF: u64 = 2 << 10;
+
+/// A shorter walk says little about what a reference costs.
+const TIMED_REFERENCES_MIN: u64 = 1 << 10;
 
 /// What lookups have cost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,27 +52,7 @@ pub(crate) struct LookupStats {
     /// Live records under names that lead to inputs only.
     pub(crate) whole_live: u64,
     pub(crate) counters: ReadCounters,
-    /// Point lookups of late, and the reads from the device that they took.
-    late_lookups: u64,
-    late_reads: u64,
-}
-
-impl LookupStats {
-    fn looked_up(&mut self, reads: u64) {
-        self.point_lookups += 1;
-        self.late_lookups += 1;
-        self.late_reads += reads;
-        if self.late_lookups > 2 * MISSES_OF {
-            self.late_lookups /= 2;
-            self.late_reads /= 2;
-        }
-    }
-
-    /// What the reads of so many point lookups would cost.
-    fn cost_of_misses(&self, lookups: u64) -> u64 {
-        let cost = u128::from(lookups) * u128::from(self.late_reads) * u128::from(DEVICE_READ_COST);
-        u64::try_from(cost / u128::from(self.late_lookups.max(1))).unwrap_or(u64::MAX)
-    }
+    pub(crate) pace: Pace,
 }
 
 /// The judging of one window.
@@ -117,7 +93,7 @@ struct Walk {
 pub(crate) struct Court<'a> {
     pub(crate) names: &'a Names,
     pub(crate) inputs: &'a [Arc<Vsst>],
-    pub(crate) tables: &'a dyn TableSource,
+    pub(crate) world: &'a dyn GcWorld,
     pub(crate) lookups: Lookups,
 }
 
@@ -139,19 +115,27 @@ impl Lookup {
         window: &mut Window,
         stats: &mut LookupStats,
     ) -> Result<bool> {
-        let mut budget = STEP_COST;
+        let mut budget = STEP_NS;
         while budget > 0 {
             let Some(asking) = &mut self.asking else {
                 let Some(file) = self.tables.pop() else { return Ok(true) };
                 self.asking = Asking::new(court, &file, window, stats)?;
-                budget = budget.saturating_sub(TABLE_COST);
+                budget = budget.saturating_sub(TABLE_NS);
                 continue;
             };
             let done = match &mut asking.way {
                 Way::Cursor(walk) => {
                     let before = walk.cursor.counters();
+                    let watch = Stopwatch::start(court.world.now_ns(), before.device_reads);
+                    let passed = stats.joined_references;
                     let done = walk.join(court, window, &mut asking.keys, &mut budget, stats);
-                    add_difference(&mut stats.counters, &walk.cursor.counters(), &before);
+                    let after = walk.cursor.counters();
+                    let passed = stats.joined_references - passed;
+                    if passed >= TIMED_REFERENCES_MIN {
+                        let ns = watch.stop(court.world.now_ns(), after.device_reads, passed * REFERENCE_NS);
+                        stats.pace.reference.observe(passed, ns);
+                    }
+                    add_difference(&mut stats.counters, &after, &before);
                     done
                 }
                 Way::Points => asking.ask(court, window, &mut budget, stats),
@@ -184,16 +168,17 @@ impl Asking {
         if of_keys == 0 {
             return Ok(None);
         }
-        let table = court.tables.table(file)?;
+        let table = court.world.tables().table(file)?;
         let references = references_among(&table, file, window, &keys)?;
         let mut asking = Asking { table, keys, references, of_keys, way: Way::Points };
         match court.lookups {
             Lookups::Points => {}
             Lookups::Join => asking.walk(0, SEEK_AFTER_JOINING),
-            Lookups::Cheaper if references <= of_keys.saturating_mul(POINT_COST) => {
+            // Dense enough that a cursor passes faster than it could seek.
+            Lookups::Cheaper if references <= of_keys.saturating_mul(u64::from(SEEK_AFTER_JOINING)) => {
                 asking.walk(0, SEEK_AFTER_JOINING);
             }
-            Lookups::Cheaper => asking.reconsider(of_keys, stats),
+            Lookups::Cheaper => asking.reconsider(stats),
         }
         Ok(Some(asking))
     }
@@ -204,10 +189,12 @@ impl Asking {
         self.way = Way::Cursor(Box::new(Walk { cursor, seek_after, passed: 0, target: Vec::new() }));
     }
 
-    /// Goes over to a scan if that is cheaper than point lookups of `left` keys.
-    fn reconsider(&mut self, left: u64, stats: &LookupStats) {
-        let references = u128::from(self.references) * u128::from(left) / u128::from(self.of_keys.max(1));
-        if references <= u128::from(stats.cost_of_misses(left)) {
+    /// Goes over to a scan if that is cheaper than point lookups of the keys that are left. (Some of them may be found
+    /// already; those of other tables are not counted apart either.)
+    fn reconsider(&mut self, stats: &LookupStats) {
+        let (left, all) = (self.keys.len() as u128, self.of_keys.max(1).max(self.keys.len() as u64) as u128);
+        let references = (u128::from(self.references) * left / all) as u64;
+        if stats.pace.prefers_passing(references, self.keys.len() as u64) {
             self.walk(SCAN_BYTES, SEEK_AFTER_SCANNING);
         }
     }
@@ -221,32 +208,42 @@ impl Asking {
         stats: &mut LookupStats,
     ) -> Result<bool> {
         while self.keys.start < self.keys.end {
+            let (asked, reads) = (stats.point_lookups, stats.counters.device_reads);
+            let watch = Stopwatch::start(court.world.now_ns(), reads);
+            self.ask_some(court, window, stats)?;
+            let (asked, reads) = (stats.point_lookups - asked, stats.counters.device_reads - reads);
+            let estimate = asked * POINT_NS;
+            let ns = watch.stop(court.world.now_ns(), stats.counters.device_reads, estimate);
+            stats.pace.point.observe(asked, ns);
+            *budget = budget.saturating_sub(estimate + reads * DEVICE_READ_NS);
+            if court.lookups == Lookups::Cheaper && asked > 0 {
+                self.reconsider(stats);
+            }
+            if *budget == 0 || matches!(self.way, Way::Cursor(_)) {
+                return Ok(self.keys.start >= self.keys.end);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next point lookups, as many as are timed together.
+    fn ask_some(&mut self, court: &Court<'_>, window: &mut Window, stats: &mut LookupStats) -> Result<()> {
+        let mut left = RECONSIDER_EVERY;
+        while self.keys.start < self.keys.end && left > 0 {
             let at = self.keys.start;
             let entry = window.entries[at];
             if !entry.live {
-                if *budget == 0 {
-                    return Ok(false);
-                }
+                left -= 1;
+                stats.point_lookups += 1;
                 let wanted = window.user_key(&entry);
-                let before = stats.counters.device_reads;
                 let found = self.table.get_reference(wanted, entry.seq, entry.hash, &mut stats.counters)?;
-                let reads = stats.counters.device_reads - before;
-                stats.looked_up(reads);
-                *budget = budget.saturating_sub(POINT_COST + reads * DEVICE_READ_COST);
                 if let Some(reference) = found {
                     judge(court, window, at, &reference, stats)?;
                 }
             }
             self.keys.start += 1;
-            if court.lookups == Lookups::Cheaper && stats.point_lookups.is_multiple_of(RECONSIDER_EVERY) {
-                // Whether found already or not: it is an estimate.
-                self.reconsider(self.keys.len() as u64, stats);
-                if matches!(self.way, Way::Cursor(_)) {
-                    return Ok(false);
-                }
-            }
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -271,7 +268,7 @@ impl Walk {
             if *budget == 0 {
                 return Ok(false);
             }
-            *budget -= 1;
+            *budget = budget.saturating_sub(REFERENCE_NS);
             let entry = window.entries[keys.start];
             let wanted = window.user_key(&entry);
             if !cursor.valid() || self.passed >= self.seek_after {
@@ -279,7 +276,7 @@ impl Walk {
                 encode_into(&mut self.target, wanted, entry.seq, ValueKind::Seek);
                 cursor.seek(&self.target)?;
                 self.passed = 0;
-                *budget = budget.saturating_sub(POINT_COST);
+                *budget = budget.saturating_sub(POINT_NS);
                 if !cursor.valid() {
                     return Ok(true);
                 }
