@@ -282,12 +282,12 @@ impl Outcome {
 
     fn space_line(&self) -> String {
         let space = &self.space;
-        let [total, live, garbage, hidden] =
-            [space.total_bytes, space.live_bytes_min, space.garbage_bytes, space.hidden_bytes]
-                .map(human_bytes);
-        let times = space.total_bytes as f64 / space.live_bytes_min.max(1) as f64;
+        let data = space.total_bytes - space.wal_bytes;
+        let times = data as f64 / space.live_bytes_min.max(1) as f64;
+        let bytes = [data, space.live_bytes_min, space.garbage_bytes, space.hidden_bytes, space.wal_bytes];
+        let [data, live, garbage, hidden, log] = bytes.map(human_bytes);
         format!(
-            "space: {total} on disk for at least {live} of live data ({times:.2} times), garbage {garbage}, hidden {hidden}\n"
+            "space: {data} for at least {live} of live data ({times:.2} times; garbage {garbage}, hidden {hidden}) and {log} of log\n"
         )
     }
 

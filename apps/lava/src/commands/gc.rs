@@ -133,7 +133,7 @@ fn plan_text(plan: &GcPlan) -> String {
     };
     plan.collections.iter().for_each(|gc| line(&gc.family, gc));
     line("total", &plan.total());
-    text
+    text + "(read: keys and live records, and what lies between these where they are close together)\n"
 }
 
 fn report_json(report: &GcReport, seconds: f64) -> Value {
@@ -155,13 +155,13 @@ fn report_text(report: &GcReport, seconds: f64) -> String {
     let [read, written, freed] =
         [report.read_bytes, report.written_bytes, report.freed_bytes].map(human_bytes);
     let mut text = format!(
-        "{} collections in {seconds:.2} s: read {read}, wrote {written}, freed {freed}\n",
+        "collected {} times in {seconds:.2} s: read {read}, wrote {written}, freed {freed}\n",
         human_count(report.collections)
     );
     if report.abandoned > 0 {
         let _ = writeln!(
             text,
-            "{} collections were given up: they found too little",
+            "given up {} times: there was less garbage than expected",
             human_count(report.abandoned)
         );
     }

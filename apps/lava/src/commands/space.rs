@@ -71,6 +71,9 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
 pub fn space_text(space: &Space, screen: output::Screen) -> String {
     let mut text = parts_text(space, screen);
     text.push_str(&hidden_text(space));
+    if space.job_bytes > 0 {
+        text.push_str("jobs: files that jobs are writing, or that are out of use and go with the next clean-up or open\n");
+    }
     if let Some(ratio) = ratio(space.total_bytes, space.live_bytes_min) {
         let live = human_bytes(space.live_bytes_min);
         let _ = writeln!(text, "live data is at least {live}: the store takes at most {ratio:.2} times that");
@@ -168,8 +171,10 @@ pub fn family_text(family: &FamilySpace) -> String {
     let (files, size) = (human_count(family.vssts), human_bytes(family.vsst_bytes));
     let (records, garbage) = (human_bytes(family.record_bytes), human_bytes(family.garbage_bytes));
     let percent = 100.0 * family.garbage_bytes as f64 / family.record_bytes.max(1) as f64;
-    let _ =
-        writeln!(text, "  {:<8} {files:>8} {size:>12}   {} of them large values", "vSSTs", family.segments);
+    let _ = writeln!(text, "  {:<8} {files:>8} {size:>12}", "vSSTs");
+    if family.segments > 0 {
+        let _ = writeln!(text, "  of these, {} hold one large value each", human_count(family.segments));
+    }
     let _ = writeln!(
         text,
         "  records {records}, of which garbage {garbage} ({percent:.1} %; {} % in the worst vSST); {} references; {} aliases",
