@@ -22,7 +22,7 @@
 //! the first entry is a restart. Readers believe none of it: what contradicts the layout is `Corruption`, and a wrong
 //! order leads to a wrong answer at worst, never out of the block.
 
-use crate::cursor::{BlockCursor, Step, before, extend_match, partition_point, reported_trailer};
+use crate::cursor::{BlockCursor, Passed, Step, before, extend_match, partition_point, reported_trailer};
 use crate::prefix::{unzigzag, varint_at, zigzag};
 use base::codec::{put_u32, put_u64, put_varint, varint_len};
 use base::{Error, Result, SeqNo, ValueKind, key};
@@ -332,19 +332,8 @@ pub struct InlineCursor {
     expiry: u64,
     /// The internal key of the present entry, while valid.
     key: Vec<u8>,
-    /// The entries of the present run before this one, while moving backward.
-    run: Vec<Saved>,
-    /// The keys of `run`, one behind another.
-    run_keys: Vec<u8>,
-}
-
-/// An entry passed on the way to a later one; moving backward returns to it without decoding the run again.
-#[derive(Clone, Debug)]
-struct Saved {
-    start: Place,
-    end: Place,
-    expiry: u64,
-    key_start: usize,
+    /// The entries of the present run before this one, while moving backward: begin, end and expiry of each.
+    passed: Passed<(Place, Place, u64)>,
 }
 
 impl InlineCursor {
@@ -374,7 +363,7 @@ impl InlineCursor {
     fn step_to_restart(&mut self, run: usize) -> Result<()> {
         self.valid = false;
         let place = self.shape.restart(&self.block, run)?;
-        self.forget_run();
+        self.passed.clear();
         self.key.clear();
         self.step_to(place)
     }
@@ -390,21 +379,10 @@ impl InlineCursor {
         };
         self.step_to_restart(run)?;
         while self.end.key < limit {
-            self.save();
+            self.passed.push((self.start, self.end, self.expiry), &self.key);
             self.step_to(self.end)?;
         }
         Ok(())
-    }
-
-    fn save(&mut self) {
-        let (start, end, expiry) = (self.start, self.end, self.expiry);
-        self.run.push(Saved { start, end, expiry, key_start: self.run_keys.len() });
-        self.run_keys.extend_from_slice(&self.key);
-    }
-
-    fn forget_run(&mut self) {
-        self.run.clear();
-        self.run_keys.clear();
     }
 }
 
@@ -419,7 +397,7 @@ impl BlockCursor for InlineCursor {
 
     fn clear(&mut self) {
         self.valid = false;
-        self.forget_run();
+        self.passed.clear();
         self.shape = Shape::default();
         self.block = Block::default();
     }
@@ -438,7 +416,7 @@ impl BlockCursor for InlineCursor {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
-        self.forget_run();
+        self.passed.clear();
         let (user_key, trailer) = key::split(target);
         if let Some((entry, _)) = self.shape.search(&self.block, self.global_seq, user_key, trailer)? {
             self.key.clear();
@@ -451,9 +429,7 @@ impl BlockCursor for InlineCursor {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        if !self.run.is_empty() {
-            self.forget_run();
-        }
+        self.passed.clear();
         if self.end.key >= self.shape.keys_end {
             self.valid = false;
             return Ok(());
@@ -463,11 +439,10 @@ impl BlockCursor for InlineCursor {
 
     fn prev(&mut self) -> Result<()> {
         debug_assert!(self.valid);
-        let Some(saved) = self.run.pop() else { return self.last_before(self.start.key) };
-        self.key.clear();
-        self.key.extend_from_slice(self.run_keys.get(saved.key_start..).unwrap_or_default());
-        self.run_keys.truncate(saved.key_start);
-        (self.start, self.end, self.expiry) = (saved.start, saved.end, saved.expiry);
+        match self.passed.pop_into(&mut self.key) {
+            Some(place) => (self.start, self.end, self.expiry) = place,
+            None => self.last_before(self.start.key)?,
+        }
         Ok(())
     }
 

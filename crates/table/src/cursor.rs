@@ -43,6 +43,41 @@ pub trait BlockCursor: Default + Send {
     }
 }
 
+/// The entries of a run before the present one, each with what the cursor needs to stand on it again: keys are decoded
+/// forward only, so moving backward decodes a run once and then goes back through these.
+#[derive(Default)]
+pub(crate) struct Passed<T> {
+    /// Where the key of each begins in `keys`.
+    entries: Vec<(T, usize)>,
+    keys: Vec<u8>,
+}
+
+impl<T> Passed<T> {
+    /// Remembers an entry on the way to the next.
+    pub(crate) fn push(&mut self, entry: T, key: &[u8]) {
+        self.entries.push((entry, self.keys.len()));
+        self.keys.extend_from_slice(key);
+    }
+
+    /// The last entry; its key replaces `key`.
+    pub(crate) fn pop_into(&mut self, key: &mut Vec<u8>) -> Option<T> {
+        let (entry, start) = self.entries.pop()?;
+        key.clear();
+        key.extend_from_slice(self.keys.get(start..).unwrap_or_default());
+        self.keys.truncate(start);
+        Some(entry)
+    }
+
+    /// Forgets all of them, because the cursor moves otherwise than backward.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if !self.entries.is_empty() {
+            self.entries.clear();
+            self.keys.clear();
+        }
+    }
+}
+
 /// True if the internal key (`user`, `trailer`) sorts before (`target_user`, `target_trailer`).
 #[inline]
 pub(crate) fn before(user: &[u8], trailer: u64, target_user: &[u8], target_trailer: u64) -> bool {

@@ -14,7 +14,7 @@
 //! Invariants: internal keys ascend strictly; `shared` is the whole common prefix except at restarts, where it is 0.
 //! As with inline blocks, readers believe none of it.
 
-use crate::cursor::{BlockCursor, Step, before, extend_match, partition_point, reported_trailer};
+use crate::cursor::{BlockCursor, Passed, Step, before, extend_match, partition_point, reported_trailer};
 use crate::packed::{self, Bounds, Packed};
 use crate::prefix::{unzigzag, varint_at, zigzag};
 use crate::reference::{EncodedReference, Reference};
@@ -343,10 +343,9 @@ pub struct ReferenceCursor {
     key: Vec<u8>,
     /// Encoded when it is asked for: merge joins pass most references by.
     value: OnceCell<EncodedReference>,
-    /// While moving backward, for each entry of the run before the present one: where its user key ends in `run_keys`,
-    /// and where the key after it begins in the block.
-    run: Vec<(usize, usize)>,
-    run_keys: Vec<u8>,
+    /// The entries of the present run before this one, while moving backward: where the key after each begins, and its
+    /// own user key.
+    passed: Passed<usize>,
 }
 
 impl ReferenceCursor {
@@ -382,7 +381,7 @@ impl ReferenceCursor {
     /// Moves to an entry, remembering the run before it for steps back.
     fn step_to(&mut self, ordinal: usize) -> Result<()> {
         self.valid = false;
-        self.forget_run();
+        self.passed.clear();
         let Some(run) = ordinal.checked_div(self.shape.interval).filter(|_| ordinal < self.shape.count)
         else {
             return Ok(());
@@ -392,16 +391,10 @@ impl ReferenceCursor {
         for i in run * self.shape.interval..=ordinal {
             self.step_key(i)?;
             if i < ordinal {
-                self.run_keys.extend_from_slice(&self.key);
-                self.run.push((self.run_keys.len(), self.next_key));
+                self.passed.push(self.next_key, &self.key);
             }
         }
         self.settle()
-    }
-
-    fn forget_run(&mut self) {
-        self.run.clear();
-        self.run_keys.clear();
     }
 }
 
@@ -416,7 +409,7 @@ impl BlockCursor for ReferenceCursor {
 
     fn clear(&mut self) {
         self.valid = false;
-        self.forget_run();
+        self.passed.clear();
         self.shape = Shape::default();
         self.block = Block::default();
     }
@@ -435,7 +428,7 @@ impl BlockCursor for ReferenceCursor {
 
     fn seek(&mut self, target: &[u8]) -> Result<()> {
         self.valid = false;
-        self.forget_run();
+        self.passed.clear();
         let (user_key, trailer) = key::split(target);
         let found = self.shape.search(&self.block, self.global_seq, user_key, trailer)?;
         let Some((ordinal, entry, _)) = found else { return Ok(()) };
@@ -454,9 +447,7 @@ impl BlockCursor for ReferenceCursor {
             self.valid = false;
             return Ok(());
         }
-        if !self.run.is_empty() {
-            self.forget_run();
-        }
+        self.passed.clear();
         self.drop_trailer();
         self.step_key(ordinal)?;
         self.settle()
@@ -468,12 +459,8 @@ impl BlockCursor for ReferenceCursor {
             self.valid = false;
             return Ok(());
         };
-        let Some((end, next_key)) = self.run.pop() else { return self.step_to(ordinal) };
+        let Some(next_key) = self.passed.pop_into(&mut self.key) else { return self.step_to(ordinal) };
         self.valid = false;
-        let start = self.run.last().map_or(0, |saved| saved.0);
-        self.key.clear();
-        self.key.extend_from_slice(self.run_keys.get(start..end).unwrap_or_default());
-        self.run_keys.truncate(start);
         (self.ordinal, self.next_key) = (ordinal, next_key);
         self.settle()
     }
