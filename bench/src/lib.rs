@@ -20,7 +20,8 @@
 //! wrote to storage (the kernel's count, WAL included) over user bytes; a *space ratio* is the allocated bytes of all
 //! files over the raw bytes of live keys and values; *no progress* is when at least one operation waits and none
 //! completes; *reads per get* are the reads from storage that the engine counts for gets or, of an engine that does not
-//! count them, the read system calls of the threads that get.
+//! count them, the read system calls of the threads that get. A run whose process did not get to run for a second or
+//! more, because it was stopped, says so: its times are void, its bytes and space are not.
 
 pub mod args;
 pub mod distribution;

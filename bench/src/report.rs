@@ -105,6 +105,10 @@ pub struct Report {
     pub stall_windows_100ms: u64,
     /// The longest time without progress, wherever it began, to 10 ms.
     pub longest_without_progress_ms: u64,
+    /// How long the whole process did not run because somebody stopped it, or its machine; if this is not 0, times and
+    /// rates of the run mean nothing.
+    #[serde(default)]
+    pub suspended_seconds: f64,
     /// How long the engine says that it made writers wait, all threads together.
     pub seconds_stalled: Option<f64>,
     /// CPU time of the process, measured phase and settling.
@@ -233,6 +237,10 @@ impl Report {
                 if kind == "writer" { "latency of writer" } else { "latency" },
                 format!("{kind:<4} {text}"),
             ));
+        }
+        if self.suspended_seconds > 0.0 {
+            let text = format!("the process was stopped for {:.1} s: times are void", self.suspended_seconds);
+            rows.push(("NOT VALID", text));
         }
         let stalled = self.seconds_stalled.map_or(String::new(), |s| {
             format!("; the engine made writers wait {s:.2} s ({:.0} %)", 100.0 * s / self.seconds.max(1e-9))

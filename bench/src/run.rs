@@ -274,6 +274,7 @@ impl Measured {
             reads_per_get_causes,
             stall_windows_100ms: self.clients.stalls.windows,
             longest_without_progress_ms: self.clients.stalls.longest_slots * SLOT_NS / 1_000_000,
+            suspended_seconds: self.space.suspended_ns as f64 / 1e9,
             seconds_stalled: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
             cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
             rss_peak_bytes: process.rss_peak_bytes,

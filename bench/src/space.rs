@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Between two looks.
 const SAMPLE_NS: u64 = 100_000_000;
+/// A look that comes so much too late tells that the whole process did not run: it was stopped, or its machine was.
+const SUSPENDED_NS: u64 = 1_000_000_000;
 /// Looks between two entries of the timeline.
 const TIMELINE_EVERY: u64 = 10;
 
@@ -37,6 +39,8 @@ pub struct Samples {
     pub peak: Space,
     /// One a second.
     pub timeline: Vec<Space>,
+    /// How long the process was suspended, about.
+    pub suspended_ns: u64,
 }
 
 /// Looks until `stop`.
@@ -57,7 +61,10 @@ pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
             break;
         }
         // After a late look the next one is due in full: a walk that takes long must not become all that happens.
-        wait_until(now_ns() + SAMPLE_NS);
+        let due_ns = now_ns() + SAMPLE_NS;
+        wait_until(due_ns);
+        let late_ns = now_ns() - due_ns;
+        samples.suspended_ns += if late_ns >= SUSPENDED_NS { late_ns } else { 0 };
     }
     samples
 }
