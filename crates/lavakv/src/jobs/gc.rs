@@ -22,10 +22,10 @@ use crate::obsolete::DataFile;
 use crate::options::FamilyOptions;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::lock;
-use base::{Error, HashSet, Result};
+use base::{HashSet, Result};
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
-use version::{Edit, Record, State, TableSource, VsstClass, VsstMeta, VsstSource};
+use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
 pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 27;
@@ -35,6 +35,13 @@ const EXPOSED_FULL_PERCENT: u64 = 25;
 const LAZY_RATIO_PERCENT: u64 = 60;
 /// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
 const SLACK_FILES: u64 = 2;
+
+/// Records below this are small: see [`file_bytes`].
+const SMALL_VALUE_BYTES: u64 = 8 << 10;
+/// A longer output is at most this part of all records.
+const STORE_PART: u64 = 32;
+/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
+const SMALL_VALUES_FACTOR: u64 = 4;
 
 /// A collection under way.
 pub(crate) struct GcJob {
@@ -78,6 +85,20 @@ fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool) -> u32 {
     threshold as u32
 }
 
+/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
+/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
+/// [`SMALL_VALUES_FACTOR`] times as long.
+fn file_bytes(version: &Version, options: &FamilyOptions) -> u64 {
+    let (bytes, records) =
+        version.vssts.values().filter(|meta| !meta.segment).fold((0u64, 0u64), |(b, n), meta| {
+            (b.saturating_add(meta.record_bytes), n.saturating_add(meta.entries))
+        });
+    let mean = (bytes / records.max(1)).max(1);
+    let longer = options.vsst_bytes.saturating_mul((SMALL_VALUE_BYTES / mean).clamp(1, SMALL_VALUES_FACTOR));
+    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
+    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+}
+
 /// What could be collected in a family now.
 fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> Option<Gc> {
     if view.version.vssts.is_empty() {
@@ -100,7 +121,8 @@ pub(crate) fn pick_at(
     planned: &HashSet<u64>,
 ) -> Option<Gc> {
     let (options, ledger) = (family.options(), &view.ledger);
-    let gc_options = GcOptions { ratio_percent, file_bytes: options.vsst_bytes, ..GcOptions::default() };
+    let file_bytes = file_bytes(&view.version, &options);
+    let gc_options = GcOptions { ratio_percent, file_bytes, ..GcOptions::default() };
     let busy = claims.busy.entry(family.id).or_default();
     let abandoned = &claims.abandoned;
     let skip = |meta: &VsstMeta| {
@@ -141,7 +163,7 @@ impl GcJob {
             let inputs = gc.inputs.clone();
             let input_numbers: Vec<u64> = gc.numbers().collect();
             let expected = gc.numbers().map(|n| view.ledger.garbage_of(n).garbage_bytes).collect();
-            let vsst_bytes = family.options().vsst_bytes;
+            let vsst_bytes = file_bytes(&view.version, &family.options());
             let options = GcOptions { file_bytes: vsst_bytes, ..GcOptions::default() };
             let files = VsstFiles {
                 engine: engine.clone(),
@@ -185,12 +207,13 @@ impl GcJob {
         engine.env.fs.sync_dir(&engine.dir)?;
         let (family, inputs) = (self.family.id, &self.input_numbers);
         let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
+        let mut overtaken = false;
         engine.manifest.commit_with(
             |state| {
-                if !state.families.contains_key(&family) {
+                overtaken = !has_all(state, family, inputs);
+                if overtaken {
                     return Ok(Edit(Vec::new()));
                 }
-                check_inputs(state, family, inputs)?;
                 Ok(Edit(vec![Record::ReplaceVsst { family, inputs: inputs.clone(), outputs }]))
             },
             |state| {
@@ -199,6 +222,10 @@ impl GcJob {
                 }
             },
         )?;
+        if overtaken {
+            remove_outputs(engine, self.job.created());
+            return Ok(());
+        }
         if self.family.is_dropped() {
             remove_outputs(engine, self.job.created());
         } else {
@@ -235,14 +262,11 @@ impl GcJob {
     }
 }
 
-/// The files a collection replaces must still be there: it alone may replace them, and pins keep them from being
-/// dropped.
-fn check_inputs(state: &State, family: version::FamilyId, inputs: &[u64]) -> Result<()> {
-    let version = &state.family(family)?.version;
-    match inputs.iter().find(|n| !version.vssts.contains_key(n)) {
-        None => Ok(()),
-        Some(n) => Err(Error::corruption(format!("vSST {n} vanished under the collection that rewrites it"))),
-    }
+/// True if the files a collection replaces are still there. No other job may replace them, but clean-up may have decided
+/// to drop one without references a moment before the collection, with a view from before that, pinned its names.
+fn has_all(state: &State, family: version::FamilyId, inputs: &[u64]) -> bool {
+    let there = |version: &Version| inputs.iter().all(|n| version.vssts.contains_key(n));
+    state.families.get(&family).is_some_and(|family| there(&family.version))
 }
 
 impl Job for GcJob {
@@ -289,6 +313,10 @@ impl GcWorld for World<'_> {
 
     fn vssts(&self) -> &dyn VsstSource {
         &*self.files.engine.tables
+    }
+
+    fn now_ns(&self) -> Option<u64> {
+        Some(self.files.engine.env.clock.now_ns())
     }
 
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {

@@ -3,13 +3,13 @@
 
 use super::output::VsstFiles;
 use crate::engine::Engine;
-use base::{Result, SeqNo, ValueKind};
+use base::{HashMap, Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{ReadCounters, Reference, SegmentReference};
 use values::{OutputVsst, Separator};
-use version::{Version, VsstClass, VsstMeta};
+use version::{BlobId, Version, VsstClass, VsstMeta};
 
 type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
 
@@ -20,6 +20,8 @@ pub(crate) struct Separation {
     min_blob_size: usize,
     /// The version that references are read from (compaction); pins the files.
     version: Option<Arc<Version>>,
+    /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
+    plain_names: HashMap<BlobId, u64>,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
 }
@@ -31,7 +33,13 @@ impl Separation {
         let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
         let create: CreateVsst = Box::new(move || files.create(0, VsstClass::Mixed));
         let separator = Separator::new(options.vsst_bytes, create);
-        Separation { separator, min_blob_size, version, segments: Vec::new() }
+        Separation {
+            separator,
+            min_blob_size,
+            version,
+            plain_names: HashMap::default(),
+            segments: Vec::new(),
+        }
     }
 
     /// The hook of one step.
@@ -72,6 +80,11 @@ impl SeparationHook<'_> {
     fn renew(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let Some(version) = &self.separation.version else { return Ok(Rewrite::Keep) };
         let reference = Reference::decode(bytes)?;
+        if reference.raw_len >= self.separation.min_blob_size as u64
+            && let Some(&blob_id) = self.separation.plain_names.get(&reference.blob_id)
+        {
+            return Ok(renamed(reference, blob_id, out));
+        }
         let file = crate::fetch::resolve(version, user_key, seq, &reference)?;
         // The value of a segment stays where it is, however the options change: it may be longer than a block may.
         if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
@@ -82,12 +95,20 @@ impl SeparationHook<'_> {
             return Ok(Rewrite::As(ValueKind::Value));
         }
         let blob_id = file.number;
-        if blob_id == reference.blob_id {
-            return Ok(Rewrite::Keep);
+        if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {
+            self.separation.plain_names.insert(reference.blob_id, blob_id);
         }
-        Reference { blob_id, ..reference }.encode_into(out);
-        Ok(Rewrite::As(ValueKind::Reference))
+        Ok(renamed(reference, blob_id, out))
     }
+}
+
+/// The reference under another name.
+fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite {
+    if blob_id == reference.blob_id {
+        return Rewrite::Keep;
+    }
+    Reference { blob_id, ..reference }.encode_into(out);
+    Rewrite::As(ValueKind::Reference)
 }
 
 impl SeparationHook<'_> {
