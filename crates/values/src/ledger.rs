@@ -157,7 +157,10 @@ impl Ledger {
     /// to live data is as the upper levels to the last), and counts a key that is hit twice once. `low` is what the
     /// tombstones are estimated to hide: that keys are overwritten is a guess, that they are deleted is not.
     pub fn hidden(&self, version: &Version) -> HiddenEstimate {
-        let levels: Vec<LevelTotals> = version.levels.iter().map(|l| LevelTotals::of(l)).collect();
+        // The files of level 0 overlap, newest first: each hides what is in those after it.
+        let newest = version.files(0).chunks(1).map(LevelTotals::of);
+        let deeper = version.levels.iter().skip(1).map(|l| LevelTotals::of(l));
+        let levels: Vec<LevelTotals> = newest.chain(deeper).collect();
         let mut estimate = HiddenEstimate::default();
         let mut above = LevelTotals::default();
         for level in &levels {

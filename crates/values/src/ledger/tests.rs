@@ -78,3 +78,15 @@ fn tombstones_raise_the_bounds_of_hidden_garbage() {
     assert_eq!((hidden.low, hidden.high), (300_000, 1_000_000));
     assert_eq!(hidden.likely, 300_000);
 }
+
+#[test]
+fn files_of_level_0_hide_what_is_in_older_ones() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 1 << 40);
+    shop.table_at(0, 1, 1000, &[dependency(10, 1000, 1_000_000)]);
+    shop.table_at(0, 2, 1000, &[dependency(10, 1000, 1_000_000)]);
+    let version = shop.version();
+    let hidden = Ledger::of(&version).hidden(&version);
+    assert_eq!(hidden.high, 1_000_000, "one of the two may be overwritten wholly");
+    assert!(hidden.likely > 600_000 && hidden.likely < 700_000, "{hidden:?}");
+}
