@@ -2,7 +2,7 @@
 
 use crate::state::Change;
 use lavastore::io::Rng;
-use lavastore::{Access, Compression, Durability, FamilyOptions, Options};
+use lavastore::{Access, Compression, Durability, FamilyOptions, Options, ValuePlacement};
 
 /// One of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
@@ -28,6 +28,7 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
         vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
         gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
+        value_placement: ValuePlacement::Table,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::ColumnFamily;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
 use table::SegmentReference;
+use table::segment::RecordReference;
 use version::FamilyId;
 
 /// Bytes before the first entry.
@@ -177,13 +178,22 @@ impl Change<'_> {
             return too_large("value", self.value.len(), limits::VALUE_LEN_MAX);
         }
         if self.kind == ValueKind::SegmentReference {
-            SegmentReference::decode(self.value)?;
+            if RecordReference::is_one(self.value) {
+                RecordReference::decode(self.value)?;
+            } else {
+                SegmentReference::decode(self.value)?;
+            }
         }
         let len = batch_len + self.key.len() + self.value.len() + 32;
         if len > limits::BATCH_LEN_MAX {
             return too_large("batch", len, limits::BATCH_LEN_MAX);
         }
         Ok(())
+    }
+
+    /// True if its value lies in a file in order of arrival (in the log only).
+    pub fn is_placed(&self) -> bool {
+        self.kind == ValueKind::SegmentReference && RecordReference::is_one(self.value)
     }
 
     fn has_value(&self) -> bool {
@@ -228,6 +238,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
 }
 
 /// The entries of a batch, checked one by one.
+#[derive(Clone)]
 pub(crate) struct Entries<'a> {
     reader: Reader<'a>,
 }

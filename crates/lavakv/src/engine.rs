@@ -47,6 +47,7 @@ pub(crate) struct Engine {
     pub health: Health,
     pub obsolete: Obsolete,
     pub segments: crate::segments::Segments,
+    pub placement: crate::placement::Placement,
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,

@@ -79,6 +79,9 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     engine.obsolete.add(DataFile::all_of(&last_view.version));
     let listed = |number| last_view.version.vssts.contains_key(&number);
     engine.segments.family_dropped(engine, family.id, listed);
+    for memtable in last_view.frozen.iter().chain([&last_view.active]) {
+        engine.placement.forget(memtable.id());
+    }
     family.discard_view();
     engine.log.hint_release();
     engine.scheduler.notify_work();

@@ -135,7 +135,8 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
         engine.health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
     }
     engine.scheduler.stop(engine);
-    let log_closed = engine.wal().close().and_then(|()| seal(engine));
+    let placed = engine.placement.sync(engine);
+    let log_closed = placed.and_then(|()| engine.wal().close()).and_then(|()| seal(engine));
     match failed {
         Some(e) => Err(e),
         None => flushed.and(log_closed),

@@ -13,11 +13,12 @@
 //!
 //! Nothing is removed before step 6, and steps 1 to 4 can be repeated any number of times.
 
-use crate::batch::{self, DEFAULT_FAMILY};
+use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::engine::{Engine, Health, Memory, Writer};
 use crate::family::Family;
 use crate::log_groups::{GroupFile, LogGroups};
 use crate::options::{FamilyOptions, Options};
+use crate::placement::Replayed;
 use crate::rate_limit::RateLimit;
 use crate::scheduler::Scheduler;
 use crate::tables::Tables;
@@ -213,6 +214,7 @@ pub(crate) fn build(
         health: Health::default(),
         obsolete: Default::default(),
         segments: Default::default(),
+        placement: Default::default(),
         rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
         flush_rate: Default::default(),
         l0_rate: Default::default(),
@@ -240,27 +242,93 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<Recover
         engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
         groups.push(LogGroup { ltn: meta.ltn, file, sealed_end: meta.sealed_end });
     }
+    let mut placed = Replayed::default();
     let report =
         wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut |first_seq, payload| {
-            replay_batch(engine, &state, first_seq, payload)?;
+            replay_batch(engine, &state, &mut placed, first_seq, payload)?;
             if mode == RecoveryMode::ReadWrite { flush_if_large(engine) } else { Ok(()) }
         })?;
     engine.manifest.require_edit(report.witness_edit)?;
+    // A log that needs no seal was closed, or recovered, as far as it goes.
+    let closed = report.sealed.is_none();
+    placed.judge(closed)?;
+    if mode == RecoveryMode::ReadWrite && !closed && placed.is_any() {
+        settle_placed(engine, &placed)?;
+    }
+    placed.hold(engine);
     Ok(report)
 }
 
-fn replay_batch(engine: &Arc<Engine>, state: &State, logged_seq: SeqNo, payload: &[u8]) -> Result<()> {
+/// After a crash: values that were read may not be durable in the files they were read from, so they go into tables, now.
+/// Batches that were ignored because a value before them is missing are still in the log: the floors are raised above
+/// them, so that they stay ignored whatever is written from now on.
+fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
+    let mut writer = lock(&engine.writer);
+    crate::write_path::freeze_all(engine, &mut writer);
+    drop(writer);
+    engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
+    crate::jobs::flush::run_inline(engine)?;
+    let Some(last) = placed.ignored_to else { return Ok(()) };
+    let families = engine.all_families();
+    let mut records: Vec<Record> =
+        families.iter().map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
+    records.push(Record::LastSeq(last));
+    engine
+        .manifest
+        .commit_with(|_| Ok(Edit(records)), |state| crate::jobs::output::publish(engine, state))?;
+    let mut writer = lock(&engine.writer);
+    writer.next_seq = writer.next_seq.max(last + 1);
+    engine.snapshots.publish(engine.snapshots.visible().max(last));
+    Ok(())
+}
+
+/// The values of a batch's placed entries that are not in tables yet, in order; `None` if the batch is to be ignored.
+fn placed_values(
+    engine: &Engine,
+    state: &State,
+    placed: &mut Replayed,
+    first_seq: SeqNo,
+    entries: batch::Entries<'_>,
+) -> Result<Option<Vec<Vec<u8>>>> {
+    let mut wanted = Vec::new();
+    for (seq, change) in (first_seq..).zip(entries) {
+        let change = change?;
+        let floor = state.families.get(&change.family).map(|f| f.version.log_floor);
+        if change.is_placed() && floor.is_some_and(|floor| seq >= floor) {
+            wanted.push((seq, change));
+        }
+    }
+    placed.values(engine, &wanted)
+}
+
+fn replay_batch(
+    engine: &Arc<Engine>,
+    state: &State,
+    placed: &mut Replayed,
+    logged_seq: SeqNo,
+    payload: &[u8],
+) -> Result<()> {
     let (first_seq, count, entries) = batch::decode(payload)?;
     if first_seq != logged_seq {
         return Err(Error::corruption("a batch in the log has another sequence than its record"));
     }
+    let Some(values) = placed_values(engine, state, placed, first_seq, entries.clone())? else {
+        // Batches that are in tables whole may follow; they are not ignored, and have no part in this.
+        placed.ignored_to = Some(first_seq + u64::from(count) - 1);
+        return Ok(());
+    };
+    let mut values = values.into_iter();
     let mut seq = first_seq;
     for change in entries {
-        let change = change?;
+        let mut change = change?;
+        let value;
         let family = engine.family(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable)) if seq >= durable.version.log_floor => {
-                if change.kind == ValueKind::SegmentReference {
+                if change.is_placed() {
+                    value = values.next().unwrap_or_default();
+                    change = Change { kind: ValueKind::Value, value: &value, ..change };
+                } else if change.kind == ValueKind::SegmentReference {
                     crate::segments::check(engine, &change)?;
                 }
                 crate::write_path::insert_one(engine, &family, seq, &change);

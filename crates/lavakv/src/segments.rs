@@ -75,24 +75,25 @@ struct Known {
 }
 
 impl Segments {
-    /// An entry that refers to a segment goes into a memtable.
-    pub fn refer(
+    /// An entry that refers to a file goes into a memtable, or into the log with it.
+    pub fn hold(
         &self,
         engine: &Engine,
+        number: u64,
         family: FamilyId,
         memtable: &Arc<MemTable>,
-        reference: &SegmentReference,
+        stored_len: u64,
     ) {
         let mut known = lock(&self.known);
         let one = Known {
             memtable: Arc::downgrade(memtable),
             memtable_id: memtable.id(),
             family,
-            stored_len: reference.stored_len,
+            stored_len,
             token: Arc::new(()),
             dropped: false,
         };
-        known.insert(reference.file, one);
+        known.insert(number, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
         if of_memtable.map(|k| k.stored_len).sum::<u64>() > engine.options.wal_bytes_max {
             self.over_bound.store(true, Ordering::Release);
@@ -116,10 +117,14 @@ impl Segments {
         lock(&self.known).retain(|_, known| known.memtable.strong_count() > 0);
     }
 
+    /// The token of a file.
+    pub fn token(&self, number: u64) -> Arc<()> {
+        lock(&self.known).get(&number).map(|k| k.token.clone()).unwrap_or_default()
+    }
+
     /// What the manifest says of a segment once the entry `(user_key, seq)` that refers to it is in a table.
     pub fn meta(&self, user_key: &[u8], seq: SeqNo, reference: &SegmentReference) -> VsstMeta {
         let ikey = encode(user_key, seq, ValueKind::Value);
-        let token = lock(&self.known).get(&reference.file).map(|k| k.token.clone());
         VsstMeta {
             number: reference.file,
             uid: reference.uid,
@@ -132,13 +137,23 @@ impl Segments {
             min_seq: seq,
             max_seq: seq,
             segment: true,
-            copies: token.unwrap_or_default(),
+            copies: self.token(reference.file),
             ..VsstMeta::default()
         }
     }
 
-    /// A flush was installed that dropped the entries which referred to these segments: no edit will ever name them.
+    /// A flush of these memtables was installed that took in some of their files: no edit will ever name the others.
     /// Called while the flush still holds the memtables.
+    pub fn flushed(&self, engine: &Engine, memtables: &[Arc<MemTable>], taken: impl Fn(u64) -> bool) {
+        let known = lock(&self.known);
+        let of_memtables = known.iter().filter(|(_, k)| memtables.iter().any(|m| m.id() == k.memtable_id));
+        let left = of_memtables.map(|(&number, _)| number).filter(|&number| !taken(number));
+        let left: Vec<u64> = left.collect();
+        std::mem::drop(known);
+        self.dropped(engine, &left);
+    }
+
+    /// No edit will ever name these files.
     pub fn dropped(&self, engine: &Engine, numbers: &[u64]) {
         let mut known = lock(&self.known);
         let gone = numbers.iter().filter_map(|number| Some((number, known.get_mut(number)?.drop_token()?)));

@@ -122,7 +122,10 @@ impl<'a> WriteOp<'a> {
                 }
             }
             Stage::Logged(position) => {
-                self.engine.wal().sync(position).inspect_err(|e| self.engine.health.poison(e))?;
+                // First the values, then what says where they are.
+                let engine = self.engine;
+                engine.placement.sync(engine).inspect_err(|e| engine.health.poison(e))?;
+                engine.wal().sync(position).inspect_err(|e| engine.health.poison(e))?;
                 self.stage = Stage::Done;
                 Ok(WriteStep::Done)
             }
@@ -163,7 +166,13 @@ impl<'a> WriteOp<'a> {
                 None
             }
             durability => {
-                let logged = log(engine, &mut writer, &self.payload, first_seq, last_seq, durability);
+                let placed = crate::placement::place(engine, &self.payload, &families, first_seq)
+                    .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families))?;
+                let body = placed.as_deref();
+                let logged = log(engine, &mut writer, &self.payload, body, (first_seq, last_seq), durability);
+                if logged.is_err() && body.is_some() {
+                    crate::placement::give_up(engine, &mut writer, &families);
+                }
                 let unlogged = logged.as_ref().is_err_and(|failure| matches!(failure, Unlogged::Certain(_)));
                 self.drafts.iter_mut().filter(|_| !unlogged).for_each(Draft::keep);
                 Some(logged?)
@@ -214,17 +223,18 @@ impl From<Unlogged> for Error {
     }
 }
 
-/// Appends to the log, providing a group where it asks for one.
+/// Appends to the log, providing a group where it asks for one. `body`: what to log instead of the payload's own entries.
 fn log(
     engine: &Arc<Engine>,
     writer: &mut Writer,
     payload: &Payload<'_>,
-    first_seq: SeqNo,
-    last_seq: SeqNo,
+    body: Option<&[u8]>,
+    (first_seq, last_seq): (SeqNo, SeqNo),
     durability: Durability,
 ) -> Result<Position, Unlogged> {
     let header = batch::header(first_seq, payload.count());
     let body: &[u8] = match payload {
+        _ if body.is_some() => body.unwrap_or_default(),
         Payload::Batch(b) => b.body(),
         Payload::One(_, change) => {
             writer.scratch.clear();
@@ -274,7 +284,7 @@ pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &
     if change.kind == ValueKind::SegmentReference {
         let reference =
             SegmentReference::decode(change.value).expect("checked with the limits of the change");
-        engine.segments.refer(engine, family.id, &view.active, &reference);
+        engine.segments.hold(engine, reference.file, family.id, &view.active, reference.stored_len);
         return change.key.len() as u64 + reference.raw_len;
     }
     (change.key.len() + change.value.len()) as u64

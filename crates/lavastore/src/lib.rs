@@ -121,7 +121,7 @@ pub use lavakv::{
     Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
     ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcReport, GcRequest,
     LevelSpace, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo, Snapshot, Space, StallCause,
-    Statistics, Value, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
+    Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
 };
 
 pub use lavakv::{dump, io, sim};

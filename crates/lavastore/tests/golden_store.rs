@@ -9,7 +9,9 @@
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::sim::{CrashKind, SimEnv};
-use lavastore::{Compression, Db, FamilyOptions, Options, ReadOptions, Result, WriteBatch, WriteOptions};
+use lavastore::{
+    Compression, Db, FamilyOptions, Options, ReadOptions, Result, ValuePlacement, WriteBatch, WriteOptions,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,7 @@ fn family(compression: Compression) -> FamilyOptions {
         min_blob_size: 0,
         vsst_bytes: 32 << 20,
         gc_ratio_percent: 20,
+        value_placement: ValuePlacement::Table,
     }
 }
 

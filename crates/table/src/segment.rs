@@ -28,7 +28,7 @@ mod writer;
 
 pub use header::SegmentIdentity;
 pub use reader::SegmentReader;
-pub use reference::SegmentReference;
+pub use reference::{RecordReference, SegmentReference};
 pub use writer::{FinishedSegment, SegmentWriter};
 
 /// Bytes of the value in a chunk: long enough that the device is busy with one, short enough to be hashed in cache.

@@ -11,18 +11,17 @@ use super::separate::Separation;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
+use crate::placement::ArrivalFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::{lock, read};
-use base::{InternalIterator, Result, SeqNo, ValueKind};
+use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
-use lsm::{
-    DropObserver, DropReason, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step,
-};
+use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
 use memtable::MemTable;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use table::{FinishedTable, KsstBuilder, SegmentReference};
+use std::sync::{Arc, Mutex};
+use table::{FinishedTable, KsstBuilder};
 use version::{Edit, FileMeta, Record, VsstMeta};
 
 /// A flush under way.
@@ -44,8 +43,10 @@ struct Unit {
     outputs: Vec<MergeOutput<FinishedTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
-    /// Segments of large values whose entries no table needs.
-    dropped: DroppedSegments,
+    /// The files to which values were written while they were logged, by memtable.
+    placed: Vec<Arc<Mutex<ArrivalFile>>>,
+    /// Bytes of their records.
+    placed_bytes: u64,
     /// When its first step began.
     start_ns: Option<u64>,
 }
@@ -84,6 +85,7 @@ impl FlushJob {
             && let Some(log) = engine.wal.get()
             && let Some(position) = log.last_position()
         {
+            engine.placement.sync(engine)?;
             log.sync(position)?;
         }
         engine.env.fs.sync_dir(&engine.dir)?;
@@ -156,10 +158,17 @@ impl Unit {
             inputs: Vec::new(),
             expected_len: (bytes as u64).min(family.options().vsst_bytes),
         };
+        let mut separation = Separation::new(files, None);
+        let placed: Vec<_> = memtables.iter().filter_map(|m| engine.placement.of(m.id())).collect();
+        for file in &placed {
+            let file = lock(file);
+            separation.add_placed(file.number, file.places());
+        }
         Unit {
-            separation: Separation::new(files, None),
+            separation,
             vssts: Vec::new(),
-            dropped: DroppedSegments::default(),
+            placed,
+            placed_bytes: 0,
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
             max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
             bytes,
@@ -188,7 +197,7 @@ impl Unit {
             cutter: &mut SizeCutter { raw_bytes: u64::MAX },
             below: &mut Anything,
             values: Some(&mut values),
-            observer: Some(&mut self.dropped),
+            observer: None,
         };
         let step = self.merge.step(&mut hooks)?;
         let written = self.merge.take_written_bytes() + self.separation.take_written_bytes();
@@ -198,9 +207,23 @@ impl Unit {
             Step::Done(outputs) => {
                 self.outputs = outputs;
                 self.vssts = self.separation.finish()?;
+                self.finish_placed(engine)?;
                 Ok(true)
             }
         }
+    }
+
+    /// Gives the files of placed values their index.
+    fn finish_placed(&mut self, engine: &Engine) -> Result<()> {
+        for file in &self.placed {
+            let mut file = lock(file);
+            if self.separation.refers_to(file.number) {
+                let meta = file.finish(engine)?;
+                self.placed_bytes += meta.record_bytes;
+                self.vssts.push(meta);
+            }
+        }
+        Ok(())
     }
 
     /// Every file made so far.
@@ -211,30 +234,20 @@ impl Unit {
     fn finished(&self, engine: &Engine, files: &[FileMeta]) {
         // Large values were written before they were logged.
         let value_bytes: u64 = self.vssts.iter().filter(|meta| !meta.segment).map(|meta| meta.len).sum();
+        let value_bytes = value_bytes - self.placed_bytes;
         let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
         if self.family.is_dropped() {
             remove_outputs(engine, &self.created());
             return;
         }
-        engine.segments.dropped(engine, &self.dropped.0);
+        let taken: Vec<u64> = self.vssts.iter().map(|meta| meta.number).collect();
+        engine.segments.flushed(engine, &self.memtables, |number| taken.contains(&number));
+        self.memtables.iter().for_each(|m| engine.placement.forget(m.id()));
         let now_ns = engine.env.clock.now_ns();
         engine.flush_rate.record(self.bytes as u64, now_ns - self.start_ns.unwrap_or(now_ns));
         engine.stats.flushes.add(1);
         engine.stats.flush_bytes_written.add(output_bytes);
         engine.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });
-    }
-}
-
-/// The numbers of segments that dropped entries referred to.
-#[derive(Default)]
-struct DroppedSegments(Vec<u64>);
-
-impl DropObserver for DroppedSegments {
-    fn dropped(&mut self, _: &[u8], _: SeqNo, kind: ValueKind, value: &[u8], _: DropReason) {
-        if kind == ValueKind::SegmentReference {
-            // Checked when it was inserted; a segment that is not found here is removed at the next open.
-            self.0.extend(SegmentReference::decode(value).ok().map(|r| r.file));
-        }
     }
 }
 

@@ -83,7 +83,8 @@ fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
     }
 }
 
-fn identity(
+/// Who writes a file.
+pub(crate) fn identity(
     engine: &Engine,
     family: &Family,
     number: u64,

@@ -5,9 +5,10 @@ use super::output::VsstFiles;
 use crate::engine::Engine;
 use base::{HashMap, Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::{ReadCounters, Reference, SegmentReference};
+use table::{ReadCounters, RecordLens, Reference, SegmentReference};
 use values::{OutputVsst, Separator};
 use version::{BlobId, Version, VsstClass, VsstMeta};
 
@@ -24,6 +25,10 @@ pub(crate) struct Separation {
     plain_names: HashMap<BlobId, u64>,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
+    /// Values that were written while they were logged: file and lengths, by sequence.
+    placed: HashMap<SeqNo, (u64, RecordLens)>,
+    /// The files of those that the job's table refers to.
+    placed_in: BTreeSet<u64>,
 }
 
 impl Separation {
@@ -39,7 +44,19 @@ impl Separation {
             version,
             plain_names: HashMap::default(),
             segments: Vec::new(),
+            placed: HashMap::default(),
+            placed_in: BTreeSet::new(),
         }
+    }
+
+    /// These values need not be written: they lie in that file.
+    pub fn add_placed(&mut self, file: u64, places: impl Iterator<Item = (SeqNo, RecordLens)>) {
+        self.placed.extend(places.map(|(seq, lens)| (seq, (file, lens))));
+    }
+
+    /// True if the job's table refers to a value in that file.
+    pub fn refers_to(&self, file: u64) -> bool {
+        self.placed_in.contains(&file)
     }
 
     /// The hook of one step.
@@ -112,6 +129,15 @@ fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite 
 }
 
 impl SeparationHook<'_> {
+    /// True if the value was written while it was logged; the reference to it.
+    fn placed(&mut self, seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(&(blob_id, lens)) = self.separation.placed.get(&seq) else { return false };
+        assert_eq!(lens.raw_len, value.len() as u64, "a sequence names one value");
+        self.separation.placed_in.insert(blob_id);
+        Reference { blob_id, raw_len: lens.raw_len, stored_len: lens.stored_len }.encode_into(out);
+        true
+    }
+
     /// A large value comes to a table: its segment belongs to the version from now on.
     fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let reference = SegmentReference::decode(bytes)?;
@@ -131,6 +157,9 @@ impl ValueHook for SeparationHook<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Rewrite> {
         match kind {
+            ValueKind::Value if !self.separation.placed.is_empty() && self.placed(seq, value, out) => {
+                Ok(Rewrite::As(ValueKind::Reference))
+            }
             ValueKind::Value if value.len() >= self.separation.min_blob_size => {
                 self.separate(user_key, seq, value, out)
             }

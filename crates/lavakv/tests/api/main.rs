@@ -12,6 +12,7 @@ mod families;
 mod handles;
 mod iterators;
 mod large_values;
+mod placement;
 mod reads_and_writes;
 mod reports;
 mod separated_scans;

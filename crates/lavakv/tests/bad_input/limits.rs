@@ -173,6 +173,7 @@ fn the_smallest_options() {
         min_blob_size: 32,
         vsst_bytes: 4 << 10,
         gc_ratio_percent: 1,
+        value_placement: lavastore_lavakv::ValuePlacement::Log,
     };
     let options = Options {
         cache_bytes: 0,

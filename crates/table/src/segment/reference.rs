@@ -55,6 +55,9 @@ impl SegmentReference {
             stored_len: r.varint()?,
             checksum: r.u32()?,
         };
+        if reference.file == 0 {
+            return Err(Error::corruption("a segment reference without a file"));
+        }
         if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a segment reference")) }
     }
 
@@ -64,9 +67,88 @@ impl SegmentReference {
     }
 }
 
+/// What the log carries in place of a value that lies among others in a file in order of arrival (see
+/// [`crate::VsstBuilder::in_order_of_arrival`]).
+///
+/// ```text
+/// 0 u8 | file number varint | uid 16 bytes | offset varint | raw length varint | stored length varint | synced varint
+/// ```
+///
+/// The first byte tells it from a [`SegmentReference`], whose file number is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordReference {
+    /// The number of the file.
+    pub file: u64,
+    /// Its identity.
+    pub uid: Uid,
+    /// Where the record begins.
+    pub offset: u64,
+    /// Bytes of the value.
+    pub raw_len: u64,
+    /// Bytes of the record.
+    pub stored_len: u64,
+    /// So many bytes of the file were durable when the value was logged: none of them may be missing after a crash.
+    pub synced_bytes: u64,
+}
+
+impl RecordReference {
+    /// True if these bytes are to be decoded as this kind of reference.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&0)
+    }
+
+    /// The encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(ENCODED_LEN_MAX + 11);
+        out.push(0);
+        put_varint(&mut out, self.file);
+        out.extend_from_slice(&self.uid.0);
+        for n in [self.offset, self.raw_len, self.stored_len, self.synced_bytes] {
+            put_varint(&mut out, n);
+        }
+        out
+    }
+
+    /// Decodes the value of an entry of kind `SegmentReference`.
+    ///
+    /// # Errors
+    /// `Corruption` if the bytes are not exactly one such reference.
+    pub fn decode(bytes: &[u8]) -> Result<RecordReference> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != 0 {
+            return Err(Error::corruption("a reference of another kind than to a record"));
+        }
+        let reference = RecordReference {
+            file: r.varint()?,
+            uid: Uid(r.array()?),
+            offset: r.varint()?,
+            raw_len: r.varint()?,
+            stored_len: r.varint()?,
+            synced_bytes: r.varint()?,
+        };
+        if r.is_empty() { Ok(reference) } else { Err(Error::corruption("bytes after a record reference")) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_two_kinds_are_told_apart() {
+        let uid = Uid::from_words(3, 4);
+        let r =
+            RecordReference { file: 9, uid, offset: 1 << 33, raw_len: 5, stored_len: 64, synced_bytes: 1 };
+        let bytes = r.encode();
+        assert!(RecordReference::is_one(&bytes));
+        assert_eq!(RecordReference::decode(&bytes).unwrap(), r);
+        assert!(SegmentReference::decode(&bytes).unwrap_err().is_corruption());
+        for cut in 0..bytes.len() {
+            assert!(RecordReference::decode(&bytes[..cut]).unwrap_err().is_corruption());
+        }
+        let segment = SegmentReference { file: 1, uid, raw_len: 1, stored_len: 2, checksum: 3 }.encode();
+        assert!(!RecordReference::is_one(&segment) && RecordReference::decode(&segment).is_err());
+    }
 
     #[test]
     fn round_trips_and_refuses_damage() {

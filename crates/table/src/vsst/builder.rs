@@ -1,6 +1,7 @@
 //! Writes a vSST.
 //!
-//! Records go to the file as they come. Dense partitions (compressed) and index frames are kept until the end, about
+//! Records go to the file as they come: in the order of their keys, or, in a file that values are appended to while they
+//! are being logged, in the order of arrival; the keys of the latter are sorted in the end. Dense partitions (compressed) and index frames are kept until the end, about
 //! 20 bytes a key, and written behind the records, so that neither a scan of the keys nor one of the values reads the
 //! other.
 
@@ -55,6 +56,14 @@ pub struct FinishedVsst {
     pub properties: VsstProperties,
 }
 
+/// A record of a file in order of arrival.
+struct Arrived {
+    user_key: Vec<u8>,
+    seq: SeqNo,
+    lens: RecordLens,
+    offset: u64,
+}
+
 /// Writes a vSST from front to back.
 pub struct VsstBuilder {
     sink: Sink,
@@ -71,6 +80,8 @@ pub struct VsstBuilder {
     partition_lens: Vec<u64>,
     partition_ends: Separators,
     index: IndexBuilder,
+    /// In order of arrival: what was written so far.
+    arrived: Option<Vec<Arrived>>,
     /// Alignment 0 in it: not yet chosen.
     properties: VsstProperties,
 }
@@ -102,6 +113,7 @@ impl VsstBuilder {
             partition_lens: Vec::new(),
             partition_ends: Separators::default(),
             index: IndexBuilder::default(),
+            arrived: None,
             properties: VsstProperties {
                 identity,
                 alignment,
@@ -109,6 +121,15 @@ impl VsstBuilder {
                 ..VsstProperties::default()
             },
         }
+    }
+
+    /// Makes it a file in order of arrival: for [`VsstBuilder::append`], not for `add` and `copy`.
+    pub fn in_order_of_arrival(mut self) -> Self {
+        assert!(self.is_empty(), "the order of a file is chosen before its first record");
+        self.arrived = Some(Vec::new());
+        self.dense.with_offsets = true;
+        self.properties.segment = true;
+        self
     }
 
     /// Records when the file is written (properties only).
@@ -127,6 +148,48 @@ impl VsstBuilder {
     /// `InvalidArgument` for a key out of order, `TooLarge` for an entry over the limits, and what the file reports.
     /// After an error the file cannot be finished.
     pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordLens> {
+        self.check_limits(user_key, seq, value)?;
+        let shared = self.shared_with_last(user_key, seq)?;
+        let (lens, offset) = self.write_record(user_key, seq, value)?;
+        self.note(user_key, shared, seq, lens, offset)?;
+        Ok(lens)
+    }
+
+    /// Appends a value to a file in order of arrival. Every entry has a sequence of its own. Also returns the offset of
+    /// the record; it can be read from the path once it was flushed.
+    ///
+    /// # Errors
+    /// As [`VsstBuilder::add`].
+    pub fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<(RecordLens, u64)> {
+        self.check_limits(user_key, seq, value)?;
+        let (lens, offset) = self.write_record(user_key, seq, value)?;
+        let one = Arrived { user_key: user_key.to_vec(), seq, lens, offset };
+        self.arrived.as_mut().expect("a file in order of arrival").push(one);
+        Ok((lens, offset))
+    }
+
+    /// Hands all records so far to the file system: they survive the death of the process.
+    ///
+    /// # Errors
+    /// What the file reports.
+    pub fn flush(&mut self) -> Result<()> {
+        self.sink.flush()
+    }
+
+    /// Makes all records so far durable.
+    ///
+    /// # Errors
+    /// What the file reports: it is then of no use.
+    pub fn sync(&mut self) -> Result<()> {
+        self.sink.sync_data()
+    }
+
+    /// Bytes written to the file so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.sink.offset
+    }
+
+    fn check_limits(&self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<()> {
         let sound = (1..=limits::KEY_LEN_MAX).contains(&user_key.len()) && seq <= MAX_SEQ;
         if !sound || value.len() > limits::VALUE_LEN_MAX {
             let why = format!(
@@ -136,7 +199,10 @@ impl VsstBuilder {
             );
             return Err(self.refuse(Error::new(ErrorKind::TooLarge, why)));
         }
-        let shared = self.shared_with_last(user_key, seq)?;
+        Ok(())
+    }
+
+    fn write_record(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<(RecordLens, u64)> {
         let raw_len = value.len() as u64;
         let compressed = self.compressor.compress(self.compression, value);
         let compressed = compressed.map_err(|e| self.sink.blame(e))?;
@@ -161,9 +227,7 @@ impl VsstBuilder {
         put_u32(out, sum);
         self.sink.append(&self.record)?;
         self.sink.codecs |= 1 << codec as u8;
-        let lens = RecordLens { raw_len, stored_len: stored_len as u64 };
-        self.note(user_key, shared, seq, lens, offset)?;
-        Ok(lens)
+        Ok((RecordLens { raw_len, stored_len: stored_len as u64 }, offset))
     }
 
     /// Appends a record of another vSST verbatim. Its stored length stays what references to it say.
@@ -249,7 +313,6 @@ impl VsstBuilder {
         p.raw_bytes += lens.raw_len;
         p.min_seq = p.min_seq.min(seq);
         p.max_seq = p.max_seq.max(seq);
-        assert_eq!(self.sink.offset, p.record_bytes, "records lie one behind another");
         Ok(())
     }
 
@@ -284,7 +347,18 @@ impl VsstBuilder {
 
     /// True if nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.properties.entries == 0
+        self.properties.entries == 0 && self.arrived.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// Puts the keys of a file in order of arrival into their order.
+    fn sort_arrived(&mut self) -> Result<()> {
+        let Some(mut arrived) = self.arrived.take() else { return Ok(()) };
+        arrived.sort_unstable_by(|a, b| a.user_key.cmp(&b.user_key).then(b.seq.cmp(&a.seq)));
+        for one in &arrived {
+            let shared = self.shared_with_last(&one.user_key, one.seq)?;
+            self.note(&one.user_key, shared, one.seq, one.lens, one.offset)?;
+        }
+        Ok(())
     }
 
     /// Writes all that is left and syncs the file. `took_over` are the BlobIds, ascending and without the file's own,
@@ -303,6 +377,9 @@ impl VsstBuilder {
             );
         }
         self.properties.took_over = took_over;
+        let record_bytes = self.sink.offset;
+        self.sort_arrived()?;
+        assert_eq!(record_bytes, self.properties.record_bytes, "records lie one behind another");
         self.properties.largest = key::encode(&self.last_user, self.last_seq, ValueKind::Value);
         let dense_index = self.write_partitions()?;
         let warm = self.warm.take();

@@ -38,7 +38,8 @@ pub(crate) struct DenseBuilder {
     count: u64,
     first_offset_units: u64,
     last: Row,
-    with_offsets: bool,
+    /// Rows carry the offsets of their records.
+    pub(crate) with_offsets: bool,
 }
 
 fn step(now: u64, before: u64) -> u64 {

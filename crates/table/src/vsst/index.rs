@@ -1,9 +1,9 @@
 //! From a key to the only record it can be: crit-bit blocks in frames, under a directory of separators.
 //!
 //! ```text
-//! index frame: groups, rows (see `crate::index`; columns: start of the group, offset of its first record),
+//! index frame: groups, rows (see `crate::index`; columns: start of the group, smallest offset of its records),
 //!              start of the rows: u32
-//! group: crit-bit block, offsets of its records less that of the first (both as in `critbit`)
+//! group: crit-bit block, offsets of its records less the smallest (both as in `critbit`)
 //! directory: rows (columns: offset and length of a frame); the root begins with the number of levels below it: u8
 //! ```
 //!
@@ -41,9 +41,8 @@ pub(crate) fn trailer(seq: SeqNo) -> u64 {
 #[derive(Default)]
 pub(crate) struct IndexBuilder {
     block: critbit::BlockBuilder,
-    /// Offsets of the open block's records, less the first.
+    /// Offsets of the open block's records.
     offsets: Vec<u64>,
-    first_offset: u64,
     /// The open frame: its groups, and their rows.
     groups: Vec<u8>,
     starts: Vec<u64>,
@@ -62,18 +61,22 @@ impl IndexBuilder {
         if self.block.is_full() {
             self.end_block(last, Some(user_key));
         }
-        if self.block.is_empty() {
-            self.first_offset = offset;
-        }
         self.block.push(user_key, seq);
-        self.offsets.push(offset - self.first_offset);
+        self.offsets.push(offset);
     }
 
     fn end_block(&mut self, (last, seq): (&[u8], SeqNo), next: Option<&[u8]>) {
         self.starts.push(self.groups.len() as u64);
-        self.firsts.push(self.first_offset);
+        let first = self.offsets.iter().copied().min().expect("a block that ends has a record");
+        self.firsts.push(first);
         self.block.finish_into(&mut self.groups);
-        offsets::encode_ascending(&self.offsets, &mut self.groups);
+        self.offsets.iter_mut().for_each(|offset| *offset -= first);
+        // In order of arrival, neighbours by key lie anywhere.
+        if self.offsets.is_sorted() {
+            offsets::encode_ascending(&self.offsets, &mut self.groups);
+        } else {
+            offsets::encode_any(&self.offsets, &mut self.groups);
+        }
         self.offsets.clear();
         let inside_a_key = next == Some(last);
         self.separators.push_with(if inside_a_key { trailer(seq) } else { 0 }, |out| match next {

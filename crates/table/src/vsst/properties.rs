@@ -4,7 +4,7 @@
 use super::record::ALIGNMENT_MAX;
 use crate::options::TableIdentity;
 use base::codec::{Reader, put_bytes, put_varint};
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use base::{Error, Result, SeqNo, Uid};
 
 /// What a vSST says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct VsstProperties {
     pub codecs: u64,
     /// When it was written, seconds since 1970; 0: not recorded.
     pub created_unix_seconds: u64,
-    /// True for a write-once segment, whose records are not in key order.
+    /// True if the records are in order of arrival, not of their keys.
     pub segment: bool,
     /// The smallest encoded internal key, with kind `Value`.
     pub smallest: Vec<u8>,
@@ -138,10 +138,6 @@ impl VsstProperties {
     }
 
     fn check(&self) -> Result<()> {
-        if self.segment {
-            let why = "a write-once value segment: use a newer release";
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        }
         let alignment = u64::from(self.alignment);
         let sound = self.alignment.is_power_of_two()
             && self.alignment <= ALIGNMENT_MAX
@@ -166,6 +162,7 @@ fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::ErrorKind;
 
     fn sample() -> VsstProperties {
         let mut p = VsstProperties::default();
@@ -201,7 +198,6 @@ mod tests {
             change(&mut p);
             VsstProperties::decode(&p.encode()).unwrap_err().kind()
         };
-        assert_eq!(kind_of(|p| p.segment = true), ErrorKind::Unsupported);
         let changes: [fn(&mut VsstProperties); 7] = [
             |p| p.alignment = 0,
             |p| p.alignment = 3,

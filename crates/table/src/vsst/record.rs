@@ -10,8 +10,10 @@
 //! many bytes gets the record and everything needed to verify it. The checksum is masked with the uid of the file and
 //! the offset of the record; moving a record changes these four bytes only.
 
+use crate::compress::decompress_behind;
 use base::codec::{Reader, put_varint, varint_len};
 use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid, checksum, limits};
+use io::ReadFile;
 use std::ops::Range;
 
 /// The coarsest alignment of records.
@@ -112,6 +114,41 @@ pub(crate) fn verify(bytes: &[u8], uid: Uid, offset: u64) -> Result<()> {
         Some((body, sum)) => checksum::verify(body, uid, offset, u32::from_le_bytes(*sum)),
         None => Err(Error::corruption("a record shorter than its checksum").at_offset(offset)),
     }
+}
+
+/// A record read without its file's index: key, sequence and value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LooseRecord {
+    /// The user key.
+    pub user_key: Vec<u8>,
+    /// The sequence.
+    pub seq: SeqNo,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// Reads and verifies a record of a file that may not be finished yet: what recovery does with a file in order of
+/// arrival.
+///
+/// # Errors
+/// `Corruption`, with file and offset, if the record is not there, or is not intact; what the file reports.
+pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -> Result<LooseRecord> {
+    let here = |e: Error| e.at_offset(offset).at_file(file.path());
+    let end = offset.checked_add(stored_len).filter(|_| stored_len <= RECORD_LEN_MAX as u64);
+    if end.is_none_or(|end| file.len().is_ok_and(|len| len < end)) {
+        return Err(here(Error::corruption(format!("a record of {stored_len} bytes is not in the file"))));
+    }
+    let mut bytes = vec![0; stored_len as usize];
+    file.read_at(&mut bytes, offset).map_err(here)?;
+    verify(&bytes, uid, offset).map_err(here)?;
+    let shape = parse(&bytes).map_err(here)?;
+    let payload = bytes.get(shape.value).unwrap_or_default();
+    let value = match shape.codec {
+        Compression::None => payload.to_vec(),
+        codec => decompress_behind(&[], codec, payload).map_err(here)?.to_vec(),
+    };
+    let user_key = bytes.get(shape.key).unwrap_or_default().to_vec();
+    Ok(LooseRecord { user_key, seq: shape.seq, value })
 }
 
 /// A verified record, as it lies in its file.

@@ -59,12 +59,15 @@ impl Vsst {
         let mut keys = self.keys()?;
         let mut walk = IndexWalk::new(self)?;
         let mut records = Records::default();
+        let mut arrived: Vec<(u64, u64)> = Vec::new();
         let mut last: Option<(Vec<u8>, u64)> = None;
         while keys.valid() {
             let entry = keys.entry();
             self.check_record(&mut records, &entry)?;
             let bad = |why: &str| self.file.locate(Error::corruption(why), entry.offset);
-            if entry.offset != counted.record_bytes {
+            if self.properties.segment {
+                arrived.push((entry.offset, entry.stored_len));
+            } else if entry.offset != counted.record_bytes {
                 return Err(bad("records that leave a gap"));
             }
             if let Some((user, trailer_before)) = &last
@@ -81,6 +84,7 @@ impl Vsst {
             keys.next()?;
         }
         walk.finish(self, last)?;
+        self.check_filled_in_any_order(arrived)?;
         let mut handles: Vec<BlockHandle> = keys.partitions().collect();
         counted.dense_bytes = handles.iter().map(|h| h.len).sum();
         let index = walk.frames.handles();
@@ -109,6 +113,21 @@ impl Vsst {
         if shape.codec != base::Compression::None {
             let value = bytes.get(shape.value).unwrap_or_default();
             crate::compress::decompress(shape.codec, value).map_err(here)?;
+        }
+        Ok(())
+    }
+
+    /// Records in order of arrival must fill their part of the file, each byte once.
+    fn check_filled_in_any_order(&self, mut arrived: Vec<(u64, u64)>) -> Result<()> {
+        arrived.sort_unstable();
+        let mut end = 0;
+        for (offset, len) in arrived {
+            if offset != end {
+                return Err(self
+                    .file
+                    .locate(Error::corruption("records that leave a gap or overlap"), offset));
+            }
+            end = offset.saturating_add(len);
         }
         Ok(())
     }
@@ -150,6 +169,7 @@ impl Vsst {
         // What cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.alignment = stated.alignment;
+        counted.segment = stated.segment;
         counted.class = stated.class;
         counted.took_over = stated.took_over.clone();
         counted.codecs = stated.codecs;

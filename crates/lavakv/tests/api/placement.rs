@@ -1,0 +1,268 @@
+//! `value_placement = log`: values are written once while they are logged; what is read, and what a crash leaves, is as
+//! without it.
+
+use crate::common::*;
+use lavastore_lavakv::io::Rng;
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::{
+    Compression, Db, ErrorKind, FamilyOptions, Options, Result, ValuePlacement, WriteBatch, WriteOptions,
+};
+
+fn placed_family() -> FamilyOptions {
+    FamilyOptions { value_placement: ValuePlacement::Log, ..small_family() }
+}
+
+fn placed() -> Options {
+    Options { family: placed_family(), ..small() }
+}
+
+fn open_placed(sim: &SimEnv) -> Db {
+    Db::open_in(sim.env(), DIR, placed()).unwrap()
+}
+
+fn long(i: u64, round: u64, len: u64) -> Vec<u8> {
+    let mut value = vec![0; len as usize];
+    Rng::new(i << 32 | round).fill(&mut value);
+    value
+}
+
+fn durability(rng: &mut Rng) -> WriteOptions {
+    [WriteOptions::durable(), WriteOptions::buffered(), WriteOptions::volatile()][rng.below(3) as usize]
+}
+
+#[test]
+fn a_placed_value_is_written_once() {
+    let written = |options: Options| {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        for i in 0..64 {
+            db.put(&key(i), &long(i, 0, 4000)).unwrap();
+        }
+        db.flush().unwrap();
+        settle(&db);
+        let s = db.stats();
+        assert_eq!(contents(&db).len(), 64);
+        let values = 64.0 * 4000.0;
+        (s.wal_bytes_written + s.flush_bytes_written + s.segment_bytes_written) as f64 / values
+    };
+    let (twice, once) = (written(small()), written(placed()));
+    assert!(twice > 1.95 && once < 1.2, "{twice} and {once} bytes for each byte of a value");
+}
+
+#[test]
+fn whatever_is_done_to_it_it_holds_what_was_written() {
+    for seed in 0..4 {
+        let sim = SimEnv::new(10 + seed);
+        let compression = [Compression::None, Compression::Lz4][seed as usize % 2];
+        let options = || Options { family: FamilyOptions { compression, ..placed_family() }, ..small() };
+        let mut db = Db::open_in(sim.env(), DIR, options()).unwrap();
+        let other = db.create_column_family("other", placed_family()).unwrap();
+        drop(other);
+        let (mut model, mut other_model, mut rng) = (Model::new(), Model::new(), Rng::new(seed));
+        for round in 0..600 {
+            let i = rng.below(60);
+            let other = db.column_family("other").unwrap();
+            match rng.below(24) {
+                0 => {
+                    db.delete(&key(i)).unwrap();
+                    model.remove(&key(i));
+                }
+                1 => db.flush().unwrap(),
+                2 => {
+                    // Volatile writes are flushed by a clean close.
+                    drop((db, other));
+                    db = Db::open_in(sim.env(), DIR, options()).unwrap();
+                }
+                3 => db.compact_range(db.default_column_family(), None, None).unwrap(),
+                4..8 => {
+                    let mut batch = WriteBatch::new();
+                    for j in 0..rng.below(6) {
+                        let v = long(j, round, [10, 900, 3000][rng.below(3) as usize]);
+                        batch.put(&key(j), &v);
+                        batch.put_cf(&other, &key(j), &v);
+                        model.insert(key(j), v.clone());
+                        other_model.insert(key(j), v);
+                    }
+                    batch.delete(&key(59));
+                    model.remove(&key(59));
+                    db.write_opt(&batch, &durability(&mut rng)).unwrap();
+                }
+                _ => {
+                    let len = [rng.below(40), rng.below(5000), 600, 40_000][rng.below(4) as usize];
+                    let v = long(i, round, len);
+                    db.put_opt(db.default_column_family(), &key(i), &v, &durability(&mut rng)).unwrap();
+                    model.insert(key(i), v);
+                }
+            }
+        }
+        for _ in 0..2 {
+            assert!(contents(&db) == model);
+            assert!(contents_cf(&db, &db.column_family("other").unwrap()) == other_model);
+            db.compact_range(db.default_column_family(), None, None).unwrap();
+            settle(&db);
+            assert!(db.verify().unwrap().errors.is_empty());
+        }
+    }
+}
+
+#[test]
+fn files_go_when_nothing_refers_to_them() {
+    let sim = SimEnv::new(20);
+    let mut db = open_placed(&sim);
+    for round in 0..30 {
+        for i in 0..10 {
+            db.put(&key(i), &long(i, round, 1000)).unwrap();
+        }
+        if round % 10 == 9 {
+            drop(db);
+            db = open_placed(&sim);
+        }
+    }
+    db.delete_range(&key(0), &key(100)).unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    settle(&db);
+    assert_eq!(files_like(&sim, ".vsst"), Vec::<String>::new());
+    // A family that is dropped while its memtable has values.
+    let family = db.create_column_family("f", placed_family()).unwrap();
+    db.put_cf(&family, b"k", &long(1, 1, 2000)).unwrap();
+    assert_eq!(files_like(&sim, ".vsst").len(), 1);
+    db.drop_column_family(&family).unwrap();
+    drop(family);
+    settle(&db);
+    assert_eq!(files_like(&sim, ".vsst"), Vec::<String>::new());
+}
+
+#[test]
+fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
+    let sim = SimEnv::new(30);
+    let db = open_placed(&sim);
+    for i in 0..5 {
+        db.put(&key(i), &long(i, 0, 2000)).unwrap();
+    }
+    db.close().unwrap();
+    let name = files_like(&sim, ".vsst").pop().unwrap();
+    let whole = sim.read_file(path(&name)).unwrap();
+    sim.flip_bit(path(&name), 5000, 3).unwrap();
+    refused(Db::open_in(sim.env(), DIR, placed()), ErrorKind::Corruption, &name);
+    sim.flip_bit(path(&name), 5000, 3).unwrap();
+    assert!(sim.read_file(path(&name)).unwrap() == whole);
+    sim.env().fs.rename(&path(&name), &path("aside")).unwrap();
+    refused(Db::open_in(sim.env(), DIR, placed()), ErrorKind::Corruption, &name);
+    sim.env().fs.rename(&path("aside"), &path(&name)).unwrap();
+    assert_eq!(contents(&open_placed(&sim)).len(), 5);
+}
+
+#[test]
+fn a_write_that_fails_leaves_the_store_as_it_was() {
+    for nth in 0..8 {
+        for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
+            let sim = SimEnv::new(40 + nth);
+            let mut db = open_placed(&sim);
+            let mut model = Model::new();
+            sim.inject(FaultPlan::nth(nth, FaultEffect::NoSpace).kinds(&[kind]).path(".vsst"));
+            for i in 0..40 {
+                let v = long(i, nth, 1500);
+                let options = if i % 5 == 0 { WriteOptions::durable() } else { WriteOptions::buffered() };
+                match db.put_opt(db.default_column_family(), &key(i), &v, &options) {
+                    Ok(()) => drop(model.insert(key(i), v)),
+                    Err(e) if e.kind() == ErrorKind::NoSpace => {}
+                    // Values that were logged could no longer be made durable.
+                    Err(e) => {
+                        assert_eq!(e.kind(), ErrorKind::Poisoned, "{e}");
+                        break;
+                    }
+                }
+            }
+            sim.clear_faults();
+            let poisoned = db.put(b"x", b"y").is_err();
+            let found = contents(&db);
+            assert!(model.iter().all(|(k, v)| found.get(k) == Some(v)), "{kind:?} {nth}");
+            drop(db);
+            db = open_placed(&sim);
+            let found = contents(&db);
+            assert!(poisoned || model.iter().all(|(k, v)| found.get(k) == Some(v)), "{kind:?} {nth}");
+            db.compact_range(db.default_column_family(), None, None).unwrap();
+            assert!(db.verify().unwrap().errors.is_empty());
+        }
+    }
+}
+
+/// A write of the run that is crashed.
+struct Written {
+    started: u64,
+    acknowledged: u64,
+    durable: bool,
+    state: Model,
+}
+
+#[test]
+fn crashes_lose_nothing_that_was_promised() {
+    let seeds = std::env::var("LAVASTORE_PLACEMENT_SEEDS").map_or(3, |n| n.parse().unwrap());
+    for seed in 0..seeds {
+        let sim = SimEnv::new(100 + seed);
+        let db = open_placed(&sim);
+        let other = db.create_column_family("other", placed_family()).unwrap();
+        let (mut writes, mut model, mut rng): (Vec<Written>, _, _) =
+            (Vec::new(), Model::new(), Rng::new(seed));
+        for round in 0..40 {
+            let (i, durable) = (rng.below(6), rng.below(3) == 0);
+            let options = if durable { WriteOptions::durable() } else { WriteOptions::buffered() };
+            let mut batch = WriteBatch::new();
+            let v = long(i, round, [20, 700, 3000, 9000][rng.below(4) as usize]);
+            batch.put(&key(i), &v);
+            // The same in both families: a crash must not tear them apart.
+            batch.put_cf(&other, &key(i), &v);
+            let started = sim.op_count();
+            db.write_opt(&batch, &options).unwrap();
+            model.insert(key(i), v);
+            writes.push(Written { started, acknowledged: sim.op_count(), durable, state: model.clone() });
+            if rng.below(10) == 0 {
+                db.flush().unwrap();
+            }
+            while rng.below(3) > 0 && db.run_background_step() {}
+        }
+        let (record, mut at) = (sim.record(), writes[0].started);
+        while at <= sim.op_count() {
+            for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss] {
+                let after = record.crash_at(at, kind, rng.next_u64());
+                check_crash(&after, at, kind, &writes, &mut rng)
+                    .unwrap_or_else(|e| panic!("seed {seed}, operation {at}, {kind:?}: {e}"));
+            }
+            at += 1 + rng.below(10);
+        }
+    }
+}
+
+fn check_crash(after: &SimEnv, at: u64, kind: CrashKind, writes: &[Written], rng: &mut Rng) -> Result<()> {
+    let mut after = after.clone();
+    // Recovery is crashed too, now and then.
+    if rng.below(3) == 0 {
+        let start = after.op_count();
+        drop(Db::open_in(after.env(), DIR, placed())?);
+        let within = start + rng.below(after.op_count() - start + 1);
+        let second = if kind == CrashKind::ProcessKill { kind } else { CrashKind::PowerLoss };
+        after = after.record().crash_at(within, second, rng.next_u64());
+    }
+    let db = Db::open_in(after.env(), DIR, placed())?;
+    let found = try_contents(&db, db.default_column_family())?;
+    let other = db.column_family("other").expect("was durable before the first write");
+    assert!(try_contents(&db, &other)? == found, "the families were torn apart");
+    let promised = |w: &Written| w.acknowledged <= at && (w.durable || kind == CrashKind::ProcessKill);
+    let least = writes.iter().rposition(promised).map_or(0, |n| n + 1);
+    let most = writes.iter().filter(|w| w.started < at).count();
+    let state = |n: usize| if n == 0 { Model::new() } else { writes[n - 1].state.clone() };
+    assert!((least..=most).any(|n| state(n) == found), "not the state after {least} to {most} writes");
+    // What is written now must not be lost behind what was ignored.
+    db.put_opt(db.default_column_family(), b"new", &long(7, 7, 2000), &WriteOptions::durable())?;
+    let again = after.crash(CrashKind::PowerLoss, rng.next_u64());
+    drop(db);
+    let db = Db::open_in(again.env(), DIR, placed())?;
+    assert!(db.get(b"new")?.is_some_and(|v| *v == *long(7, 7, 2000)));
+    let mut now = try_contents(&db, db.default_column_family())?;
+    now.remove(&b"new"[..]);
+    assert!(now == found, "recovery kept something that the next one lost");
+    db.compact_range(db.default_column_family(), None, None)?;
+    settle(&db);
+    assert!(db.verify()?.errors.is_empty());
+    Ok(())
+}
