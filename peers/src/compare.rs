@@ -182,6 +182,9 @@ fn print_run(pair: usize, r: &Report) {
         r.settle_seconds,
         if r.settled { "" } else { ", NOT settled" },
     );
+    if r.suspended_seconds > 0.0 {
+        println!("        the process was stopped for {:.1} s: its times are void", r.suspended_seconds);
+    }
 }
 
 /// All runs must have done the same operations, unless time cut them short.

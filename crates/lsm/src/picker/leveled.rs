@@ -6,7 +6,7 @@
 //! burst.
 //!
 //! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
-//! yet exposed. There the base level may be [`SEPARATED_BASE_FACTOR`] times as large: most trees then have level 0 and
+//! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees then have level 0 and
 //! one level more.
 //!
 //! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
