@@ -32,7 +32,7 @@ pub mod wal;
 
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
-pub use page::group_len_needed;
+pub use page::{group_len_needed, group_of};
 pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
 pub use wal::{Position, Wal, WalOptions, WalStats};
 

@@ -183,6 +183,12 @@ pub(crate) fn peek(page: &[u8]) -> Option<PageHeader> {
     page.starts_with(&MAGIC).then(|| PageHeader::decode(page)).flatten()
 }
 
+/// The tag of the group that an intact page of this store belongs to; `None` for anything else.
+pub fn group_of(page: &[u8], store: Uid) -> Option<u64> {
+    let ltn = peek(page)?.ltn;
+    matches!(read_closed(page, store, ltn), Verdict::Valid(_)).then_some(ltn)
+}
+
 /// Judges a page of the staging mapping: the header alone.
 pub fn read_open(page: &[u8], store: Uid) -> Verdict {
     read(page, Form::Open, HEADER_LEN, store, None)
