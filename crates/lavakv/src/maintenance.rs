@@ -43,13 +43,14 @@ pub(crate) fn must_be_writable(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Waits until no memtable holds a sequence up to `upto`.
+/// Waits until no memtable holds a sequence up to `upto`. A want of space that was met a while ago is no answer: space may
+/// have returned since, and the work is tried again.
 pub(crate) fn wait_flushed(engine: &Arc<Engine>, upto: SeqNo) -> Result<()> {
     engine.scheduler.wait_until(engine, || {
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
         }
-        if engine.health.out_of_space() {
+        if engine.health.must_wait(engine.env.clock.now_ns()) {
             let why = "the flush found no disk space; it goes on when space returns";
             return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
         }
@@ -75,7 +76,7 @@ pub(crate) fn compact_range(
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
         }
-        if engine.health.out_of_space() {
+        if engine.health.must_wait(engine.env.clock.now_ns()) {
             return Some(Err(
                 Error::new(ErrorKind::NoSpace, "compaction found no disk space").at_file(&engine.dir)
             ));

@@ -206,7 +206,7 @@ impl CompactionJob {
         claims.compactions -= 1;
         claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
         self.pins = None;
-        drop(claims);
+        // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
         self.compaction.inputs.clear();
     }
 }

@@ -23,6 +23,7 @@ use crate::options::FamilyOptions;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::lock;
 use base::{HashSet, Result};
+use std::path::PathBuf;
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
@@ -50,7 +51,8 @@ pub(crate) struct GcJob {
     input_numbers: Vec<u64>,
     /// What the ledger took for garbage in each input.
     expected: Vec<u64>,
-    job: values::GcJob,
+    /// The work; gone when the job is released, and with it the version that it reads.
+    job: Option<values::GcJob>,
     files: VsstFiles,
     /// Taken and given back under the lock of the claims.
     pins: Option<PinGuard>,
@@ -177,7 +179,7 @@ impl GcJob {
                 input_numbers,
                 expected,
                 inputs,
-                job: values::GcJob::new(gc, view.version.clone(), options),
+                job: Some(values::GcJob::new(gc, view.version.clone(), options)),
                 pins: Some(pins),
                 files,
                 start_ns: engine.env.clock.now_ns(),
@@ -196,7 +198,7 @@ impl GcJob {
                 // beyond what was believed in vain, before the files are tried again.
                 let believed = self.input_numbers.iter().copied().zip(self.expected.iter().copied());
                 lock(&engine.claims).abandoned.extend(believed);
-                remove_outputs(engine, self.job.created());
+                remove_outputs(engine, self.created());
                 Ok(())
             }
         }
@@ -223,11 +225,11 @@ impl GcJob {
             },
         )?;
         if overtaken {
-            remove_outputs(engine, self.job.created());
+            remove_outputs(engine, self.created());
             return Ok(());
         }
         if self.family.is_dropped() {
-            remove_outputs(engine, self.job.created());
+            remove_outputs(engine, self.created());
         } else {
             engine.obsolete.add(self.inputs.iter().cloned().map(DataFile::Vsst));
         }
@@ -251,8 +253,15 @@ impl GcJob {
         engine.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 
+    /// Every output begun.
+    fn created(&self) -> &[(u64, PathBuf)] {
+        self.job.as_ref().map_or(&[], values::GcJob::created)
+    }
+
     fn release(&mut self, engine: &Engine) {
+        // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
         self.inputs.clear();
+        self.job = None;
         let mut claims = lock(&engine.claims);
         if let Some(busy) = claims.busy.get_mut(&self.family.id) {
             self.input_numbers.iter().for_each(|&n| busy.release_vsst(n));
@@ -279,9 +288,10 @@ impl Job for GcJob {
         if wait_ns > 0 {
             return Ok(Progress::Wait(wait_ns));
         }
-        let step = self.job.step(&mut World { files: &self.files })?;
-        engine.rate_limit.charge(engine.env.clock.now_ns(), self.job.take_written_bytes());
-        engine.stats.gc_bytes_read.add(self.job.take_read_bytes());
+        let job = self.job.as_mut().expect("no step follows the release");
+        let step = job.step(&mut World { files: &self.files })?;
+        engine.rate_limit.charge(engine.env.clock.now_ns(), job.take_written_bytes());
+        engine.stats.gc_bytes_read.add(job.take_read_bytes());
         match step {
             GcStep::More => Ok(Progress::More),
             GcStep::Done(outcome) => {
@@ -295,7 +305,7 @@ impl Job for GcJob {
     fn abandon(&mut self, engine: &Arc<Engine>) {
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if !engine.health.outcome_unknown() {
-            remove_outputs(engine, self.job.created());
+            remove_outputs(engine, self.created());
         }
         self.release(engine);
     }
