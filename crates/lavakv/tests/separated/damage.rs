@@ -1,0 +1,147 @@
+//! Damaged and missing vSSTs.
+
+use crate::common::*;
+use crate::*;
+use lavastore_lavakv::{Error, ErrorKind};
+
+/// A closed store of several vSSTs, with short values between the long ones.
+fn store(seed: u64) -> (SimEnv, Model) {
+    let sim = SimEnv::new(seed);
+    let (db, mut model) = (open_apart(&sim, 200), Model::new());
+    fill_long(&db, &mut model, 0..150, 0, 600);
+    fill_long(&db, &mut model, (0..150).step_by(3), 1, 50);
+    db.flush().unwrap();
+    settle(&db);
+    db.close().unwrap();
+    assert!(files_like(&sim, ".vsst").len() > 2);
+    (sim, model)
+}
+
+/// Damage, or (where it struck the number of the format) a release that is too old.
+fn tells_damage(error: &Error, name: &str) -> bool {
+    let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported];
+    kinds.contains(&error.kind()) && error.file().is_some_and(|file| file.ends_with(name))
+}
+
+/// Reads everything: right, or an error that names the file. Returns how many keys could not be read.
+fn unreadable(db: &Db, model: &Model, name: &str) -> usize {
+    let mut bad = 0;
+    for (key, value) in model {
+        match db.get(key) {
+            Ok(got) => assert_eq!(got.as_deref(), Some(&value[..])),
+            Err(e) => {
+                bad += 1;
+                assert!(tells_damage(&e, name), "{e}");
+            }
+        }
+    }
+    bad
+}
+
+#[test]
+fn every_flip_is_found_and_the_rest_is_readable() {
+    let (sim, model) = store(1);
+    let vssts = files_like(&sim, ".vsst");
+    let files = vssts.len() + files_like(&sim, ".ksst").len();
+    let name = &vssts[1];
+    let len = sim.read_file(path(name)).unwrap().len() as u64;
+    for at in (0..len).step_by(397).chain(len - 200..len) {
+        let damaged = sim.fork(at);
+        damaged.flip_bit(path(name), at, (at % 8) as u32).unwrap();
+        let db = match Db::open_in(damaged.env(), DIR, apart(200)) {
+            Ok(db) => db,
+            Err(e) => {
+                assert!(tells_damage(&e, name), "{e}");
+                continue;
+            }
+        };
+        let report = db.verify().unwrap();
+        assert_eq!(report.errors.len(), 1, "flip at {at} of {len}: {:?}", report.errors);
+        assert_eq!(report.files as usize, files);
+        let error = &report.errors[0];
+        assert!(tells_damage(error, name), "{error}");
+        let bad = unreadable(&db, &model, name);
+        assert!(bad < model.len() / 2, "flip at {at} of {len}: {bad} of {} keys", model.len());
+        if let Err(e) = try_contents(&db, db.default_column_family()) {
+            assert!(tells_damage(&e, name), "{e}");
+        } else {
+            assert_eq!(bad, 0, "flip at {at} of {len}: scans and gets disagree");
+        }
+    }
+}
+
+#[test]
+fn a_missing_or_cut_vsst_is_refused_at_open() {
+    let (sim, _) = store(2);
+    for name in files_like(&sim, ".vsst") {
+        for (cut, open_len) in [(true, 100), (true, 0), (false, 0)] {
+            let damaged = sim.fork(1);
+            if cut {
+                damaged.set_file_len(path(&name), open_len).unwrap();
+            } else {
+                damaged.erase(path(&name)).unwrap();
+            }
+            let open = Db::open_in(damaged.env(), DIR, apart(200));
+            refused(open, ErrorKind::Corruption, &name);
+            let open = Db::open_read_only_in(damaged.env(), DIR, apart(0));
+            refused(open, ErrorKind::Corruption, &name);
+        }
+    }
+}
+
+#[test]
+fn two_vssts_are_exchanged() {
+    let (sim, model) = store(3);
+    let vssts = files_like(&sim, ".vsst");
+    sim.swap_files(path(&vssts[0]), path(&vssts[1])).unwrap();
+    match Db::open_in(sim.env(), DIR, apart(200)) {
+        Err(e) => assert!(e.is_corruption(), "{e}"),
+        Ok(db) => {
+            assert_eq!(db.verify().unwrap().errors.len(), 2);
+            for (key, value) in &model {
+                match db.get(key) {
+                    Ok(got) => assert_eq!(got.as_deref(), Some(&value[..])),
+                    Err(e) => assert!(e.is_corruption(), "{e}"),
+                }
+            }
+        }
+    }
+}
+
+/// A record whose bytes are wrong is not carried into a new file, where its checksum would be right again.
+#[test]
+fn collection_never_copies_a_damaged_record() {
+    let mut stopped = 0;
+    for seed in 0..40 {
+        let (sim, mut model) = store(10 + seed);
+        let vssts = files_like(&sim, ".vsst");
+        let name = &vssts[seed as usize % vssts.len()];
+        let len = sim.read_file(path(name)).unwrap().len() as u64;
+        sim.flip_bit(path(name), seed * 409 % (len * 3 / 4), 2).unwrap();
+        let Ok(db) = Db::open_in(sim.env(), DIR, apart(200)) else { continue };
+        // Most of every file becomes garbage, and collection has to read what is left.
+        for i in (0..150).filter(|i| i % 4 != 0) {
+            if db.put(&key(i), b"short").is_ok() {
+                model.insert(key(i), b"short".to_vec());
+            }
+        }
+        let compacted = db.compact_range(db.default_column_family(), None, None);
+        db.wait_idle(std::time::Duration::from_secs(60));
+        let bad = unreadable(&db, &model, name);
+        let report = db.verify().unwrap();
+        assert!(report.errors.iter().all(|e| e.file().unwrap().ends_with(name)), "{:?}", report.errors);
+        if let Err(e) = compacted {
+            assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Poisoned), "{e}");
+        }
+        let failed = db.stats().background_errors > 0;
+        stopped += usize::from(failed);
+        // Either it stopped at the damage, which is still there to be seen, or the damage was garbage and is gone.
+        assert_eq!(failed || bad > 0, !report.errors.is_empty(), "seed {seed}: {bad}, {:?}", report.errors);
+        drop(db);
+        match Db::open_in(sim.env(), DIR, apart(200)) {
+            Ok(db) => assert_eq!(unreadable(&db, &model, name), bad),
+            Err(e) => assert!(e.file().unwrap().ends_with(name), "{e}"),
+        }
+    }
+    assert!(stopped > 3, "collection met the damage {stopped} times");
+}
