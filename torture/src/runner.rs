@@ -201,7 +201,7 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     let (mut totals, seeds) = run_cases(row, &context, first_seed, jobs, true);
     let seconds = (env.clock.now_ns() - start_ns) as f64 / 1e9;
     if count >= row.ci
-        && let Some(what) = tally::missing(|name| totals.notes.contains_key(name))
+        && let Some(what) = tally::missing(row.name, |name| totals.notes.contains_key(name))
     {
         totals.failed += 1;
         totals.failures.push((first_seed, format!("the row never saw {what}")));
