@@ -53,6 +53,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     };
     let listing = env.fs.list(dir)?;
     check_files(dir, &listing, &manifest)?;
+    check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let engine = Arc::new(build(env, dir, options, manifest, Some(store_lock))?);
     let report = replay(&engine, RecoveryMode::ReadWrite)?;
@@ -159,6 +160,28 @@ pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], manifest: &Manifest)
         }
     }
     state.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))
+}
+
+/// No log file may begin with a page of a group that the manifest has never heard of: a group gets pages only once its
+/// edit is durable. Otherwise a manifest that lost its end would look like one that is whole, where the files it lists
+/// have been recycled since.
+pub(crate) fn check_logs(env: &Env, dir: &Path, listing: &[DirEntry], manifest: &Manifest) -> Result<()> {
+    let (state, name) = (manifest.state(), &manifest.report().name);
+    let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));
+    let mut page = vec![0; io::PAGE];
+    for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
+        let file = env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered)?;
+        file.read_at(&mut page, 0)?;
+        if let Some(ltn) = wal::group_of(&page, state.store).filter(|&ltn| ltn >= state.next_ltn) {
+            let why = format!(
+                "{} holds log group {ltn}, which {name} does not know: {name} has lost its end; restore it from a \
+                 checkpoint or backup",
+                entry.name
+            );
+            return Err(Error::corruption(why).at_file(io::fs::join(dir, name)));
+        }
+    }
+    Ok(())
 }
 
 /// The engine over a recovered manifest, before the log is read.

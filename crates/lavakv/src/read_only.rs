@@ -10,7 +10,7 @@
 
 use crate::engine::Engine;
 use crate::obsolete::DataFile;
-use crate::open::{build, check_files, no_store, replay};
+use crate::open::{build, check_files, check_logs, no_store, replay};
 use crate::options::{FamilyOptions, Options};
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -67,7 +67,9 @@ fn may_be_the_writer(kind: ErrorKind) -> bool {
 
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
-    check_files(dir, &env.fs.list(dir)?, &manifest)?;
+    let listing = env.fs.list(dir)?;
+    check_files(dir, &listing, &manifest)?;
+    check_logs(env, dir, &listing, &manifest)?;
     let engine = Arc::new(build(env.clone(), dir, options.clone(), manifest, None)?);
     for family in engine.all_families() {
         for file in DataFile::all_of(&family.view().version) {
