@@ -28,7 +28,11 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
         vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
         gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
-        value_placement: ValuePlacement::Table,
+        // Not drawn from `rng` itself, so that seeds that once failed draw what they drew.
+        value_placement: pick(
+            &mut rng.clone(),
+            &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
+        ),
     }
 }
 

@@ -27,5 +27,6 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("io-errors", 5004, "recovery removed the tables of a flush whose edit failed, and was durable"),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
+    ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];
