@@ -292,13 +292,16 @@ fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
     engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
     crate::jobs::flush::run_inline(engine)?;
     let Some(last) = placed.ignored_to else { return Ok(()) };
-    let families = engine.all_families();
-    let mut records: Vec<Record> =
-        families.iter().map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
-    records.push(Record::LastSeq(last));
-    engine
-        .manifest
-        .commit_with(|_| Ok(Edit(records)), |state| crate::jobs::output::publish(engine, state))?;
+    let raise = |state: &State| {
+        // A family made after the batches that are ignored has a higher floor already.
+        let lower = |f: &&Arc<version::FamilyState>| f.version.log_floor <= last;
+        let floors = state.families.values().filter(lower);
+        let mut records: Vec<Record> =
+            floors.map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
+        records.push(Record::LastSeq(last));
+        Ok(Edit(records))
+    };
+    engine.manifest.commit_with(raise, |state| crate::jobs::output::publish(engine, state))?;
     let mut writer = lock(&engine.writer);
     writer.next_seq = writer.next_seq.max(last + 1);
     engine.snapshots.publish(engine.snapshots.visible().max(last));
