@@ -240,7 +240,9 @@ fn next(
 ) -> Option<(Arc<Family>, values::Gc)> {
     engine.all_families().into_iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family)?;
-        let gc = gc::pick_at(claims, &family, &family.view(), threshold, planned)?;
+        let view = family.view();
+        let gc_options = gc::gc_options(engine, &family, &view, threshold);
+        let gc = gc::pick_at(claims, &family, &view, &gc_options, planned)?;
         Some((family, gc))
     })
 }

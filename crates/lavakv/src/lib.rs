@@ -13,6 +13,7 @@
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
 //! * `checkpoint`, `verify`, `space`, `collect`, `maintenance`: what operators ask for.
 
+mod ablation;
 mod batch;
 mod checkpoint;
 mod collect;
@@ -48,6 +49,7 @@ mod verify;
 mod write_path;
 
 pub use ::io::{Access, Env};
+pub use ablation::Ablation;
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};

@@ -7,6 +7,7 @@
 //! Options of the store are given at every open. Options of a family are stored in the manifest when the family is
 //! created; `Db::open_with` replaces the stored options of the default family by those in [`Options::family`].
 
+use crate::ablation::Ablation;
 use crate::event::EventListener;
 use base::codec::{Reader, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
@@ -52,6 +53,8 @@ pub struct Options {
     /// Where sequence numbers, file numbers, log groups and log pages start in a **new** store. For tests that cross
     /// 2^32; leave it alone otherwise. Default: 1.
     pub first_number: u64,
+    /// Mechanisms switched off, for measuring.
+    pub ablation: Ablation,
 }
 
 impl Default for Options {
@@ -73,6 +76,7 @@ impl Default for Options {
             family: FamilyOptions::default(),
             listener: None,
             first_number: 1,
+            ablation: Ablation::default(),
         }
     }
 }

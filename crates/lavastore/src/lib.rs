@@ -118,7 +118,7 @@
 //! ```
 
 pub use lavakv::{
-    Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
+    Ablation, Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
     ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcReport, GcRequest,
     LevelSpace, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo, Snapshot, Space, StallCause,
     Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,

@@ -4,9 +4,10 @@
 //! bytes written for each byte freed. So the threshold falls as exposed garbage grows, from [`LAZY_RATIO_PERCENT`] of a
 //! file while there is little of it to the family's `gc_ratio_percent` at [`EXPOSED_FULL_PERCENT`] of the live bytes.
 //! Writers begin to be slowed down when exposed and hidden garbage together are [`GARBAGE_SLOW_PERCENT`]. (There even
-//! files that are all alike have garbage above the threshold: whoever is slowed down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
-//! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to the family's ratio, then rests. Compactions go first: where values are
-//! separated they move little, and they expose what collection can free.
+//! files that are all alike have garbage above the threshold: whoever is slowed down can rely on its being collected.)
+//! Under random overwrites with exposed garbage of a third of the live bytes, the fullest files are half garbage, and
+//! collection writes a byte for each that it frees. A quiet store collects down to the family's ratio, then rests.
+//! Compactions go first: where values are separated they move little, and they expose what collection can free.
 //!
 //! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
 //! inputs' names vanish. Both take their pins under the lock of the claims, together with the view they work on, and let
@@ -25,7 +26,7 @@ use base::sync::lock;
 use base::{HashSet, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
-use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, OutputVsst, PinGuard};
+use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, Lookups, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
@@ -59,11 +60,15 @@ pub(crate) struct GcJob {
     start_ns: u64,
 }
 
-/// Garbage beyond the slack, in percent of live bytes.
+/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
+fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    let live = ledger.record_bytes().saturating_sub(garbage);
+    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+}
+
+/// Exposed garbage beyond the slack, in percent of live bytes.
 fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    let exposed = ledger.exposed_bytes();
-    let live = ledger.record_bytes().saturating_sub(exposed);
-    exposed.saturating_sub(SLACK_FILES * options.vsst_bytes) * 100 / live.max(1)
+    percent(ledger.exposed_bytes(), ledger, options)
 }
 
 /// Exposed garbage and what lies above the last level, beyond the slack, in percent of live bytes. What lies above is
@@ -73,9 +78,7 @@ pub(crate) fn garbage_percent(view: &View, options: &FamilyOptions) -> u64 {
     let (version, ledger) = (&view.version, &view.ledger);
     let separated = |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
     let above = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
-    let garbage = ledger.exposed_bytes().saturating_add(above);
-    let live = ledger.record_bytes().saturating_sub(garbage);
-    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+    percent(ledger.exposed_bytes().saturating_add(above), ledger, options)
 }
 
 /// From how much garbage on a file is rewritten, in percent of the file.
@@ -101,8 +104,20 @@ fn file_bytes(version: &Version, options: &FamilyOptions) -> u64 {
     longer.min(bytes / STORE_PART).max(options.vsst_bytes)
 }
 
-/// What could be collected in a family now.
-fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> Option<Gc> {
+/// How a family is collected from so much garbage in a file on.
+pub(crate) fn gc_options(engine: &Engine, family: &Family, view: &View, ratio_percent: u32) -> GcOptions {
+    let ablation = engine.options.ablation;
+    GcOptions {
+        ratio_percent,
+        file_bytes: file_bytes(&view.version, &family.options()),
+        lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
+        gap_bytes: (!ablation.readahead).then_some(0),
+        ..GcOptions::default()
+    }
+}
+
+/// What could be collected in a family now, and how.
+fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> Option<(Gc, GcOptions)> {
     if view.version.vssts.is_empty() {
         return None;
     }
@@ -111,20 +126,20 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
     let quiet = engine.quiet.is_quiet(engine);
     let own = threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet);
     let asked = claims.gc_requests.threshold(engine, family);
-    pick_at(claims, family, view, asked.map_or(own, |asked| asked.min(own)), &HashSet::default())
+    let gc_options = gc_options(engine, family, view, asked.map_or(own, |asked| asked.min(own)));
+    let gc = pick_at(claims, family, view, &gc_options, &HashSet::default())?;
+    Some((gc, gc_options))
 }
 
-/// What could be collected in a family with a threshold of `ratio_percent`, leaving out the files `planned`.
+/// What could be collected in a family, leaving out the files `planned`.
 pub(crate) fn pick_at(
     claims: &mut Claims,
     family: &Family,
     view: &View,
-    ratio_percent: u32,
+    gc_options: &GcOptions,
     planned: &HashSet<u64>,
 ) -> Option<Gc> {
-    let (options, ledger) = (family.options(), &view.ledger);
-    let file_bytes = file_bytes(&view.version, &options);
-    let gc_options = GcOptions { ratio_percent, file_bytes, ..GcOptions::default() };
+    let ledger = &view.ledger;
     let busy = claims.busy.entry(family.id).or_default();
     let abandoned = &claims.abandoned;
     let skip = |meta: &VsstMeta| {
@@ -135,7 +150,7 @@ pub(crate) fn pick_at(
             || planned.contains(&meta.number)
             || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
     };
-    values::pick(&view.version, ledger, &gc_options, &skip)
+    values::pick(&view.version, ledger, gc_options, &skip)
 }
 
 /// True if a collection could start.
@@ -154,7 +169,7 @@ impl GcJob {
         }
         for family in engine.all_families() {
             let view = family.view();
-            let Some(gc) = pick(engine, claims, &family, &view) else { continue };
+            let Some((gc, gc_options)) = pick(engine, claims, &family, &view) else { continue };
             let busy = claims.busy.entry(family.id).or_default();
             let names = gc.inputs.iter().flat_map(|meta| view.version.names_of(meta.number));
             let pins = engine.pins.pin(names);
@@ -165,21 +180,19 @@ impl GcJob {
             let inputs = gc.inputs.clone();
             let input_numbers: Vec<u64> = gc.numbers().collect();
             let expected = gc.numbers().map(|n| view.ledger.garbage_of(n).garbage_bytes).collect();
-            let vsst_bytes = file_bytes(&view.version, &family.options());
-            let options = GcOptions { file_bytes: vsst_bytes, ..GcOptions::default() };
             let files = VsstFiles {
                 engine: engine.clone(),
                 family: family.clone(),
                 level: 0,
                 job: claims.job_number(),
                 inputs: input_numbers.clone(),
-                expected_len: gc.expected_write.min(vsst_bytes),
+                expected_len: gc.expected_write.min(gc_options.file_bytes),
             };
             return Some(Box::new(GcJob {
                 input_numbers,
                 expected,
                 inputs,
-                job: Some(values::GcJob::new(gc, view.version.clone(), options)),
+                job: Some(values::GcJob::new(gc, view.version.clone(), gc_options)),
                 pins: Some(pins),
                 files,
                 start_ns: engine.env.clock.now_ns(),

@@ -1,0 +1,68 @@
+//! Mechanisms that can be switched off one by one, so that the worth of each can be measured alone.
+//!
+//! These are no options: nothing is stored, nothing is promised about a switch from release to release, and a store with
+//! a mechanism off is as correct as with it, only slower or larger. After the ablations of Scavenger+ (figures 19 to 21),
+//! whose row "TDB" is everything off.
+
+use base::{Error, Result};
+
+/// Which mechanisms are on. All are, by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ablation {
+    /// Garbage collection asks the reference streams of tables by merge join where that is cheaper; off: key by key.
+    pub joined_lookups: bool,
+    /// Garbage collection reads live records that lie close together in one request; off: one by one.
+    pub readahead: bool,
+}
+
+impl Default for Ablation {
+    fn default() -> Self {
+        Ablation { joined_lookups: true, readahead: true }
+    }
+}
+
+impl Ablation {
+    /// The names by which mechanisms are switched off, and their switches.
+    fn switches(&mut self) -> [(&'static str, &mut bool); 2] {
+        [("joined_lookups", &mut self.joined_lookups), ("readahead", &mut self.readahead)]
+    }
+
+    /// The names of all mechanisms.
+    pub fn names() -> Vec<&'static str> {
+        Self::default().switches().iter().map(|(name, _)| *name).collect()
+    }
+
+    /// Everything but the mechanisms named.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name that is not in [`Ablation::names`].
+    pub fn without<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let mut ablation = Self::default();
+        for name in names {
+            let mut switches = ablation.switches();
+            let Some((_, on)) = switches.iter_mut().find(|(known, _)| *known == name) else {
+                let known = Self::names().join(", ");
+                return Err(Error::invalid(format!("there is no mechanism \"{name}\"; there are {known}")));
+            };
+            **on = false;
+        }
+        Ok(ablation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mechanisms_are_switched_off_by_name() {
+        for name in Ablation::names() {
+            let mut without = Ablation::without([name]).unwrap();
+            let off: Vec<_> =
+                without.switches().into_iter().filter(|(_, on)| !**on).map(|(n, _)| n).collect();
+            assert_eq!(off, [name]);
+        }
+        assert_eq!(Ablation::without(["magic"]).unwrap_err().kind(), base::ErrorKind::InvalidArgument);
+        assert_eq!(Ablation::without([]).unwrap(), Ablation::default());
+    }
+}
