@@ -25,11 +25,12 @@ fn load_overwrite_reopen_and_scan_both_ways() {
         family: FamilyOptions { file_bytes: 1 << 20, level_base_bytes: 4 << 20, ..Default::default() },
         ..Default::default()
     };
-    let outcome = workload::run(&dir, keys, &options, |phase| {
-        eprintln!("{:16} {:8.2} s", phase.name, phase.elapsed_ns as f64 / 1e9);
-    });
+    let outcome =
+        workload::run(&dir, workload::Work { keys, value_len: workload::VALUE_LEN }, &options, |phase| {
+            eprintln!("{:16} {:8.2} s", phase.name, phase.elapsed_ns as f64 / 1e9);
+        });
     std::fs::remove_dir_all(&dir).unwrap();
     let outcome = outcome.unwrap();
     let data = keys * (workload::KEY_LEN + workload::VALUE_LEN) as u64;
-    assert!(outcome.table_bytes < 2 * data, "{} bytes of tables for {data} bytes", outcome.table_bytes);
+    assert!(outcome.file_bytes < 2 * data, "{} bytes of tables for {data} bytes", outcome.file_bytes);
 }

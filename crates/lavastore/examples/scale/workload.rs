@@ -1,4 +1,4 @@
-//! Load, overwrite, reopen, scan both ways: N keys of 24 bytes with values of 100, compared with a checksum of a model.
+//! Load, overwrite, reopen, verify, scan both ways: N keys of 24 bytes, compared with a checksum of a model.
 //!
 //! The model is one byte for each key (how often it was overwritten); keys and values follow from the key's index and
 //! that byte. The checksum is a sum over all pairs, so it does not depend on the order in which they come, and the scans
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Bytes of a key.
 pub const KEY_LEN: usize = 24;
-/// Bytes of a value.
+/// Bytes of a value, where nothing else is asked for.
 pub const VALUE_LEN: usize = 100;
 
 /// One phase and how long it took.
@@ -24,10 +24,19 @@ pub struct Phase {
     pub elapsed_ns: u64,
 }
 
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of each value.
+    pub value_len: usize,
+}
+
 /// What came out.
 pub struct Outcome {
-    /// Bytes of tables at the end, after all background work.
-    pub table_bytes: u64,
+    /// Bytes of tables and value files at the end, after all background work.
+    pub file_bytes: u64,
     /// Bytes written to tables and log for each byte written by the user.
     pub write_amplification: f64,
 }
@@ -72,23 +81,27 @@ fn key(i: u64) -> [u8; KEY_LEN] {
     out
 }
 
-/// The value of a key after `version` overwrites: half of it noise.
-fn value(i: u64, version: u8) -> [u8; VALUE_LEN] {
-    let mut out = [b'.'; VALUE_LEN];
+/// The value of a key after `version` overwrites, in `out`: half of it noise.
+fn value(i: u64, version: u8, out: &mut [u8]) {
+    out.fill(b'.');
     let mut word = mix(i << 8 | u64::from(version));
-    for chunk in out[..48].chunks_exact_mut(8) {
-        chunk.copy_from_slice(&word.to_le_bytes());
+    let noise = out.len() / 2;
+    for chunk in out[..noise].chunks_mut(8) {
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
         word = mix(word);
     }
-    out[48] = version;
-    out
+    if let Some(byte) = out.get_mut(noise) {
+        *byte = version;
+    }
 }
 
 /// Runs the whole of it in `dir`, which must be new or empty.
 ///
 /// # Panics
 /// If anything read differs from the model.
-pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase)) -> Result<Outcome> {
+pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phase)) -> Result<Outcome> {
+    let Work { keys, value_len } = work;
+    let mut buf = vec![0; value_len];
     let env = lavastore::Env::kernel();
     let mut timed = |name, ops, body: &mut dyn FnMut() -> Result<()>| -> Result<()> {
         let start_ns = env.clock.now_ns();
@@ -98,14 +111,20 @@ pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase
     };
     let mut versions = vec![0u8; keys as usize];
     let db = Db::open_with(dir, options.clone())?;
-    timed("load", keys, &mut || (0..keys).try_for_each(|i| db.put(&key(i), &value(i, 0))))?;
+    timed("load", keys, &mut || {
+        (0..keys).try_for_each(|i| {
+            value(i, 0, &mut buf);
+            db.put(&key(i), &buf)
+        })
+    })?;
     let mut rng = Rng::new(keys);
     timed("overwrite", keys, &mut || {
         (0..keys).try_for_each(|_| {
             let i = rng.below(keys);
             let version = &mut versions[i as usize];
             *version = version.wrapping_add(1);
-            db.put(&key(i), &value(i, *version))
+            value(i, *version, &mut buf);
+            db.put(&key(i), &buf)
         })
     })?;
     timed("background work", 0, &mut || {
@@ -113,8 +132,10 @@ pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase
         Ok(())
     })?;
     let stats = db.stats();
-    let written = stats.wal_bytes_written + stats.flush_bytes_written + stats.compaction_bytes_written;
-    let table_bytes = db.space()?.table_bytes;
+    let tables = stats.flush_bytes_written + stats.compaction_bytes_written + stats.gc_bytes_written;
+    let written = stats.wal_bytes_written + tables;
+    let space = db.space()?;
+    let file_bytes = space.table_bytes + space.value_bytes + space.garbage_bytes;
     let mut handle = Some(db);
     timed("reopen", 1, &mut || {
         handle.take().map_or(Ok(()), Db::close)?;
@@ -123,7 +144,15 @@ pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase
     })?;
     let db = handle.expect("it was just opened");
     let mut expected = Sum::default();
-    (0..keys).for_each(|i| expected.add(&key(i), &value(i, versions[i as usize])));
+    (0..keys).for_each(|i| {
+        value(i, versions[i as usize], &mut buf);
+        expected.add(&key(i), &buf);
+    });
+    timed("verify", keys, &mut || {
+        let report = db.verify()?;
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        Ok(())
+    })?;
     timed("scan", keys, &mut || same(scan(&db, true)?, expected))?;
     timed("scan backwards", keys, &mut || same(scan(&db, false)?, expected))?;
     let reads = keys / 30;
@@ -131,13 +160,14 @@ pub fn run(dir: &Path, keys: u64, options: &Options, mut tell: impl FnMut(&Phase
         (0..reads).try_for_each(|_| {
             let i = rng.below(keys);
             let found = db.get(&key(i))?;
-            assert_eq!(found.as_deref(), Some(&value(i, versions[i as usize])[..]), "key {i}");
+            value(i, versions[i as usize], &mut buf);
+            assert!(found.as_deref() == Some(&buf[..]), "key {i}");
             Ok(())
         })
     })?;
     db.close()?;
     let write_amplification = written as f64 / stats.user_bytes_written as f64;
-    Ok(Outcome { table_bytes, write_amplification })
+    Ok(Outcome { file_bytes, write_amplification })
 }
 
 fn same(found: Sum, expected: Sum) -> Result<()> {
