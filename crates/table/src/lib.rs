@@ -20,6 +20,7 @@ mod builder;
 pub mod compress;
 pub mod cursor;
 pub mod dump;
+mod fields;
 mod file;
 pub mod filter;
 pub mod footer;

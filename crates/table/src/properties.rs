@@ -1,12 +1,12 @@
-//! Properties: what a table says about itself.
+//! Properties: what a table says about itself, as [fields](crate::fields).
 //!
-//! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A reader skips tags it does
-//! not know. Numbers are varints; numbers that are 0 are left out. Together with the footer the properties are enough
-//! to rebuild the manifest's record of the file, and its dependencies on vSSTs, without a manifest.
+//! Together with the footer the properties are enough to rebuild the manifest's record of the file, and its
+//! dependencies on vSSTs, without a manifest.
 
+use crate::fields::{FieldWriter, read_fields};
 use crate::options::TableIdentity;
-use base::codec::{Reader, put_bytes, put_varint};
-use base::{Compression, Error, Result, SeqNo, Uid};
+use base::codec::Reader;
+use base::{Compression, Result, SeqNo};
 
 /// What the references of a table need of one vSST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,11 +82,8 @@ impl Properties {
     }
 
     /// The numbers with their tags.
-    fn numbers(&mut self) -> [(u64, &mut u64); 21] {
+    fn numbers(&mut self) -> [(u64, &mut u64); 18] {
         [
-            (1, &mut self.identity.number),
-            (5, &mut self.identity.job),
-            (7, &mut self.identity.edit),
             (16, &mut self.entries),
             (17, &mut self.tombstones),
             (18, &mut self.range_tombstones),
@@ -110,40 +107,17 @@ impl Properties {
 
     /// The encoded block.
     pub fn encode(&self) -> Vec<u8> {
-        let mut copy = self.clone();
-        let mut fields: Vec<(u64, Vec<u8>)> = Vec::new();
-        let numbers = copy.numbers().map(|(tag, v)| (tag, *v));
-        let small = [(3, u64::from(self.identity.family)), (4, u64::from(self.identity.level))];
-        for (tag, v) in numbers.into_iter().chain(small) {
-            if v != 0 {
-                let mut bytes = Vec::new();
-                put_varint(&mut bytes, v);
-                fields.push((tag, bytes));
-            }
-        }
-        fields.push((2, self.identity.uid.0.to_vec()));
-        let mut inputs = Vec::new();
-        self.identity.inputs.iter().for_each(|&n| put_varint(&mut inputs, n));
-        fields.push((6, inputs));
-        fields.push((29, self.smallest.clone()));
-        fields.push((30, self.largest.clone()));
-        let mut dependencies = Vec::new();
+        let mut fields = FieldWriter::new(&self.identity);
+        self.clone().numbers().into_iter().for_each(|(tag, v)| fields.number(tag, *v));
+        fields.bytes(29, &self.smallest);
+        fields.bytes(30, &self.largest);
         let mut last = 0;
-        for d in &self.dependencies {
-            put_varint(&mut dependencies, d.blob_id - last);
-            put_varint(&mut dependencies, d.count);
-            put_varint(&mut dependencies, d.raw_bytes);
-            put_varint(&mut dependencies, d.stored_bytes);
-            last = d.blob_id;
-        }
-        fields.push((36, dependencies));
-        fields.sort();
-        let mut out = Vec::new();
-        for (tag, bytes) in fields {
-            put_varint(&mut out, tag);
-            put_bytes(&mut out, &bytes);
-        }
-        out
+        let dependencies = self.dependencies.iter().flat_map(|d| {
+            let step = d.blob_id - std::mem::replace(&mut last, d.blob_id);
+            [step, d.count, d.raw_bytes, d.stored_bytes]
+        });
+        fields.varints(36, dependencies);
+        fields.finish()
     }
 
     /// Decodes the block.
@@ -152,35 +126,21 @@ impl Properties {
     /// `Corruption` if a field is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Properties> {
         let mut p = Properties::default();
-        let mut reader = Reader::new(bytes);
-        while !reader.is_empty() {
-            let tag = reader.varint()?;
-            let mut field = Reader::new(reader.bytes()?);
+        let identity = read_fields(bytes, |tag, field| {
             match tag {
-                2 => p.identity.uid = Uid(field.array()?),
-                3 => p.identity.family = small(field.varint()?)?,
-                4 => p.identity.level = small(field.varint()?)?,
-                6 => {
-                    while !field.is_empty() {
-                        p.identity.inputs.push(field.varint()?);
-                    }
-                }
                 29 => p.smallest = field.rest().to_vec(),
                 30 => p.largest = field.rest().to_vec(),
-                36 => p.dependencies = decode_dependencies(&mut field)?,
+                36 => p.dependencies = decode_dependencies(field)?,
                 _ => {
                     if let Some((_, number)) = p.numbers().into_iter().find(|(t, _)| *t == tag) {
                         *number = field.varint()?;
                     }
                 }
             }
-        }
-        Ok(p)
+            Ok(())
+        })?;
+        Ok(Properties { identity, ..p })
     }
-}
-
-fn small(v: u64) -> Result<u32> {
-    u32::try_from(v).map_err(|_| Error::corruption(format!("{v} where 32 bits were expected")))
 }
 
 fn decode_dependencies(field: &mut Reader<'_>) -> Result<Vec<Dependency>> {
@@ -201,6 +161,8 @@ fn decode_dependencies(field: &mut Reader<'_>) -> Result<Vec<Dependency>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Uid;
+    use base::codec::{put_bytes, put_varint};
 
     fn sample() -> Properties {
         let mut p = Properties::default();
@@ -209,6 +171,7 @@ mod tests {
             n = n * 3 + tag;
             *number = n;
         }
+        (p.identity.number, p.identity.job, p.identity.edit) = (8, 9, 10);
         p.identity.uid = Uid::from_words(1, 2);
         p.identity.family = 7;
         p.identity.inputs = vec![300, 5];

@@ -1,10 +1,10 @@
-//! What a vSST says about itself: fields as in the properties of a kSST (tag, length, bytes; ascending; a reader skips
-//! tags it does not know). With the footer they are enough to rebuild the manifest's record of the file.
+//! What a vSST says about itself, as [fields](crate::fields). With the footer they are enough to rebuild the manifest's
+//! record of the file.
 
 use super::record::ALIGNMENT_MAX;
+use crate::fields::{FieldWriter, read_fields, small};
 use crate::options::TableIdentity;
-use base::codec::{Reader, put_bytes, put_varint};
-use base::{Error, Result, SeqNo, Uid};
+use base::{Error, Result, SeqNo};
 
 /// What a vSST says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,12 +44,9 @@ pub struct VsstProperties {
 }
 
 impl VsstProperties {
-    /// The 64-bit numbers with their tags. Where a kSST has the same property, it has the same tag there.
-    fn numbers(&mut self) -> [(u64, &mut u64); 12] {
+    /// The 64-bit numbers with their tags.
+    fn numbers(&mut self) -> [(u64, &mut u64); 9] {
         [
-            (1, &mut self.identity.number),
-            (5, &mut self.identity.job),
-            (7, &mut self.identity.edit),
             (16, &mut self.entries),
             (24, &mut self.min_seq),
             (25, &mut self.max_seq),
@@ -64,33 +61,16 @@ impl VsstProperties {
 
     /// The encoded block.
     pub fn encode(&self) -> Vec<u8> {
-        let mut copy = self.clone();
-        let numbers = copy.numbers().map(|(tag, v)| (tag, *v));
-        let small = [
-            (3, u64::from(self.identity.family)),
-            (4, u64::from(self.identity.level)),
-            (42, u64::from(self.alignment)),
-            (43, u64::from(self.class)),
-            (45, u64::from(self.segment)),
-        ];
-        let mut fields: Vec<(u64, Vec<u8>)> = Vec::new();
-        for (tag, v) in numbers.into_iter().chain(small).filter(|(_, v)| *v != 0) {
-            fields.push((tag, varints([v])));
-        }
-        fields.push((2, self.identity.uid.0.to_vec()));
-        fields.push((6, varints(self.identity.inputs.iter().copied())));
-        fields.push((29, self.smallest.clone()));
-        fields.push((30, self.largest.clone()));
+        let mut fields = FieldWriter::new(&self.identity);
+        self.clone().numbers().into_iter().for_each(|(tag, v)| fields.number(tag, *v));
+        fields.number(42, u64::from(self.alignment));
+        fields.number(43, u64::from(self.class));
+        fields.number(45, u64::from(self.segment));
+        fields.bytes(29, &self.smallest);
+        fields.bytes(30, &self.largest);
         let mut last = 0;
-        let steps = self.took_over.iter().map(|&id| id - std::mem::replace(&mut last, id));
-        fields.push((44, varints(steps)));
-        fields.sort();
-        let mut out = Vec::new();
-        for (tag, bytes) in fields {
-            put_varint(&mut out, tag);
-            put_bytes(&mut out, &bytes);
-        }
-        out
+        fields.varints(44, self.took_over.iter().map(|&id| id - std::mem::replace(&mut last, id)));
+        fields.finish()
     }
 
     /// Decodes the block.
@@ -99,19 +79,8 @@ impl VsstProperties {
     /// `Corruption` if a field is malformed, `Unsupported` for a file that this release does not read.
     pub fn decode(bytes: &[u8]) -> Result<VsstProperties> {
         let mut p = VsstProperties::default();
-        let mut reader = Reader::new(bytes);
-        while !reader.is_empty() {
-            let tag = reader.varint()?;
-            let mut field = Reader::new(reader.bytes()?);
+        let identity = read_fields(bytes, |tag, field| {
             match tag {
-                2 => p.identity.uid = Uid(field.array()?),
-                3 => p.identity.family = small(field.varint()?)?,
-                4 => p.identity.level = small(field.varint()?)?,
-                6 => {
-                    while !field.is_empty() {
-                        p.identity.inputs.push(field.varint()?);
-                    }
-                }
                 29 => p.smallest = field.rest().to_vec(),
                 30 => p.largest = field.rest().to_vec(),
                 42 => p.alignment = small(field.varint()?)?,
@@ -132,7 +101,9 @@ impl VsstProperties {
                     }
                 }
             }
-        }
+            Ok(())
+        })?;
+        p.identity = identity;
         p.check()?;
         Ok(p)
     }
@@ -149,20 +120,11 @@ impl VsstProperties {
     }
 }
 
-fn varints(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let mut out = Vec::new();
-    numbers.into_iter().for_each(|v| put_varint(&mut out, v));
-    out
-}
-
-fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
-    T::try_from(v).map_err(|_| Error::corruption(format!("{v} where a smaller number was expected")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::ErrorKind;
+    use base::codec::{put_bytes, put_varint};
+    use base::{ErrorKind, Uid};
 
     fn sample() -> VsstProperties {
         let mut p = VsstProperties::default();
@@ -171,6 +133,7 @@ mod tests {
             n = n * 3 + tag;
             *number = n;
         }
+        (p.identity.number, p.identity.job, p.identity.edit) = (8, 9, 10);
         p.identity.uid = Uid::from_words(1, 2);
         p.identity.family = 7;
         p.identity.inputs = vec![300, 5];
@@ -216,8 +179,10 @@ mod tests {
     fn blob_ids_ascend_whatever_the_bytes_say() {
         let with = |took_over: &[u64]| {
             let mut bytes = sample().encode();
+            let mut field = Vec::new();
+            took_over.iter().for_each(|&id| put_varint(&mut field, id));
             put_varint(&mut bytes, 44);
-            put_bytes(&mut bytes, &varints(took_over.iter().copied()));
+            put_bytes(&mut bytes, &field);
             VsstProperties::decode(&bytes)
         };
         assert!(with(&[0]).unwrap().took_over.is_sorted(), "a field given twice");

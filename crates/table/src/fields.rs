@@ -1,0 +1,94 @@
+//! Fields: how a table or vSST writes what it says about itself.
+//!
+//! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A reader skips tags it does
+//! not know. Numbers are varints; numbers that are 0 are left out. Tags 1 to 7 say who wrote the file, whatever its
+//! kind; the others belong to [`crate::properties`] and [`crate::vsst`], and where both have the same property it has
+//! the same tag.
+
+use crate::options::TableIdentity;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Error, Result, Uid};
+
+/// Fields being written, in any order.
+pub(crate) struct FieldWriter(Vec<(u64, Vec<u8>)>);
+
+impl FieldWriter {
+    /// Begins with the identity of the file.
+    pub(crate) fn new(identity: &TableIdentity) -> Self {
+        let mut fields = FieldWriter(Vec::new());
+        fields.number(1, identity.number);
+        fields.bytes(2, &identity.uid.0);
+        fields.number(3, u64::from(identity.family));
+        fields.number(4, u64::from(identity.level));
+        fields.number(5, identity.job);
+        fields.varints(6, identity.inputs.iter().copied());
+        fields.number(7, identity.edit);
+        fields
+    }
+
+    /// A number, left out if it is 0.
+    pub(crate) fn number(&mut self, tag: u64, v: u64) {
+        if v != 0 {
+            self.varints(tag, [v]);
+        }
+    }
+
+    /// A list of numbers.
+    pub(crate) fn varints(&mut self, tag: u64, numbers: impl IntoIterator<Item = u64>) {
+        let mut bytes = Vec::new();
+        numbers.into_iter().for_each(|v| put_varint(&mut bytes, v));
+        self.0.push((tag, bytes));
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(&mut self, tag: u64, bytes: &[u8]) {
+        self.0.push((tag, bytes.to_vec()));
+    }
+
+    /// The encoded block.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.0.sort();
+        let mut out = Vec::new();
+        for (tag, bytes) in self.0 {
+            put_varint(&mut out, tag);
+            put_bytes(&mut out, &bytes);
+        }
+        out
+    }
+}
+
+/// Reads the identity of the file, and hands every other field to `other`.
+///
+/// # Errors
+/// `Corruption` if a field is malformed; those of `other`.
+pub(crate) fn read_fields(
+    bytes: &[u8],
+    mut other: impl FnMut(u64, &mut Reader<'_>) -> Result<()>,
+) -> Result<TableIdentity> {
+    let mut identity = TableIdentity::default();
+    let mut reader = Reader::new(bytes);
+    while !reader.is_empty() {
+        let tag = reader.varint()?;
+        let mut field = Reader::new(reader.bytes()?);
+        match tag {
+            1 => identity.number = field.varint()?,
+            2 => identity.uid = Uid(field.array()?),
+            3 => identity.family = small(field.varint()?)?,
+            4 => identity.level = small(field.varint()?)?,
+            5 => identity.job = field.varint()?,
+            6 => {
+                while !field.is_empty() {
+                    identity.inputs.push(field.varint()?);
+                }
+            }
+            7 => identity.edit = field.varint()?,
+            _ => other(tag, &mut field)?,
+        }
+    }
+    Ok(identity)
+}
+
+/// A number that must fit a smaller type.
+pub(crate) fn small<T: TryFrom<u64>>(v: u64) -> Result<T> {
+    T::try_from(v).map_err(|_| Error::corruption(format!("{v} where a smaller number was expected")))
+}
