@@ -11,6 +11,7 @@ use crate::options::Options;
 use crate::rate_limit::RateLimit;
 use crate::scheduler::Scheduler;
 use crate::snapshot::Snapshots;
+use crate::space_limit::SpaceBudget;
 use crate::stats::Stats;
 use crate::tables::Tables;
 use crate::throttle::{Pacer, Rate};
@@ -48,6 +49,7 @@ pub(crate) struct Engine {
     pub obsolete: Obsolete,
     pub segments: crate::segments::Segments,
     pub placement: crate::placement::Placement,
+    pub space: SpaceBudget,
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,

@@ -11,6 +11,7 @@
 //! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
+//! * `metered_fs`, `space_limit`: what they occupy, and how much they may.
 //! * `checkpoint`, `verify`, `space`, `collect`, `maintenance`: what operators ask for.
 
 mod ablation;
@@ -29,6 +30,7 @@ mod jobs;
 mod large_value;
 mod log_groups;
 mod maintenance;
+mod metered_fs;
 mod obsolete;
 mod open;
 mod options;
@@ -41,6 +43,7 @@ mod scheduler;
 mod segments;
 mod snapshot;
 mod space;
+mod space_limit;
 mod stats;
 mod tables;
 mod throttle;

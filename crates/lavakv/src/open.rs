@@ -21,6 +21,7 @@ use crate::options::{FamilyOptions, Options};
 use crate::placement::Replayed;
 use crate::rate_limit::RateLimit;
 use crate::scheduler::Scheduler;
+use crate::space_limit::SpaceBudget;
 use crate::tables::Tables;
 use crate::throttle::Pacer;
 use base::sync::lock;
@@ -37,6 +38,7 @@ use wal::{LogGroup, RecoveryMode, RecoveryReport, Wal, WalOptions};
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    let (space, env) = SpaceBudget::over(&env, dir);
     let exists = check_directory(&env, dir, &options)?;
     let holder =
         if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
@@ -52,16 +54,18 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
         create(&env, dir, &options)?
     };
     let listing = env.fs.list(dir)?;
+    space.meter().take_over(&listing);
     check_files(dir, &listing, &manifest)?;
     check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
-    let engine = Arc::new(build(env, dir, options, manifest, Some(store_lock))?);
+    let engine = Arc::new(build(env, space, dir, options, manifest, Some(store_lock))?);
     let report = replay(&engine, RecoveryMode::ReadWrite)?;
     start_log(&engine, &report)?;
     remove_orphans(&engine, &listing)?;
     update_default_options(&engine)?;
     flush_recovered(&engine);
     engine.log.hint_release();
+    engine.space.refresh(&engine);
     engine.scheduler.start(&engine)?;
     Ok(engine)
 }
@@ -187,6 +191,7 @@ pub(crate) fn check_logs(env: &Env, dir: &Path, listing: &[DirEntry], manifest: 
 /// The engine over a recovered manifest, before the log is read.
 pub(crate) fn build(
     env: Env,
+    space: SpaceBudget,
     dir: &Path,
     options: Options,
     manifest: Manifest,
@@ -238,6 +243,7 @@ pub(crate) fn build(
         obsolete: Default::default(),
         segments: Default::default(),
         placement: Default::default(),
+        space,
         rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
         flush_rate: Default::default(),
         l0_rate: Default::default(),

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::obsolete::DataFile;
 use crate::open::{build, check_files, check_logs, no_store, replay};
 use crate::options::{FamilyOptions, Options};
+use crate::space_limit::SpaceBudget;
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
@@ -70,7 +71,8 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let listing = env.fs.list(dir)?;
     check_files(dir, &listing, &manifest)?;
     check_logs(env, dir, &listing, &manifest)?;
-    let engine = Arc::new(build(env.clone(), dir, options.clone(), manifest, None)?);
+    let engine =
+        Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
     for family in engine.all_families() {
         for file in DataFile::all_of(&family.view().version) {
             match file {

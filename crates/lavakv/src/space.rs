@@ -158,6 +158,7 @@ fn live_bytes_min(version: &Version) -> u64 {
 /// Takes the ledger: one directory listing, attributed by the manifest's state.
 pub(crate) fn space(engine: &Engine) -> Result<Space> {
     let entries = engine.env.fs.list(&engine.dir)?;
+    engine.space.meter().correct(&entries);
     let state = engine.manifest.state();
     let mut out = Space { memtable_bytes: engine.memory.used(), ..Default::default() };
     let (obsolete, segments) = (engine.obsolete.numbers(), engine.segments.live());

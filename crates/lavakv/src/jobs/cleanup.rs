@@ -32,6 +32,7 @@ impl Job for CleanupJob {
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
         prune(engine)?;
         remove_ready(engine)?;
+        engine.space.refresh(engine);
         if engine.manifest.should_roll() {
             engine.manifest.roll()?;
         }

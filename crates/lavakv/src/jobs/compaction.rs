@@ -183,6 +183,7 @@ impl CompactionJob {
         engine.stats.compactions.add(1);
         engine.stats.compaction_moves.add(u64::from(c.trivial_move));
         engine.health.space_found();
+        engine.space.refresh(engine);
         engine.tell(&Event::Compaction {
             family: self.family.name.clone(),
             level: c.level,

@@ -129,6 +129,7 @@ impl FlushJob {
             unit.finished(engine, files);
         }
         engine.health.space_found();
+        engine.space.refresh(engine);
         engine.log.hint_release();
         Ok(())
     }

@@ -263,6 +263,7 @@ impl GcJob {
         engine.stats.gc_bytes_written.add(output_bytes);
         engine.stats.gc_bytes_freed.add(freed);
         engine.health.space_found();
+        engine.space.refresh(engine);
         engine.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 

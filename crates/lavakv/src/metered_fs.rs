@@ -1,0 +1,361 @@
+//! The store's files, counted as they grow: what the directory occupies, known at every moment without listing it.
+//!
+//! Every file of a store is made, lengthened, renamed and removed through its [`FileSystem`]. This one passes all calls on
+//! and keeps, by name, the bytes each file of the store's directory occupies. So nobody who writes has to report it, and
+//! no kind of file can be forgotten: tables, vSSTs and outputs of running jobs, log groups in use, spare and free, the
+//! log's open pages, manifests, files that wait for their last reader.
+//!
+//! A file that is being appended to counts with its whole pages, what still lies in its write buffer included, or with
+//! the length reserved for it, if that is more. Once it is closed it counts with its pages. So the sum is never less than
+//! what the directory occupies, and equal to it while nobody appends. (What a file system adds for its own use, such as
+//! blocks that map a fragmented file, is corrected when the directory is listed: at open, and by `Db::space`.)
+//!
+//! **The ceiling.** Where the store has a limit, a file of data or log that would lift the sum above the ceiling is
+//! refused with `NoSpace`, before anything happened: the same answer, at the same place, as that of a volume that is full.
+//! Admission (`space_limit`) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
+//! was wrong. The manifest, `CURRENT` and the log's open pages are counted, but never refused.
+
+use base::sync::lock;
+use base::{Error, ErrorKind, HashMap, Result};
+use io::{
+    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
+    ReadFile, SharedMapping, SyncKind,
+};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use version::names::{self, FileKind};
+
+/// What the files of one directory occupy.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    dir: PathBuf,
+    files: Mutex<Files>,
+    /// The sum of `files`, and of what is being made.
+    used_bytes: AtomicU64,
+    /// `u64::MAX`: none.
+    ceiling_bytes: AtomicU64,
+    refusals: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    by_name: HashMap<String, FileUse>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct FileUse {
+    /// Tells it from others that had its name before: a late handle of one of those must not change it.
+    id: u64,
+    bytes: u64,
+    /// Its length, once nobody appends to it.
+    len: Option<u64>,
+}
+
+impl Meter {
+    pub fn new(dir: &Path) -> Meter {
+        Meter {
+            dir: dir.to_owned(),
+            files: Mutex::default(),
+            used_bytes: AtomicU64::new(0),
+            ceiling_bytes: AtomicU64::new(u64::MAX),
+            refusals: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes that all files occupy.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Acquire)
+    }
+
+    /// How often the ceiling refused something.
+    #[allow(dead_code, reason = "the limit itself comes with the next change")]
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
+    /// From now on data and log may occupy so many bytes, with everything else.
+    #[allow(dead_code, reason = "the limit itself comes with the next change")]
+    pub fn set_ceiling(&self, bytes: u64) {
+        self.ceiling_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Takes over the files that are there before anybody changes them.
+    pub fn take_over(&self, listing: &[DirEntry]) {
+        let mut files = lock(&self.files);
+        for entry in listing.iter().filter(|e| !files.is_open(&e.name)).collect::<Vec<_>>() {
+            files.insert(self, &entry.name, entry.allocated, Some(entry.len));
+        }
+    }
+
+    /// Takes over what a listing says of files that have not changed since.
+    pub fn correct(&self, listing: &[DirEntry]) {
+        let mut files = lock(&self.files);
+        for entry in listing {
+            let file = files.by_name.get_mut(&entry.name).filter(|file| file.len == Some(entry.len));
+            file.map(|file| self.change(file, entry.allocated)).unwrap_or_default();
+        }
+    }
+
+    /// The name of a file of the directory.
+    fn name<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        let inside = path.parent() == Some(&self.dir);
+        path.file_name().filter(|_| inside).and_then(|name| name.to_str())
+    }
+
+    /// The file counts so many bytes from now on. Under the lock of the files.
+    fn change(&self, file: &mut FileUse, bytes: u64) {
+        self.used_bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.used_bytes.fetch_sub(file.bytes, Ordering::AcqRel);
+        file.bytes = bytes;
+    }
+
+    /// Counts `more` bytes of the file `name`, unless they would lift the sum above the ceiling.
+    fn grow(&self, path: &Path, name: &str, more: u64) -> Result<()> {
+        let bounded =
+            matches!(names::parse(name), Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_)));
+        let ceiling = if bounded { self.ceiling_bytes.load(Ordering::Acquire) } else { u64::MAX };
+        let sum = self.used_bytes.fetch_add(more, Ordering::AcqRel).saturating_add(more);
+        if more == 0 || sum <= ceiling {
+            return Ok(());
+        }
+        self.used_bytes.fetch_sub(more, Ordering::AcqRel);
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        let why = format!("the store may occupy {ceiling} bytes: {more} bytes more of this file do not fit");
+        Err(Error::new(ErrorKind::NoSpace, why).at_file(path))
+    }
+
+    /// A file that counts `bytes` bytes is made by `make`; returns its id.
+    fn make<T>(
+        &self,
+        path: &Path,
+        (bytes, len): (u64, Option<u64>),
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, u64)> {
+        let Some(name) = self.name(path) else { return Ok((make()?, 0)) };
+        self.grow(path, name, bytes)?;
+        let made = make();
+        let mut files = lock(&self.files);
+        if made.is_ok() {
+            files.insert(self, name, bytes, len);
+        }
+        self.used_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        Ok((made?, files.next_id))
+    }
+
+    /// Runs `change` on a file, if it is still the one with this id.
+    fn with(&self, path: &Path, id: u64, change: impl FnOnce(&mut FileUse)) {
+        let Some(name) = self.name(path) else { return };
+        let mut files = lock(&self.files);
+        files.by_name.get_mut(name).filter(|file| file.id == id).map(change).unwrap_or_default();
+    }
+
+    fn forget(&self, path: &Path) {
+        let Some(name) = self.name(path) else { return };
+        if let Some(mut file) = lock(&self.files).by_name.remove(name) {
+            self.change(&mut file, 0);
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) {
+        self.forget(to);
+        let Some(name) = self.name(from) else { return };
+        let mut files = lock(&self.files);
+        let Some(mut file) = files.by_name.remove(name) else { return };
+        match self.name(to) {
+            Some(name) => drop(files.by_name.insert(name.to_owned(), file)),
+            None => self.change(&mut file, 0),
+        }
+    }
+}
+
+impl Files {
+    /// True if somebody appends to the file.
+    fn is_open(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|file| file.len.is_none())
+    }
+
+    /// A file takes a name, and counts.
+    fn insert(&mut self, meter: &Meter, name: &str, bytes: u64, len: Option<u64>) {
+        self.next_id += 1;
+        let mut file = FileUse { id: self.next_id, bytes: 0, len };
+        meter.change(&mut file, bytes);
+        if let Some(mut former) = self.by_name.insert(name.to_owned(), file) {
+            meter.change(&mut former, 0);
+        }
+    }
+}
+
+/// A file system that keeps a [`Meter`]. See the module.
+#[derive(Debug)]
+pub(crate) struct MeteredFs {
+    pub inner: Arc<dyn FileSystem>,
+    pub meter: Arc<Meter>,
+}
+
+/// The bytes of `len` in whole pages.
+pub(crate) fn pages(len: u64) -> u64 {
+    len.div_ceil(PAGE as u64).saturating_mul(PAGE as u64)
+}
+
+/// What a file of this length counts that nobody appends to, and its length.
+fn whole(len: u64) -> (u64, Option<u64>) {
+    (pages(len), Some(len))
+}
+
+impl FileSystem for MeteredFs {
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let reserved = pages(options.expected_len);
+        let (file, id) = self.meter.make(path, (reserved, None), || self.inner.create(path, options))?;
+        let meter = self.meter.clone();
+        let path = path.to_owned();
+        Ok(Box::new(MeteredFile { inner: Some(file), len: 0, meter, path, id, counted: reserved }))
+    }
+
+    fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        Ok(self.meter.make(path, whole(len), || self.inner.create_in_place(path, len, access))?.0)
+    }
+
+    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
+        Ok(self.meter.make(path, whole(len as u64), || self.inner.create_mapping(path, len))?.0)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.inner.rename(from, to)?;
+        self.meter.rename(from, to);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.inner.remove(path)?;
+        self.meter.forget(path);
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        // The store gives its files names in other directories only.
+        self.inner.link(from, to)
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        Ok(self.meter.make(path, whole(PAGE as u64), || self.inner.lock(path, holder))?.0)
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.inner.punch_hole(path, offset, len)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> Result<Arc<dyn ReadFile>> {
+        self.inner.open(path, access)
+    }
+
+    fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        self.inner.open_in_place(path, access)
+    }
+
+    fn read_all(&self, path: &Path, limit: usize) -> Result<Vec<u8>> {
+        self.inner.read_all(path, limit)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        self.inner.list(dir)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        self.inner.metadata(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.inner.create_dir_all(dir)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.remove_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn space(&self, dir: &Path) -> Result<FsSpace> {
+        self.inner.space(dir)
+    }
+
+    fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
+        self.inner.scan_extent_tail(path)
+    }
+}
+
+/// A file that is counted as it grows.
+struct MeteredFile {
+    /// Gone when this is dropped.
+    inner: Option<Box<dyn AppendFile>>,
+    len: u64,
+    meter: Arc<Meter>,
+    path: PathBuf,
+    id: u64,
+    /// What it counts.
+    counted: u64,
+}
+
+impl MeteredFile {
+    fn inner(&mut self) -> &mut dyn AppendFile {
+        &mut **self.inner.as_mut().expect("only the drop takes it away")
+    }
+}
+
+impl AppendFile for MeteredFile {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        let wanted = pages(self.len.saturating_add(data.len() as u64));
+        if wanted > self.counted
+            && let Some(name) = self.meter.name(&self.path)
+        {
+            let more = wanted - self.counted;
+            self.meter.grow(&self.path, name, more)?;
+            self.counted = wanted;
+            let mut there = false;
+            self.meter.with(&self.path, self.id, |file| {
+                file.bytes += more;
+                there = true;
+            });
+            if !there {
+                // Its name is gone; nothing it still takes in is found in the directory.
+                self.meter.used_bytes.fetch_sub(more, Ordering::AcqRel);
+            }
+        }
+        self.inner().append(data)?;
+        self.len += data.len() as u64;
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner().flush()
+    }
+
+    fn sync(&mut self, kind: SyncKind) -> Result<()> {
+        self.inner().sync(kind)
+    }
+}
+
+impl Drop for MeteredFile {
+    fn drop(&mut self) {
+        // Closing it gives up what was reserved beyond its end.
+        self.inner = None;
+        self.meter.with(&self.path, self.id, |file| {
+            file.len = Some(self.len);
+            self.meter.change(file, pages(self.len));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
