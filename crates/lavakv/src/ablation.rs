@@ -13,18 +13,36 @@ pub struct Ablation {
     pub joined_lookups: bool,
     /// Garbage collection reads live records that lie close together in one request; off: one by one.
     pub readahead: bool,
+    /// Values are put into the order of their keys again where scans would gain; off: never.
+    pub correlated: bool,
+    /// The shape of the tree follows compensated bytes; off: physical bytes.
+    pub compensated_size: bool,
+    /// A quiet store goes on compacting while that frees more than it writes; off: it only collects garbage.
+    pub quiet_compaction: bool,
 }
 
 impl Default for Ablation {
     fn default() -> Self {
-        Ablation { joined_lookups: true, readahead: true }
+        Ablation {
+            joined_lookups: true,
+            readahead: true,
+            correlated: true,
+            compensated_size: true,
+            quiet_compaction: true,
+        }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 2] {
-        [("joined_lookups", &mut self.joined_lookups), ("readahead", &mut self.readahead)]
+    fn switches(&mut self) -> [(&'static str, &mut bool); 5] {
+        [
+            ("joined_lookups", &mut self.joined_lookups),
+            ("readahead", &mut self.readahead),
+            ("correlated", &mut self.correlated),
+            ("compensated_size", &mut self.compensated_size),
+            ("quiet_compaction", &mut self.quiet_compaction),
+        ]
     }
 
     /// The names of all mechanisms.

@@ -45,10 +45,10 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
     )?;
     let version = version.expect("the edit that made the family was published");
     let (memtable_id, memtable_bytes) = (writer.next_memtable_id, engine.options.memtable_bytes);
-    let family =
-        Arc::new(Family::new(id.get(), name.to_owned(), options, version, memtable_id, memtable_bytes));
+    let (id, name, ablation) = (id.get(), name.to_owned(), engine.options.ablation);
+    let family = Arc::new(Family::new(id, name, options, version, memtable_id, memtable_bytes, ablation));
     writer.next_memtable_id += 1;
-    write(&engine.families).insert(id.get(), family.clone());
+    write(&engine.families).insert(id, family.clone());
     Ok(family)
 }
 

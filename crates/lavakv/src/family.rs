@@ -1,8 +1,11 @@
 //! A column family at run time: its name, options, and the view readers pin.
 
+use crate::ablation::Ablation;
+use crate::jobs::rebuild::Demand;
 use crate::options::FamilyOptions;
 use base::SeqNo;
 use base::sync::{lock, read, write};
+use lsm::picker::LeveledOptions;
 use memtable::MemTable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -49,6 +52,9 @@ pub(crate) struct Family {
     view: RwLock<Arc<View>>,
     dropped: AtomicBool,
     memtable_bytes: usize,
+    ablation: Ablation,
+    /// What scans lose by the order of its values.
+    pub demand: Arc<Demand>,
 }
 
 impl Family {
@@ -59,9 +65,10 @@ impl Family {
         version: Arc<Version>,
         memtable_id: u64,
         memtable_bytes: usize,
+        ablation: Ablation,
     ) -> Self {
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
-        let l0_depth = l0_depth(&version, &options, memtable_bytes);
+        let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
         let view = View::new(active, Vec::new(), version, l0_depth);
         Family {
             id,
@@ -70,11 +77,18 @@ impl Family {
             view: RwLock::new(Arc::new(view)),
             dropped: AtomicBool::new(false),
             memtable_bytes,
+            ablation,
+            demand: Arc::default(),
         }
     }
 
     pub fn options(&self) -> Arc<FamilyOptions> {
         lock(&self.options).clone()
+    }
+
+    /// What the picker needs of the options.
+    pub fn leveled(&self) -> LeveledOptions {
+        self.options().leveled(self.ablation)
     }
 
     pub fn set_options(&self, options: FamilyOptions) {
@@ -109,7 +123,7 @@ impl Family {
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
     /// misses their entries or meets them twice.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
-        let l0_depth = l0_depth(&version, &self.options(), self.memtable_bytes);
+        let l0_depth = l0_depth(&version, &self.leveled(), &self.options(), self.memtable_bytes);
         // What is derived of the version is worked out before readers are held up.
         let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth);
         self.update(|v| View {
@@ -144,7 +158,12 @@ impl Family {
 
 /// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
 /// has become less, what compaction must move has not.
-fn l0_depth(version: &Version, options: &FamilyOptions, memtable_bytes: usize) -> usize {
+fn l0_depth(
+    version: &Version,
+    leveled: &LeveledOptions,
+    options: &FamilyOptions,
+    memtable_bytes: usize,
+) -> usize {
     let files = version.files(0).len();
     let flushes = (version.level_bytes(0) / memtable_bytes as u64) as usize;
     if flushes <= files || flushes < options.l0_slowdown_files {
@@ -152,7 +171,7 @@ fn l0_depth(version: &Version, options: &FamilyOptions, memtable_bytes: usize) -
     }
     // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
     // all: waiting for it would be waiting for ever.
-    if lsm::picker::l0_wants_compaction(version, &options.leveled()) { flushes } else { files }
+    if lsm::picker::l0_wants_compaction(version, leveled) { flushes } else { files }
 }
 
 /// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.

@@ -56,8 +56,12 @@ impl DbIterator {
         let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
         sources.add(view.version.levels.iter().enumerate(), bounds)?;
         let merged = MergingIterator::new(sources.cursors);
-        let values =
-            Arc::new(Values { engine: engine.clone(), view: view.clone(), fill_cache: options.fill_cache });
+        let values = Arc::new(Values {
+            engine: engine.clone(),
+            view: view.clone(),
+            fill_cache: options.fill_cache,
+            demand: family.demand.clone(),
+        });
         visible.resolver = Some(values.clone());
         Ok(DbIterator {
             inner: Some(Prefetch::new(

@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod log;
 pub(crate) mod output;
+pub(crate) mod rebuild;
 pub(crate) mod separate;
 
 use crate::engine::Engine;
@@ -17,9 +18,9 @@ use crate::family::Family;
 use crate::scheduler::{Duty, Job, JobClass};
 use base::HashMap;
 use base::sync::lock;
-use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason};
-use std::sync::Arc;
-use version::FamilyId;
+use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason, Rebuild};
+use std::sync::{Arc, Weak};
+use version::{FamilyId, Version};
 
 /// What running jobs work on.
 #[derive(Default)]
@@ -35,6 +36,12 @@ pub(crate) struct Claims {
     pub manual: Option<Compaction>,
     /// Those of them that run.
     pub manual_running: usize,
+    /// Walks that rebuild vSSTs in the order of keys, by family.
+    pub rebuilds: HashMap<FamilyId, Rebuild>,
+    /// True while a compaction of one of them runs.
+    pub rebuild_runs: bool,
+    /// Versions in which a quiet store has no compaction that pays, by family.
+    pub at_rest: HashMap<FamilyId, Weak<Version>>,
     /// Collections of vSSTs under way, all families.
     pub collections: usize,
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them:
@@ -90,12 +97,21 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
     {
         return Some(job);
     }
+    if JobClass::Gc < below
+        && let Some((family, compaction, walk)) = rebuild::pick(engine, &mut claims)
+    {
+        claims.rebuilds.insert(family.id, walk);
+        claims.busy.entry(family.id).or_default().add(&compaction);
+        return Some(start(engine, &mut claims, &family, compaction));
+    }
     None
 }
 
 fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
     // L0 may use a thread of its own or run on top of a deeper compaction; deeper ones keep to their slots.
-    let only_l0 = below <= JobClass::Compaction || claims.compactions >= engine.options.compaction_slots();
+    // What only rebuilds vSSTs does not count: it waits for all others between its steps.
+    let running = claims.compactions - usize::from(claims.rebuild_runs);
+    let only_l0 = below <= JobClass::Compaction || running >= engine.options.compaction_slots();
     if !only_l0 && let Some(compaction) = claims.manual.take() {
         if let Some(family) = engine.family(compaction.family) {
             return Some(start(engine, claims, &family, compaction));
@@ -104,12 +120,41 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -
     }
     for family in engine.all_families() {
         let version = family.view().version.clone();
-        let options = family.options().leveled();
+        let options = family.leveled();
         let busy = claims.busy.entry(family.id).or_default();
         let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
         let Some(compaction) = pick(&version, &options, busy) else { continue };
         busy.add(&compaction);
         return Some(start(engine, claims, &family, compaction));
+    }
+    if only_l0 {
+        return None;
+    }
+    let (family, compaction) = pick_quiet(engine, claims)?;
+    claims.busy.entry(family.id).or_default().add(&compaction);
+    Some(start(engine, claims, &family, compaction))
+}
+
+/// What pays while nobody writes. A version in which nothing does is not looked at again.
+fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Compaction)> {
+    if !engine.options.ablation.quiet_compaction || !engine.quiet.is_quiet(engine) {
+        return None;
+    }
+    for family in engine.all_families() {
+        let version = family.view().version.clone();
+        let known = claims.at_rest.get(&family.id);
+        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&version))) {
+            continue;
+        }
+        let busy = claims.busy.entry(family.id).or_default();
+        match lsm::picker::pick_quiet(&version, &family.leveled(), busy) {
+            Some(compaction) => return Some((family, compaction)),
+            // What is in the way of a compaction now may be out of it without a new version.
+            None if busy.is_empty() => {
+                claims.at_rest.insert(family.id, Arc::downgrade(&version));
+            }
+            None => {}
+        }
     }
     None
 }
@@ -122,6 +167,7 @@ fn start(
 ) -> Box<dyn Job> {
     claims.compactions += 1;
     claims.manual_running += usize::from(compaction.reason == Reason::Manual);
+    claims.rebuild_runs |= compaction.reason == Reason::Rebuild;
     let number = claims.job_number();
     Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number))
 }
@@ -144,7 +190,7 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
         return false;
     }
     let busy = claims.busy.entry(family.id).or_default();
-    match range.step(&family.view().version, &family.options().leveled(), busy) {
+    match range.step(&family.view().version, &family.leveled(), busy) {
         ManualStep::Done => true,
         ManualStep::Wait => false,
         ManualStep::Start(compaction) => {
@@ -167,9 +213,12 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     if log::wanted(engine) || cleanup::wanted(engine) || gc::is_wanted(engine, &mut claims) {
         return false;
     }
+    if pick_quiet(engine, &mut claims).is_some() || rebuild::pick(engine, &mut claims).is_some() {
+        return false;
+    }
     let pickable = |family: &Arc<Family>| {
         let busy = claims.busy.entry(family.id).or_default();
-        lsm::picker::pick(&family.view().version, &family.options().leveled(), busy).is_some()
+        lsm::picker::pick(&family.view().version, &family.leveled(), busy).is_some()
     };
     let families = engine.all_families();
     families.iter().all(|f| f.view().frozen.is_empty()) && !families.iter().any(pickable)

@@ -231,13 +231,14 @@ impl FamilyOptions {
     }
 
     /// What the picker needs of them.
-    pub(crate) fn leveled(&self) -> LeveledOptions {
+    pub(crate) fn leveled(&self, ablation: Ablation) -> LeveledOptions {
         LeveledOptions {
             l0_compaction_files: self.l0_compaction_files,
             level_base_bytes: self.level_base_bytes,
             level_multiplier: u64::from(self.level_multiplier),
             levels: self.levels,
             file_bytes: self.file_bytes,
+            compensated: ablation.compensated_size,
             ..Default::default()
         }
     }

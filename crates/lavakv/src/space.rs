@@ -130,6 +130,16 @@ impl FamilySpace {
     }
 }
 
+impl FamilySpace {
+    /// Compensated bytes of all levels over those of the last one: how much larger than its data the tree is. 1.11 is what
+    /// levels of ten times each other come to; 0 without tables.
+    pub fn index_amplification(&self) -> f64 {
+        let all: u64 = self.levels.iter().map(|l| l.compensated_bytes).sum();
+        let last = self.levels.last().map_or(0, |l| l.compensated_bytes);
+        if last == 0 { 0.0 } else { all as f64 / last as f64 }
+    }
+}
+
 impl Space {
     /// Name and value of each part that belongs to the sum.
     pub fn parts(&self) -> [(&'static str, u64); 8] {

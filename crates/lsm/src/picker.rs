@@ -11,6 +11,8 @@
 //!
 //! * [`leveled`]: targets, scores, automatic picks.
 //! * [`manual`]: the walk of `compact_range`.
+//! * [`quiet`]: what is worth compacting when nobody writes.
+//! * [`rebuild`]: values back into the order of their keys.
 //! * [`cutter`]: where the outputs of a compaction end.
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
@@ -23,10 +25,14 @@ use version::{FamilyId, FileMeta, Version};
 pub mod cutter;
 pub mod leveled;
 pub mod manual;
+pub mod quiet;
+pub mod rebuild;
 
 pub use cutter::Cutter;
 pub use leveled::{LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores};
 pub use manual::{ManualRange, ManualStep};
+pub use quiet::pick_quiet;
+pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
 
 /// Which file of a level goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,10 +67,8 @@ pub struct LeveledOptions {
     pub compaction_bytes_max: u64,
     /// Which file of a level goes first.
     pub choice: FileChoice,
-    /// Take along vSSTs with at least this share of garbage. Above 1: none.
-    pub rebuild_garbage_ratio: f64,
-    /// Take along vSSTs that at least this many tables reference. `u64::MAX`: none.
-    pub rebuild_tables: u64,
+    /// Sizes that decide the shape are compensated bytes. False: physical bytes everywhere, for measuring.
+    pub compensated: bool,
     /// The location of new files, by level.
     pub placement: [u8; LEVELS_MAX],
 }
@@ -81,8 +85,7 @@ impl Default for LeveledOptions {
             overlap_ratio_max: 10,
             compaction_bytes_max: 0,
             choice: FileChoice::default(),
-            rebuild_garbage_ratio: f64::INFINITY,
-            rebuild_tables: u64::MAX,
+            compensated: true,
             placement: [0; LEVELS_MAX],
         }
     }
@@ -92,6 +95,16 @@ impl LeveledOptions {
     /// The deepest level.
     pub(crate) fn last_level(&self) -> usize {
         self.levels.clamp(2, LEVELS_MAX) - 1
+    }
+
+    /// What a table counts for the shape of the tree.
+    pub(crate) fn size_of(&self, file: &FileMeta) -> u64 {
+        if self.compensated { file.compensated() } else { file.len }
+    }
+
+    /// What a level counts for the shape of the tree.
+    pub(crate) fn level_size(&self, version: &Version, level: usize) -> u64 {
+        if self.compensated { version.level_compensated_bytes(level) } else { version.level_bytes(level) }
     }
 
     pub(crate) fn widest_bytes(&self) -> u64 {
@@ -117,6 +130,10 @@ pub enum Reason {
     LevelBytes,
     /// Somebody asked for it.
     Manual,
+    /// Nobody writes, and it frees more than it writes.
+    Quiet,
+    /// Values are to lie in the order of their keys again.
+    Rebuild,
 }
 
 /// A compaction: everything a job needs to know.
@@ -139,6 +156,8 @@ pub struct Compaction {
     pub file_bytes: u64,
     /// Where outputs end, see [`Compaction::cutter`].
     pub overlap_max: u64,
+    /// `file_bytes` are compensated bytes.
+    pub compensated: bool,
     /// vSSTs whose values the job writes anew, in key order, as it meets references to them.
     pub rebuild_vssts: Vec<u64>,
     /// The location of its outputs.

@@ -9,7 +9,7 @@
 use crate::outputs::{OutputVsst, Outputs};
 use base::{Error, Result, SeqNo};
 use std::path::PathBuf;
-use table::Reference;
+use table::{Record, RecordLens, Reference, VsstBuilder};
 use version::VsstMeta;
 
 /// See the module. `F` begins a file.
@@ -32,11 +32,27 @@ impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
     /// # Errors
     /// Those of beginning and writing files; every later call then returns the same.
     pub fn add(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<Reference> {
+        self.write(user_key, |builder| builder.add(user_key, seq, value))
+    }
+
+    /// Writes a record of another vSST as it is stored there, in its place among the keys of [`Separator::add`]. Its
+    /// length must fit the alignment that `create` gives its files.
+    ///
+    /// # Errors
+    /// As [`Separator::add`].
+    pub fn copy(&mut self, record: &Record<'_>) -> Result<Reference> {
+        self.write(record.user_key, |builder| builder.copy(record))
+    }
+
+    fn write(
+        &mut self,
+        user_key: &[u8],
+        add: impl FnOnce(&mut VsstBuilder) -> Result<RecordLens>,
+    ) -> Result<Reference> {
         self.guard(|this| {
             let vsst_bytes = this.vsst_bytes;
-            let full = |b: &table::VsstBuilder| b.len_estimate() >= vsst_bytes;
-            let builder = this.outputs.file_for(user_key, &[], full, &mut this.create)?;
-            let lens = builder.add(user_key, seq, value)?;
+            let full = |b: &VsstBuilder| b.len_estimate() >= vsst_bytes;
+            let lens = add(this.outputs.file_for(user_key, &[], full, &mut this.create)?)?;
             this.outputs.added(&lens);
             let blob_id = this.outputs.blob_id().expect("a file is open after a value was added");
             Ok(Reference { blob_id, raw_len: lens.raw_len, stored_len: lens.stored_len })

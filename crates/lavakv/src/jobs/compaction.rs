@@ -1,6 +1,7 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
 use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
+use super::rebuild::Rebuilder;
 use super::separate::Separation;
 use crate::engine::Engine;
 use crate::event::Event;
@@ -65,7 +66,7 @@ impl CompactionJob {
         // Files of level 0 are in order of age by their sequences, so these must stay.
         let zero_sequences = self.compaction.output_level > 0;
         let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
-        let files = VsstFiles {
+        let files = || VsstFiles {
             engine: engine.clone(),
             family: self.family.clone(),
             level: self.compaction.output_level,
@@ -73,8 +74,10 @@ impl CompactionJob {
             inputs: self.inputs.clone(),
             expected_len: self.family.options().vsst_bytes,
         };
+        let rebuilder = Rebuilder::new(files(), &self.version, &self.compaction)?;
+        let separation = Separation::new(files(), Some(self.version.clone()));
         Ok(Running {
-            separation: Separation::new(files, Some(self.version.clone())),
+            separation: separation.with_rebuilder(rebuilder),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             cutter: self.compaction.cutter(&self.version),
             below: DeeperLevels::new(&self.version, self.compaction.output_level),
@@ -113,6 +116,13 @@ impl CompactionJob {
             Step::More => Ok(Progress::More),
             Step::Done(outputs) => {
                 let vssts = running.separation.finish()?;
+                engine.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
+                for (file, error) in running.separation.take_damaged() {
+                    // A collection would meet the damage too, and stop all writes.
+                    lock(&engine.claims).abandoned.insert(file, u64::MAX);
+                    engine.stats.background_errors.add(1);
+                    engine.tell(&Event::BackgroundError { error });
+                }
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
                 engine.stats.compaction_bytes_read.add(read);
                 self.install_merged(engine, &outputs, vssts)?;
@@ -133,6 +143,9 @@ impl CompactionJob {
             outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
         let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
         engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
+        if self.compaction.reason == Reason::Rebuild {
+            engine.stats.rebuild_bytes_written.add(value_bytes);
+        }
         self.install(engine, files, vssts)?;
         if self.family.is_dropped() {
             remove_outputs(engine, &self.created());
@@ -182,6 +195,7 @@ impl CompactionJob {
         }
         engine.stats.compactions.add(1);
         engine.stats.compaction_moves.add(u64::from(c.trivial_move));
+        engine.stats.rebuilds.add(u64::from(c.reason == Reason::Rebuild));
         engine.health.space_found();
         engine.space.refresh(engine);
         engine.tell(&Event::Compaction {
@@ -195,7 +209,7 @@ impl CompactionJob {
 
     /// Every file made so far.
     fn created(&self) -> Vec<(u64, PathBuf)> {
-        let of = |r: &Running| [r.merge.created(), r.separation.created()].concat();
+        let of = |r: &Running| [r.merge.created(), &r.separation.created()].concat();
         self.running.as_ref().map(of).unwrap_or_default()
     }
 
@@ -206,6 +220,7 @@ impl CompactionJob {
         super::release_busy(&mut claims, &self.compaction);
         claims.compactions -= 1;
         claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
+        claims.rebuild_runs &= self.compaction.reason != Reason::Rebuild;
         self.pins = None;
         // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
         self.compaction.inputs.clear();
@@ -214,7 +229,11 @@ impl CompactionJob {
 
 impl Job for CompactionJob {
     fn class(&self) -> JobClass {
-        if self.compaction.level == 0 { JobClass::L0 } else { JobClass::Compaction }
+        match (self.compaction.level, self.compaction.reason) {
+            (_, Reason::Rebuild) => JobClass::Gc,
+            (0, _) => JobClass::L0,
+            _ => JobClass::Compaction,
+        }
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {

@@ -229,7 +229,7 @@ impl Unit {
 
     /// Every file made so far.
     fn created(&self) -> Vec<(u64, PathBuf)> {
-        [self.merge.created(), self.separation.created()].concat()
+        [self.merge.created(), &self.separation.created()].concat()
     }
 
     fn finished(&self, engine: &Engine, files: &[FileMeta]) {

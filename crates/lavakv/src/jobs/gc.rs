@@ -14,8 +14,8 @@
 //! go of them under the same lock, after their edit is published: nobody can take a view from before a collection and
 //! pin its names after the collection has let go of them.
 
-use super::Claims;
 use super::output::{VsstFiles, remove_outputs};
+use super::{Claims, rebuild};
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::{Family, View};
@@ -24,6 +24,7 @@ use crate::options::FamilyOptions;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::lock;
 use base::{HashSet, Result};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, Lookups, OutputVsst, PinGuard};
@@ -127,7 +128,9 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
     let own = threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet);
     let asked = claims.gc_requests.threshold(engine, family);
     let gc_options = gc_options(engine, family, view, asked.map_or(own, |asked| asked.min(own)));
-    let gc = pick_at(claims, family, view, &gc_options, &HashSet::default())?;
+    // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
+    let rebuilt = if asked.is_some() { BTreeSet::new() } else { rebuild::taken(engine, claims, family) };
+    let gc = pick_at(claims, family, view, &gc_options, &rebuilt.into_iter().collect())?;
     Some((gc, gc_options))
 }
 

@@ -111,34 +111,45 @@ pub(crate) fn file_meta(
     output: &MergeOutput<FinishedTable>,
 ) -> Result<FileMeta> {
     let mut meta = lsm::file_meta(&output.table);
-    meta.hidden_bytes = meta.tombstones * mean_entry_bytes(version);
-    if meta.range_tombstones > 0 {
-        let table = engine.tables.table(&meta)?;
-        meta.hidden_bytes += covered_bytes(version, level, table.range_tombstones());
-    }
+    meta.hidden_bytes = match meta.range_tombstones {
+        0 if meta.tombstones == 0 => 0,
+        0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
+        _ => hidden_bytes(version, level, &meta, engine.tables.table(&meta)?.range_tombstones()),
+    };
     Ok(meta)
 }
 
-/// What a tombstone hides, on average: the mean raw size of an entry of the family.
-fn mean_entry_bytes(version: &Version) -> u64 {
-    let files = || version.levels.iter().flat_map(|level| level.iter());
-    let entries: u64 = files().map(|f| f.entries).sum();
-    files().map(|f| f.raw_bytes).sum::<u64>() / entries.max(1)
-}
-
-/// What range tombstones hide, estimated: deeper files that lie inside count whole, those at a border half.
-fn covered_bytes(version: &Version, level: usize, tombstones: &Arc<FragmentedRangeTombstones>) -> u64 {
-    let mut bytes = 0;
+/// What the tombstones of a table at `level` hide, estimated: point tombstones an entry each, of the mean size of those
+/// underneath; range tombstones the files they cover, those at a border by half. Never more than lies under the table:
+/// at the bottom, or where keys are deleted that were not there, tombstones hide nothing.
+fn hidden_bytes(
+    version: &Version,
+    level: usize,
+    meta: &FileMeta,
+    tombstones: &FragmentedRangeTombstones,
+) -> u64 {
+    let from = if level == 0 { 0 } else { level + 1 };
+    let older = |low: &[u8], high: &[u8]| {
+        let all = (from..version.levels.len())
+            .flat_map(|l| version.overlapping(l, Some(low), Some(high)).into_iter().map(move |f| (l, f)));
+        // Level 0 is in order of age.
+        all.filter(|(l, f)| *l > 0 || f.seq_range().1 < meta.min_seq).map(|(_, f)| f).collect::<Vec<_>>()
+    };
+    let under = older(meta.smallest_user_key(), meta.largest_user_key());
+    let sum = |of: fn(&FileMeta) -> u64| under.iter().fold(0u64, |sum, f| sum.saturating_add(of(f)));
+    let (bytes, values) = (sum(|f| f.raw_bytes), sum(|f| f.entries.saturating_sub(f.tombstones)));
+    let mut hidden = meta.tombstones.saturating_mul(bytes / values.max(1));
     for fragment in tombstones.fragments() {
-        for deeper in (level + 1).max(1)..version.levels.len() {
-            for file in version.overlapping(deeper, Some(&fragment.start), Some(&fragment.end)) {
-                let inside = !file.smallest_user_key().lt(fragment.start.as_slice())
-                    && file.largest_user_key() < fragment.end.as_slice();
-                bytes += if inside { file.raw_bytes } else { file.raw_bytes / 2 };
-            }
+        for file in older(&fragment.start, &fragment.end) {
+            let inside = file.smallest_user_key() >= fragment.start.as_slice()
+                && file.largest_user_key() < fragment.end.as_slice();
+            // Only the end of the fragment may meet the file, which it does not cover.
+            let beside = file.smallest_user_key() >= fragment.end.as_slice();
+            let covered = if inside { file.raw_bytes } else { file.raw_bytes / 2 };
+            hidden = hidden.saturating_add(if beside { 0 } else { covered });
         }
     }
-    bytes
+    hidden.min(bytes)
 }
 
 /// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
@@ -155,5 +166,82 @@ pub(crate) fn publish(engine: &Engine, state: &State) {
         if let Some(own) = engine.family(family.id) {
             own.install(family.version.clone(), &[]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::range_del::RangeTombstone;
+    use base::{ValueKind, key};
+
+    fn table(keys: std::ops::Range<u8>, seq: u64, entries: u64, raw_bytes: u64) -> Arc<FileMeta> {
+        let end = |k: u8| key::encode(&[k], seq, ValueKind::Value);
+        let (smallest, largest) = (end(keys.start), end(keys.end - 1));
+        let (min_seq, max_seq) = (seq, seq);
+        Arc::new(FileMeta {
+            number: seq,
+            smallest,
+            largest,
+            min_seq,
+            max_seq,
+            entries,
+            raw_bytes,
+            ..FileMeta::default()
+        })
+    }
+
+    fn tree(files: &[(usize, Arc<FileMeta>)]) -> Version {
+        let mut levels = vec![Vec::new(); 7];
+        files.iter().for_each(|(level, f)| levels[*level].push(f.clone()));
+        Version::with_files(0, levels)
+    }
+
+    fn deletes(keys: std::ops::Range<u8>, seq: u64, tombstones: u64) -> FileMeta {
+        FileMeta { tombstones, ..(*table(keys, seq, tombstones, 10)).clone() }
+    }
+
+    fn hidden(version: &Version, level: usize, meta: &FileMeta, ranges: &[(u8, u8)]) -> u64 {
+        let range = |&(start, end): &(u8, u8)| RangeTombstone {
+            start: vec![start],
+            end: vec![end],
+            seq: meta.max_seq,
+        };
+        let all: Vec<_> = ranges.iter().map(range).collect();
+        hidden_bytes(version, level, meta, &FragmentedRangeTombstones::new(&all))
+    }
+
+    #[test]
+    fn point_tombstones_hide_the_mean_of_what_lies_under_them() {
+        let version = tree(&[(6, table(0..50, 1, 100, 100_000)), (6, table(50..99, 2, 100, 1_000))]);
+        assert_eq!(hidden(&version, 0, &deletes(0..40, 9, 5), &[]), 5 * 1000);
+        assert_eq!(hidden(&version, 5, &deletes(60..70, 9, 5), &[]), 5 * 10);
+        assert_eq!(hidden(&version, 0, &deletes(0..40, 9, 5000), &[]), 100_000, "no more than there is");
+        assert_eq!(hidden(&version, 6, &deletes(0..40, 9, 5), &[]), 0, "nothing is below the bottom");
+    }
+
+    #[test]
+    fn range_tombstones_hide_the_files_they_cover() {
+        let files = [
+            (6, table(0..10, 1, 10, 1_000)),
+            (6, table(10..20, 2, 10, 4_000)),
+            (5, table(12..18, 3, 10, 200)),
+        ];
+        let version = tree(&files);
+        let meta = |low, high| FileMeta { range_tombstones: 1, ..(*table(low..high, 9, 0, 10)).clone() };
+        assert_eq!(hidden(&version, 1, &meta(0, 10), &[(0, 10)]), 1_000);
+        assert_eq!(hidden(&version, 1, &meta(0, 20), &[(5, 20)]), 500 + 4_000 + 200);
+        assert_eq!(hidden(&version, 5, &meta(0, 20), &[(5, 20)]), 500 + 4_000);
+        assert_eq!(hidden(&version, 1, &meta(0, 20), &[(0, 3), (6, 9)]), 2 * 500);
+        assert_eq!(hidden(&version, 1, &meta(0, 30), &[(20, 30)]), 0);
+    }
+
+    /// What is flushed hides what older files of level 0 hold.
+    #[test]
+    fn older_files_of_level_0_are_underneath() {
+        let version = tree(&[(0, table(0..10, 5, 10, 1_000)), (0, table(0..10, 20, 10, 70_000))]);
+        assert_eq!(hidden(&version, 0, &deletes(0..10, 9, 3), &[]), 300);
+        let range = FileMeta { range_tombstones: 1, ..deletes(0..10, 9, 0) };
+        assert_eq!(hidden(&version, 0, &range, &[(0, 50)]), 1_000);
     }
 }

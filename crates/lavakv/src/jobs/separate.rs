@@ -2,8 +2,9 @@
 //! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
 
 use super::output::VsstFiles;
+use super::rebuild::Rebuilder;
 use crate::engine::Engine;
-use base::{HashMap, Result, SeqNo, ValueKind};
+use base::{Error, HashMap, Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub(crate) struct Separation {
     version: Option<Arc<Version>>,
     /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
     plain_names: HashMap<BlobId, u64>,
+    /// Takes records along from other vSSTs (compaction).
+    rebuilder: Option<Rebuilder>,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
     /// Values that were written while they were logged: file and lengths, by sequence.
@@ -43,10 +46,16 @@ impl Separation {
             min_blob_size,
             version,
             plain_names: HashMap::default(),
+            rebuilder: None,
             segments: Vec::new(),
             placed: HashMap::default(),
             placed_in: BTreeSet::new(),
         }
+    }
+
+    /// Records of these vSSTs are to be taken along.
+    pub fn with_rebuilder(self, rebuilder: Option<Rebuilder>) -> Self {
+        Separation { rebuilder, ..self }
     }
 
     /// These values need not be written: they lie in that file.
@@ -67,18 +76,33 @@ impl Separation {
     /// Ends the open vSST; all that were written, and the segments that were taken in.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         let mut all = self.separator.finish()?;
+        if let Some(rebuilder) = &mut self.rebuilder {
+            all.append(&mut rebuilder.finish()?);
+        }
         all.append(&mut self.segments);
         Ok(all)
     }
 
     /// Every vSST made so far, finished or not.
-    pub fn created(&self) -> &[(u64, PathBuf)] {
-        self.separator.created()
+    pub fn created(&self) -> Vec<(u64, PathBuf)> {
+        let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Rebuilder::created);
+        [self.separator.created(), rebuilt].concat()
     }
 
     /// Bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
-        self.separator.take_written_bytes()
+        let rebuilt = self.rebuilder.as_mut().map_or(0, Rebuilder::take_written_bytes);
+        self.separator.take_written_bytes() + rebuilt
+    }
+
+    /// See [`Rebuilder::take_damaged`].
+    pub fn take_damaged(&mut self) -> Vec<(u64, Error)> {
+        self.rebuilder.as_mut().map_or(Vec::new(), Rebuilder::take_damaged)
+    }
+
+    /// Bytes of vSSTs read so far to rebuild them.
+    pub fn rebuild_read_bytes(&self) -> u64 {
+        self.rebuilder.as_ref().map_or(0, Rebuilder::read_bytes)
     }
 }
 
@@ -100,7 +124,7 @@ impl SeparationHook<'_> {
         if reference.raw_len >= self.separation.min_blob_size as u64
             && let Some(&blob_id) = self.separation.plain_names.get(&reference.blob_id)
         {
-            return Ok(renamed(reference, blob_id, out));
+            return self.moved(user_key, seq, reference, blob_id, out);
         }
         let file = crate::fetch::resolve(version, user_key, seq, &reference)?;
         // The value of a segment stays where it is, however the options change: it may be longer than a block may.
@@ -115,7 +139,25 @@ impl SeparationHook<'_> {
         if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {
             self.separation.plain_names.insert(reference.blob_id, blob_id);
         }
-        Ok(renamed(reference, blob_id, out))
+        self.moved(user_key, seq, reference, blob_id, out)
+    }
+
+    /// The reference to a record of the vSST `file`, or to a copy of it if that file is being rebuilt.
+    fn moved(
+        &mut self,
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: Reference,
+        file: BlobId,
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite> {
+        if let Some(rebuilder) = &mut self.separation.rebuilder
+            && let Some(copy) = rebuilder.take(file, user_key, seq, &reference)?
+        {
+            copy.encode_into(out);
+            return Ok(Rewrite::As(ValueKind::Reference));
+        }
+        Ok(renamed(reference, file, out))
     }
 }
 

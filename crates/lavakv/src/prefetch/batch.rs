@@ -12,6 +12,7 @@ use super::{Entry, FetchValues};
 use crate::engine::Engine;
 use crate::family::View;
 use crate::fetch;
+use crate::jobs::rebuild::Demand;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use io::FileRead;
@@ -33,6 +34,8 @@ pub(crate) struct Values {
     pub view: Arc<View>,
     pub engine: Arc<Engine>,
     pub fill_cache: bool,
+    /// Told how many requests were made.
+    pub demand: Arc<Demand>,
 }
 
 /// Where the record of an entry lies.
@@ -129,6 +132,8 @@ impl FetchValues for Values {
         places.sort_unstable_by_key(|place| (place.vsst.number(), place.offset));
         let extents = places.iter().map(|p| (p.vsst.number(), p.offset..p.offset + p.reference.stored_len));
         let runs = join(extents);
+        let bytes: u64 = places.iter().map(|p| p.reference.stored_len).sum();
+        self.demand.scanned(runs.len() as u64, bytes.div_ceil(RUN_LEN_MAX));
         let Some(bufs) = self.read_runs(&places, &runs) else { return };
         for (run, read) in runs.iter().zip(bufs) {
             for place in places.get(run.places.clone()).unwrap_or_default() {

@@ -5,10 +5,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod correlated;
 mod damage;
 mod full_disk;
 mod life;
 mod options;
+mod quiet;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

@@ -32,8 +32,15 @@ impl Cutter {
         let to_level_0 = c.output_level == 0;
         Cutter {
             // Level 0 is searched file by file: one is better than several.
-            file_bytes: if to_level_0 { u64::MAX } else { c.file_bytes },
-            physical_bytes_min: PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
+            file_bytes: match (to_level_0, c.compensated) {
+                (true, _) => u64::MAX,
+                (false, true) => c.file_bytes,
+                (false, false) => 0,
+            },
+            physical_bytes_min: match c.compensated {
+                true => PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
+                false => c.file_bytes,
+            },
             below: version
                 .levels
                 .get(c.output_level + 1)

@@ -51,7 +51,7 @@ pub fn level_targets(version: &Version, options: &LeveledOptions) -> LevelTarget
     let last = options.last_level();
     let multiplier = options.level_multiplier.max(2);
     let level_base_bytes = options.level_base_bytes.max(1);
-    let size = |level: usize| version.level_compensated_bytes(level);
+    let size = |level: usize| options.level_size(version, level);
     let first_used = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
     let largest = (1..=last).map(size).max().unwrap_or(0);
     let tables = (1..=last).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
@@ -88,7 +88,7 @@ fn scores_for(
     targets: &LevelTargets,
 ) -> Vec<(usize, f64)> {
     let free = |level: usize| version.files(level).iter().filter(|f| !busy.has_file(f.number));
-    let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(f.compensated()));
+    let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(options.size_of(f)));
     let by_files = free(0).count() as f64 / options.l0_compaction_files.max(1) as f64;
     let by_bytes = bytes(0) as f64 / l0_bytes_max(options, targets) as f64;
     let mut scores = vec![(0, by_files.max(by_bytes))];
@@ -108,7 +108,7 @@ pub fn l0_wants_compaction(version: &Version, options: &LeveledOptions) -> bool 
 
 fn l0_wants(version: &Version, options: &LeveledOptions, targets: &LevelTargets) -> bool {
     version.files(0).len() >= options.l0_compaction_files.max(1)
-        || version.level_compensated_bytes(0) >= l0_bytes_max(options, targets)
+        || options.level_size(version, 0) >= l0_bytes_max(options, targets)
 }
 
 /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
@@ -153,7 +153,7 @@ pub fn pick_l0(version: &Version, options: &LeveledOptions, busy: &InProgress) -
 /// else is written.
 pub fn debt_bytes(version: &Version, options: &LeveledOptions) -> u64 {
     let targets = level_targets(version, options);
-    let size = |level: usize| version.level_compensated_bytes(level) as f64;
+    let size = |level: usize| options.level_size(version, level) as f64;
     let l0_wants = l0_wants(version, options, &targets);
     let mut debt = 0.0;
     // What arrives at the level from above.
@@ -179,9 +179,9 @@ struct Inputs {
 }
 
 pub(super) struct Picker<'a> {
-    version: &'a Version,
+    pub(super) version: &'a Version,
     options: &'a LeveledOptions,
-    busy: &'a InProgress,
+    pub(super) busy: &'a InProgress,
     pub(super) targets: LevelTargets,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Picker<'a> {
         Picker { version, options, busy, targets: level_targets(version, options) }
     }
 
-    fn is_free(&self, file: &FileMeta) -> bool {
+    pub(super) fn is_free(&self, file: &FileMeta) -> bool {
         !self.busy.has_file(file.number)
     }
 
@@ -284,7 +284,9 @@ impl<'a> Picker<'a> {
         let files = self.version.files(level);
         let mut order: Vec<usize> = (0..files.len()).filter(|&i| self.is_free(&files[i])).collect();
         match self.options.choice {
-            FileChoice::LargestCompensated => order.sort_by_key(|&i| Reverse(files[i].compensated())),
+            FileChoice::LargestCompensated => {
+                order.sort_by_key(|&i| Reverse(self.options.size_of(&files[i])))
+            }
             FileChoice::MinOverlap => {
                 let costs = self.overlap_costs(level);
                 order.sort_by(|&a, &b| costs[a].total_cmp(&costs[b]));
@@ -303,7 +305,7 @@ impl<'a> Picker<'a> {
             }
             let met = below[from..].iter().take_while(|b| !f.ends_before(b.smallest_user_key()));
             let bytes = met.fold(f.len, |sum, b| sum.saturating_add(b.len));
-            bytes as f64 / f.compensated().max(1) as f64
+            bytes as f64 / self.options.size_of(f).max(1) as f64
         };
         self.version.files(level).iter().map(cost).collect()
     }
@@ -360,12 +362,13 @@ impl<'a> Picker<'a> {
             family: self.version.family,
             level,
             output_level: output,
-            rebuild_vssts: if trivial_move { Vec::new() } else { self.rebuilds(&inputs) },
+            rebuild_vssts: Vec::new(),
             inputs: inputs.into_iter().filter(|(_, files)| !files.is_empty()).collect(),
             reason,
             trivial_move,
             file_bytes: self.options.file_bytes,
             overlap_max: self.options.overlap_max(),
+            compensated: self.options.compensated,
             placement: self.options.placement.get(output).copied().unwrap_or(0),
         };
         self.busy.allows(&compaction).then_some(compaction)
@@ -373,8 +376,20 @@ impl<'a> Picker<'a> {
 
     /// The bottom of the tree is rewritten in place, to be rid of tombstones.
     pub(super) fn rewrite(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
-        let upper = vec![self.version.files(level).get(i)?.clone()];
-        self.build(level, level, Inputs { upper, lower: 0..0 }, reason)
+        self.in_place(level, vec![self.version.files(level).get(i)?.clone()], reason, Vec::new())
+    }
+
+    /// Neighbours of a level are rewritten where they are.
+    pub(super) fn in_place(
+        &self,
+        level: usize,
+        upper: Vec<Arc<FileMeta>>,
+        reason: Reason,
+        rebuild_vssts: Vec<u64>,
+    ) -> Option<Compaction> {
+        let compaction = self.build(level, level, Inputs { upper, lower: 0..0 }, reason)?;
+        let compaction = Compaction { rebuild_vssts, ..compaction };
+        self.busy.allows(&compaction).then_some(compaction)
     }
 
     /// True if the files may change to `output`, where nothing meets them, as they are.
@@ -391,26 +406,6 @@ impl<'a> Picker<'a> {
         let bottom = (output + 1..self.version.levels.len()).all(|l| self.version.files(l).is_empty());
         files.iter().all(|f| f.location == placement && !(bottom && has_many_tombstones(f)))
             && overlap <= self.options.overlap_max()
-    }
-
-    /// vSSTs that the inputs reference and that are worth writing anew on the way.
-    fn rebuilds(&self, inputs: &[(usize, Vec<Arc<FileMeta>>)]) -> Vec<u64> {
-        if self.options.rebuild_garbage_ratio > 1.0 && self.options.rebuild_tables == u64::MAX {
-            return Vec::new();
-        }
-        let dependencies = inputs.iter().flat_map(|(_, files)| files).flat_map(|f| &f.dependencies);
-        let files = dependencies.flat_map(|d| self.version.resolve_all(d.blob_id));
-        let wanted = files.filter(|v| {
-            let used = self.version.referenced_in(v.number);
-            let garbage = 1.0 - used.stored_bytes as f64 / v.record_bytes.max(1) as f64;
-            let worth =
-                garbage >= self.options.rebuild_garbage_ratio || used.tables >= self.options.rebuild_tables;
-            worth && !self.busy.has_vsst(v.number)
-        });
-        let mut numbers: Vec<u64> = wanted.map(|v| v.number).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
     }
 }
 

@@ -495,47 +495,6 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
     assert!(!c.cutter(&version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
 }
 
-#[test]
-fn vssts_are_taken_along_when_asked() {
-    use version::{Dependency, VsstMeta};
-    let depends = |f: &FileMeta| FileMeta {
-        dependencies: vec![Dependency { blob_id: 50, count: 1, raw_bytes: 40, stored_bytes: 40 }],
-        ..f.clone()
-    };
-    let vsst = VsstMeta {
-        number: 50,
-        record_bytes: 100,
-        smallest: file(1, 0, 9, 1, 1).smallest.clone(),
-        largest: file(1, 0, 9, 1, 1).largest.clone(),
-        ..VsstMeta::default()
-    };
-    let add = |level, f: &FileMeta| Record::AddFile { family: 0, level, meta: depends(f) };
-    let records = vec![
-        Record::CreateFamily { id: 0, name: "default".into(), options: vec![] },
-        Record::AddVsst { family: 0, meta: vsst },
-        add(0, &file(1, 0, 9, 3, 1000)),
-        add(6, &file(2, 0, 9, 1, 1000)),
-    ];
-    let state = State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap();
-    let version = &state.family(0).unwrap().version;
-    let rebuilt = |ratio, tables, busy: &InProgress| {
-        let options = LeveledOptions {
-            l0_compaction_files: 1,
-            rebuild_garbage_ratio: ratio,
-            rebuild_tables: tables,
-            ..LeveledOptions::default()
-        };
-        pick(version, &options, busy).unwrap().rebuild_vssts
-    };
-    let mut busy = InProgress::default();
-    assert!(rebuilt(f64::INFINITY, u64::MAX, &busy).is_empty());
-    assert_eq!(rebuilt(0.15, u64::MAX, &busy), vec![50], "20 of 100 bytes are garbage");
-    assert!(rebuilt(0.3, u64::MAX, &busy).is_empty());
-    assert_eq!(rebuilt(f64::INFINITY, 2, &busy), vec![50]);
-    assert!(busy.claim_vsst(50) && !busy.claim_vsst(50));
-    assert!(rebuilt(0.2, 2, &busy).is_empty(), "somebody else rewrites it");
-}
-
 /// What may not run side by side even though no file is shared.
 #[test]
 fn outputs_of_running_compactions_are_reserved() {
@@ -552,6 +511,7 @@ fn outputs_of_running_compactions_are_reserved() {
         trivial_move: false,
         file_bytes: 1,
         overlap_max: 1,
+        compensated: true,
         rebuild_vssts: vec![],
         placement: 0,
     };

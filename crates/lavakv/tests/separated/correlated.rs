@@ -1,0 +1,246 @@
+//! Values back in the order of their keys: only where scans ask for it, only in a quiet store, and nothing is lost on the
+//! way.
+
+use crate::common::*;
+use crate::*;
+use lavastore_lavakv::sim::CrashKind;
+use lavastore_lavakv::{Ablation, ErrorKind, ReadOptions};
+
+const KEYS: u64 = 3000;
+const LEN: usize = 500;
+
+fn options() -> Options {
+    let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
+    Options { family, memory_bytes: 128 << 10, ..apart(200) }
+}
+
+fn open_with(sim: &SimEnv, ablation: Ablation) -> Db {
+    Db::open_in(sim.env(), DIR, Options { ablation, ..options() }).unwrap()
+}
+
+fn open_scanned(sim: &SimEnv) -> Db {
+    open_with(sim, Ablation::default())
+}
+
+/// Overwrites `writes` random keys.
+fn overwrite(db: &Db, model: &mut Model, rng: &mut Rng, writes: u64, round: u64) {
+    for _ in 0..writes {
+        let i = rng.below(KEYS);
+        fill_long(db, model, i..i + 1, round, LEN);
+    }
+}
+
+/// A store whose values lie where random writes put them.
+fn scattered(sim: &SimEnv, ablation: Ablation) -> (Db, Model) {
+    let (db, mut model, mut rng) = (open_with(sim, ablation), Model::new(), Rng::new(5));
+    let mut keys: Vec<u64> = (0..KEYS).collect();
+    for i in (1..keys.len()).rev() {
+        keys.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    fill_long(&db, &mut model, keys.into_iter(), 0, LEN);
+    overwrite(&db, &mut model, &mut rng, KEYS, 1);
+    db.flush().unwrap();
+    settle(&db);
+    (db, model)
+}
+
+fn uncached() -> ReadOptions {
+    ReadOptions { fill_cache: false, ..Default::default() }
+}
+
+/// Reads everything in order; how many requests that took.
+#[track_caller]
+fn scan(db: &Db, model: &Model) -> u64 {
+    let before = db.stats().iter_value_reads;
+    let found: Model = db.iter(uncached()).unwrap().entries().map(Result::unwrap).collect();
+    assert!(found == *model);
+    db.stats().iter_value_reads - before
+}
+
+/// Lets time pass and jobs run, as a store does that nobody touches.
+fn pass_seconds(db: &Db, sim: &SimEnv, seconds: u64) {
+    for _ in 0..seconds {
+        sim.advance_ns(1_000_000_000);
+        while db.run_background_step() {}
+    }
+}
+
+#[test]
+fn scans_bring_values_back_into_order_and_then_the_store_rests() {
+    let sim = SimEnv::new(1);
+    let (db, model) = scattered(&sim, Ablation::default());
+    assert_eq!(db.stats().rebuilds, 0, "nobody scans");
+    let before = scan(&db, &model);
+    // Before a second has passed nothing begins.
+    while db.run_background_step() {}
+    assert_eq!(db.stats().rebuilds, 0);
+    pass_seconds(&db, &sim, 10);
+    let stats = db.stats();
+    assert!(stats.rebuilds > 0 && stats.rebuild_bytes_read > 0, "{}", db.describe());
+    assert!(stats.rebuild_bytes_written < 2 * KEYS * LEN as u64, "each value is moved about once: {stats:?}");
+    let after = scan(&db, &model);
+    assert!(after * 2 < before, "{before} requests before, {after} after");
+    reads_back(&db, &model);
+    nothing_left_over(&db, &sim);
+    // The scans of the new order do not ask for another.
+    let (rest, state) = (db.stats().rebuilds, sim.state_hash());
+    for _ in 0..5 {
+        scan(&db, &model);
+        pass_seconds(&db, &sim, 5);
+    }
+    assert_eq!(db.stats().rebuilds, rest);
+    assert_eq!(sim.state_hash(), state, "nothing was written");
+    db.close().unwrap();
+    reads_back(&open_scanned(&sim), &model);
+}
+
+#[test]
+fn switched_off_nothing_moves() {
+    let sim = SimEnv::new(1);
+    let (db, model) = scattered(&sim, Ablation::without(["correlated"]).unwrap());
+    let before = scan(&db, &model);
+    pass_seconds(&db, &sim, 10);
+    assert!(db.stats().rebuilds == 0 && scan(&db, &model) * 3 > before * 2);
+}
+
+/// The peak of space during the walks: what a walk takes, and no second copy of the store.
+#[test]
+fn a_walk_needs_room_for_a_part_only() {
+    let sim = SimEnv::new(2);
+    let (db, model) = scattered(&sim, Ablation::default());
+    let settled = db.space().unwrap().total_bytes;
+    scan(&db, &model);
+    sim.advance_ns(2_000_000_000);
+    let mut peak = settled;
+    while db.run_background_step() {
+        peak = peak.max(db.space().unwrap().total_bytes);
+    }
+    assert!(db.stats().rebuilds > 0);
+    let live = KEYS * LEN as u64;
+    assert!(peak < settled + live / 3, "{settled} B settled, {peak} B at most, {live} B live");
+}
+
+/// Iterators and snapshots from before read what they saw; writes and deletions go on meanwhile, and so does garbage
+/// collection. (Two jobs that worked on one vSST would panic.)
+#[test]
+fn readers_and_writers_beside_the_walks() {
+    let mut rebuilt = 0;
+    for seed in 0..6 {
+        let sim = SimEnv::new(20 + seed);
+        let (db, mut model) = scattered(&sim, Ablation::default());
+        let mut rng = Rng::new(seed);
+        let (snapshot, then) = (db.snapshot(), model.clone());
+        let mut iter = db.iter(uncached()).unwrap();
+        iter.seek_to_first().unwrap();
+        for round in 2..8 {
+            scan(&db, &model);
+            sim.advance_ns(2_000_000_000);
+            for _ in 0..rng.below(400) {
+                db.run_background_step();
+            }
+            overwrite(&db, &mut model, &mut rng, 150, round);
+            for _ in 0..20 {
+                let i = rng.below(KEYS);
+                db.delete(&key(i)).unwrap();
+                model.remove(&key(i));
+            }
+        }
+        for (key, value) in &then {
+            assert!(iter.valid() && iter.key() == key && iter.value().unwrap() == value);
+            iter.next().unwrap();
+        }
+        drop(iter);
+        let options = ReadOptions { snapshot: Some(snapshot), ..uncached() };
+        let found: Model = db.iter(options).unwrap().entries().map(Result::unwrap).collect();
+        assert!(found == then);
+        scan(&db, &model);
+        rebuilt += db.stats().rebuilds;
+        nothing_left_over(&db, &sim);
+        reads_back(&db, &model);
+    }
+    assert!(rebuilt > 20, "{rebuilt}");
+}
+
+/// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost, and the walk's files do
+/// not stay.
+#[test]
+fn crashes_in_the_middle_of_a_walk() {
+    let sim = SimEnv::new(40);
+    let (db, model) = scattered(&sim, Ablation::default());
+    scan(&db, &model);
+    let from = sim.op_count();
+    pass_seconds(&db, &sim, 5);
+    assert!(db.stats().rebuilds > 2);
+    drop(db);
+    let record = sim.record();
+    let moments: Vec<u64> = record.barriers().into_iter().filter(|&op| op >= from).collect();
+    assert!(moments.len() > 10);
+    for (n, &op) in moments.iter().enumerate().step_by(moments.len().div_ceil(40)) {
+        for after in [
+            record.crash_before(op, CrashKind::PowerLoss, n as u64),
+            record.crash_at(op, CrashKind::PowerLoss, n as u64),
+        ] {
+            let db = open_scanned(&after);
+            reads_back(&db, &model);
+            nothing_left_over(&db, &after);
+        }
+    }
+}
+
+/// A damaged record stays where it is, and is told as before; all others are moved, and the store goes on.
+#[test]
+fn a_damaged_record_stays_where_it_is() {
+    let sim = SimEnv::new(60);
+    let (db, model) = scattered(&sim, Ablation::default());
+    db.close().unwrap();
+    let name = files_like(&sim, ".vsst").remove(3);
+    sim.flip_bit(path(&name), 2000, 3).unwrap();
+    // Only what a walk leaves behind is worth collecting.
+    let family = FamilyOptions { gc_ratio_percent: 90, ..options().family };
+    let db = Db::open_in(sim.env(), DIR, Options { family, ..options() }).unwrap();
+    let mut bad = Vec::new();
+    let mut iter = db.iter(uncached()).unwrap();
+    iter.seek_to_first().unwrap();
+    while iter.valid() {
+        if iter.value().is_err() {
+            bad.push(iter.key().to_vec());
+        }
+        iter.next().unwrap();
+    }
+    drop(iter);
+    assert_eq!(bad.len(), 1);
+    pass_seconds(&db, &sim, 10);
+    let stats = db.stats();
+    assert!(stats.rebuilds > 0 && stats.background_errors > 0, "{stats:?}");
+    assert!(files_like(&sim, ".vsst").contains(&name));
+    for (key, value) in &model {
+        match db.get(key) {
+            Ok(got) => assert_eq!(got.as_deref(), Some(&value[..])),
+            Err(e) => assert!(*key == bad[0] && e.kind() == ErrorKind::Corruption, "{e}"),
+        }
+    }
+    db.put(b"still", b"writable").unwrap();
+    let report = db.verify().unwrap();
+    assert!(
+        report.errors.len() == 1 && report.errors[0].file().unwrap().ends_with(&name),
+        "{:?}",
+        report.errors
+    );
+}
+
+/// No room for a walk: it is given up, the store works, and what the walk wrote is gone.
+#[test]
+fn a_full_disk_ends_a_walk_and_nothing_else() {
+    let sim = SimEnv::new(70);
+    let (db, model) = scattered(&sim, Ablation::default());
+    scan(&db, &model);
+    sim.set_capacity(Some(sim.used() + (20 << 10)));
+    pass_seconds(&db, &sim, 5);
+    assert!(db.stats().background_errors > 0 && db.stats().rebuilds == 0);
+    assert!(scan(&db, &model) > 0);
+    sim.set_capacity(None);
+    pass_seconds(&db, &sim, 5);
+    assert!(db.stats().rebuilds > 0);
+    reads_back(&db, &model);
+    nothing_left_over(&db, &sim);
+}

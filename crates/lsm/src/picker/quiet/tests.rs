@@ -1,0 +1,84 @@
+use super::*;
+use base::{ValueKind, key};
+use version::Dependency;
+
+fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_bytes: u64) -> FileMeta {
+    let end = |key: u32| key::encode(&key.to_be_bytes(), number, ValueKind::Reference);
+    let values = Dependency {
+        blob_id: 100 + number,
+        count: entries,
+        raw_bytes: value_bytes,
+        stored_bytes: value_bytes,
+    };
+    FileMeta {
+        number,
+        len,
+        smallest: end(keys.start),
+        largest: end(keys.end - 1),
+        min_seq: number,
+        max_seq: number,
+        entries,
+        raw_bytes: len + value_bytes,
+        dependencies: if value_bytes > 0 { vec![values] } else { Vec::new() },
+        ..FileMeta::default()
+    }
+}
+
+fn picked(levels: Vec<(usize, FileMeta)>) -> Option<(usize, usize)> {
+    let mut tree = vec![Vec::new(); 7];
+    levels.into_iter().for_each(|(level, file)| tree[level].push(Arc::new(file)));
+    let version = Version::with_files(0, tree);
+    let picked = pick_quiet(&version, &LeveledOptions::default(), &InProgress::default());
+    picked.map(|c| {
+        assert_eq!(c.reason, Reason::Quiet);
+        (c.level, c.output_level)
+    })
+}
+
+#[test]
+fn references_are_merged_and_inline_values_are_not() {
+    let bottom = |values: u64| table(1, 0..1000, 1000, 30_000 + values, 0);
+    // A tenth of the keys overwritten: 3 kB of references expose 1.6 MB of values; inline it would be 1.6 MB for 17 MB.
+    let separated = table(1, 0..1000, 1000, 30_000, 16_000_000);
+    assert_eq!(
+        picked(vec![(0, table(9, 0..1000, 100, 3_000, 1_600_000)), (6, separated.clone())]),
+        Some((0, 6))
+    );
+    assert_eq!(
+        picked(vec![(5, table(9, 0..1000, 100, 3_000, 1_600_000)), (6, separated.clone())]),
+        Some((5, 6))
+    );
+    assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 1_603_000, 0)), (6, bottom(16_000_000))]), None);
+    // New keys behind all others free nothing, and one level is at rest.
+    assert_eq!(picked(vec![(0, table(9, 1000..1100, 100, 3_000, 1_600_000)), (6, separated.clone())]), None);
+    assert_eq!(picked(vec![(6, separated)]), None);
+    assert_eq!(picked(vec![(0, table(9, 0..1000, 100, 3_000, 1_600_000))]), None);
+    assert_eq!(picked(vec![]), None);
+}
+
+#[test]
+fn what_tombstones_are_known_to_hide_counts() {
+    let bottom = table(1, 0..1000, 1000, 16_000_000, 0);
+    let tombstones =
+        |n, hidden_bytes| FileMeta { tombstones: n, hidden_bytes, ..table(9, 0..1000, n, 30 * n, 0) };
+    assert_eq!(picked(vec![(5, tombstones(900, 14_400_000)), (6, bottom.clone())]), Some((5, 6)));
+    assert_eq!(picked(vec![(5, tombstones(100, 1_600_000)), (6, bottom.clone())]), None);
+    // One range tombstone over nearly everything; files move through an empty level on their way to what they hide.
+    let range = FileMeta { range_tombstones: 1, ..tombstones(1, 15_000_000) };
+    assert_eq!(picked(vec![(5, range.clone()), (6, bottom.clone())]), Some((5, 6)));
+    assert_eq!(picked(vec![(3, range), (6, bottom)]), Some((3, 4)));
+}
+
+/// Every pick brings something down: they come to an end.
+#[test]
+fn a_running_compaction_is_not_met() {
+    let separated = Arc::new(table(1, 0..1000, 1000, 30_000, 16_000_000));
+    let upper = Arc::new(table(9, 0..1000, 100, 3_000, 1_600_000));
+    let mut tree = vec![Vec::new(); 7];
+    (tree[5], tree[6]) = (vec![upper], vec![separated]);
+    let (version, options) = (Version::with_files(0, tree), LeveledOptions::default());
+    let mut busy = InProgress::default();
+    let first = pick_quiet(&version, &options, &busy).unwrap();
+    busy.add(&first);
+    assert!(pick_quiet(&version, &options, &busy).is_none());
+}

@@ -1,0 +1,148 @@
+use super::*;
+use base::{Uid, ValueKind};
+use version::{Dependency, Edit, Record, State, VsstClass};
+
+const TABLES: u64 = 6;
+
+fn user_key(key: u64) -> [u8; 4] {
+    (key as u32).to_be_bytes()
+}
+
+fn boundary(key: u64) -> Vec<u8> {
+    key::encode(&user_key(key), 1, ValueKind::Reference)
+}
+
+fn vsst(number: u64, class: VsstClass) -> Record {
+    let meta = VsstMeta {
+        number,
+        class,
+        record_bytes: 1000,
+        smallest: boundary(0),
+        largest: boundary(999),
+        ..VsstMeta::default()
+    };
+    Record::AddVsst { family: 0, meta }
+}
+
+/// A table of keys `100 n .. 100 n + 99` that references so many bytes of vSSTs.
+fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
+    let depend = |&(blob_id, bytes)| Dependency { blob_id, count: 1, raw_bytes: bytes, stored_bytes: bytes };
+    let meta = FileMeta {
+        number,
+        uid: Uid::from_words(number, number),
+        len: 1000,
+        smallest: boundary(100 * n),
+        largest: boundary(100 * n + 99),
+        min_seq: 1,
+        max_seq: 1,
+        entries: 100,
+        dependencies: values.iter().map(depend).collect(),
+        ..FileMeta::default()
+    };
+    Record::AddFile { family: 0, level: 6, meta }
+}
+
+fn state(records: Vec<Record>) -> State {
+    let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
+    let records = std::iter::once(create).chain(records).collect();
+    State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap()
+}
+
+/// Tables 1 to 6; vSSTs 50 to 53 have a little of each, 54 has much of each, 55 has only values of the last table. But for
+/// the last, their values would fill two vSSTs and lie in five.
+fn scattered() -> State {
+    let values = |n: u64| match n {
+        5 => vec![(50, 10), (51, 10), (52, 10), (53, 10), (54, 150), (55, 900)],
+        _ => vec![(50, 10), (51, 10), (52, 10), (53, 10), (54, 150)],
+    };
+    let vssts = (50..56).map(|n| vsst(n, VsstClass::Mixed));
+    state(vssts.chain((0..TABLES).map(|n| table(n + 1, n, &values(n)))).collect())
+}
+
+fn options(spread_max: u64, bytes_max: u64) -> RebuildOptions {
+    RebuildOptions { spread_max, bytes_max, job_bytes: 80 }
+}
+
+fn chosen(state: &State, options: &RebuildOptions, busy: &InProgress) -> Vec<u64> {
+    let version = &state.family(0).unwrap().version;
+    Rebuild::choose(version, options, busy).map_or(Vec::new(), |r| r.vssts().iter().copied().collect())
+}
+
+#[test]
+fn the_most_scattered_vssts_are_chosen_within_the_budget() {
+    let state = scattered();
+    let mut busy = InProgress::default();
+    assert_eq!(chosen(&state, &options(2, 240), &busy), [50, 51, 52, 53]);
+    assert_eq!(chosen(&state, &options(2, 200), &busy), [50, 51, 52]);
+    assert_eq!(chosen(&state, &options(2, 10), &busy), [50, 51], "two at least");
+    assert_eq!(chosen(&state, &options(2, 1 << 40), &busy), [50, 51, 52, 53, 54]);
+    assert_eq!(chosen(&state, &options(3, 240), &busy), [0u64; 0], "no table is scattered");
+    assert!(busy.claim_vsst(50));
+    assert_eq!(chosen(&state, &options(2, 180), &busy), [51, 52, 53], "somebody else rewrites it");
+}
+
+#[test]
+fn classes_are_not_mixed_and_segments_not_taken() {
+    let hot = |n| if n < 52 { VsstClass::Hot } else { VsstClass::Cold };
+    let values: Vec<(u64, u64)> = (50..55).map(|n| (n, 10)).collect();
+    let state = state((50..55).map(|n| vsst(n, hot(n))).chain([table(1, 0, &values)]).collect());
+    assert_eq!(chosen(&state, &options(4, 1 << 40), &InProgress::default()), [50, 51]);
+}
+
+/// A walk takes neighbours until a job has its bytes, passes over tables without such values, waits for running jobs, and
+/// comes to an end.
+#[test]
+fn a_walk_over_the_deepest_level() {
+    let mut records: Vec<Record> = (50..54).map(|n| vsst(n, VsstClass::Mixed)).collect();
+    let few: Vec<(u64, u64)> = (50..53).map(|n| (n, 20)).collect();
+    records.extend((0..TABLES).map(|n| match n {
+        3 => table(4, n, &[(53, 500)]),
+        n => table(n + 1, n, &few),
+    }));
+    let state = state(records);
+    let version = &state.family(0).unwrap().version;
+    let leveled = LeveledOptions::default();
+    let mut busy = InProgress::default();
+    let mut walk = Rebuild::choose(version, &options(2, 1 << 40), &busy).unwrap();
+    assert_eq!(walk.vssts().iter().copied().collect::<Vec<_>>(), [50, 51, 52]);
+    let mut steps = Vec::new();
+    loop {
+        match walk.step(version, &leveled, &busy) {
+            RebuildStep::Start(c) => {
+                assert_eq!(
+                    (c.level, c.output_level, c.reason, c.trivial_move),
+                    (6, 6, Reason::Rebuild, false)
+                );
+                assert_eq!(c.rebuild_vssts, [50, 51, 52]);
+                assert!(c.is_current(version));
+                steps.push(c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>());
+                busy.add(&c);
+                assert!(matches!(
+                    walk.clone().step(version, &leveled, &busy),
+                    RebuildStep::Wait | RebuildStep::Done
+                ));
+                busy.remove(&c);
+            }
+            RebuildStep::Wait => panic!("nothing is in the way"),
+            RebuildStep::Done => break,
+        }
+    }
+    assert_eq!(steps, [vec![1, 2], vec![3], vec![5, 6]]);
+}
+
+#[test]
+fn another_job_on_a_table_or_a_vsst() {
+    let state = scattered();
+    let version = &state.family(0).unwrap().version;
+    let leveled = LeveledOptions::default();
+    let mut busy = InProgress::default();
+    let walk = Rebuild::choose(version, &options(2, 240), &busy).unwrap();
+    assert!(busy.claim_vsst(51));
+    let RebuildStep::Start(c) = walk.clone().step(version, &leveled, &busy) else { panic!("it goes on") };
+    assert_eq!(c.rebuild_vssts, [50, 52, 53], "without the one that is being collected");
+    busy.release_vsst(51);
+    busy.add(&c);
+    assert!(matches!(walk.clone().step(version, &leveled, &busy), RebuildStep::Wait));
+    busy.remove(&c);
+    assert!(busy.is_empty());
+}
