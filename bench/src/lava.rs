@@ -144,8 +144,7 @@ impl Engine for LavaEngine {
 
     fn space_parts(&self) -> Vec<(String, u64)> {
         let Ok(space) = self.db.space() else { return Vec::new() };
-        let hidden = ("hidden", space.hidden_bytes);
-        space.parts().into_iter().chain([hidden]).map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+        space.parts().into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
     }
 
     fn settings(&self) -> Vec<(String, String)> {

@@ -273,7 +273,13 @@ impl Db {
 
     /// Keeps the present state readable until the snapshot is dropped.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::take(&self.engine().snapshots, self.engine().env.clock.now_ns())
+        self.snapshot_named("")
+    }
+
+    /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
+    /// found.
+    pub fn snapshot_named(&self, name: &str) -> Snapshot {
+        Snapshot::take(&self.engine().snapshots, name, self.engine().env.clock.now_ns())
     }
 
     /// Iterates over the default family.
@@ -381,6 +387,15 @@ impl Db {
     /// Statistics of the block cache.
     pub fn cache_stats(&self) -> cache::CacheStats {
         self.engine().cache.stats()
+    }
+
+    /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
+    /// [`Db::cache_stats`]. docs/space.md tells what to watch.
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn metrics(&self) -> Result<String> {
+        crate::metrics::metrics(self.engine())
     }
 
     /// Who owns which bytes on disk.

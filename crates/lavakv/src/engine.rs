@@ -38,6 +38,10 @@ pub(crate) struct Engine {
     pub families: RwLock<HashMap<FamilyId, Arc<Family>>>,
     pub writer: Mutex<Writer>,
     pub snapshots: Arc<Snapshots>,
+    /// What tables hold only because of snapshots.
+    pub kept: Arc<crate::jobs::kept::KeptVersions>,
+    /// The iterators that are open.
+    pub readers: Arc<crate::readers::Readers>,
     /// Set once recovery is done; never in a read-only store.
     pub wal: OnceLock<Wal>,
     pub log: crate::log_groups::LogGroups,

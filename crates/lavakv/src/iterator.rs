@@ -9,6 +9,7 @@ use crate::family::{Family, View};
 use crate::options::ReadOptions;
 use crate::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read_path::pin;
+use crate::readers::Reading;
 use crate::snapshot::Snapshot;
 use base::{Error, Result};
 use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
@@ -25,6 +26,8 @@ pub struct DbIterator {
     // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
     view: Option<Arc<View>>,
     _snapshot: Option<Snapshot>,
+    /// In the ledger it holds what the view holds.
+    _reading: Reading,
     engine: Arc<Engine>,
 }
 
@@ -37,6 +40,7 @@ impl DbIterator {
         }
         engine.stats.iterators.add(1);
         let (view, seq) = pin(engine, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let reading = Reading::begin(engine, family.id, &options.name, seq, &view);
         let iter_options =
             IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
         let mut visible = VisibleOptions::at(seq);
@@ -72,6 +76,7 @@ impl DbIterator {
             keys_only: options.keys_only,
             view: Some(view),
             _snapshot: options.snapshot,
+            _reading: reading,
             engine: engine.clone(),
         })
     }

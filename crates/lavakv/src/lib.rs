@@ -12,7 +12,7 @@
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
 //! * `metered_fs`, `space_limit`: what they occupy, and how much they may.
-//! * `checkpoint`, `verify`, `space`, `collect`, `maintenance`: what operators ask for.
+//! * `checkpoint`, `verify`, `space`, `readers`, `metrics`, `collect`, `maintenance`: what operators ask for.
 
 mod ablation;
 mod batch;
@@ -31,6 +31,7 @@ mod large_value;
 mod log_groups;
 mod maintenance;
 mod metered_fs;
+mod metrics;
 mod obsolete;
 mod open;
 mod options;
@@ -39,6 +40,7 @@ mod prefetch;
 mod rate_limit;
 mod read_only;
 mod read_path;
+mod readers;
 mod scheduler;
 mod segments;
 mod snapshot;
@@ -65,7 +67,7 @@ pub use large_value::{ValueReader, ValueWriter};
 pub use options::{Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions};
 pub use read_path::Value;
 pub use snapshot::Snapshot;
-pub use space::{FamilySpace, LevelSpace, Space};
+pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use stats::Statistics;
 pub use throttle::StallCause;
 pub use verify::VerifyReport;

@@ -13,9 +13,9 @@ use base::sync::lock;
 use io::InPlaceFile;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use version::{Edit, LogGroupMeta, Record, names};
-use wal::PreparedGroup;
+use wal::{PreparedGroup, PriorGroup};
 
 /// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
 const IDLE_DURABLE_NS: u64 = 10_000_000;
@@ -29,6 +29,8 @@ pub(crate) struct LogGroups {
     /// Something happened after which groups may have become releasable.
     release_hint: AtomicBool,
     idle: Mutex<Idle>,
+    /// In a read-only store: the groups that were replayed, oldest first.
+    replayed: OnceLock<Vec<PriorGroup>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +69,19 @@ impl LogGroups {
     /// Takes over a group found by recovery.
     pub fn adopt(&self, ltn: u64, file: GroupFile) {
         lock(&self.state).live.insert(ltn, file);
+    }
+
+    /// A read-only store has no log of its own: these groups it has read.
+    pub fn set_replayed(&self, groups: Vec<PriorGroup>) {
+        let _ = self.replayed.set(groups);
+    }
+
+    /// The groups that hold records somebody may need, oldest first; the last one may still be written.
+    pub fn in_use(&self, engine: &Engine) -> Vec<PriorGroup> {
+        match engine.wal.get() {
+            Some(wal) => wal.groups(),
+            None => self.replayed.get().cloned().unwrap_or_default(),
+        }
     }
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.

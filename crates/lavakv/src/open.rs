@@ -234,6 +234,8 @@ pub(crate) fn build(
             scratch: Vec::new(),
         }),
         snapshots,
+        kept: Default::default(),
+        readers: Default::default(),
         wal: OnceLock::new(),
         log: LogGroups::default(),
         scheduler: Scheduler::new(env.rng()),

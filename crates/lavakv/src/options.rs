@@ -338,6 +338,8 @@ impl WriteOptions {
 pub struct ReadOptions {
     /// Read as of this snapshot; `None`: as of now.
     pub snapshot: Option<crate::Snapshot>,
+    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Empty: nothing.
+    pub name: String,
     /// Iterators: the first key (inclusive).
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators: the end (exclusive).
@@ -361,6 +363,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         ReadOptions {
             snapshot: None,
+            name: String::new(),
             lower_bound: None,
             upper_bound: None,
             prefix: None,

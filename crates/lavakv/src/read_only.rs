@@ -94,5 +94,6 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
+    engine.log.set_replayed(report.history.groups);
     Ok(engine)
 }

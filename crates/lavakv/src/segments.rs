@@ -112,6 +112,13 @@ impl Segments {
         live.map(|(&number, _)| number).collect()
     }
 
+    /// Numbers of the segments that one of these memtables refers to.
+    pub fn of_memtables(&self, memtables: &[u64]) -> Vec<u64> {
+        let known = lock(&self.known);
+        let of_them = known.iter().filter(|(_, k)| memtables.contains(&k.memtable_id));
+        of_them.map(|(&number, _)| number).collect()
+    }
+
     /// Forgets the segments of memtables that nobody holds any more.
     pub fn sweep(&self) {
         lock(&self.known).retain(|_, known| known.memtable.strong_count() > 0);

@@ -2,6 +2,8 @@
 //!
 //! A job copies the list, with the visible frontier added, under the same lock that registers snapshots. A snapshot
 //! taken later has a sequence at or above that frontier, so the job never drops a version it needs.
+//!
+//! Each has a number and perhaps a name, so that the space ledger can say who holds what (`space::holders`).
 
 use base::SeqNo;
 use base::sync::lock;
@@ -12,19 +14,36 @@ use std::sync::{Arc, Mutex};
 /// The registered snapshots and the visible frontier.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<SeqNo, Held>>,
+    /// By sequence, in the order in which they were taken.
+    held: Mutex<BTreeMap<SeqNo, Vec<Held>>>,
     visible: AtomicU64,
+    next_id: AtomicU64,
 }
 
-#[derive(Debug)]
-struct Held {
-    count: usize,
-    since_ns: u64,
+/// A snapshot that somebody holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Never given out twice while the store is open, to iterators neither.
+    pub id: u64,
+    /// What its taker calls it; empty: nothing.
+    pub name: Arc<str>,
+    pub since_ns: u64,
 }
 
 impl Snapshots {
-    fn held(&self) -> std::sync::MutexGuard<'_, BTreeMap<SeqNo, Held>> {
+    fn held(&self) -> std::sync::MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
         lock(&self.held)
+    }
+
+    /// A number for a snapshot or an iterator.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// All that are held, with their sequences, ascending.
+    pub fn all(&self) -> Vec<(SeqNo, Held)> {
+        let held = self.held();
+        held.iter().flat_map(|(&seq, all)| all.iter().map(move |one| (seq, one.clone()))).collect()
     }
 
     /// The highest sequence readers may see.
@@ -46,13 +65,6 @@ impl Snapshots {
         list.push(visible);
         list
     }
-
-    /// Number of snapshots held, and the age of the oldest in nanoseconds.
-    pub fn pressure(&self, now_ns: u64) -> (usize, u64) {
-        let held = self.held();
-        let oldest = held.values().map(|h| now_ns.saturating_sub(h.since_ns)).max().unwrap_or(0);
-        (held.values().map(|h| h.count).sum(), oldest)
-    }
 }
 
 /// A consistent view of the whole store at one moment. Cheap to clone; the last clone lets go of it.
@@ -61,15 +73,28 @@ pub struct Snapshot(Arc<Registered>);
 
 struct Registered {
     seq: SeqNo,
+    id: u64,
+    name: Arc<str>,
     registry: Arc<Snapshots>,
 }
 
 impl Snapshot {
-    pub(crate) fn take(registry: &Arc<Snapshots>, now_ns: u64) -> Self {
+    pub(crate) fn take(registry: &Arc<Snapshots>, name: &str, now_ns: u64) -> Self {
+        let (id, name) = (registry.new_id(), Arc::<str>::from(name));
         let mut held = registry.held();
         let seq = registry.visible();
-        held.entry(seq).or_insert(Held { count: 0, since_ns: now_ns }).count += 1;
-        Snapshot(Arc::new(Registered { seq, registry: registry.clone() }))
+        held.entry(seq).or_default().push(Held { id, name: name.clone(), since_ns: now_ns });
+        Snapshot(Arc::new(Registered { seq, id, name, registry: registry.clone() }))
+    }
+
+    /// Its number in the space ledger, never given out twice while the store is open.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// The name it was given; empty if none.
+    pub fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// The sequence of the last write it sees.
@@ -85,16 +110,19 @@ impl Snapshot {
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Snapshot({})", self.0.seq)
+        match self.name() {
+            "" => write!(f, "Snapshot({})", self.0.seq),
+            name => write!(f, "Snapshot({} {name:?})", self.0.seq),
+        }
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut held = self.registry.held();
-        if let Some(h) = held.get_mut(&self.seq) {
-            h.count -= 1;
-            if h.count == 0 {
+        if let Some(all) = held.get_mut(&self.seq) {
+            all.retain(|one| one.id != self.id);
+            if all.is_empty() {
                 held.remove(&self.seq);
             }
         }
@@ -109,14 +137,17 @@ mod tests {
     fn jobs_see_held_snapshots_and_the_frontier() {
         let r = Arc::new(Snapshots::default());
         r.publish(5);
-        let a = Snapshot::take(&r, 0);
+        let a = Snapshot::take(&r, "a", 0);
         let b = a.clone();
         r.publish(9);
-        let c = Snapshot::take(&r, 3);
+        let c = Snapshot::take(&r, "", 3);
         assert_eq!(r.for_job(), vec![5, 9]);
         r.publish(12);
         assert_eq!(r.for_job(), vec![5, 9, 12]);
-        assert_eq!(r.pressure(10), (2, 10));
+        let all = r.all();
+        assert_eq!(all.iter().map(|(seq, h)| (*seq, &*h.name)).collect::<Vec<_>>(), [(5, "a"), (9, "")]);
+        assert!(all[0].1.id == a.id() && all[1].1.id == c.id() && a.id() != c.id());
+        assert_eq!(format!("{a:?} {c:?}"), "Snapshot(5 \"a\") Snapshot(9)");
         drop(a);
         assert_eq!(r.for_job(), vec![5, 9, 12]);
         drop((b, c));

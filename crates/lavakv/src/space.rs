@@ -1,18 +1,27 @@
 //! The space ledger: every byte of the store's directory has an owner.
+//!
+//! The sum is taken over a listing of the directory, each file attributed by what the manifest and the lists of files in
+//! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
+//! readers hold is worked out by the module `holders`. docs/space.md tells how to read it.
 
 use crate::engine::Engine;
 use crate::family::Family;
-use base::Result;
+use base::{HashMap, Result};
 use version::Version;
 use version::names::{self, FileKind};
+use wal::PriorGroup;
 
-/// Who owns the bytes on disk. The parts sum to `total_bytes`, which is what the file system reports for the files of
+mod holders;
+
+pub use holders::{Holder, HolderKind, LogHolder};
+
+/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for the files of
 /// the store (allocated, not logical, bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Tables (kSSTs) of the current state.
     pub table_bytes: u64,
-    /// vSSTs of the current state, without the garbage in them.
+    /// vSSTs of the current state, without the exposed garbage in them: live values and hidden garbage.
     pub value_bytes: u64,
     /// Exposed garbage: records of vSSTs that no table references any more.
     pub garbage_bytes: u64,
@@ -28,8 +37,9 @@ pub struct Space {
     pub other_bytes: u64,
     /// All of the above.
     pub total_bytes: u64,
-    /// Hidden garbage, inside `table_bytes` and `value_bytes`: what newer entries shadow and compaction has not dropped
-    /// yet. An estimate; the bounds are `hidden_bytes_min` and `hidden_bytes_max`.
+    /// Hidden garbage, inside `value_bytes`: separated values that newer entries shadow and that compaction has not dropped
+    /// yet. An estimate but for what snapshots keep, which is counted; the bounds are `hidden_bytes_min` and
+    /// `hidden_bytes_max`.
     pub hidden_bytes: u64,
     /// Lower bound of `hidden_bytes`.
     pub hidden_bytes_min: u64,
@@ -38,6 +48,20 @@ pub struct Space {
     /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or
     /// of the largest table where there is only L0, whose tables may all hold the same keys.
     pub live_bytes_min: u64,
+    /// Of `pinned_bytes`: files that no iterator holds. Reads or jobs under way do, or they are about to be removed.
+    pub pinned_unheld_bytes: u64,
+    /// Inside `table_bytes` and `value_bytes`: versions that compactions would have dropped but for snapshots that are
+    /// still held, with keys, values and records.
+    pub kept_bytes: u64,
+    /// Of `wal_bytes`: the groups that hold records somebody may need, the one that is written included. The rest are
+    /// spares and the log's open pages.
+    pub wal_in_use_bytes: u64,
+    /// The column family for whose sake closed groups of the log are there, if any has entries that are in no table.
+    pub log_holder: Option<LogHolder>,
+    /// Snapshots and iterators with what each of them holds, the oldest first.
+    pub holders: Vec<Holder>,
+    /// The store is open for reading only: another process may hold snapshots and iterators, which are not known here.
+    pub is_read_only: bool,
     /// Memtables, in memory only.
     pub memtable_bytes: u64,
     /// Number of snapshots held.
@@ -81,6 +105,8 @@ pub struct FamilySpace {
     pub hidden_bytes_max: u64,
     /// Lower bound of live data, see [`Space::live_bytes_min`].
     pub live_bytes_min: u64,
+    /// Closed groups of the log that must stay because only memtables have what it wrote since, bytes of their files.
+    pub log_bytes: u64,
 }
 
 /// One level of one family.
@@ -99,7 +125,7 @@ pub struct LevelSpace {
 }
 
 impl FamilySpace {
-    fn of(family: &Family) -> FamilySpace {
+    fn of(family: &Family, groups: &[PriorGroup]) -> FamilySpace {
         let view = family.view();
         let (version, ledger) = (&view.version, &view.ledger);
         let used = version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty());
@@ -126,7 +152,26 @@ impl FamilySpace {
             hidden_bytes_min: hidden.low,
             hidden_bytes_max: hidden.high,
             live_bytes_min: live_bytes_min(version),
+            log_bytes: family.oldest_unflushed_seq().map_or(0, |seq| holders::log_bytes_from(groups, seq)),
         }
+    }
+
+    /// Adds what is known to be hidden: records of versions that only snapshots, past or present, kept.
+    fn add_hidden(&mut self, kept_bytes: u64, referenced_bytes: u64) {
+        for hidden in [&mut self.hidden_bytes, &mut self.hidden_bytes_min, &mut self.hidden_bytes_max] {
+            *hidden = hidden.saturating_add(kept_bytes).min(referenced_bytes);
+        }
+    }
+
+    /// Bytes of all tables and of those in the last level.
+    fn index_bytes(&self) -> (u64, u64) {
+        (self.levels.iter().map(|l| l.bytes).sum(), self.levels.last().map_or(0, |l| l.bytes))
+    }
+
+    /// Space amplification of the index: bytes of all tables to those in the last level. `None` without tables.
+    pub fn index_amplification(&self) -> Option<f64> {
+        let (all, last) = self.index_bytes();
+        (last > 0).then(|| all as f64 / last as f64)
     }
 }
 
@@ -142,10 +187,13 @@ impl FamilySpace {
 
 impl Space {
     /// Name and value of each part that belongs to the sum.
-    pub fn parts(&self) -> [(&'static str, u64); 8] {
+    ///
+    /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
         [
             ("tables", self.table_bytes),
-            ("values", self.value_bytes),
+            ("live", self.value_bytes - self.hidden_bytes.min(self.value_bytes)),
+            ("hidden", self.hidden_bytes.min(self.value_bytes)),
             ("garbage", self.garbage_bytes),
             ("pinned", self.pinned_bytes),
             ("jobs", self.job_bytes),
@@ -153,6 +201,28 @@ impl Space {
             ("manifest", self.manifest_bytes),
             ("other", self.other_bytes),
         ]
+    }
+
+    /// Space amplification of the index over all families: see [`FamilySpace::index_amplification`].
+    pub fn index_amplification(&self) -> Option<f64> {
+        let (all, last) = self
+            .families
+            .iter()
+            .map(FamilySpace::index_bytes)
+            .fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1));
+        (last > 0).then(|| all as f64 / last as f64)
+    }
+
+    /// Adds a family to what is told of all.
+    fn add(&mut self, own: FamilySpace) {
+        let garbage = own.garbage_bytes.min(self.value_bytes);
+        self.value_bytes -= garbage;
+        self.garbage_bytes += garbage;
+        self.hidden_bytes += own.hidden_bytes;
+        self.hidden_bytes_min += own.hidden_bytes_min;
+        self.hidden_bytes_max += own.hidden_bytes_max;
+        self.live_bytes_min += own.live_bytes_min;
+        self.families.push(own);
     }
 }
 
@@ -167,17 +237,51 @@ fn live_bytes_min(version: &Version) -> u64 {
 
 /// Takes the ledger: one directory listing, attributed by the manifest's state.
 pub(crate) fn space(engine: &Engine) -> Result<Space> {
+    let mut out = Space {
+        memtable_bytes: engine.memory.used(),
+        is_read_only: engine.wal.get().is_none(),
+        ..Default::default()
+    };
+    let obsolete = list(engine, &mut out)?;
+    let (mut readers, unheld_bytes) = holders::holders(engine, &obsolete);
+    (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, engine.snapshots.all().len() as u64);
+    let groups = engine.log.in_use(engine);
+    let families = engine.all_families();
+    for family in &families {
+        let (view, mut own) = (family.view(), FamilySpace::of(family, &groups));
+        holders::estimate_hidden(&view, &mut readers);
+        let kept = engine.kept.of(holders::tables_of(&view));
+        let sums = holders::share_out(&kept, &mut readers);
+        out.kept_bytes += sums.held_bytes;
+        own.add_hidden(sums.record_bytes, view.ledger.referenced_bytes());
+        out.add(own);
+    }
+    out.wal_in_use_bytes = groups.iter().map(|g| g.len).sum();
+    out.log_holder = holders::log_holder(&families, &groups);
+    out.oldest_snapshot_ns =
+        readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
+    out.holders = readers;
+    out.available_bytes = engine.env.fs.space(&engine.dir)?.available;
+    debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
+    Ok(out)
+}
+
+/// Lists the directory and attributes each file. Returns the obsolete files that are still there, with their bytes.
+fn list(engine: &Engine, out: &mut Space) -> Result<HashMap<u64, u64>> {
     let entries = engine.env.fs.list(&engine.dir)?;
     engine.space.meter().correct(&entries);
     let state = engine.manifest.state();
-    let mut out = Space { memtable_bytes: engine.memory.used(), ..Default::default() };
-    let (obsolete, segments) = (engine.obsolete.numbers(), engine.segments.live());
+    let (listed, segments) = (engine.obsolete.numbers(), engine.segments.live());
+    let mut obsolete = HashMap::default();
     for entry in &entries {
         let bytes = entry.allocated;
         let owner = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) if state.place_of(n).is_some() => &mut out.table_bytes,
             Some(FileKind::Vsst(n)) if state.place_of(n).is_some() => &mut out.value_bytes,
-            Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if obsolete.contains(&n) => &mut out.pinned_bytes,
+            Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if listed.contains(&n) => {
+                obsolete.insert(n, bytes);
+                &mut out.pinned_bytes
+            }
             Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
             Some(FileKind::Log(_) | FileKind::Staging) => &mut out.wal_bytes,
@@ -189,20 +293,5 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
         *owner += bytes;
         out.total_bytes += bytes;
     }
-    for family in engine.all_families() {
-        let own = FamilySpace::of(&family);
-        let garbage = own.garbage_bytes.min(out.value_bytes);
-        out.value_bytes -= garbage;
-        out.garbage_bytes += garbage;
-        out.hidden_bytes += own.hidden_bytes;
-        out.hidden_bytes_min += own.hidden_bytes_min;
-        out.hidden_bytes_max += own.hidden_bytes_max;
-        out.live_bytes_min += own.live_bytes_min;
-        out.families.push(own);
-    }
-    let (count, age_ns) = engine.snapshots.pressure(engine.env.clock.now_ns());
-    (out.snapshots, out.oldest_snapshot_ns) = (count as u64, age_ns);
-    out.available_bytes = engine.env.fs.space(&engine.dir)?.available;
-    debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
-    Ok(out)
+    Ok(obsolete)
 }

@@ -3,17 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
         /// A snapshot of the engine's counters, all since the store was opened.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Statistics {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Statistics {
             /// Name and value of every counter, in the order of the struct.
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
+            }
+
+            /// What each counter means, in the same order.
+            pub(crate) fn help() -> Vec<String> {
+                vec![$(concat!($($doc),*).trim().to_owned()),*]
             }
         }
 

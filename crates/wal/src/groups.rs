@@ -172,6 +172,13 @@ impl Groups {
         released
     }
 
+    /// The groups that were not released, oldest first, the active one last.
+    pub fn all(&self) -> Vec<PriorGroup> {
+        let ActiveGroup { prepared, seqs, .. } = &self.active;
+        let active = PriorGroup { ltn: prepared.ltn, len: prepared.file.len(), seqs: *seqs };
+        self.closed.iter().map(|g| g.prior).chain([active]).collect()
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.closed.iter().map(|g| g.prior.len).sum::<u64>() + self.active.prepared.file.len()
     }

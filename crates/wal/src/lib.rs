@@ -63,7 +63,7 @@ pub struct Chain {
     pub used: u16,
 }
 
-/// A closed group that still holds records somebody may need.
+/// A group that still holds records somebody may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PriorGroup {
     /// Its number.

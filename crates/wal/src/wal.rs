@@ -9,7 +9,7 @@ use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader};
 use crate::tail::{Batch, Ring, Surroundings, Tail};
-use crate::{Durability, History, STAGING_NAME};
+use crate::{Durability, History, PriorGroup, STAGING_NAME};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
@@ -342,6 +342,11 @@ impl Wal {
     pub fn release_below(&self, floor: SeqNo) -> Vec<u64> {
         let durable_end = self.commit.frontier.durable_end();
         lock(&self.tail).groups.release_below(floor, durable_end)
+    }
+
+    /// The groups that were not released, oldest first, the one that is written last (spares not counted).
+    pub fn groups(&self) -> Vec<PriorGroup> {
+        lock(&self.tail).groups.all()
     }
 
     /// Bytes of all groups that were not released (spares not counted).

@@ -75,6 +75,7 @@ pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
     engine.segments.sweep();
     for file in engine.obsolete.take_ready() {
         engine.tables.forget(file.number());
+        engine.kept.forget(file.number());
         remove_file(engine, &file.kind().to_string())?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
+use super::kept::{CountedTable, Counting};
 use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
 use super::rebuild::Rebuilder;
 use super::separate::Separation;
@@ -17,7 +18,7 @@ use lsm::{
 };
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::{FinishedTable, IterOptions, KsstBuilder};
+use table::{FinishedTable, IterOptions};
 use values::PinGuard;
 use version::{Edit, FileMeta, Level, Record, Version, VsstMeta};
 
@@ -38,7 +39,9 @@ pub(crate) struct CompactionJob {
 }
 
 struct Running {
-    merge: MergeJob<KsstBuilder>,
+    merge: MergeJob<CountedTable>,
+    /// Set if there were snapshots when it began.
+    counting: Option<Arc<Counting>>,
     separation: Separation,
     cutter: Cutter,
     below: DeeperLevels,
@@ -65,6 +68,7 @@ impl CompactionJob {
         sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
         // Files of level 0 are in order of age by their sequences, so these must stay.
         let zero_sequences = self.compaction.output_level > 0;
+        let counting = Counting::new(&engine.kept, &snapshots, &sources.tombstones);
         let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
         let files = || VsstFiles {
             engine: engine.clone(),
@@ -79,6 +83,7 @@ impl CompactionJob {
         Ok(Running {
             separation: separation.with_rebuilder(rebuilder),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
+            counting,
             cutter: self.compaction.cutter(&self.version),
             below: DeeperLevels::new(&self.version, self.compaction.output_level),
         })
@@ -100,6 +105,7 @@ impl CompactionJob {
             job: self.number,
             inputs: &self.inputs,
             expected_len: self.family.options().file_bytes,
+            counting: running.counting.as_ref(),
         };
         let mut values = running.separation.hook(engine);
         let mut hooks = Hooks {

@@ -6,6 +6,7 @@
 //! again. In a store with several families the log is made durable before the edit (see `write_path`).
 
 use super::Claims;
+use super::kept::{CountedTable, Counting};
 use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
 use super::separate::Separation;
 use crate::engine::Engine;
@@ -21,7 +22,7 @@ use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use table::{FinishedTable, KsstBuilder};
+use table::FinishedTable;
 use version::{Edit, FileMeta, Record, VsstMeta};
 
 /// A flush under way.
@@ -39,7 +40,9 @@ struct Unit {
     max_seq: SeqNo,
     /// Bytes of the memtables, for the budget.
     bytes: usize,
-    merge: MergeJob<KsstBuilder>,
+    merge: MergeJob<CountedTable>,
+    /// Set if there were snapshots when it began.
+    counting: Option<Arc<Counting>>,
     outputs: Vec<MergeOutput<FinishedTable>>,
     separation: Separation,
     vssts: Vec<VsstMeta>,
@@ -170,6 +173,7 @@ impl Unit {
             vssts: Vec::new(),
             placed,
             placed_bytes: 0,
+            counting: Counting::new(&engine.kept, snapshots, &tombstones),
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
             max_seq: memtables.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high).max().unwrap_or(0),
             bytes,
@@ -191,6 +195,7 @@ impl Unit {
             job: number,
             inputs: &[],
             expected_len: self.bytes as u64,
+            counting: self.counting.as_ref(),
         };
         let mut values = self.separation.hook(engine);
         let mut hooks = Hooks {

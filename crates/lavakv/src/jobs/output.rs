@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::family::Family;
+use crate::jobs::kept::{CountedTable, Counting};
 use base::Result;
 use base::range_del::FragmentedRangeTombstones;
 use io::CreateOptions;
@@ -24,10 +25,11 @@ pub(crate) struct TableFiles<'a> {
     pub job: u64,
     pub inputs: &'a [u64],
     pub expected_len: u64,
+    pub counting: Option<&'a Arc<Counting>>,
 }
 
-impl OutputFiles<KsstBuilder> for TableFiles<'_> {
-    fn create(&mut self) -> Result<OutputFile<KsstBuilder>> {
+impl OutputFiles<CountedTable> for TableFiles<'_> {
+    fn create(&mut self) -> Result<OutputFile<CountedTable>> {
         let engine = self.engine;
         let options = self.family.options();
         let number = engine.manifest.allocate_file_number();
@@ -42,6 +44,7 @@ impl OutputFiles<KsstBuilder> for TableFiles<'_> {
         };
         let mut table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
         table.set_created(engine.env.clock.unix_seconds());
+        let table = CountedTable::new(table, number, self.counting.cloned());
         Ok(OutputFile { number, path, table })
     }
 }
@@ -156,6 +159,7 @@ fn hidden_bytes(
 pub(crate) fn remove_outputs(engine: &Engine, created: &[(u64, PathBuf)]) {
     for (number, path) in created {
         engine.tables.forget(*number);
+        engine.kept.forget(*number);
         let _ = engine.env.fs.remove(path);
     }
 }

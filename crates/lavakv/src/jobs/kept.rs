@@ -1,0 +1,207 @@
+//! What the tables of a job hold only because of snapshots.
+//!
+//! A version that a newer one hides, or a range tombstone, is written all the same if a snapshot still sees it. Only
+//! the job that meets both knows that, so it is counted here, on the way into the table: all versions of a user key come
+//! one after the other, newest first, into the same file. The counts are kept in memory, by table: snapshots do not
+//! outlive the process, and neither need the counts. While no snapshot is held nothing is counted, and nothing costs
+//! anything.
+//!
+//! A count says between which of the job's snapshots a version lies. Whoever of them is still held holds it; if nobody is,
+//! it is hidden garbage, which the next compaction drops.
+
+use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use base::sync::lock;
+use base::{HashMap, Result, SeqNo, ValueKind, key};
+use lsm::OutputTable;
+use std::sync::{Arc, Mutex};
+use table::{FinishedTable, KsstBuilder, Reference};
+
+/// Versions in one table that the same snapshots see, and that are hidden from everybody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The oldest snapshot that sees them.
+    pub first: SeqNo,
+    /// The newest.
+    pub last: SeqNo,
+    /// Bytes of their keys and of values that lie with them.
+    pub table_bytes: u64,
+    /// Bytes of the records that they reference.
+    pub record_bytes: u64,
+}
+
+/// The counts of all tables that have any.
+#[derive(Debug, Default)]
+pub(crate) struct KeptVersions(Mutex<HashMap<u64, Vec<Kept>>>);
+
+impl KeptVersions {
+    /// The table is gone.
+    pub fn forget(&self, table: u64) {
+        lock(&self.0).remove(&table);
+    }
+
+    /// The counts of those tables.
+    pub fn of(&self, tables: impl Iterator<Item = u64>) -> Vec<Kept> {
+        let all = lock(&self.0);
+        if all.is_empty() {
+            return Vec::new();
+        }
+        tables.filter_map(|table| all.get(&table)).flatten().copied().collect()
+    }
+}
+
+/// Against what a job counts.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    /// The snapshots that were held when the job began, ascending.
+    snapshots: Vec<SeqNo>,
+    tombstones: Vec<Arc<FragmentedRangeTombstones>>,
+    /// Where counts go.
+    all: Arc<KeptVersions>,
+}
+
+impl Counting {
+    /// `for_job`: the sequences that the job must keep readable, the visible frontier last. `None`: no snapshot is held.
+    pub fn new(
+        all: &Arc<KeptVersions>,
+        for_job: &[SeqNo],
+        tombstones: &[Arc<FragmentedRangeTombstones>],
+    ) -> Option<Arc<Counting>> {
+        let (_, snapshots) = for_job.split_last()?;
+        let tombstones = tombstones.iter().filter(|t| !t.is_empty()).cloned().collect();
+        let counting = || Counting { snapshots: snapshots.to_vec(), tombstones, all: all.clone() };
+        (!snapshots.is_empty()).then(|| Arc::new(counting()))
+    }
+
+    /// The oldest and the newest snapshot that see version `seq` of a key whose next newer version is `newer`, if that or
+    /// a tombstone hides it from later readers.
+    fn between(&self, user_key: &[u8], seq: SeqNo, newer: Option<SeqNo>) -> Option<(SeqNo, SeqNo)> {
+        let from = self.snapshots.partition_point(|&s| s < seq);
+        // It was not dropped, so the first snapshot from its sequence on sees it: whatever hides it is newer than that. (Of
+        // versions whose sequence was zeroed nothing else says which tombstones were older.)
+        let first = *self.snapshots.get(from)?;
+        let covered =
+            |at| self.tombstones.iter().any(|t| t.covering(user_key, at).is_some_and(|by| by > first));
+        if newer.is_none() && !covered(base::MAX_SEQ) {
+            return None;
+        }
+        let to = newer.map_or(self.snapshots.len(), |newer| self.snapshots.partition_point(|&s| s < newer));
+        let seeing = self.snapshots.get(from..to)?;
+        // A tombstone hides it from all snapshots from some one on.
+        let seeing = seeing.get(..seeing.partition_point(|&at| !covered(at)))?;
+        Some((*seeing.first()?, *seeing.last()?))
+    }
+}
+
+/// A table being written, and counted.
+pub(crate) struct CountedTable {
+    table: KsstBuilder,
+    number: u64,
+    counting: Option<Arc<Counting>>,
+    /// The version before: user key and sequence.
+    last_key: Vec<u8>,
+    last_seq: SeqNo,
+    kept: Vec<Kept>,
+}
+
+impl CountedTable {
+    pub fn new(table: KsstBuilder, number: u64, counting: Option<Arc<Counting>>) -> CountedTable {
+        CountedTable { table, number, counting, last_key: Vec::new(), last_seq: 0, kept: Vec::new() }
+    }
+
+    fn count(&mut self, counting: &Counting, ikey: &[u8], value: &[u8]) -> Result<()> {
+        let (user_key, trailer) = key::split(ikey);
+        let (seq, kind) = (trailer >> 8, ValueKind::from_u8(trailer as u8));
+        // Sequence 0 of a key before: the first entry of all has no key before it, and user keys may be empty.
+        let newer = (self.last_seq > 0 && self.last_key == user_key).then_some(self.last_seq);
+        if let Some((first, last)) = counting.between(user_key, seq, newer) {
+            let record_bytes = match kind {
+                Some(ValueKind::Reference) => Reference::decode(value)?.stored_len,
+                _ => 0,
+            };
+            let table_bytes = (ikey.len() + value.len()) as u64;
+            match self.kept.iter_mut().find(|k| (k.first, k.last) == (first, last)) {
+                Some(kept) => {
+                    kept.table_bytes += table_bytes;
+                    kept.record_bytes = kept.record_bytes.saturating_add(record_bytes);
+                }
+                None => self.kept.push(Kept { first, last, table_bytes, record_bytes }),
+            }
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(user_key);
+        self.last_seq = seq;
+        Ok(())
+    }
+}
+
+impl OutputTable for CountedTable {
+    type Finished = FinishedTable;
+
+    #[inline]
+    fn add(&mut self, ikey: &[u8], value: &[u8]) -> Result<()> {
+        if let Some(counting) = self.counting.clone() {
+            self.count(&counting, ikey, value)?;
+        }
+        self.table.add(ikey, value)
+    }
+
+    fn add_range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
+        self.table.add_range_tombstone(tombstone)
+    }
+
+    #[inline]
+    fn len_estimate(&self) -> u64 {
+        self.table.len_estimate()
+    }
+
+    #[inline]
+    fn raw_bytes(&self) -> u64 {
+        self.table.raw_bytes()
+    }
+
+    fn finish(self) -> Result<FinishedTable> {
+        let finished = self.table.finish()?;
+        if let Some(counting) = self.counting
+            && !self.kept.is_empty()
+        {
+            lock(&counting.all.0).insert(self.number, self.kept);
+        }
+        Ok(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_belongs_to_the_snapshots_between_it_and_what_hides_it() {
+        let all = Arc::new(KeptVersions::default());
+        let tombstone = |start: &[u8], end: &[u8], seq| {
+            let all = [RangeTombstone { start: start.to_vec(), end: end.to_vec(), seq }];
+            Arc::new(FragmentedRangeTombstones::new(&all))
+        };
+        let tombstones = [tombstone(b"b", b"c", 25), tombstone(b"c", b"d", 5)];
+        assert!(Counting::new(&all, &[50], &tombstones).is_none(), "no snapshot, nothing to count");
+        let counting = Counting::new(&all, &[10, 20, 30, 50], &tombstones).unwrap();
+        for (key, seq, newer, expected) in [
+            (b"a", 5, None, None),
+            (b"a", 5, Some(40), Some((10, 30))),
+            (b"a", 10, Some(20), Some((10, 10))),
+            (b"a", 11, Some(20), None),
+            (b"a", 11, Some(21), Some((20, 20))),
+            (b"a", 31, Some(40), None),
+            // From sequence 25 on a tombstone hides it.
+            (b"b", 5, None, Some((10, 20))),
+            (b"b", 15, Some(40), Some((20, 20))),
+            (b"b", 26, None, None),
+            // Without a sequence: the first snapshot sees it, so it was there after one tombstone and before the other.
+            (b"b", 0, None, Some((10, 20))),
+            (b"c", 0, None, None),
+            (b"c", 0, Some(40), Some((10, 30))),
+            (b"b", 26, Some(40), Some((30, 30))),
+        ] {
+            assert_eq!(counting.between(key, seq, newer), expected, "{key:?} {seq} {newer:?}");
+        }
+    }
+}

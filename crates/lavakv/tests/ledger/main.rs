@@ -1,0 +1,173 @@
+//! The space ledger against the files: in random states, with jobs under way, readers, large values and several families.
+#![allow(clippy::disallowed_methods, reason = "tests look at directories from outside")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod holders;
+mod metrics;
+mod scan;
+
+use common::*;
+use lavastore_lavakv::io::Rng;
+use lavastore_lavakv::{
+    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, ReadOptions, Snapshot, Space,
+    ValuePlacement, WriteBatch, sim::SimEnv,
+};
+use scan::{Hidden, Scan, scan};
+
+/// Families whose values are all separated, not separated, and separated while they are logged.
+fn families(db: &Db) -> [ColumnFamily; 3] {
+    let apart = separated().family;
+    let placed = FamilyOptions { value_placement: ValuePlacement::Log, ..apart };
+    let inline = db.create_column_family("inline", small_family()).unwrap();
+    [db.default_column_family().clone(), inline, db.create_column_family("placed", placed).unwrap()]
+}
+
+/// Values of 64 bytes and more are separated.
+fn separated() -> Options {
+    let family = FamilyOptions { min_blob_size: 64, vsst_bytes: 16 << 10, ..small_family() };
+    Options { family, ..small() }
+}
+
+/// Somebody who does anything to a store.
+struct Chaos {
+    db: Db,
+    families: [ColumnFamily; 3],
+    rng: Rng,
+    snapshots: Vec<Snapshot>,
+    iterators: Vec<DbIterator>,
+    round: u64,
+}
+
+impl Chaos {
+    fn new(sim: &SimEnv, seed: u64) -> Chaos {
+        let db = Db::open_in(sim.env(), DIR, separated()).unwrap();
+        let families = families(&db);
+        let rng = Rng::new(seed);
+        Chaos { db, families, rng, snapshots: Vec::new(), iterators: Vec::new(), round: 0 }
+    }
+
+    fn family(&mut self) -> ColumnFamily {
+        let at = self.rng.below(3) as usize;
+        self.families[at].clone()
+    }
+
+    fn step(&mut self) {
+        self.round += 1;
+        let (family, at) = (self.family(), self.rng.below(800));
+        match self.rng.below(100) {
+            0..60 => {
+                let mut batch = WriteBatch::new();
+                let len = if self.rng.one_in(300) { 40_000 } else { 20 + self.rng.below(400) };
+                for i in at..at + 1 + self.rng.below(8) {
+                    let mut value = vec![0; len as usize];
+                    self.rng.fill(&mut value);
+                    batch.put_cf(&family, &key(i), &value);
+                }
+                self.db.write(&batch).unwrap();
+            }
+            60..66 => self.db.delete_cf(&family, &key(at)).unwrap(),
+            66 => self.db.delete_range_cf(&family, &key(at), &key(at + self.rng.below(60))).unwrap(),
+            67 if self.rng.one_in(8) => self.db.flush().unwrap(),
+            68 if self.rng.one_in(12) => self.db.compact_range(&family, None, None).unwrap(),
+            69 if self.snapshots.len() < 4 => {
+                self.snapshots.push(self.db.snapshot_named(&format!("at {}", self.round)));
+            }
+            70 if self.iterators.len() < 4 => {
+                let options = ReadOptions { name: format!("from {}", self.round), ..Default::default() };
+                let mut iterator = self.db.iter_cf(&family, options).unwrap();
+                iterator.seek_to_first().unwrap();
+                self.iterators.push(iterator);
+            }
+            71 if self.rng.one_in(3) => drop(self.snapshots.pop()),
+            72 if self.rng.one_in(3) => drop(self.iterators.pop()),
+            73..100 => (0..self.rng.below(6)).for_each(|_| drop(self.db.run_background_step())),
+            _ => {}
+        }
+    }
+}
+
+/// Within 1 % of everything.
+#[track_caller]
+fn near(space: &Space, what: &str, told: u64, scanned: u64) {
+    assert!(told.abs_diff(scanned) <= space.total_bytes / 100, "{what}: {told}, not {scanned}: {space:#?}");
+}
+
+/// Each part of the ledger is what the files say.
+#[track_caller]
+fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
+    let space = ledger_adds_up(db, scan.total);
+    let exact = [
+        ("tables", space.table_bytes, scan.tables),
+        ("wal", space.wal_bytes, scan.logs),
+        ("manifest", space.manifest_bytes, scan.manifests),
+        ("other", space.other_bytes, scan.other),
+    ];
+    for (what, told, scanned) in exact {
+        assert_eq!(told, scanned, "{what}: {space:#?}");
+    }
+    near(&space, "garbage", space.garbage_bytes, scan.garbage_records);
+    // Segments that only memtables refer to are values, too: a reader that replays the log finds the same.
+    let reader = Db::open_read_only_in(sim.env(), DIR, separated()).unwrap();
+    let replayed = reader.space().unwrap();
+    near(
+        &space,
+        "values",
+        space.value_bytes + space.garbage_bytes,
+        replayed.value_bytes + replayed.garbage_bytes,
+    );
+    let of_memtables = (space.value_bytes + space.garbage_bytes).saturating_sub(scan.vssts);
+    near(&space, "loose", space.pinned_bytes + space.job_bytes + of_memtables, scan.loose);
+    near(&space, "hidden, at most", space.hidden_bytes_max.max(scan.hidden_records), space.hidden_bytes_max);
+    assert!(space.hidden_bytes_min <= space.hidden_bytes && space.hidden_bytes <= space.hidden_bytes_max);
+    if scan.index.1 > 0 {
+        let told = space.index_amplification().unwrap();
+        assert_eq!(told, scan.index.0 as f64 / scan.index.1 as f64);
+    }
+    space
+}
+
+/// What the ledger says of each snapshot, against the entries that it alone keeps readable.
+fn snapshots_hold_what_they_see(space: &Space, scan: &Scan, snapshots: &[Snapshot]) {
+    for snapshot in snapshots {
+        let holder = space.holders.iter().find(|h| h.id == snapshot.id()).unwrap();
+        assert_eq!((&holder.name[..], holder.kind), (snapshot.name(), HolderKind::Snapshot));
+        let seen = |h: &&Hidden| h.is_seen_by(snapshot.sequence());
+        let met: u64 = scan.hidden.iter().filter(seen).filter(|h| h.met).map(Hidden::bytes).sum();
+        assert_eq!(holder.kept_bytes, met, "{holder:#?}");
+        let unmet = scan.hidden.iter().filter(seen).filter(|h| !h.met);
+        let unmet: u64 = unmet.map(|h| h.record_bytes).sum();
+        near(
+            space,
+            "hidden for a snapshot, at most",
+            holder.hidden_bytes_max.max(unmet),
+            holder.hidden_bytes_max,
+        );
+    }
+}
+
+#[test]
+fn a_hundred_random_states_agree_with_the_files() {
+    let (mut busy, mut pinned, mut loose, mut held, mut garbage) = (0, 0, 0, 0, 0);
+    for seed in 0..10 {
+        let sim = SimEnv::new(seed);
+        let mut chaos = Chaos::new(&sim, seed);
+        for _ in 0..10 {
+            for _ in 0..100 + chaos.rng.below(400) {
+                chaos.step();
+            }
+            let scan = scan(&sim);
+            let space = agrees(&chaos.db, &sim, &scan);
+            snapshots_hold_what_they_see(&space, &scan, &chaos.snapshots);
+            busy += u64::from(space.job_bytes > 0);
+            pinned += u64::from(space.holders.iter().any(|h| h.file_bytes > 0));
+            loose += u64::from(scan.loose > space.pinned_bytes + space.job_bytes);
+            held += u64::from(space.holders.iter().any(|h| h.kept_bytes > 0));
+            garbage += u64::from(space.garbage_bytes * 20 > space.total_bytes);
+        }
+    }
+    // The states were of all kinds.
+    let seen = [busy, pinned, loose, held, garbage];
+    assert!(seen.iter().all(|&n| n >= 5), "jobs, pinned, segments of memtables, kept, garbage: {seen:?}");
+}

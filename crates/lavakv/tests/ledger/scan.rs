@@ -1,0 +1,193 @@
+//! The ledger worked out a second time, from the files alone: it reads the manifest from disk, decodes every table and the
+//! keys of every vSST with their readers, and merges all entries by itself. It shares no code with the ledger but the
+//! readers of files, and the version's answer to which vSST a name leads to.
+
+use crate::common::DIR;
+use base::{InternalIterator, MAX_SEQ, SeqNo, ValueKind, key};
+use cache::Cache;
+use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::{Env, io};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use table::{IterOptions, Ksst, Reference, Vsst};
+use version::{Manifest, Version, VsstMeta};
+
+/// What the files say. Bytes allocated, where not said otherwise.
+#[derive(Debug, Default)]
+pub struct Scan {
+    pub total: u64,
+    /// Tables that the manifest lists.
+    pub tables: u64,
+    /// vSSTs that the manifest lists, garbage included.
+    pub vssts: u64,
+    /// Tables and vSSTs that it does not list: of jobs, of memtables, or obsolete.
+    pub loose: u64,
+    pub logs: u64,
+    pub manifests: u64,
+    pub other: u64,
+    /// Bytes of records that no entry of a table refers to.
+    pub garbage_records: u64,
+    /// Bytes of records that an entry refers to which a newer one hides.
+    pub hidden_records: u64,
+    /// Entries that newer ones hide.
+    pub hidden: Vec<Hidden>,
+    /// Bytes of tables, and of those of the last level, over all families: their lengths.
+    pub index: (u64, u64),
+}
+
+/// An entry that is hidden from readers of now.
+#[derive(Debug)]
+pub struct Hidden {
+    pub seq: SeqNo,
+    /// The sequence from which on it is hidden.
+    pub from: SeqNo,
+    /// True if what hides it lies in the same table: some compaction kept it.
+    pub met: bool,
+    /// Bytes of its key and what lies with it.
+    pub entry_bytes: u64,
+    /// Bytes of its record in a vSST.
+    pub record_bytes: u64,
+}
+
+impl Hidden {
+    pub fn bytes(&self) -> u64 {
+        self.entry_bytes + self.record_bytes
+    }
+
+    /// True if a reader at this snapshot sees it.
+    pub fn is_seen_by(&self, snapshot: SeqNo) -> bool {
+        self.seq <= snapshot && snapshot < self.from
+    }
+}
+
+/// One version of a key: in which table, of what size, and the record it refers to.
+struct Entry {
+    table: u64,
+    bytes: u64,
+    record: Option<(u64, u64)>,
+}
+
+/// A range tombstone: its table, start, end, sequence.
+type Tombstone = (u64, Vec<u8>, Vec<u8>, SeqNo);
+
+struct Files {
+    env: Env,
+    cache: Arc<Cache>,
+}
+
+impl Files {
+    fn open(&self, name: &str) -> Arc<dyn io::ReadFile> {
+        self.env.fs.open(&Path::new(DIR).join(name), io::Access::Buffered).unwrap()
+    }
+
+    /// The records of a vSST: bytes by key and sequence.
+    fn records(&self, meta: &VsstMeta) -> BTreeMap<(Vec<u8>, SeqNo), u64> {
+        if meta.segment {
+            let (user_key, trailer) = key::split(&meta.smallest);
+            return BTreeMap::from([((user_key.to_vec(), trailer >> 8), meta.len)]);
+        }
+        let file = self.open(&version::names::vsst(meta.number));
+        let vsst = Arc::new(Vsst::open(file, meta.number, meta.uid, self.cache.clone()).unwrap());
+        let (mut keys, mut records) = (vsst.keys().unwrap(), BTreeMap::new());
+        while keys.valid() {
+            let entry = keys.entry();
+            records.insert((entry.user_key.to_vec(), entry.seq), entry.stored_len);
+            keys.next().unwrap();
+        }
+        records
+    }
+}
+
+/// Scans the directory of a simulated store.
+pub fn scan(sim: &SimEnv) -> Scan {
+    let (env, dir) = (sim.env(), Path::new(DIR));
+    let state = Manifest::recover(&env, dir, true).unwrap().state();
+    let mut out = Scan::default();
+    let versions: Vec<&Version> = state.families.values().map(|f| &*f.version).collect();
+    let tables = || versions.iter().flat_map(|v| v.levels.iter().flat_map(|l| l.iter()));
+    let listed_tables: BTreeSet<String> = tables().map(|f| version::names::ksst(f.number)).collect();
+    let vssts = versions.iter().flat_map(|v| v.vssts.values());
+    let listed_vssts: BTreeSet<String> = vssts.map(|v| version::names::vsst(v.number)).collect();
+    for file in env.fs.list(dir).unwrap() {
+        let part = match &file.name[..] {
+            name if listed_tables.contains(name) => &mut out.tables,
+            name if listed_vssts.contains(name) => &mut out.vssts,
+            name if name.ends_with(".ksst") || name.ends_with(".vsst") => &mut out.loose,
+            name if name.ends_with(".log") || name == "STAGING" => &mut out.logs,
+            name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => &mut out.manifests,
+            _ => &mut out.other,
+        };
+        *part += file.allocated;
+        out.total += file.allocated;
+    }
+    let files = Files { env, cache: Arc::new(Cache::new(1 << 20)) };
+    versions.iter().for_each(|version| scan_family(&files, version, &mut out));
+    out
+}
+
+fn scan_family(files: &Files, version: &Version, out: &mut Scan) {
+    let mut records: BTreeMap<u64, _> = BTreeMap::new();
+    for meta in version.vssts.values() {
+        records.insert(meta.number, files.records(meta));
+    }
+    let (entries, tombstones) = entries(files, version, &mut records);
+    let unreferenced = records.values().flat_map(|left| left.values());
+    out.garbage_records += unreferenced.sum::<u64>();
+    for (user_key, versions) in &entries {
+        // Newest first.
+        let mut newer: Option<(SeqNo, u64)> = None;
+        for (&seq, entry) in versions.iter().rev() {
+            let covers = |t: &&Tombstone| t.1 <= *user_key && *user_key < t.2 && t.3 > seq;
+            let covering = tombstones.iter().filter(covers).map(|t| (t.3, t.0));
+            if let Some(from) = covering.clone().chain(newer).map(|(seq, _)| seq).min() {
+                let met = covering.chain(newer).any(|(_, table)| table == entry.table);
+                let record_bytes = entry.record.map_or(0, |(_, len)| len);
+                out.hidden_records += record_bytes;
+                out.hidden.push(Hidden { seq, from, met, entry_bytes: entry.bytes, record_bytes });
+            }
+            newer = Some((seq, entry.table));
+        }
+    }
+    let bytes = |level: &version::Level| level.iter().map(|f| f.len).sum::<u64>();
+    out.index.0 += version.levels.iter().map(bytes).sum::<u64>();
+    out.index.1 += version.levels.iter().rev().map(bytes).find(|b| *b > 0).unwrap_or(0);
+}
+
+type Entries = BTreeMap<Vec<u8>, BTreeMap<SeqNo, Entry>>;
+
+/// All entries of all tables, by key and sequence; takes their records out of `records`.
+fn entries(
+    files: &Files,
+    version: &Version,
+    records: &mut BTreeMap<u64, BTreeMap<(Vec<u8>, SeqNo), u64>>,
+) -> (Entries, Vec<Tombstone>) {
+    let (mut all, mut tombstones) = (Entries::new(), Vec::new());
+    for meta in version.levels.iter().flat_map(|l| l.iter()) {
+        let file = files.open(&version::names::ksst(meta.number));
+        let table =
+            Arc::new(Ksst::open(file, meta.number, meta.uid, meta.global_seq, files.cache.clone()).unwrap());
+        for t in table.range_tombstones().tombstones() {
+            assert!(t.seq < MAX_SEQ);
+            tombstones.push((meta.number, t.start, t.end, t.seq));
+        }
+        let mut cursor = table.iter(IterOptions { fill_cache: false, readahead_bytes: 0 });
+        cursor.seek_to_first().unwrap();
+        while cursor.valid() {
+            let (user_key, trailer) = key::split(cursor.key());
+            let (seq, kind) = (trailer >> 8, ValueKind::from_u8(trailer as u8).unwrap());
+            let mut record = None;
+            if kind == ValueKind::Reference {
+                let reference = Reference::decode(cursor.value()).unwrap();
+                let vsst = version.resolve(reference.blob_id, user_key, seq).unwrap().number;
+                let len = records.get_mut(&vsst).unwrap().remove(&(user_key.to_vec(), seq));
+                record = Some((vsst, len.expect("every record has one reference")));
+            }
+            let bytes = (cursor.key().len() + cursor.value().len()) as u64;
+            let entry = Entry { table: meta.number, bytes, record };
+            all.entry(user_key.to_vec()).or_default().insert(seq, entry);
+            cursor.next().unwrap();
+        }
+    }
+    (all, tombstones)
+}
