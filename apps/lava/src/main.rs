@@ -47,7 +47,7 @@ enum Command {
     Export(commands::transfer::ExportArgs),
     /// Show column families, the shape of the tree and counters
     #[command(visible_alias = "stats")]
-    Stat(commands::inspect::ReportArgs),
+    Stat(commands::inspect::StatArgs),
     /// Show who owns which bytes on disk
     Space(commands::inspect::ReportArgs),
     /// Collect the garbage of separated values

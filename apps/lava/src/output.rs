@@ -73,8 +73,8 @@ impl Screen {
         if !self.colours {
             return letter.to_string().repeat(width);
         }
-        // Blue, green, red, yellow, magenta, cyan, white, grey.
-        const COLOURS: [u8; 8] = [34, 32, 31, 33, 35, 36, 37, 90];
+        // Blue, green, yellow, red, bright red, magenta, cyan, white, grey.
+        const COLOURS: [u8; 9] = [34, 32, 33, 31, 91, 35, 36, 37, 90];
         format!("\x1b[{}m{}\x1b[0m", COLOURS[at % COLOURS.len()], "\u{2588}".repeat(width))
     }
 }

@@ -149,10 +149,15 @@ fn reports_are_text_or_json() {
     let file = s.file("Packages", &index(500));
     s.ok(&["import", file.to_str().unwrap()]);
     let space = json(&s.ok(&["space", "--json"]));
-    let parts = ["tables", "values", "garbage", "pinned", "jobs", "wal", "manifest", "other"]
+    let parts = ["tables", "live", "hidden", "garbage", "pinned", "jobs", "wal", "manifest", "other"]
         .map(|p| space[format!("{p}_bytes")].as_u64().unwrap());
     assert_eq!(parts.iter().sum::<u64>(), space["total_bytes"].as_u64().unwrap());
-    assert!(s.ok(&["space"]).contains("total"));
+    assert_eq!(number(&space["live_bytes"]) + number(&space["hidden_bytes"]), number(&space["values_bytes"]));
+    assert!(space["holders"].is_null() && number(&space["wal_in_use_bytes"]) > 0, "{space}");
+    let text = s.ok(&["space"]);
+    assert!(text.contains("total") && text.contains("not known"), "{text}");
+    let metrics = s.ok(&["stats", "--prometheus"]);
+    assert!(metrics.contains("\nlavastore_space_bytes{part=\"wal\"} "), "{metrics}");
     assert_eq!(json(&s.ok(&["stat", "--json"]))["column_families"][0], "default");
     assert!(s.ok(&["stat"]).contains("column families"));
     let verified = json(&s.ok(&["verify", "--json"]));

@@ -120,8 +120,9 @@
 pub use lavakv::{
     Ablation, Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
     ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcReport, GcRequest,
-    LevelSpace, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo, Snapshot, Space, StallCause,
-    Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
+    Holder, HolderKind, LevelSpace, LogHolder, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo,
+    Snapshot, Space, StallCause, Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport,
+    WriteBatch, WriteOptions,
 };
 
 pub use lavakv::{dump, io, sim};

@@ -20,9 +20,25 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+/// Options of `stat`.
+#[derive(Args)]
+pub struct StatArgs {
+    /// Print JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    json: bool,
+    /// Print the text that Prometheus reads. Counters are those of this command: a program that keeps the store open
+    /// serves its own (Db::metrics)
+    #[arg(long)]
+    prometheus: bool,
+}
+
 /// Shows column families with their options, the shape of the tree and counters.
-pub fn stat(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
+pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     let store = open_to_read(db)?;
+    if args.prometheus {
+        let metrics = store.metrics()?;
+        return output::report(false, &Value::Null, || metrics);
+    }
     let shape = store.describe();
     let counters = store.stats().fields();
     let space = store.space()?;

@@ -4,7 +4,7 @@ use super::inspect::ReportArgs;
 use super::open_to_read;
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
-use lavastore::{FamilySpace, Space};
+use lavastore::{FamilySpace, Holder, Space};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -21,20 +21,61 @@ pub fn space_json(space: &Space) -> Value {
         space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
     let families: Vec<Value> = space.families.iter().map(family_json).collect();
     let more = [
+        // The parts `live` and `hidden` together.
+        ("values_bytes", space.value_bytes.into()),
         ("total_bytes", space.total_bytes.into()),
+        ("read_only", space.is_read_only.into()),
         ("live_bytes_min", space.live_bytes_min.into()),
         ("total_to_live", ratio(space.total_bytes, space.live_bytes_min).into()),
         ("hidden_garbage_bytes", space.hidden_bytes.into()),
         ("hidden_garbage_bytes_min", space.hidden_bytes_min.into()),
         ("hidden_garbage_bytes_max", space.hidden_bytes_max.into()),
+        ("index_space_amplification", space.index_amplification().into()),
+        ("wal_in_use_bytes", space.wal_in_use_bytes.into()),
+        ("wal_held_by", wal_json(space)),
+        ("pinned_unheld_bytes", space.pinned_unheld_bytes.into()),
         ("memtable_bytes", space.memtable_bytes.into()),
-        ("snapshots", space.snapshots.into()),
-        ("oldest_snapshot_ns", space.oldest_snapshot_ns.into()),
+        // Those of another process are not known: no number is better than a wrong one.
+        ("snapshots", unless_read_only(space, space.snapshots.into())),
+        ("oldest_snapshot_ns", unless_read_only(space, space.oldest_snapshot_ns.into())),
+        ("kept_for_snapshots_bytes", unless_read_only(space, space.kept_bytes.into())),
+        ("holders", unless_read_only(space, space.holders.iter().map(holder_json).collect())),
         ("available_bytes", space.available_bytes.into()),
         ("families", families.into()),
     ];
     all.extend(more.map(|(name, value)| (name.to_owned(), value)));
     all.into()
+}
+
+fn unless_read_only(space: &Space, value: Value) -> Value {
+    if space.is_read_only { Value::Null } else { value }
+}
+
+fn wal_json(space: &Space) -> Value {
+    let Some(holder) = &space.log_holder else { return Value::Null };
+    json!({
+        "family": holder.family,
+        "oldest_sequence": holder.oldest_sequence,
+        "bytes": holder.bytes,
+        "alone_bytes": holder.alone_bytes,
+    })
+}
+
+fn holder_json(holder: &Holder) -> Value {
+    json!({
+        "id": holder.id,
+        "kind": holder.kind.name(),
+        "name": holder.name,
+        "family": holder.family,
+        "sequence": holder.sequence,
+        "age_ns": holder.age_ns,
+        "file_bytes": holder.file_bytes,
+        "file_alone_bytes": holder.file_alone_bytes,
+        "kept_bytes": holder.kept_bytes,
+        "kept_alone_bytes": holder.kept_alone_bytes,
+        "hidden_bytes": holder.hidden_bytes,
+        "hidden_bytes_max": holder.hidden_bytes_max,
+    })
 }
 
 /// One family as JSON.
@@ -60,6 +101,8 @@ pub fn family_json(family: &FamilySpace) -> Value {
         "hidden_garbage_bytes_min": family.hidden_bytes_min,
         "hidden_garbage_bytes_max": family.hidden_bytes_max,
         "live_bytes_min": family.live_bytes_min,
+        "log_bytes": family.log_bytes,
+        "index_space_amplification": family.index_amplification(),
     })
 }
 
@@ -78,15 +121,62 @@ pub fn space_text(space: &Space, screen: output::Screen) -> String {
         let live = human_bytes(space.live_bytes_min);
         let _ = writeln!(text, "live data is at least {live}: the store takes at most {ratio:.2} times that");
     }
+    text.push_str(&index_text(space));
+    text.push_str(&wal_text(space));
     for family in space.families.iter().filter(|f| !f.levels.is_empty() || f.vssts > 0) {
         text.push('\n');
         text.push_str(&family_text(family));
     }
     let (memory, available) = (human_bytes(space.memtable_bytes), human_bytes(space.available_bytes));
     let _ = writeln!(text, "\nin memtables {memory}; free on the volume {available}");
-    if space.snapshots > 0 {
-        let seconds = space.oldest_snapshot_ns as f64 / 1e9;
-        let _ = writeln!(text, "{} snapshots, the oldest {seconds:.1} s old", space.snapshots);
+    text.push_str(&holders_text(space));
+    text
+}
+
+fn index_text(space: &Space) -> String {
+    space.index_amplification().map_or_else(String::new, |ratio| {
+        format!("index space amplification {ratio:.3}: bytes of all tables to those of the last levels\n")
+    })
+}
+
+/// Who keeps the log long.
+fn wal_text(space: &Space) -> String {
+    let Some(holder) = space.log_holder.as_ref().filter(|holder| holder.bytes > 0) else {
+        return String::new();
+    };
+    let [all, alone] = [holder.bytes, holder.alone_bytes].map(human_bytes);
+    format!(
+        "wal: {all} are held by family {}, {alone} of them by it alone, since write {}; a flush frees them\n",
+        holder.family, holder.oldest_sequence
+    )
+}
+
+/// A line for each snapshot and iterator.
+fn holders_text(space: &Space) -> String {
+    if space.is_read_only {
+        return "snapshots and iterators: not known, the store was opened read-only; the process that writes it tells \
+            them (Db::space, Db::metrics)\n"
+            .to_owned();
+    }
+    let mut text = String::new();
+    if !space.holders.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{:<24} {:>10} {:>10} {:>12} {:>12} {:>12}",
+            "held by", "since", "write", "files", "kept", "hidden, about"
+        );
+    }
+    for h in &space.holders {
+        let name = if h.name.is_empty() { format!("{} {}", h.kind.name(), h.id) } else { h.name.clone() };
+        let [files, kept, hidden] = [h.file_bytes, h.kept_bytes, h.hidden_bytes].map(human_bytes);
+        let since = format!("{:.1} s", h.age_ns as f64 / 1e9);
+        let _ =
+            writeln!(text, "{name:<24} {since:>10} {:>10} {files:>12} {kept:>12} {hidden:>12}", h.sequence);
+    }
+    if space.pinned_unheld_bytes > 0 {
+        let unheld = human_bytes(space.pinned_unheld_bytes);
+        let _ =
+            writeln!(text, "{unheld} of obsolete files no iterator holds: reads or jobs do, or they go next");
     }
     text
 }
@@ -149,9 +239,7 @@ fn hidden_text(space: &Space) -> String {
     }
     let [likely, low, high] =
         [space.hidden_bytes, space.hidden_bytes_min, space.hidden_bytes_max].map(human_bytes);
-    format!(
-        "hidden garbage, inside tables and values: about {likely} (between {low} and {high}); compaction exposes it\n"
-    )
+    format!("hidden garbage: about {likely} (between {low} and {high}); compaction exposes it\n")
 }
 
 /// One family for a person.
@@ -209,5 +297,20 @@ mod tests {
         assert_eq!(bar, format!("[{}{}]", "T".repeat(10), "!".repeat(10)));
         let text = space_text(&space, output::Screen { width: 40, colours: false });
         assert!(text.is_ascii() && text.contains("garbage"), "{text}");
+    }
+
+    #[test]
+    fn holders_are_told_by_name_and_never_as_zero_where_they_are_not_known() {
+        let backup = Holder { id: 3, name: "backup".to_owned(), kept_bytes: 5_000_000, ..Holder::default() };
+        let nameless = Holder { id: 4, ..Holder::default() };
+        let mut space = Space { holders: vec![backup, nameless], snapshots: 2, ..Space::default() };
+        let text = holders_text(&space);
+        assert!(text.contains("\nbackup") && text.contains("\nsnapshot 4"), "{text}");
+        let json = space_json(&space);
+        assert_eq!((&json["holders"][0]["name"], &json["snapshots"]), (&json!("backup"), &json!(2)));
+        (space.is_read_only, space.holders) = (true, Vec::new());
+        assert!(holders_text(&space).contains("not known"));
+        let json = space_json(&space);
+        assert!(json["holders"].is_null() && json["snapshots"].is_null(), "{json}");
     }
 }

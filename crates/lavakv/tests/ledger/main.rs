@@ -82,7 +82,11 @@ impl Chaos {
             }
             71 if self.rng.one_in(3) => drop(self.snapshots.pop()),
             72 if self.rng.one_in(3) => drop(self.iterators.pop()),
-            73..100 => (0..self.rng.below(6)).for_each(|_| drop(self.db.run_background_step())),
+            73..100 => {
+                for _ in 0..self.rng.below(6) {
+                    self.db.run_background_step();
+                }
+            }
             _ => {}
         }
     }
