@@ -64,6 +64,40 @@ pub struct GcReport {
     pub record_bytes: u64,
 }
 
+/// How far [`crate::Db::collect_garbage_with`] has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcProgress {
+    /// Collections installed since it began.
+    pub collections: u64,
+    /// Bytes of vSSTs read since.
+    pub read_bytes: u64,
+    /// Bytes of vSSTs written since.
+    pub written_bytes: u64,
+    /// Bytes by which vSSTs became fewer since.
+    pub freed_bytes: u64,
+    /// Bytes that are predicted to be freed still: by collections under way, and by those that are to come.
+    pub remaining_bytes: u64,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+    /// Time since it began, nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl GcProgress {
+    /// Bytes freed per second so far.
+    pub fn freed_bytes_per_s(&self) -> u64 {
+        (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
+    }
+
+    /// How long the rest will take at the present rate, nanoseconds; `None` as long as nothing was freed.
+    pub fn eta_ns(&self) -> Option<u64> {
+        let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
+        ns.checked_div(u128::from(self.freed_bytes)).map(|ns| ns.min(u128::from(u64::MAX)) as u64)
+    }
+}
+
 /// One collection that is to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedGc {
@@ -179,11 +213,68 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Collects until the request is met, and waits for it.
-pub(crate) fn collect(engine: &Arc<Engine>, request: GcRequest) -> Result<GcReport> {
+/// Tells a caller how far a request has come: when a collection ended, and now and then between.
+struct Telling<'a> {
+    engine: &'a Engine,
+    request: GcRequest,
+    tell: &'a mut dyn FnMut(&GcProgress),
+    counted: [u64; 5],
+    start_ns: u64,
+    /// Collections ended, and the time, when it was told last.
+    told: Option<([u64; 2], u64)>,
+}
+
+/// A caller is told so often even if no collection ended.
+const TELL_NS: u64 = 200_000_000;
+
+impl Telling<'_> {
+    fn now_and_then(&mut self) {
+        let (now, now_ns) = (counters(self.engine), self.engine.env.clock.now_ns());
+        let ended = [now[0], now[1]];
+        if self.told.is_some_and(|(then, at)| then == ended && now_ns.saturating_sub(at) < TELL_NS) {
+            return;
+        }
+        self.told = Some((ended, now_ns));
+        let mut claims = lock(&self.engine.claims);
+        let (plan, exposed) = (plan_with(self.engine, self.request, &mut claims), Exposed::of(self.engine));
+        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(self.engine, &claims));
+        drop(claims);
+        let [collections, _, read_bytes, written_bytes, freed_bytes] =
+            std::array::from_fn(|i| now[i] - self.counted[i]);
+        (self.tell)(&GcProgress {
+            collections,
+            read_bytes,
+            written_bytes,
+            freed_bytes,
+            remaining_bytes,
+            garbage_bytes: exposed.garbage_bytes,
+            record_bytes: exposed.record_bytes,
+            elapsed_ns: now_ns.saturating_sub(self.start_ns),
+        });
+    }
+}
+
+/// Garbage in the files that jobs rewrite now.
+fn under_way(engine: &Engine, claims: &Claims) -> u64 {
+    let of_family = |family: Arc<Family>| {
+        let (view, busy) = (family.view(), claims.busy.get(&family.id));
+        let claimed = view.ledger.iter().filter(|(number, _)| busy.is_some_and(|b| b.has_vsst(*number)));
+        claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
+    };
+    engine.all_families().into_iter().map(of_family).sum()
+}
+
+/// Collects until the request is met, waits for it, and tells `tell` how far it has come.
+pub(crate) fn collect(
+    engine: &Arc<Engine>,
+    request: GcRequest,
+    tell: &mut dyn FnMut(&GcProgress),
+) -> Result<GcReport> {
     request.check()?;
     must_be_writable(engine)?;
     let (before, counted) = (Exposed::of(engine), counters(engine));
+    let start_ns = engine.env.clock.now_ns();
+    let mut telling = Telling { engine, request, tell, counted, start_ns, told: None };
     let asked = Asked::enter(engine, request);
     engine.scheduler.notify_work();
     engine.scheduler.wait_until(engine, || {
@@ -194,6 +285,7 @@ pub(crate) fn collect(engine: &Arc<Engine>, request: GcRequest) -> Result<GcRepo
             let why = "garbage collection found no disk space for its output";
             return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
         }
+        telling.now_and_then();
         is_met(engine, request).map(|met| met.then_some(())).transpose()
     })?;
     drop(asked);
@@ -250,6 +342,10 @@ fn next(
 /// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
 pub(crate) fn plan(engine: &Engine, request: GcRequest) -> Result<GcPlan> {
     request.check()?;
+    Ok(plan_with(engine, request, &mut lock(&engine.claims)))
+}
+
+fn plan_with(engine: &Engine, request: GcRequest, claims: &mut Claims) -> GcPlan {
     let mut left = Exposed::of(engine);
     let mut plan = GcPlan {
         collections: Vec::new(),
@@ -257,14 +353,13 @@ pub(crate) fn plan(engine: &Engine, request: GcRequest) -> Result<GcPlan> {
         record_bytes: left.record_bytes,
     };
     let mut planned = HashSet::default();
-    let mut claims = lock(&engine.claims);
-    while let Some((family, gc)) = next(engine, &mut claims, request, left, &planned) {
+    while let Some((family, gc)) = next(engine, claims, request, left, &planned) {
         left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
         left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
         planned.extend(gc.numbers());
         plan.collections.push(planned_gc(&family, &gc));
     }
-    Ok(plan)
+    plan
 }
 
 fn planned_gc(family: &Family, gc: &values::Gc) -> PlannedGc {

@@ -1,7 +1,7 @@
 //! The public handle of a store.
 
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
-use crate::collect::{GcPause, GcPlan, GcReport, GcRequest};
+use crate::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest};
 use crate::engine::Engine;
 use crate::family::{ColumnFamily, Family};
 use crate::iterator::DbIterator;
@@ -354,7 +354,20 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`.
     pub fn collect_garbage(&self, request: GcRequest) -> Result<GcReport> {
-        crate::collect::collect(self.engine(), request)
+        self.collect_garbage_with(request, &mut |_| {})
+    }
+
+    /// As [`Db::collect_garbage`]; `tell` hears how far it has come, at least once, on the calling thread, whenever a
+    /// collection ended and now and then between. It may call into the store.
+    ///
+    /// # Errors
+    /// Those of [`Db::collect_garbage`].
+    pub fn collect_garbage_with(
+        &self,
+        request: GcRequest,
+        tell: &mut dyn FnMut(&GcProgress),
+    ) -> Result<GcReport> {
+        crate::collect::collect(self.engine(), request, tell)
     }
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
@@ -362,8 +375,8 @@ impl Db {
         crate::collect::plan(self.engine(), request)
     }
 
-    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are slowed down when
-    /// garbage piles up, so this is for measurements and for moments when the device is needed for something else.
+    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
+    /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
     pub fn pause_gc(&self) -> GcPause {
         GcPause::begin(self.engine())
     }

@@ -58,7 +58,7 @@ pub use ablation::Ablation;
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
-pub use collect::{GcPause, GcPlan, GcReport, GcRequest, PlannedGc};
+pub use collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
 pub use db::Db;
 pub use event::{Event, EventListener};
 pub use family::ColumnFamily;

@@ -387,6 +387,10 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
             p.l0_stop = options.l0_stop_files as u64;
         }
     }
+    // While the user holds collection off nobody takes garbage away, however slowly writers go.
+    if p.garbage_over_percent > 0 && lock(&engine.claims).gc_requests.is_paused() {
+        p.garbage_over_percent = 0;
+    }
     p
 }
 

@@ -119,10 +119,10 @@
 
 pub use lavakv::{
     Ablation, Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
-    ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcReport, GcRequest,
-    Holder, HolderKind, LevelSpace, LogHolder, Options, PlannedGc, ReadOptions, Result, SegmentStats, SeqNo,
-    Snapshot, Space, StallCause, Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport,
-    WriteBatch, WriteOptions,
+    ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcProgress, GcReport,
+    GcRequest, Holder, HolderKind, LevelSpace, LogHolder, Options, PlannedGc, ReadOptions, Result,
+    SegmentStats, SeqNo, Snapshot, Space, StallCause, Statistics, Value, ValuePlacement, ValueReader,
+    ValueWriter, VerifyReport, WriteBatch, WriteOptions,
 };
 
 pub use lavakv::{dump, io, sim};

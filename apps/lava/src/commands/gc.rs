@@ -5,7 +5,7 @@ use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Event, EventListener, GcPlan, GcReport, GcRequest, Options, PlannedGc};
+use lavastore::{Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest, Options, PlannedGc};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -47,11 +47,38 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
         return output::report(args.json, &plan_json(&plan), || plan_text(&plan));
     }
     let start_ns = now_ns();
-    let store = open_with(directory(db)?, with_progress(false))?;
-    let report = store.collect_garbage(request)?;
+    let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
+    let report = store.collect_garbage_with(request, &mut progress())?;
     store.close()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &report_json(&report, seconds), || report_text(&report, seconds))
+}
+
+/// How often progress is told where it stays on the screen or goes to a file.
+const LINE_NS: u64 = 1_000_000_000;
+
+/// Tells progress on standard error: on a terminal in one line that is written over, else in a line a second.
+fn progress() -> impl FnMut(&GcProgress) {
+    let terminal = std::io::stderr().is_terminal();
+    let mut told_ns = None;
+    move |progress| {
+        let ended = progress.remaining_bytes == 0;
+        if terminal {
+            // To the beginning of the line; what is left of a longer one is erased.
+            eprint!("\r{}\x1b[K{}", progress_text(progress), if ended { "\n" } else { "" });
+        } else if ended || told_ns.is_none_or(|at| progress.elapsed_ns - at >= LINE_NS) {
+            told_ns = Some(progress.elapsed_ns);
+            eprintln!("{}", progress_text(progress));
+        }
+    }
+}
+
+fn progress_text(progress: &GcProgress) -> String {
+    let [freed, left, rate] =
+        [progress.freed_bytes, progress.remaining_bytes, progress.freed_bytes_per_s()].map(human_bytes);
+    let eta = progress.eta_ns().map_or("not known yet".to_owned(), |ns| format!("{:.0} s", ns as f64 / 1e9));
+    let share = share(progress.garbage_bytes, progress.record_bytes);
+    format!("freed {freed}, about {left} to go at {rate}/s: {eta}; garbage {share}")
 }
 
 /// Options that tell what happens in the background, on a terminal.
@@ -228,6 +255,15 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_tells_rate_and_rest() {
+        let mut progress =
+            GcProgress { remaining_bytes: 3 << 20, elapsed_ns: 2_000_000_000, ..GcProgress::default() };
+        assert!(progress_text(&progress).contains("not known yet"));
+        progress.freed_bytes = 1 << 20;
+        assert!(progress_text(&progress).contains("/s: 6 s;"), "{}", progress_text(&progress));
+    }
 
     #[test]
     fn a_ratio_is_a_fraction_or_has_a_percent_sign() {

@@ -1,7 +1,9 @@
 //! Garbage collection on request: the plan holds, the bound is kept, pauses hold.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, GcRequest, Options, sim::SimEnv};
+use lavastore_lavakv::{
+    Db, ErrorKind, FamilyOptions, GcProgress, GcReport, GcRequest, Options, PlannedGc, sim::SimEnv,
+};
 
 /// A store whose values of about 100 bytes are separated, in vSSTs of a few hundred.
 fn separated() -> Options {
@@ -40,18 +42,98 @@ fn the_plan_is_what_happens() {
     assert_eq!(read_only.collect_garbage(ask).unwrap_err().kind(), ErrorKind::ReadOnly);
     drop(read_only);
 
-    let report = db.collect_garbage(ask).unwrap();
+    let mut told: Vec<GcProgress> = Vec::new();
+    let mut tell = |progress: &GcProgress| {
+        assert!(db.gc_plan(ask).is_ok(), "it may call into the store");
+        told.push(*progress);
+    };
+    let report = db.collect_garbage_with(ask, &mut tell).unwrap();
     assert_eq!(report.collections, plan.collections.len() as u64);
+    comes_nearer(&told, &total, &report);
     assert_eq!(report.garbage_bytes_before, plan.garbage_bytes);
     let near = |is: u64, said: u64| is.abs_diff(said) <= said / 20 + (1 << 10) * report.collections;
     assert!(near(report.freed_bytes, total.freed_bytes), "{report:?} {total:?}");
     assert!(near(report.written_bytes, total.written_bytes), "{report:?} {total:?}");
+    // It reads the keys in the tables, too, and what lies between live records.
+    let most = total.read_bytes + total.read_bytes / 4 + db.space().unwrap().table_bytes * report.collections;
+    assert!((total.read_bytes..=most).contains(&report.read_bytes), "{report:?} {total:?}");
     assert!(db.gc_plan(ask).unwrap().collections.is_empty());
     assert_eq!(db.collect_garbage(ask).unwrap().collections, 0);
     let family = &db.space().unwrap().families[0];
     assert!(family.garbage_percent_max < 20 && family.garbage_bytes == report.garbage_bytes, "{family:?}");
     assert_eq!(contents(&db), model);
     assert!(db.verify().unwrap().errors.is_empty());
+}
+
+/// What is told while it collects begins with the prediction and ends with what was done.
+fn comes_nearer(told: &[GcProgress], planned: &PlannedGc, report: &GcReport) {
+    let (first, last) = (told.first().unwrap(), told.last().unwrap());
+    assert_eq!((first.freed_bytes, first.remaining_bytes, first.eta_ns()), (0, planned.freed_bytes, None));
+    assert_eq!((last.remaining_bytes, last.eta_ns()), (0, Some(0)), "{last:?}");
+    assert_eq!((last.collections, last.freed_bytes), (report.collections, report.freed_bytes));
+    assert_eq!(last.garbage_bytes, report.garbage_bytes);
+    assert!(told.len() as u64 > report.collections, "{told:?}");
+    assert!(told.is_sorted_by_key(|p| (p.freed_bytes, p.elapsed_ns)), "{told:?}");
+    for p in told {
+        // Freed and to be freed is always about what was predicted.
+        let sum = p.freed_bytes + p.remaining_bytes;
+        assert!(
+            sum.abs_diff(planned.freed_bytes) <= planned.freed_bytes / 10 + (4 << 10),
+            "{p:?} {planned:?}"
+        );
+    }
+}
+
+/// Collections of what collections wrote: predictions stay near, the nearer where the ledger is exact.
+#[test]
+fn plans_hold_round_after_round() {
+    let sim = SimEnv::new(4);
+    let (db, mut model) = with_garbage(&sim);
+    for round in 2..6 {
+        db.collect_garbage(GcRequest::default()).unwrap();
+        let pause = db.pause_gc();
+        for i in (0..2000).filter(|i| i % 8 < (i / 250 + round) % 8) {
+            fill(&db, &mut model, i..i + 1, round);
+        }
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        // Files without any live record are dropped meanwhile, without a collection.
+        settle(&db);
+        drop(pause);
+        let plan = db.gc_plan(GcRequest::default()).unwrap();
+        let (total, report) = (plan.total(), db.collect_garbage(GcRequest::default()).unwrap());
+        let part = if total.exact { 20 } else { 4 };
+        for (done, said) in
+            [(report.freed_bytes, total.freed_bytes), (report.written_bytes, total.written_bytes)]
+        {
+            let tolerance = said / part + (1 << 10) * report.collections;
+            assert!(done.abs_diff(said) <= tolerance && said > 0, "{report:?} {total:?}");
+        }
+    }
+    assert_eq!(contents(&db), model);
+}
+
+/// With collection held off by the user, garbage is not a reason to slow writers down: nobody would take it away.
+#[test]
+fn a_pause_does_not_slow_writers_down() {
+    let sim = SimEnv::new(5);
+    let (db, mut model) = (Db::open_in(sim.env(), DIR, separated()).unwrap(), Model::new());
+    let pause = db.pause_gc();
+    fill(&db, &mut model, 0..4000, 0);
+    db.flush().unwrap();
+    for i in (0..4000).filter(|i| i % 8 != 0) {
+        fill(&db, &mut model, i..i + 1, 1);
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    let space = db.space().unwrap();
+    assert!(space.garbage_bytes * 2 > space.live_bytes_min, "garbage enough to slow writers: {space:?}");
+    fill(&db, &mut model, 0..1000, 2);
+    assert_eq!(db.stats().stall_garbage_ns, 0);
+    drop(pause);
+    fill(&db, &mut model, 0..1000, 3);
+    assert!(db.stats().stall_garbage_ns > 0, "now it is worth it");
+    settle(&db);
+    assert!(db.stats().gc_runs > 0);
+    assert_eq!(contents(&db), model);
 }
 
 #[test]
