@@ -148,8 +148,8 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
-    let ratio = space.index_amplification().map(|ratio| (Vec::new(), Ratio(ratio)));
-    page.gauges("index_space_amplification_ratio", "Bytes of all tables to those in the last levels.", ratio);
+    let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
+    page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
 }
 
 /// What the readers of one name hold.

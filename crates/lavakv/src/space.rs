@@ -163,25 +163,16 @@ impl FamilySpace {
         }
     }
 
-    /// Bytes of all tables and of those in the last level.
+    /// Compensated bytes of all levels and of the last one.
     fn index_bytes(&self) -> (u64, u64) {
-        (self.levels.iter().map(|l| l.bytes).sum(), self.levels.last().map_or(0, |l| l.bytes))
+        let all = self.levels.iter().map(|l| l.compensated_bytes).sum();
+        (all, self.levels.last().map_or(0, |l| l.compensated_bytes))
     }
 
-    /// Space amplification of the index: bytes of all tables to those in the last level. `None` without tables.
-    pub fn index_amplification(&self) -> Option<f64> {
-        let (all, last) = self.index_bytes();
-        (last > 0).then(|| all as f64 / last as f64)
-    }
-}
-
-impl FamilySpace {
     /// Compensated bytes of all levels over those of the last one: how much larger than its data the tree is. 1.11 is what
     /// levels of ten times each other come to; 0 without tables.
     pub fn index_amplification(&self) -> f64 {
-        let all: u64 = self.levels.iter().map(|l| l.compensated_bytes).sum();
-        let last = self.levels.last().map_or(0, |l| l.compensated_bytes);
-        if last == 0 { 0.0 } else { all as f64 / last as f64 }
+        amplification(self.index_bytes())
     }
 }
 
@@ -204,13 +195,9 @@ impl Space {
     }
 
     /// Space amplification of the index over all families: see [`FamilySpace::index_amplification`].
-    pub fn index_amplification(&self) -> Option<f64> {
-        let (all, last) = self
-            .families
-            .iter()
-            .map(FamilySpace::index_bytes)
-            .fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1));
-        (last > 0).then(|| all as f64 / last as f64)
+    pub fn index_amplification(&self) -> f64 {
+        let families = self.families.iter().map(FamilySpace::index_bytes);
+        amplification(families.fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1)))
     }
 
     /// Adds a family to what is told of all.
@@ -224,6 +211,10 @@ impl Space {
         self.live_bytes_min += own.live_bytes_min;
         self.families.push(own);
     }
+}
+
+fn amplification((all, last): (u64, u64)) -> f64 {
+    if last == 0 { 0.0 } else { all as f64 / last as f64 }
 }
 
 fn live_bytes_min(version: &Version) -> u64 {

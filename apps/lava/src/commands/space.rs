@@ -134,9 +134,12 @@ pub fn space_text(space: &Space, screen: output::Screen) -> String {
 }
 
 fn index_text(space: &Space) -> String {
-    space.index_amplification().map_or_else(String::new, |ratio| {
-        format!("index space amplification {ratio:.3}: bytes of all tables to those of the last levels\n")
-    })
+    match space.index_amplification() {
+        0.0 => String::new(),
+        ratio => format!(
+            "index space amplification {ratio:.3}: compensated bytes of all levels to those of the last\n"
+        ),
+    }
 }
 
 /// Who keeps the log long.

@@ -126,7 +126,7 @@ fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
     near(&space, "hidden, at most", space.hidden_bytes_max.max(scan.hidden_records), space.hidden_bytes_max);
     assert!(space.hidden_bytes_min <= space.hidden_bytes && space.hidden_bytes <= space.hidden_bytes_max);
     if scan.index.1 > 0 {
-        let told = space.index_amplification().unwrap();
+        let told = space.index_amplification();
         assert_eq!(told, scan.index.0 as f64 / scan.index.1 as f64);
     }
     space

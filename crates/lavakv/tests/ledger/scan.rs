@@ -32,7 +32,7 @@ pub struct Scan {
     pub hidden_records: u64,
     /// Entries that newer ones hide.
     pub hidden: Vec<Hidden>,
-    /// Bytes of tables, and of those of the last level, over all families: their lengths.
+    /// Compensated bytes of tables, and of those of the last level, over all families, as the manifest has them.
     pub index: (u64, u64),
 }
 
@@ -149,7 +149,7 @@ fn scan_family(files: &Files, version: &Version, out: &mut Scan) {
             newer = Some((seq, entry.table));
         }
     }
-    let bytes = |level: &version::Level| level.iter().map(|f| f.len).sum::<u64>();
+    let bytes = |level: &version::Level| level.iter().map(|f| f.compensated()).sum::<u64>();
     out.index.0 += version.levels.iter().map(bytes).sum::<u64>();
     out.index.1 += version.levels.iter().rev().map(bytes).find(|b| *b > 0).unwrap_or(0);
 }
