@@ -4,7 +4,8 @@ use crate::Result;
 use crate::args::{Codec, Placement};
 use crate::engine::{Batch, Engine, EngineSettings, Opener};
 use lavastore::{
-    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteBatch,
+    WriteOptions,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -18,9 +19,6 @@ impl Opener for Lava {
     }
 
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
-        if settings.placement == Some(Placement::Log) {
-            return Err("--placement log: this release has no such placement yet".into());
-        }
         let options = options(settings);
         let described = described(&options);
         let db = Db::open_with(dir, options)?;
@@ -49,6 +47,11 @@ fn options(settings: &EngineSettings) -> Options {
             level_base_bytes: settings.memtable_bytes * 4,
             min_blob_size: settings.min_blob_size as usize,
             vsst_bytes: settings.blob_file_bytes,
+            value_placement: match settings.placement {
+                None => defaults.family.value_placement,
+                Some(Placement::Table) => ValuePlacement::Table,
+                Some(Placement::Log) => ValuePlacement::Log,
+            },
             gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
             ..defaults.family
         },
@@ -72,6 +75,7 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("level_base_bytes", family.level_base_bytes.to_string()),
         ("min_blob_size", family.min_blob_size.to_string()),
         ("vsst_bytes", family.vsst_bytes.to_string()),
+        ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
