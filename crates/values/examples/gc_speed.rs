@@ -116,26 +116,7 @@ fn table(world: &mut World, references: &[(u64, u64, Reference)]) -> Result<Arc<
     for (key, seq, reference) in references {
         builder.add(&encode(&user_key(*key), *seq, ValueKind::Reference), &reference.encode())?;
     }
-    let finished = builder.finish()?;
-    let p = finished.properties;
-    let dependency = |d: &table::Dependency| Dependency {
-        blob_id: d.blob_id,
-        count: d.count,
-        raw_bytes: d.raw_bytes,
-        stored_bytes: d.stored_bytes,
-    };
-    Ok(Arc::new(FileMeta {
-        number: p.identity.number,
-        uid: p.identity.uid,
-        len: finished.len,
-        smallest: finished.smallest,
-        largest: finished.largest,
-        min_seq: p.min_seq,
-        max_seq: p.max_seq,
-        entries: p.entries,
-        dependencies: p.dependencies.iter().map(dependency).collect(),
-        ..FileMeta::default()
-    }))
+    Ok(Arc::new(lsm::file_meta(&builder.finish()?)))
 }
 
 /// A version with one vSST of values of `value_len` bytes, spread over `references` keys. The last level references all

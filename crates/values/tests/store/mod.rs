@@ -19,8 +19,7 @@ use table::{
     VsstOptions,
 };
 use version::{
-    Dependency, Edit, FamilyId, FileMeta, Record, State, TableSource, Version, VsstClass, VsstMeta,
-    VsstSource, names,
+    Edit, FamilyId, FileMeta, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource, names,
 };
 
 pub const FAMILY: FamilyId = 1;
@@ -133,30 +132,7 @@ impl GcWorld for World {
 }
 
 pub fn table_meta(builder: KsstBuilder) -> Result<FileMeta> {
-    let table = builder.finish()?;
-    let p = &table.properties;
-    let dependency = |d: &table::Dependency| Dependency {
-        blob_id: d.blob_id,
-        count: d.count,
-        raw_bytes: d.raw_bytes,
-        stored_bytes: d.stored_bytes,
-    };
-    let mut dependencies: Vec<Dependency> = p.dependencies.iter().map(dependency).collect();
-    dependencies.sort_by_key(|d| d.blob_id);
-    Ok(FileMeta {
-        number: p.identity.number,
-        uid: p.identity.uid,
-        len: table.len,
-        smallest: table.smallest.clone(),
-        largest: table.largest.clone(),
-        min_seq: p.min_seq,
-        max_seq: p.max_seq,
-        entries: p.entries,
-        tombstones: p.tombstones,
-        raw_bytes: p.raw_bytes(),
-        dependencies,
-        ..FileMeta::default()
-    })
+    builder.finish().map(|table| lsm::file_meta(&table))
 }
 
 /// A compaction that has chosen its inputs and not written its outputs.
