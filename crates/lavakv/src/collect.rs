@@ -11,7 +11,7 @@
 use crate::engine::Engine;
 use crate::family::Family;
 use crate::jobs::{Claims, gc};
-use crate::maintenance::must_be_writable;
+use crate::maintenance::{must_be_writable, wait_for_jobs};
 use base::sync::lock;
 use base::{Error, ErrorKind, HashSet, Result};
 use std::sync::{Arc, Weak};
@@ -277,16 +277,10 @@ pub(crate) fn collect(
     let mut telling = Telling { engine, request, tell, counted, start_ns, told: None };
     let asked = Asked::enter(engine, request);
     engine.scheduler.notify_work();
-    engine.scheduler.wait_until(engine, || {
-        if let Err(e) = engine.health.check() {
-            return Some(Err(e));
-        }
-        if engine.health.out_of_space() {
-            let why = "garbage collection found no disk space for its output";
-            return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
-        }
+    let no_space = "garbage collection found no disk space for its output";
+    wait_for_jobs(engine, no_space, || {
         telling.now_and_then();
-        is_met(engine, request).map(|met| met.then_some(())).transpose()
+        is_met(engine, request)
     })?;
     drop(asked);
     let (after, now) = (Exposed::of(engine), counters(engine));

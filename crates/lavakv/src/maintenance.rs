@@ -43,18 +43,28 @@ pub(crate) fn must_be_writable(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Waits until no memtable holds a sequence up to `upto`. A want of space that was met a while ago is no answer: space may
-/// have returned since, and the work is tried again.
+/// Waits until no memtable holds a sequence up to `upto`.
 pub(crate) fn wait_flushed(engine: &Arc<Engine>, upto: SeqNo) -> Result<()> {
+    let no_space = "the flush found no disk space; it goes on when space returns";
+    wait_for_jobs(engine, no_space, || Ok(engine.log_floor() > upto))
+}
+
+/// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, and a disk on which
+/// a job found no room a moment ago (`no_space`: what to say then). A want of space that was met a while ago is no
+/// answer: space may have returned since, and the work is tried again.
+pub(crate) fn wait_for_jobs(
+    engine: &Arc<Engine>,
+    no_space: &str,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     engine.scheduler.wait_until(engine, || {
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
         }
         if engine.health.must_wait(engine.env.clock.now_ns()) {
-            let why = "the flush found no disk space; it goes on when space returns";
-            return Some(Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)));
+            return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&engine.dir)));
         }
-        (engine.log_floor() > upto).then_some(Ok(()))
+        done().map(|done| done.then_some(())).transpose()
     })
 }
 
@@ -72,16 +82,8 @@ pub(crate) fn compact_range(
     }
     flush(engine)?;
     let mut range = lsm::picker::ManualRange::new(start, end);
-    engine.scheduler.wait_until(engine, || {
-        if let Err(e) = engine.health.check() {
-            return Some(Err(e));
-        }
-        if engine.health.must_wait(engine.env.clock.now_ns()) {
-            return Some(Err(
-                Error::new(ErrorKind::NoSpace, "compaction found no disk space").at_file(&engine.dir)
-            ));
-        }
-        jobs::advance_manual(engine, family, &mut range).then_some(Ok(()))
+    wait_for_jobs(engine, "compaction found no disk space", || {
+        Ok(jobs::advance_manual(engine, family, &mut range))
     })
 }
 
