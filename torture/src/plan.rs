@@ -28,9 +28,11 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
         min_blob_size: pick(rng, &[0, 0, 32, 64, 100, 512, 512, 2048]),
         vsst_bytes: pick(rng, &[4 << 10, 8 << 10, 32 << 10, 256 << 10]),
         gc_ratio_percent: pick(rng, &[1, 5, 20, 60]),
-        // Off: a failed sync of a file of values may lose buffered writes when the process then dies (see the decision on
-        // values placed in the log), which the row `io-errors` rightly counts as a failure.
-        value_placement: ValuePlacement::Table,
+        // Not drawn from `rng` itself, so that seeds that once failed draw what they drew.
+        value_placement: pick(
+            &mut rng.clone(),
+            &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
+        ),
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     let listed = |number| last_view.version.vssts.contains_key(&number);
     engine.segments.family_dropped(engine, family.id, listed);
     for memtable in last_view.frozen.iter().chain([&last_view.active]) {
-        engine.placement.forget(memtable.id());
+        engine.placement.forget(engine, memtable.id());
     }
     family.discard_view();
     engine.log.hint_release();

@@ -113,8 +113,8 @@ impl Meter {
 
     /// Counts `more` bytes of the file `name`, unless they would lift the sum above the ceiling.
     fn grow(&self, path: &Path, name: &str, more: u64) -> Result<()> {
-        let bounded =
-            matches!(names::parse(name), Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_)));
+        use FileKind::{Ksst, Log, Tail, Vsst};
+        let bounded = matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)));
         let ceiling = if bounded { self.ceiling_bytes.load(Ordering::Acquire) } else { u64::MAX };
         let sum = self.used_bytes.fetch_add(more, Ordering::AcqRel).saturating_add(more);
         if more == 0 || sum <= ceiling {

@@ -283,7 +283,7 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<Recover
     engine.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
-    placed.judge(closed)?;
+    placed.judge(engine, closed)?;
     if mode == RecoveryMode::ReadWrite && !closed && placed.is_any() {
         settle_placed(engine, &placed)?;
     }
@@ -441,7 +441,7 @@ fn flush_recovered(engine: &Arc<Engine>) {
 
 /// The ring of open pages: a quarter of a group, 64 KB to 8 MB. It must hold what is written while the background
 /// thread that writes it out finishes a step of something else.
-fn staging_len(group_len: u64) -> usize {
+pub(crate) fn staging_len(group_len: u64) -> usize {
     (group_len / 4).clamp(64 << 10, 8 << 20) as usize
 }
 
@@ -459,7 +459,8 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                 !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_free(n)
             }
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
-            Some(FileKind::CurrentTemp) => true,
+            // What was read from a tail is in tables since a moment ago.
+            Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.

@@ -8,26 +8,25 @@
 //!
 //! # Order of durability
 //!
-//! A value is handed to the file system before its batch is appended to the log, so both survive the death of the process.
-//! A durable write is acknowledged after **all** open files were synced, and then the log. Hence, whatever a loss of power
-//! takes: *every value logged up to a durable write is there, if that write was acknowledged.*
+//! Before its batch is appended to the log, a value is in the [`tail`] of its file, which survives the process whatever
+//! fails; to the file itself it may go later. A durable write is acknowledged after **all** files were synced, and then
+//! the log. Hence, whatever a loss of power takes: *every value logged up to a durable write is there, if that write was
+//! acknowledged.*
 //!
 //! # Recovery
 //!
-//! Replay reads each value from its file, verified by the record's checksum (tied to file and offset), key and sequence,
-//! and puts it into the memtable. After a crash all of it is flushed, to ordinary vSSTs, before the store serves: what was
-//! read may so far be in the page cache only. The first value that is not there ends the log: its batch and everything
-//! after it is ignored, as after a page that is not there. By the rule above nothing of that was acknowledged as durable.
-//! Since the ignored batches are still in the log, recovery raises every family's log floor above them.
-//!
-//! Damage is told from a torn end as in the log: every reference states how far its file was durable when it was logged.
-//! If the missing value lies below that mark of any reference, or if the store was closed cleanly, it is corruption.
+//! Replay ([`replayed`]) reads each value from its file, or else from a tail, verified by the record's checksum (tied to
+//! file and offset), key and sequence, and puts it into the memtable. After a crash all of it is flushed, to ordinary
+//! vSSTs, before the store serves: what was read may so far be in the page cache only. The first value that is in neither
+//! ends the log: its batch and everything after it is ignored, as after a page that is not there. By the rule above
+//! nothing of that was acknowledged as durable. Since the ignored batches are still in the log, recovery raises every
+//! family's log floor above them.
 //!
 //! # Failure
 //!
-//! After a failed write nothing is appended to the file any more. The memtable is frozen, the next one gets a file of its
-//! own, and the flush writes the values from the memtable to an ordinary vSST. The file stays until then, since the log
-//! refers to it.
+//! After a failed write or sync nothing is appended to the file any more. The memtable is frozen, the next one gets a file
+//! of its own, and the flush writes the values from the memtable to an ordinary vSST. File and tail stay until then, since
+//! the log refers to them.
 
 use crate::batch::{Change, Entries, WriteBatch};
 use crate::engine::{Engine, Writer};
@@ -37,16 +36,21 @@ use crate::options::ValuePlacement;
 use crate::write_path::Payload;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
-use io::{Access, CreateOptions, ReadFile};
-use std::collections::hash_map::Entry;
+use io::{Access, CreateOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use table::segment::RecordReference;
-use table::vsst::record::read_loose;
+use table::vsst::record;
 use table::{RecordLens, VsstBuilder, VsstOptions};
-use version::{FamilyId, VsstMeta, names};
+use tail::{FreeTails, Tail};
+use version::{VsstMeta, names};
 
-/// Bytes collected within one batch before they are handed over.
+mod replayed;
+mod tail;
+
+pub(crate) use replayed::Replayed;
+
+/// Bytes collected before they are handed to the file system.
 const WRITE_BUFFER_LEN: usize = 256 << 10;
 /// Write-back begins every so many bytes.
 const SYNC_EVERY: u64 = 4 << 20;
@@ -57,6 +61,7 @@ pub(crate) struct Placement {
     /// By memtable.
     files: Mutex<HashMap<u64, Arc<Mutex<ArrivalFile>>>>,
     count: AtomicUsize,
+    free_tails: FreeTails,
 }
 
 /// A file that values are appended to.
@@ -69,20 +74,26 @@ pub(crate) struct ArrivalFile {
     /// Bytes that are durable, and whether the file's name is.
     synced_bytes: u64,
     name_synced: bool,
+    /// Until the values are in tables.
+    tail: Option<Tail>,
+    /// A record that does not fit the tail is to be durable before it is logged.
+    over_tail: bool,
 }
 
 enum State {
     Open(Box<VsstBuilder>),
     Finished(Box<VsstMeta>),
-    /// A write failed: see the module.
-    Failed,
+    /// A write or sync failed: see the module. `durable`: every logged value in it is.
+    Failed {
+        durable: bool,
+    },
 }
 
 impl ArrivalFile {
     fn create(engine: &Engine, family: &Family) -> Result<ArrivalFile> {
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::vsst(number));
-        // Each batch hands over what it has; around the page cache that would write every last page twice.
+        // Each sync hands over what there is; around the page cache that would write every last page twice.
         let create = CreateOptions {
             access: Access::Buffered,
             expected_len: 0,
@@ -104,14 +115,31 @@ impl ArrivalFile {
             places: HashMap::default(),
             synced_bytes: 0,
             name_synced: false,
+            tail: None,
+            over_tail: false,
         })
     }
 
-    fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
-        let State::Open(builder) = &mut self.state else {
+    fn append(
+        &mut self,
+        engine: &Engine,
+        user_key: &[u8],
+        seq: SeqNo,
+        value: &[u8],
+    ) -> Result<RecordReference> {
+        let end = self.written_bytes() + record::len_max(user_key.len(), value.len()) as u64;
+        if end > self.synced_bytes + self.tail_len() {
+            self.sync(engine)?;
+        }
+        let (State::Open(builder), Some(tail)) = (&mut self.state, &self.tail) else {
             return Err(Error::invalid("a value was to be placed in a file that is not open"));
         };
         let (lens, offset) = builder.append(user_key, seq, value)?;
+        if lens.stored_len <= tail.len() {
+            tail.keep(offset, builder.last_record());
+        } else {
+            self.over_tail = true;
+        }
         self.places.insert(seq, lens);
         Ok(RecordReference {
             file: self.number,
@@ -123,12 +151,28 @@ impl ArrivalFile {
         })
     }
 
-    fn flush(&mut self) -> Result<()> {
-        if let State::Open(builder) = &mut self.state { builder.flush() } else { Ok(()) }
+    fn tail_len(&self) -> u64 {
+        self.tail.as_ref().map_or(0, Tail::len)
+    }
+
+    fn written_bytes(&self) -> u64 {
+        if let State::Open(builder) = &self.state { builder.written_bytes() } else { 0 }
+    }
+
+    /// All that was appended since the last call may be logged.
+    fn keep_safe(&mut self, engine: &Engine) -> Result<()> {
+        if self.over_tail { self.sync(engine) } else { Ok(()) }
     }
 
     fn sync(&mut self, engine: &Engine) -> Result<()> {
-        let State::Open(builder) = &mut self.state else { return Ok(()) };
+        let builder = match &mut self.state {
+            State::Open(builder) => builder,
+            State::Finished(_) | State::Failed { durable: true } => return Ok(()),
+            State::Failed { durable: false } => {
+                let why = "a file of values failed with values in it that are logged, but not durable";
+                return Err(Error::new(ErrorKind::Io, why).at_file(engine.path(&names::vsst(self.number))));
+            }
+        };
         let bytes = builder.written_bytes();
         if bytes == self.synced_bytes {
             return Ok(());
@@ -138,7 +182,7 @@ impl ArrivalFile {
             self.name_synced = true;
         }
         builder.sync()?;
-        self.synced_bytes = bytes;
+        (self.synced_bytes, self.over_tail) = (bytes, false);
         Ok(())
     }
 
@@ -147,9 +191,14 @@ impl ArrivalFile {
         if let State::Finished(meta) = &self.state {
             return Ok(VsstMeta::clone(meta));
         }
-        let State::Open(builder) = std::mem::replace(&mut self.state, State::Failed) else {
+        // First the values: then a failure of what follows takes none of them.
+        let synced = self.sync(engine);
+        let State::Open(builder) =
+            std::mem::replace(&mut self.state, State::Failed { durable: synced.is_ok() })
+        else {
             return Err(Error::invalid("the file of a memtable's values failed earlier"));
         };
+        synced?;
         let mut meta = values::vsst_meta(&builder.finish(Vec::new())?)?;
         // To the version it is a vSST: only a file of one large value is a segment there.
         meta.segment = false;
@@ -160,7 +209,7 @@ impl ArrivalFile {
 
     /// The logged values that the flush need not write again.
     pub fn places(&self) -> impl Iterator<Item = (SeqNo, RecordLens)> + '_ {
-        let sound = !matches!(self.state, State::Failed);
+        let sound = !matches!(self.state, State::Failed { .. });
         self.places.iter().filter(move |_| sound).map(|(&seq, &lens)| (seq, lens))
     }
 }
@@ -175,10 +224,14 @@ impl Placement {
     }
 
     /// The memtable is in tables, or its family is gone.
-    pub fn forget(&self, memtable: u64) {
+    pub fn forget(&self, engine: &Engine, memtable: u64) {
         let mut files = lock(&self.files);
-        files.remove(&memtable);
+        let file = files.remove(&memtable);
         self.count.store(files.len(), Ordering::Release);
+        drop(files);
+        if let Some(tail) = file.and_then(|file| lock(&file).tail.take()) {
+            self.free_tails.put(engine, tail);
+        }
     }
 
     fn file_for(&self, engine: &Engine, family: &Family) -> Result<Arc<Mutex<ArrivalFile>>> {
@@ -187,7 +240,15 @@ impl Placement {
         if let Some(file) = files.get(&active.id()) {
             return Ok(file.clone());
         }
-        let file = ArrivalFile::create(engine, family)?;
+        let tail = self.free_tails.take(engine)?;
+        let mut file = match ArrivalFile::create(engine, family) {
+            Ok(file) => file,
+            Err(e) => {
+                self.free_tails.put(engine, tail);
+                return Err(e);
+            }
+        };
+        file.tail = Some(tail);
         engine.segments.hold(engine, file.number, family.id, &active, 0);
         let file = Arc::new(Mutex::new(file));
         files.insert(active.id(), file.clone());
@@ -197,10 +258,16 @@ impl Placement {
 
     /// Makes every value placed so far durable.
     pub fn sync(&self, engine: &Engine) -> Result<()> {
+        self.sync_all_but(engine, |_| false)
+    }
+
+    /// The same, but for values of memtables that are in tables in a moment.
+    pub fn sync_all_but(&self, engine: &Engine, in_tables: impl Fn(u64) -> bool) -> Result<()> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        let files: Vec<_> = lock(&self.files).values().cloned().collect();
+        let files = lock(&self.files);
+        let files: Vec<_> = files.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, f)| f.clone()).collect();
         files.iter().try_for_each(|file| lock(file).sync(engine))
     }
 }
@@ -233,7 +300,7 @@ pub(crate) fn place(
     if placed.is_some() {
         for family in families {
             if let Some(file) = engine.placement.of(family.view().active.id()) {
-                lock(&file).flush()?;
+                lock(&file).keep_safe(engine)?;
             }
         }
     }
@@ -270,7 +337,7 @@ fn place_one(
         return Ok(false);
     }
     let file = engine.placement.file_for(engine, family)?;
-    let reference = lock(&file).append(change.key, seq, change.value)?;
+    let reference = lock(&file).append(engine, change.key, seq, change.value)?;
     engine.stats.segment_bytes_written.add(reference.stored_len);
     let reference = reference.encode();
     Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
@@ -284,120 +351,21 @@ pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc
         let active = family.view().active.clone();
         let Some(file) = engine.placement.of(active.id()) else { continue };
         let mut file = lock(&file);
-        let logged_bytes = file.places.values().map(|lens| lens.stored_len).sum::<u64>();
-        if file.synced_bytes < logged_bytes && file.sync(engine).is_err() {
-            // Values that were logged can no longer be made durable, so no later durable write may be acknowledged.
-            let why = "a file of values failed with values in it that are logged, but not durable";
-            engine
-                .health
-                .poison(&Error::new(ErrorKind::Io, why).at_file(engine.path(&names::vsst(file.number))));
+        let logged = file.places.iter().filter(|(seq, _)| **seq < writer.next_seq);
+        let logged_bytes = logged.map(|(_, lens)| lens.stored_len).sum::<u64>();
+        let durable = file.synced_bytes >= logged_bytes || file.sync(engine).is_ok();
+        file.state = State::Failed { durable };
+        if let Err(e) = file.sync(engine) {
+            // No later durable write may be acknowledged.
+            engine.health.poison(&e);
         }
-        file.state = State::Failed;
         let number = file.number;
         drop(file);
         if active.is_empty() {
-            engine.placement.forget(active.id());
+            engine.placement.forget(engine, active.id());
             engine.segments.dropped(engine, &[number]);
         } else {
             crate::write_path::freeze(engine, writer, family);
-        }
-    }
-}
-
-/// What replay knows of placed values.
-#[derive(Default)]
-pub(crate) struct Replayed {
-    /// How far each file is known to have been durable, and its family.
-    files: HashMap<u64, (u64, FamilyId)>,
-    open: HashMap<u64, Option<Arc<dyn ReadFile>>>,
-    /// The first value that is missing: where it was to end, and why it is not there.
-    missing: Option<(u64, u64, Error)>,
-    /// The last sequence that is ignored because of it.
-    pub ignored_to: Option<SeqNo>,
-}
-
-impl Replayed {
-    /// The values of a batch's placed entries, in order; `None` if the batch is to be ignored.
-    pub fn values(
-        &mut self,
-        engine: &Engine,
-        placed: &[(SeqNo, Change<'_>)],
-    ) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut values = Vec::new();
-        for (seq, change) in placed {
-            let reference = RecordReference::decode(change.value)?;
-            let known = self.files.entry(reference.file).or_insert((0, change.family));
-            known.0 = known.0.max(reference.synced_bytes);
-            if self.missing.is_some() {
-                continue;
-            }
-            match self.read(engine, *seq, change, &reference) {
-                Ok(value) => values.push(value),
-                Err(e) if e.is_corruption() => {
-                    let end = reference.offset.saturating_add(reference.stored_len);
-                    self.missing = Some((reference.file, end, e));
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(self.missing.is_none().then_some(values))
-    }
-
-    fn read(
-        &mut self,
-        engine: &Engine,
-        seq: SeqNo,
-        change: &Change<'_>,
-        reference: &RecordReference,
-    ) -> Result<Vec<u8>> {
-        let path = engine.path(&names::vsst(reference.file));
-        let open = || match engine.env.fs.open(&path, Access::Buffered) {
-            Ok(file) => Ok(Some(file)),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
-        };
-        let file = match self.open.entry(reference.file) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(open()?),
-        };
-        let Some(file) = file else {
-            return Err(
-                Error::corruption("a file with values that the log refers to is missing").at_file(path)
-            );
-        };
-        let record = read_loose(&**file, reference.uid, reference.offset, reference.stored_len)?;
-        if (&record.user_key[..], record.seq) != (change.key, seq) {
-            let why = "the record that the log refers to is of another key";
-            return Err(Error::corruption(why).at_file(path).at_offset(reference.offset));
-        }
-        Ok(record.value)
-    }
-
-    /// True if the log refers to placed values.
-    pub fn is_any(&self) -> bool {
-        !self.files.is_empty()
-    }
-
-    /// After the whole log: fails if a value is missing that was durable. `closed`: the log was closed cleanly.
-    pub fn judge(&self, closed: bool) -> Result<()> {
-        let Some((file, end, e)) = &self.missing else { return Ok(()) };
-        let durable = self.files.get(file).is_some_and(|(synced, _)| end <= synced);
-        if !closed && !durable {
-            return Ok(());
-        }
-        Err(e
-            .clone()
-            .context("a value that was durable is gone; restore the file from a checkpoint or backup"))
-    }
-
-    /// Keeps the files until what was read from them is in tables.
-    pub fn hold(&self, engine: &Engine) {
-        for (&number, &(_, family)) in &self.files {
-            let Some(family) = engine.family(family) else { continue };
-            let active = family.view().active.clone();
-            if !active.is_empty() {
-                engine.segments.hold(engine, number, family.id, &active, 0);
-            }
         }
     }
 }

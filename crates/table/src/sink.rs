@@ -114,10 +114,6 @@ impl Sink {
         Ok(())
     }
 
-    pub(crate) fn flush(&mut self) -> Result<()> {
-        self.file.flush().map_err(|e| e.at_file(&self.path))
-    }
-
     pub(crate) fn sync_data(&mut self) -> Result<()> {
         self.file.sync(io::SyncKind::Data).map_err(|e| e.at_file(&self.path))
     }

@@ -26,6 +26,8 @@ pub enum FileKind {
     Vsst(u64),
     /// A log group.
     Log(u64),
+    /// The last values of a vSST in order of arrival, until they are durable there.
+    Tail(u64),
     /// A manifest.
     Manifest(u64),
     /// The file that names the manifest.
@@ -42,7 +44,11 @@ impl FileKind {
     /// The file number, for the kinds that have one. All kinds share one sequence of numbers.
     pub fn number(self) -> Option<u64> {
         match self {
-            FileKind::Ksst(n) | FileKind::Vsst(n) | FileKind::Log(n) | FileKind::Manifest(n) => Some(n),
+            FileKind::Ksst(n)
+            | FileKind::Vsst(n)
+            | FileKind::Log(n)
+            | FileKind::Tail(n)
+            | FileKind::Manifest(n) => Some(n),
             FileKind::Current | FileKind::CurrentTemp | FileKind::Lock | FileKind::Staging => None,
         }
     }
@@ -54,6 +60,7 @@ impl fmt::Display for FileKind {
             FileKind::Ksst(n) => write!(f, "{n:012}.ksst"),
             FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
             FileKind::Log(n) => write!(f, "{n:012}.log"),
+            FileKind::Tail(n) => write!(f, "{n:012}.tail"),
             FileKind::Manifest(n) => write!(f, "MANIFEST-{n:012}"),
             FileKind::Current => f.write_str(CURRENT),
             FileKind::CurrentTemp => f.write_str(CURRENT_TEMP),
@@ -78,6 +85,11 @@ pub fn log(number: u64) -> String {
     FileKind::Log(number).to_string()
 }
 
+/// The name of the tail of values `number`.
+pub fn tail(number: u64) -> String {
+    FileKind::Tail(number).to_string()
+}
+
 /// The name of the manifest `number`.
 pub fn manifest(number: u64) -> String {
     FileKind::Manifest(number).to_string()
@@ -99,6 +111,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
                     "ksst" => FileKind::Ksst(number),
                     "vsst" => FileKind::Vsst(number),
                     "log" => FileKind::Log(number),
+                    "tail" => FileKind::Tail(number),
                     _ => return None,
                 }
             }
@@ -130,7 +143,13 @@ mod tests {
     #[test]
     fn names_round_trip_and_only_canonical_ones_parse() {
         for n in [0, 1, 999_999_999_999, 1_000_000_000_000, (1 << 32) - 10, NUMBER_MAX] {
-            for kind in [FileKind::Ksst(n), FileKind::Vsst(n), FileKind::Log(n), FileKind::Manifest(n)] {
+            for kind in [
+                FileKind::Ksst(n),
+                FileKind::Vsst(n),
+                FileKind::Log(n),
+                FileKind::Tail(n),
+                FileKind::Manifest(n),
+            ] {
                 assert_eq!(parse(&kind.to_string()), Some(kind));
                 assert_eq!(kind.number(), Some(n));
             }

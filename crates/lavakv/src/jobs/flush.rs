@@ -88,7 +88,8 @@ impl FlushJob {
             && let Some(log) = engine.wal.get()
             && let Some(position) = log.last_position()
         {
-            engine.placement.sync(engine)?;
+            let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
+            engine.placement.sync_all_but(engine, own)?;
             log.sync(position)?;
         }
         engine.env.fs.sync_dir(&engine.dir)?;
@@ -248,7 +249,7 @@ impl Unit {
         }
         let taken: Vec<u64> = self.vssts.iter().map(|meta| meta.number).collect();
         engine.segments.flushed(engine, &self.memtables, |number| taken.contains(&number));
-        self.memtables.iter().for_each(|m| engine.placement.forget(m.id()));
+        self.memtables.iter().for_each(|m| engine.placement.forget(engine, m.id()));
         let now_ns = engine.env.clock.now_ns();
         engine.flush_rate.record(self.bytes as u64, now_ns - self.start_ns.unwrap_or(now_ns));
         engine.stats.flushes.add(1);

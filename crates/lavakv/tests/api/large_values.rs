@@ -1,6 +1,7 @@
 //! Large values: each in a segment of its own, in and out in pieces, gone when nothing refers to it.
 
 use crate::common::*;
+use crate::crashes::CrashRun;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
@@ -415,16 +416,6 @@ fn a_full_disk_fails_the_write_and_leaves_nothing() {
     }
 }
 
-/// A write of the run that is crashed.
-struct Written {
-    /// The operation at which it began, and at which it was acknowledged.
-    started: u64,
-    acknowledged: u64,
-    durable: bool,
-    /// What the store held after it.
-    state: Model,
-}
-
 /// What a crash may leave, all over a run with large values: the store opens, what was acknowledged is there, what is
 /// there is whole, and no file is left over.
 #[test]
@@ -433,40 +424,25 @@ fn crashes_lose_nothing_and_leave_nothing() {
         let sim = SimEnv::new(20 + seed);
         let db = open(&sim);
         let mut rng = lavastore_lavakv::io::Rng::new(seed);
-        let (mut writes, mut model): (Vec<Written>, _) = (Vec::new(), Model::new());
+        let mut run = CrashRun::new(seed, &sim);
         for round in 0..24 {
             let (i, durable) = (rng.below(4), rng.below(2) == 0);
-            let options = if durable { WriteOptions::durable() } else { WriteOptions::buffered() };
             let v = large(i, round, if rng.below(4) == 0 { 300 } else { 35_000 + 10_000 * i as usize });
-            let started = sim.op_count();
-            db.put_opt(db.default_column_family(), &key(i), &v, &options).unwrap();
-            model.insert(key(i), v);
-            writes.push(Written { started, acknowledged: sim.op_count(), durable, state: model.clone() });
+            run.put(durable, (key(i), v), |k, v, how| db.put_opt(db.default_column_family(), k, v, how));
             if rng.below(6) == 0 {
                 db.flush().unwrap();
             }
             while rng.below(3) > 0 && db.run_background_step() {}
         }
-        let (record, mut at) = (sim.record(), writes[0].started);
-        while at <= sim.op_count() {
-            for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
-                let after = record.crash_at(at, kind, at ^ seed);
-                check_crash(&after, at, kind, &writes)
-                    .unwrap_or_else(|e| panic!("seed {seed}, {at}, {kind:?}: {e}"));
-            }
-            at += 1 + rng.below(12);
-        }
+        let kinds = [CrashKind::ProcessKill, CrashKind::PowerLoss];
+        run.crash_all_over(&kinds, 12, &mut rng, |after, at, kind, _| check_crash(&run, after, at, kind));
     }
 }
 
-fn check_crash(after: &SimEnv, at: u64, kind: CrashKind, writes: &[Written]) -> lavastore_lavakv::Result<()> {
+fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind) -> lavastore_lavakv::Result<()> {
     let db = try_open(after)?;
     let found = try_contents(&db, db.default_column_family())?;
-    let promised = |w: &Written| w.acknowledged <= at && (w.durable || kind == CrashKind::ProcessKill);
-    let least = writes.iter().rposition(promised).map_or(0, |n| n + 1);
-    let most = writes.iter().filter(|w| w.started < at).count();
-    let state = |n: usize| if n == 0 { Model::new() } else { writes[n - 1].state.clone() };
-    assert!((least..=most).any(|n| state(n) == found), "not the state after {least} to {most} writes");
+    run.assert_explains(at, kind, &found);
     db.compact_range(db.default_column_family(), None, None)?;
     settle(&db);
     let over = found.values().filter(|v| v.len() > ORDINARY_MAX).count();

@@ -8,6 +8,7 @@ mod background;
 mod checkpoint;
 mod collect;
 mod compression;
+mod crashes;
 mod families;
 mod handles;
 mod iterators;

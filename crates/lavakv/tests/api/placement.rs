@@ -2,6 +2,7 @@
 //! without it.
 
 use crate::common::*;
+use crate::crashes::CrashRun;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{
@@ -187,14 +188,6 @@ fn a_write_that_fails_leaves_the_store_as_it_was() {
     }
 }
 
-/// A write of the run that is crashed.
-struct Written {
-    started: u64,
-    acknowledged: u64,
-    durable: bool,
-    state: Model,
-}
-
 #[test]
 fn crashes_lose_nothing_that_was_promised() {
     let seeds = std::env::var("LAVASTORE_PLACEMENT_SEEDS").map_or(3, |n| n.parse().unwrap());
@@ -202,38 +195,30 @@ fn crashes_lose_nothing_that_was_promised() {
         let sim = SimEnv::new(100 + seed);
         let db = open_placed(&sim);
         let other = db.create_column_family("other", placed_family()).unwrap();
-        let (mut writes, mut model, mut rng): (Vec<Written>, _, _) =
-            (Vec::new(), Model::new(), Rng::new(seed));
+        let (mut run, mut rng) = (CrashRun::new(seed, &sim), Rng::new(seed));
         for round in 0..40 {
             let (i, durable) = (rng.below(6), rng.below(3) == 0);
-            let options = if durable { WriteOptions::durable() } else { WriteOptions::buffered() };
-            let mut batch = WriteBatch::new();
             let v = long(i, round, [20, 700, 3000, 9000][rng.below(4) as usize]);
-            batch.put(&key(i), &v);
-            // The same in both families: a crash must not tear them apart.
-            batch.put_cf(&other, &key(i), &v);
-            let started = sim.op_count();
-            db.write_opt(&batch, &options).unwrap();
-            model.insert(key(i), v);
-            writes.push(Written { started, acknowledged: sim.op_count(), durable, state: model.clone() });
+            run.put(durable, (key(i), v), |k, v, how| {
+                let mut batch = WriteBatch::new();
+                batch.put(k, v);
+                // The same in both families: a crash must not tear them apart.
+                batch.put_cf(&other, k, v);
+                db.write_opt(&batch, how)
+            });
             if rng.below(10) == 0 {
                 db.flush().unwrap();
             }
             while rng.below(3) > 0 && db.run_background_step() {}
         }
-        let (record, mut at) = (sim.record(), writes[0].started);
-        while at <= sim.op_count() {
-            for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss] {
-                let after = record.crash_at(at, kind, rng.next_u64());
-                check_crash(&after, at, kind, &writes, &mut rng)
-                    .unwrap_or_else(|e| panic!("seed {seed}, operation {at}, {kind:?}: {e}"));
-            }
-            at += 1 + rng.below(10);
-        }
+        let kinds = [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss];
+        run.crash_all_over(&kinds, 10, &mut rng, |after, at, kind, rng| {
+            check_crash(&run, after, at, kind, rng)
+        });
     }
 }
 
-fn check_crash(after: &SimEnv, at: u64, kind: CrashKind, writes: &[Written], rng: &mut Rng) -> Result<()> {
+fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind, rng: &mut Rng) -> Result<()> {
     let mut after = after.clone();
     // Recovery is crashed too, now and then.
     if rng.below(3) == 0 {
@@ -247,11 +232,7 @@ fn check_crash(after: &SimEnv, at: u64, kind: CrashKind, writes: &[Written], rng
     let found = try_contents(&db, db.default_column_family())?;
     let other = db.column_family("other").expect("was durable before the first write");
     assert!(try_contents(&db, &other)? == found, "the families were torn apart");
-    let promised = |w: &Written| w.acknowledged <= at && (w.durable || kind == CrashKind::ProcessKill);
-    let least = writes.iter().rposition(promised).map_or(0, |n| n + 1);
-    let most = writes.iter().filter(|w| w.started < at).count();
-    let state = |n: usize| if n == 0 { Model::new() } else { writes[n - 1].state.clone() };
-    assert!((least..=most).any(|n| state(n) == found), "not the state after {least} to {most} writes");
+    run.assert_explains(at, kind, &found);
     // What is written now must not be lost behind what was ignored.
     db.put_opt(db.default_column_family(), b"new", &long(7, 7, 2000), &WriteOptions::durable())?;
     let again = after.crash(CrashKind::PowerLoss, rng.next_u64());
@@ -265,4 +246,73 @@ fn check_crash(after: &SimEnv, at: u64, kind: CrashKind, writes: &[Written], rng
     settle(&db);
     assert!(db.verify()?.errors.is_empty());
     Ok(())
+}
+
+/// The store after a crash, which must hold what `acknowledged` says, now and after a power loss.
+fn holds_after_a_crash(after: &SimEnv, options: &Options, acknowledged: &Model) {
+    let db = Db::open_in(after.env(), DIR, options.clone()).unwrap();
+    let found = contents(&db);
+    assert!(acknowledged.iter().all(|(k, v)| found.get(k) == Some(v)), "an acknowledged write is gone");
+    let again = after.crash(CrashKind::PowerLoss, 1);
+    drop(db);
+    let db = Db::open_in(again.env(), DIR, options.clone()).unwrap();
+    assert!(contents(&db) == found, "recovery kept something that the next one lost");
+    assert!(db.verify().unwrap().errors.is_empty());
+    assert_eq!(files_like(&again, ".tail").len(), 0, "what a crash left is removed");
+}
+
+#[test]
+fn a_failed_sync_takes_nothing_that_survives_the_process() {
+    for seed in 0..24 {
+        let sim = SimEnv::new(300 + seed);
+        let db = open_placed(&sim);
+        let mut acknowledged = Model::new();
+        for i in 0..8 {
+            let v = long(i, seed, 1200 + 40 * seed);
+            db.put_opt(db.default_column_family(), &key(i), &v, &WriteOptions::buffered()).unwrap();
+            acknowledged.insert(key(i), v);
+        }
+        let fault = FaultPlan::nth(0, FaultEffect::Eio);
+        // Once, or everything from then on.
+        sim.inject(match seed % 3 {
+            0 => fault.kinds(&[OpKind::Sync]).path(".vsst"),
+            1 => fault.kinds(&OpKind::SYNCS).sticky(),
+            _ => fault.sticky(),
+        });
+        let v = long(100, seed, 900);
+        let failed = db.put_opt(db.default_column_family(), &key(100), &v, &WriteOptions::durable());
+        failed.expect_err("its value could not be made durable");
+        let after = sim.crash(CrashKind::ProcessKill, seed);
+        drop(db);
+        holds_after_a_crash(&after, &placed(), &acknowledged);
+    }
+}
+
+#[test]
+fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
+    for seed in 0..12 {
+        let sim = SimEnv::new(400 + seed);
+        // A memtable takes several times the 64 KB of a tail.
+        let options = Options {
+            memtable_bytes: 512 << 10,
+            memory_bytes: 2 << 20,
+            log_group_bytes: 256 << 10,
+            ..placed()
+        };
+        let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+        let mut acknowledged = Model::new();
+        let fault = FaultPlan::nth(seed % 4, FaultEffect::Eio).kinds(&[OpKind::Sync]).path(".vsst");
+        sim.inject(if seed < 6 { fault } else { fault.sticky() });
+        for i in 0..60 {
+            let v = long(i, seed, 5000);
+            match db.put_opt(db.default_column_family(), &key(i), &v, &WriteOptions::buffered()) {
+                Ok(()) => drop(acknowledged.insert(key(i), v)),
+                Err(e) => assert!(matches!(e.kind(), ErrorKind::Io | ErrorKind::Poisoned), "{e}"),
+            }
+        }
+        assert!(sim.faults_fired() > 0 || seed % 4 == 3, "no sync failed");
+        let after = sim.crash(CrashKind::ProcessKill, seed);
+        drop(db);
+        holds_after_a_crash(&after, &options, &acknowledged);
+    }
 }

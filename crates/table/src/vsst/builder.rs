@@ -156,7 +156,7 @@ impl VsstBuilder {
     }
 
     /// Appends a value to a file in order of arrival. Every entry has a sequence of its own. Also returns the offset of
-    /// the record; it can be read from the path once it was flushed.
+    /// the record; it can be read from the path once the file was synced, and from [`VsstBuilder::last_record`] at once.
     ///
     /// # Errors
     /// As [`VsstBuilder::add`].
@@ -168,12 +168,9 @@ impl VsstBuilder {
         Ok((lens, offset))
     }
 
-    /// Hands all records so far to the file system: they survive the death of the process.
-    ///
-    /// # Errors
-    /// What the file reports.
-    pub fn flush(&mut self) -> Result<()> {
-        self.sink.flush()
+    /// The bytes of the record that was appended last.
+    pub fn last_record(&self) -> &[u8] {
+        &self.record
     }
 
     /// Makes all records so far durable.

@@ -41,6 +41,11 @@ pub(crate) fn body_len(key_len: usize, value_len: usize) -> usize {
     1 + varint_len(key_len as u64) + varint_len(value_len as u64) + key_len + SEQ_LEN + value_len
 }
 
+/// No record of such a key and value is longer, compressed or not.
+pub fn len_max(key_len: usize, value_len: usize) -> usize {
+    body_len(key_len, value_len) + SUM_LEN + ALIGNMENT_MAX as usize
+}
+
 /// Appends everything before the value.
 pub(crate) fn put_head(out: &mut Vec<u8>, codec: Compression, user_key: &[u8], seq: SeqNo, value_len: usize) {
     out.push(codec as u8);
@@ -140,12 +145,20 @@ pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -
     }
     let mut bytes = vec![0; stored_len as usize];
     file.read_at(&mut bytes, offset).map_err(here)?;
-    verify(&bytes, uid, offset).map_err(here)?;
-    let shape = parse(&bytes).map_err(here)?;
+    open_loose(&bytes, uid, offset).map_err(here)
+}
+
+/// Verifies a record that belongs at `offset` of the file `uid`, wherever its bytes come from.
+///
+/// # Errors
+/// `Corruption` if the bytes are not exactly that record; `Unsupported` for a codec of a later release.
+pub fn open_loose(bytes: &[u8], uid: Uid, offset: u64) -> Result<LooseRecord> {
+    verify(bytes, uid, offset)?;
+    let shape = parse(bytes)?;
     let payload = bytes.get(shape.value).unwrap_or_default();
     let value = match shape.codec {
         Compression::None => payload.to_vec(),
-        codec => decompress_behind(&[], codec, payload).map_err(here)?.to_vec(),
+        codec => decompress_behind(&[], codec, payload)?.to_vec(),
     };
     let user_key = bytes.get(shape.key).unwrap_or_default().to_vec();
     Ok(LooseRecord { user_key, seq: shape.seq, value })

@@ -1,0 +1,121 @@
+//! Tails: the last values of a file, a second time, where a failed sync does not reach them.
+//!
+//! When the device fails a sync, the kernel may drop from the page cache what was not durable yet, and a value of a
+//! buffered write, which was acknowledged because it survives the process, would be gone with the process. So each
+//! value also goes into a *tail* before it is logged: a ring in a shared mapping of a file that is never synced, as the
+//! open pages of the log are. The byte at offset `o` of the file of values is at `o mod len` of its tail. Before the ring
+//! would overwrite bytes that are not durable, the file is synced.
+//!
+//! Invariant: **every logged value is durable in its file, or whole in the tail of its file.** The tail is written by
+//! memory accesses alone, so nothing that fails can break this; after a failure nothing has to be saved.
+//!
+//! A tail serves one file until the values of that file are in tables, and then another. Which file's bytes it holds is
+//! written nowhere: the checksum of a record says to which file and offset it belongs. Recovery tries each tail there is.
+
+use crate::engine::Engine;
+use base::Result;
+use base::sync::lock;
+use base::{Error, ErrorKind};
+use io::{Access, PAGE, ReadFile, SharedMapping};
+use std::sync::{Arc, Mutex};
+use table::segment::RecordReference;
+use table::vsst::record::{LooseRecord, open_loose};
+use version::names::{self, FileKind};
+
+/// Tails that are kept for the next file. Two memtables take turns where the flush keeps up.
+const FREE_MAX: usize = 2;
+
+/// The ring of one file of values.
+pub(crate) struct Tail {
+    number: u64,
+    mapping: Arc<dyn SharedMapping>,
+}
+
+impl Tail {
+    fn create(engine: &Engine) -> Result<Tail> {
+        let number = engine.manifest.allocate_file_number();
+        let len = crate::open::staging_len(engine.options.log_group_bytes) / PAGE * PAGE;
+        let mapping = engine.env.fs.create_mapping(&engine.path(&names::tail(number)), len)?;
+        Ok(Tail { number, mapping })
+    }
+
+    /// Bytes of the ring.
+    pub fn len(&self) -> u64 {
+        self.mapping.len() as u64
+    }
+
+    /// Takes a record that begins at `offset` of the file and is no longer than the ring.
+    pub fn keep(&self, offset: u64, record: &[u8]) {
+        let at = (offset % self.len()) as usize;
+        let (now, wrapped) = record.split_at(record.len().min(self.mapping.len() - at));
+        self.mapping.write(at, now);
+        self.mapping.write(0, wrapped);
+    }
+}
+
+/// The tails that serve no file now.
+#[derive(Default)]
+pub(crate) struct FreeTails(Mutex<Vec<Tail>>);
+
+impl FreeTails {
+    /// One for a new file.
+    pub fn take(&self, engine: &Engine) -> Result<Tail> {
+        let free = lock(&self.0).pop();
+        free.map_or_else(|| Tail::create(engine), Ok)
+    }
+
+    /// Nobody needs the records in it any more.
+    pub fn put(&self, engine: &Engine, tail: Tail) {
+        let mut free = lock(&self.0);
+        if free.len() < FREE_MAX {
+            free.push(tail);
+            return;
+        }
+        drop(free);
+        // What cannot be removed now is removed at the next open.
+        let _ = engine.env.fs.remove(&engine.path(&names::tail(tail.number)));
+    }
+}
+
+/// The tails that another process left, or is writing.
+pub(crate) struct FoundTails(Vec<Arc<dyn ReadFile>>);
+
+impl FoundTails {
+    /// Those in the directory of the store.
+    pub fn open(engine: &Engine) -> Result<FoundTails> {
+        let mut files = Vec::new();
+        for entry in engine.env.fs.list(&engine.dir)? {
+            if !matches!(names::parse(&entry.name), Some(FileKind::Tail(_))) {
+                continue;
+            }
+            match engine.env.fs.open(&engine.path(&entry.name), Access::Buffered) {
+                Ok(file) => files.push(file),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(FoundTails(files))
+    }
+
+    /// The record, if one of them has it whole.
+    pub fn find(&self, reference: &RecordReference) -> Result<Option<LooseRecord>> {
+        for file in &self.0 {
+            let len = file.len()?;
+            if reference.stored_len > len {
+                continue;
+            }
+            let mut bytes = vec![0; reference.stored_len as usize];
+            let at = reference.offset % len;
+            let until_wrap = usize::try_from(len - at).unwrap_or(usize::MAX).min(bytes.len());
+            let (now, wrapped) = bytes.split_at_mut(until_wrap);
+            file.read_at(now, at)?;
+            file.read_at(wrapped, 0)?;
+            match open_loose(&bytes, reference.uid, reference.offset) {
+                Ok(record) => return Ok(Some(record)),
+                Err(e) if e.is_corruption() => {}
+                Err(e) => return Err(Error::at_file(e, file.path())),
+            }
+        }
+        Ok(None)
+    }
+}
