@@ -19,6 +19,9 @@ pub struct Ablation {
     pub compensated_size: bool,
     /// A quiet store goes on compacting while that frees more than it writes; off: it only collects garbage.
     pub quiet_compaction: bool,
+    /// Threads and threshold of garbage collection follow garbage, the shape of the trees and the room that is left, and
+    /// its bytes the latency of flush; off: all threads, the family's threshold, no bound but `rate_limit_bytes_per_s`.
+    pub dynamic_scheduling: bool,
 }
 
 impl Default for Ablation {
@@ -29,19 +32,21 @@ impl Default for Ablation {
             correlated: true,
             compensated_size: true,
             quiet_compaction: true,
+            dynamic_scheduling: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 5] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 6] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
             ("correlated", &mut self.correlated),
             ("compensated_size", &mut self.compensated_size),
             ("quiet_compaction", &mut self.quiet_compaction),
+            ("dynamic_scheduling", &mut self.dynamic_scheduling),
         ]
     }
 

@@ -182,6 +182,11 @@ impl Requests {
         self.pauses > 0
     }
 
+    /// True if nobody waits for a collection.
+    pub fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
     /// From how much garbage on somebody wants a file of the family rewritten.
     pub fn threshold(&self, engine: &Engine, family: &Family) -> Option<u32> {
         if self.asked.is_empty() {
@@ -327,7 +332,7 @@ fn next(
     engine.all_families().into_iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family)?;
         let view = family.view();
-        let gc_options = gc::gc_options(engine, &family, &view, threshold);
+        let gc_options = gc::gc_options(engine, &view, threshold);
         let gc = gc::pick_at(claims, &family, &view, &gc_options, planned)?;
         Some((family, gc))
     })

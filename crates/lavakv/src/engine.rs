@@ -5,6 +5,7 @@
 
 use crate::event::Event;
 use crate::family::Family;
+use crate::gc_pace::GcPace;
 use crate::jobs::Claims;
 use crate::obsolete::Obsolete;
 use crate::options::Options;
@@ -59,6 +60,8 @@ pub(crate) struct Engine {
     pub l0_rate: Rate,
     /// Bytes that collections free per second.
     pub gc_rate: Rate,
+    /// What collections may read and write while flushes suffer from it.
+    pub gc_pace: GcPace,
     /// Names that running jobs need.
     pub pins: Arc<Pins>,
     pub quiet: Quiet,

@@ -1,6 +1,7 @@
 //! A column family at run time: its name, options, and the view readers pin.
 
 use crate::ablation::Ablation;
+use crate::jobs::gc::when::Digest;
 use crate::jobs::rebuild::Demand;
 use crate::options::FamilyOptions;
 use base::SeqNo;
@@ -25,6 +26,8 @@ pub(crate) struct View {
     pub l0_depth: usize,
     /// What is garbage in the vSSTs: asked by every write, so it is worked out once a version.
     pub ledger: Arc<Ledger>,
+    /// What else is asked of a version again and again.
+    pub digest: Digest,
     /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
     pub may_prune: bool,
 }
@@ -35,11 +38,13 @@ impl View {
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
         l0_depth: usize,
+        options: &FamilyOptions,
     ) -> View {
         let ledger = Arc::new(Ledger::of(&version));
+        let digest = Digest::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
-        View { active, frozen, version, l0_depth, ledger, may_prune }
+        View { active, frozen, version, l0_depth, ledger, digest, may_prune }
     }
 }
 
@@ -69,7 +74,7 @@ impl Family {
     ) -> Self {
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
-        let view = View::new(active, Vec::new(), version, l0_depth);
+        let view = View::new(active, Vec::new(), version, l0_depth, &options);
         Family {
             id,
             name,
@@ -116,6 +121,7 @@ impl Family {
             version: v.version.clone(),
             l0_depth: v.l0_depth,
             ledger: v.ledger.clone(),
+            digest: v.digest,
             may_prune: v.may_prune,
         });
     }
@@ -123,9 +129,10 @@ impl Family {
     /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
     /// misses their entries or meets them twice.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
-        let l0_depth = l0_depth(&version, &self.leveled(), &self.options(), self.memtable_bytes);
+        let options = self.options();
+        let l0_depth = l0_depth(&version, &self.leveled(), &options, self.memtable_bytes);
         // What is derived of the version is worked out before readers are held up.
-        let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth);
+        let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth, &options);
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
@@ -137,7 +144,7 @@ impl Family {
     pub fn discard_view(&self) {
         self.update(|v| {
             let active = Arc::new(MemTable::new(v.active.id()));
-            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0)
+            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &self.options())
         });
     }
 

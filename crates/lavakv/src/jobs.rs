@@ -45,6 +45,8 @@ pub(crate) struct Claims {
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
     /// Collections of vSSTs under way, all families.
     pub collections: usize,
+    /// How many the pressures allowed when it was asked last (see `slots`).
+    pub gc_slots: usize,
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them:
     /// not tried again before it sees more.
     pub abandoned: HashMap<u64, u64>,
@@ -58,6 +60,11 @@ impl Claims {
     pub fn job_number(&mut self) -> u64 {
         self.next_job += 1;
         self.next_job
+    }
+
+    /// Compactions that count: what only rebuilds vSSTs waits for all others between its steps.
+    pub fn merges(&self) -> usize {
+        self.compactions - usize::from(self.rebuild_runs)
     }
 }
 
@@ -84,36 +91,59 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
         claims.flush = true;
         return Some(Box::new(job));
     }
-    if JobClass::Cleanup < below && !claims.cleanup && cleanup::wanted(engine) {
+    if JobClass::Cleanup < below
+        && !claims.cleanup
+        && let Some(job) = cleanup::CleanupJob::pick(engine)
+    {
         claims.cleanup = true;
-        return Some(Box::new(cleanup::CleanupJob));
+        return Some(Box::new(job));
     }
-    if JobClass::L0 < below
-        && let Some(job) = pick_compaction(engine, &mut claims, below)
+    pick_for_space(engine, &mut claims, below)
+}
+
+/// Compactions and collections: within their slots, and then whatever a thread can be spared for.
+fn pick_for_space(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
+    if below <= JobClass::L0 {
+        return None;
+    }
+    let slots = gc::when::slots(engine, claims);
+    // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction.
+    let deeper = below > JobClass::Compaction;
+    if below > JobClass::UrgentGc && claims.collections < slots.urgent {
+        let l0 = pick_compaction(engine, claims, false);
+        if let Some(job) = l0.or_else(|| gc::GcJob::start(engine, claims, &slots, true)) {
+            return Some(job);
+        }
+    }
+    if let Some(job) = pick_compaction(engine, claims, deeper && claims.merges() < slots.compactions) {
+        return Some(job);
+    }
+    if below > JobClass::Gc
+        && let Some(job) = gc::GcJob::start(engine, claims, &slots, false)
+    {
+        return Some(job);
+    }
+    // Collection has no use for its threads.
+    let spare = claims.collections == 0 && claims.merges() < engine.options.compaction_slots();
+    if deeper
+        && spare
+        && claims.merges() >= slots.compactions
+        && let Some(job) = pick_compaction(engine, claims, true)
     {
         return Some(job);
     }
     if JobClass::Gc < below
-        && let Some(job) = gc::GcJob::start(engine, &mut claims)
-    {
-        return Some(job);
-    }
-    if JobClass::Gc < below
-        && let Some((family, compaction, walk)) = rebuild::pick(engine, &mut claims)
+        && let Some((family, compaction, walk)) = rebuild::pick(engine, claims)
     {
         claims.rebuilds.insert(family.id, walk);
         claims.busy.entry(family.id).or_default().add(&compaction);
-        return Some(start(engine, &mut claims, &family, compaction));
+        return Some(start(engine, claims, &family, compaction));
     }
     None
 }
 
-fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
-    // L0 may use a thread of its own or run on top of a deeper compaction; deeper ones keep to their slots.
-    // What only rebuilds vSSTs does not count: it waits for all others between its steps.
-    let running = claims.compactions - usize::from(claims.rebuild_runs);
-    let only_l0 = below <= JobClass::Compaction || running >= engine.options.compaction_slots();
-    if !only_l0 && let Some(compaction) = claims.manual.take() {
+fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> Option<Box<dyn Job>> {
+    if deeper && let Some(compaction) = claims.manual.take() {
         if let Some(family) = engine.family(compaction.family) {
             return Some(start(engine, claims, &family, compaction));
         }
@@ -123,12 +153,12 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -
         let version = family.view().version.clone();
         let options = family.leveled();
         let busy = claims.busy.entry(family.id).or_default();
-        let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
+        let pick = if deeper { lsm::picker::pick } else { lsm::picker::pick_l0 };
         let Some(compaction) = pick(&version, &options, busy) else { continue };
         busy.add(&compaction);
         return Some(start(engine, claims, &family, compaction));
     }
-    if only_l0 {
+    if !deeper {
         return None;
     }
     let (family, compaction) = pick_quiet(engine, claims)?;
@@ -211,7 +241,10 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     if claims.log || claims.flush || claims.cleanup || claims.collections > 0 || compacting {
         return false;
     }
-    if log::wanted(engine) || cleanup::wanted(engine) || gc::is_wanted(engine, &mut claims) {
+    if log::wanted(engine)
+        || cleanup::CleanupJob::pick(engine).is_some()
+        || gc::is_wanted(engine, &mut claims)
+    {
         return false;
     }
     if pick_quiet(engine, &mut claims).is_some() || rebuild::pick(engine, &mut claims).is_some() {

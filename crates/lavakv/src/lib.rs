@@ -10,6 +10,7 @@
 //! * `write_path`, `throttle`: admission, the serialization point, durability.
 //! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
+//! * `slots`, `gc_pace`, `rate_limit`: how much of it at once, and how fast.
 //! * `log_groups`, `tables`, `obsolete`: the life of files.
 //! * `metered_fs`, `space_limit`: what they occupy, and how much they may.
 //! * `checkpoint`, `verify`, `space`, `readers`, `metrics`, `collect`, `maintenance`: what operators ask for.
@@ -25,6 +26,7 @@ mod event;
 mod families;
 mod family;
 mod fetch;
+mod gc_pace;
 mod iterator;
 mod jobs;
 mod large_value;
@@ -43,6 +45,7 @@ mod read_path;
 mod readers;
 mod scheduler;
 mod segments;
+mod slots;
 mod snapshot;
 mod space;
 mod space_limit;

@@ -163,6 +163,8 @@ pub(crate) fn statistics(engine: &Engine) -> Statistics {
         engine.stats.wal_syncs.set(w.durable_writes + w.syncs);
     }
     engine.stats.manifest_bytes_written.set(engine.manifest.bytes_written());
+    let pace = jobs::gc::when::pace_bytes_per_s(engine);
+    engine.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
     engine.stats.read()
 }
 

@@ -251,6 +251,7 @@ pub(crate) fn build(
         flush_rate: Default::default(),
         l0_rate: Default::default(),
         gc_rate: Default::default(),
+        gc_pace: Default::default(),
         pins: values::Pins::new(),
         quiet: Default::default(),
         checkpointing: Mutex::new(()),

@@ -112,11 +112,7 @@ impl Options {
         self.family.validate()
     }
 
-    /// Most collections that run at once. Everything else goes before them, between two of their steps.
-    pub(crate) fn gc_slots(&self) -> usize {
-        self.background_threads
-    }
-
+    /// The most compactions below level 0 that run at once.
     pub(crate) fn compaction_slots(&self) -> usize {
         match self.compactions_max {
             0 => self.background_threads.saturating_sub(1).max(1),

@@ -33,6 +33,8 @@ pub(crate) enum JobClass {
     Cleanup,
     /// L0 to the level below.
     L0,
+    /// Garbage collection of vSSTs where room is scarce.
+    UrgentGc,
     /// Deeper levels.
     Compaction,
     /// Garbage collection of vSSTs.
@@ -98,7 +100,14 @@ pub(crate) struct Scheduler {
     stopping: AtomicBool,
     threads: Mutex<Vec<Box<dyn ThreadHandle>>>,
     /// Simulation only: the jobs under way and the generator that picks among them.
-    simulated: Mutex<(Vec<Box<dyn Job>>, Rng)>,
+    simulated: Mutex<(Vec<Simulated>, Rng)>,
+}
+
+/// A job under way in simulation.
+struct Simulated {
+    job: Box<dyn Job>,
+    /// It waits until then.
+    ready_ns: u64,
 }
 
 /// How long an idle worker sleeps before it looks for timed work (the log's idle watermark).
@@ -131,7 +140,8 @@ impl Scheduler {
         }
         let log = engine.clone();
         let body = Box::new(move || Worker::new(Duty::Log).run(&log));
-        lock(&self.threads).push(spawner.spawn("lava-log", Priority::Background, body)?);
+        // Writers wait for it, and at a low priority it would wait for their neighbours. It is mostly asleep.
+        lock(&self.threads).push(spawner.spawn("lava-log", Priority::Foreground, body)?);
         Ok(())
     }
 
@@ -188,8 +198,11 @@ impl Scheduler {
         let mut job = {
             let mut sim = lock(&self.simulated);
             let (jobs, rng) = &mut *sim;
+            let now_ns = engine.env.clock.now_ns();
+            let ready: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].ready_ns <= now_ns).collect();
             let limit = engine.options.background_threads + 1;
-            let fresh = if jobs.len() < limit && (jobs.is_empty() || rng.one_in(2)) {
+            // On top of jobs that wait another may be started, as with threads.
+            let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
                 crate::jobs::next_job(engine, Duty::All, JobClass::Idle)
             } else {
                 None
@@ -197,18 +210,24 @@ impl Scheduler {
             match fresh {
                 Some(job) => job,
                 None if jobs.is_empty() => return false,
+                None if ready.is_empty() => {
+                    let next_ns = jobs.iter().map(|job| job.ready_ns).min().unwrap_or(now_ns);
+                    engine.env.clock.sleep_ns(next_ns - now_ns);
+                    return true;
+                }
                 None => {
-                    let i = rng.below(jobs.len() as u64) as usize;
-                    jobs.swap_remove(i)
+                    let i = ready[rng.below(ready.len() as u64) as usize];
+                    jobs.swap_remove(i).job
                 }
             }
         };
         match step_guarded(&mut job, engine) {
             Ok(Progress::Done) => self.notify_progress(),
-            Ok(Progress::More) => lock(&self.simulated).0.push(job),
+            Ok(Progress::More) => lock(&self.simulated).0.push(Simulated { job, ready_ns: 0 }),
             Ok(Progress::Wait(ns)) => {
-                engine.env.clock.sleep_ns(ns);
-                lock(&self.simulated).0.push(job);
+                // Others go on meanwhile, as they would with threads.
+                let ready_ns = engine.env.clock.now_ns().saturating_add(ns);
+                lock(&self.simulated).0.push(Simulated { job, ready_ns });
             }
             Err(e) => {
                 // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
@@ -227,8 +246,8 @@ impl Scheduler {
             thread.join();
         }
         let jobs = std::mem::take(&mut lock(&self.simulated).0);
-        for mut job in jobs {
-            job.abandon(engine);
+        for mut simulated in jobs {
+            simulated.job.abandon(engine);
         }
         self.notify_progress();
     }
@@ -290,8 +309,12 @@ impl Worker {
             Ok(Progress::More) => self.stack.push(job),
             Ok(Progress::Wait(ns)) => {
                 self.stack.push(job);
-                let guard = lock(&engine.scheduler.parked);
-                let _ = engine.scheduler.work.wait_timeout(guard, Duration::from_nanos(ns)).map(drop);
+                let scheduler = &engine.scheduler;
+                let guard = lock(&scheduler.parked);
+                // Work that came since it looked may be more urgent.
+                if scheduler.work_epoch.load(Ordering::Acquire) == self.seen {
+                    let _ = scheduler.work.wait_timeout(guard, Duration::from_nanos(ns)).map(drop);
+                }
             }
             Ok(Progress::Done) => {
                 drop(job);

@@ -63,7 +63,6 @@ impl Engine {
     }
 
     /// How full the volume is, in percent; 0 as long as nobody knows. Cheap: to be asked whenever a job is picked.
-    #[allow(dead_code, reason = "schedulers and admission come with the next changes")]
     pub fn fill_percent(&self) -> u64 {
         let total = self.space.volume_bytes.load(Ordering::Relaxed);
         let used = self.space.volume_used_bytes.load(Ordering::Relaxed);

@@ -96,6 +96,10 @@ counters! {
     gc_bytes_written,
     /// Bytes of vSSTs freed by garbage collection.
     gc_bytes_freed,
+    /// Nanoseconds that collections were held back, together, because flushes suffered from them.
+    gc_paced_ns,
+    /// Bytes per second that collections may read and write now, so that flushes are quick; 0: they are not bounded.
+    gc_pace_bytes_per_s,
     /// vSSTs dropped without a rewrite, because nothing referenced them.
     vssts_pruned,
     /// Names of former vSSTs dropped, because nothing used them.

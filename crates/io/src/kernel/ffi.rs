@@ -41,6 +41,14 @@ pub(super) fn lower_io_priority() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The I/O priority of the calling thread, and what [`lower_io_priority`] makes of it.
+#[cfg(test)]
+pub(super) fn io_priorities() -> (libc::c_long, libc::c_long) {
+    // SAFETY: two integers go in, one comes out; no memory is touched.
+    let own = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) };
+    (own, libc::c_long::from(IOPRIO_BEST_EFFORT_LOWEST))
+}
+
 /// 8 random bytes of the kernel.
 pub(super) fn random_u64() -> io::Result<u64> {
     let mut bytes = [0u8; 8];

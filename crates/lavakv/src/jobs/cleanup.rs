@@ -8,12 +8,19 @@ use base::{ErrorKind, Result};
 use std::sync::Arc;
 use version::Edit;
 
-pub(crate) struct CleanupJob;
+pub(crate) struct CleanupJob {
+    /// Names or vSSTs can be dropped.
+    prune: bool,
+}
 
-/// True if there is something to clean up.
-pub(crate) fn wanted(engine: &Engine) -> bool {
-    engine.segments.sweep();
-    engine.obsolete.has_ready() || engine.manifest.should_roll() || has_unreferenced(engine)
+impl CleanupJob {
+    /// The job, if there is something to clean up.
+    pub fn pick(engine: &Engine) -> Option<CleanupJob> {
+        engine.segments.sweep();
+        let prune = has_unreferenced(engine);
+        let wanted = prune || engine.obsolete.has_ready() || engine.manifest.should_roll();
+        wanted.then_some(CleanupJob { prune })
+    }
 }
 
 /// True if names or vSSTs could be dropped.
@@ -30,7 +37,9 @@ impl Job for CleanupJob {
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
-        prune(engine)?;
+        if self.prune {
+            prune(engine)?;
+        }
         remove_ready(engine)?;
         engine.space.refresh(engine);
         if engine.manifest.should_roll() {
@@ -47,9 +56,6 @@ impl Job for CleanupJob {
 
 /// Drops names and vSSTs that no table references and no running job has pinned.
 fn prune(engine: &Engine) -> Result<()> {
-    if !has_unreferenced(engine) {
-        return Ok(());
-    }
     let (mut removed, mut dropped) = (Vec::new(), 0);
     engine.manifest.commit_with(
         |state| {

@@ -12,6 +12,7 @@ use super::separate::Separation;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
+use crate::gc_pace::Flushed;
 use crate::placement::ArrivalFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use base::sync::{lock, read};
@@ -251,7 +252,13 @@ impl Unit {
         engine.segments.flushed(engine, &self.memtables, |number| taken.contains(&number));
         self.memtables.iter().for_each(|m| engine.placement.forget(engine, m.id()));
         let now_ns = engine.env.clock.now_ns();
-        engine.flush_rate.record(self.bytes as u64, now_ns - self.start_ns.unwrap_or(now_ns));
+        let took_ns = now_ns - self.start_ns.unwrap_or(now_ns);
+        engine.flush_rate.record(self.bytes as u64, took_ns);
+        // What a short flush takes are its syncs.
+        if self.bytes >= engine.options.memtable_bytes / 4 {
+            let waited_for = self.memtables.len() > 1 || engine.memory.backlog() > 0;
+            engine.gc_pace.flushed(now_ns, Flushed { bytes: self.bytes as u64, ns: took_ns, waited_for });
+        }
         engine.stats.flushes.add(1);
         engine.stats.flush_bytes_written.add(output_bytes);
         engine.tell(&Event::Flush { family: self.family.name.clone(), output_bytes });

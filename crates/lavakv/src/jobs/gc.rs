@@ -1,18 +1,15 @@
 //! Garbage collection of vSSTs: what `values` picked, rewritten in steps, installed in one edit.
 //!
-//! **When.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs `(1 - g) / g`
-//! bytes written for each byte freed. So the threshold falls as exposed garbage grows, from [`LAZY_RATIO_PERCENT`] of a
-//! file while there is little of it to the family's `gc_ratio_percent` at [`EXPOSED_FULL_PERCENT`] of the live bytes.
-//! Writers begin to be slowed down when exposed and hidden garbage together are [`GARBAGE_SLOW_PERCENT`]. (There even
-//! files that are all alike have garbage above the threshold: whoever is slowed down can rely on its being collected.)
-//! Under random overwrites with exposed garbage of a third of the live bytes, the fullest files are half garbage, and
-//! collection writes a byte for each that it frees. A quiet store collects down to the family's ratio, then rests.
-//! Compactions go first: where values are separated they move little, and they expose what collection can free.
+//! **When**, and how many at once: see [`when`]. How fast: see `gc_pace`.
 //!
 //! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
 //! inputs' names vanish. Both take their pins under the lock of the claims, together with the view they work on, and let
 //! go of them under the same lock, after their edit is published: nobody can take a view from before a collection and
 //! pin its names after the collection has let go of them.
+
+pub(crate) mod when;
+
+pub(crate) use when::{GARBAGE_SLOW_PERCENT, garbage_percent};
 
 use super::output::{VsstFiles, remove_outputs};
 use super::{Claims, rebuild};
@@ -20,31 +17,15 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::{Family, View};
 use crate::obsolete::DataFile;
-use crate::options::FamilyOptions;
 use crate::scheduler::{Job, JobClass, Progress};
+use crate::slots::Slots;
 use base::sync::lock;
 use base::{HashSet, Result};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Ledger, Lookups, OutputVsst, PinGuard};
+use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Lookups, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
-
-/// Garbage, in percent of live bytes, from which writers are slowed down.
-pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 27;
-/// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
-const EXPOSED_FULL_PERCENT: u64 = 25;
-/// The threshold while there is little garbage.
-const LAZY_RATIO_PERCENT: u64 = 60;
-/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
-const SLACK_FILES: u64 = 2;
-
-/// Records below this are small: see [`file_bytes`].
-const SMALL_VALUE_BYTES: u64 = 8 << 10;
-/// A longer output is at most this part of all records.
-const STORE_PART: u64 = 32;
-/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
-const SMALL_VALUES_FACTOR: u64 = 4;
 
 /// A collection under way.
 pub(crate) struct GcJob {
@@ -59,58 +40,16 @@ pub(crate) struct GcJob {
     /// Taken and given back under the lock of the claims.
     pins: Option<PinGuard>,
     start_ns: u64,
-}
-
-/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
-fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    let live = ledger.record_bytes().saturating_sub(garbage);
-    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
-}
-
-/// Exposed garbage beyond the slack, in percent of live bytes.
-fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    percent(ledger.exposed_bytes(), ledger, options)
-}
-
-/// Exposed garbage and what lies above the last level, beyond the slack, in percent of live bytes. What lies above is
-/// hidden garbage where keys are overwritten; counting it, the sum grows with every flush instead of with every
-/// compaction, so that writers are slowed evenly.
-pub(crate) fn garbage_percent(view: &View, options: &FamilyOptions) -> u64 {
-    let (version, ledger) = (&view.version, &view.ledger);
-    let separated = |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
-    let above = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
-    percent(ledger.exposed_bytes().saturating_add(above), ledger, options)
-}
-
-/// From how much garbage on a file is rewritten, in percent of the file.
-fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool) -> u32 {
-    let span = LAZY_RATIO_PERCENT.saturating_sub(floor);
-    // By the square: collection starts late, and then in earnest.
-    let fallen = span * exposed_percent.min(EXPOSED_FULL_PERCENT).pow(2) / EXPOSED_FULL_PERCENT.pow(2);
-    let threshold = if quiet { floor } else { LAZY_RATIO_PERCENT.max(floor) - fallen };
-    threshold as u32
-}
-
-/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
-/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
-/// [`SMALL_VALUES_FACTOR`] times as long.
-fn file_bytes(version: &Version, options: &FamilyOptions) -> u64 {
-    let (bytes, records) =
-        version.vssts.values().filter(|meta| !meta.segment).fold((0u64, 0u64), |(b, n), meta| {
-            (b.saturating_add(meta.record_bytes), n.saturating_add(meta.entries))
-        });
-    let mean = (bytes / records.max(1)).max(1);
-    let longer = options.vsst_bytes.saturating_mul((SMALL_VALUE_BYTES / mean).clamp(1, SMALL_VALUES_FACTOR));
-    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
-    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+    /// Room is scarce: it goes before compactions.
+    urgent: bool,
 }
 
 /// How a family is collected from so much garbage in a file on.
-pub(crate) fn gc_options(engine: &Engine, family: &Family, view: &View, ratio_percent: u32) -> GcOptions {
+pub(crate) fn gc_options(engine: &Engine, view: &View, ratio_percent: u32) -> GcOptions {
     let ablation = engine.options.ablation;
     GcOptions {
         ratio_percent,
-        file_bytes: file_bytes(&view.version, &family.options()),
+        file_bytes: view.digest.file_bytes,
         lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
         gap_bytes: (!ablation.readahead).then_some(0),
         ..GcOptions::default()
@@ -123,11 +62,9 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
         return None;
     }
     let options = family.options();
-    let exposed = exposed_percent(&view.ledger, &options);
-    let quiet = engine.quiet.is_quiet(engine);
-    let own = threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet);
+    let own = when::threshold(engine, view, &options);
     let asked = claims.gc_requests.threshold(engine, family);
-    let gc_options = gc_options(engine, family, view, asked.map_or(own, |asked| asked.min(own)));
+    let gc_options = gc_options(engine, view, asked.map_or(own, |asked| asked.min(own)));
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
     let rebuilt = if asked.is_some() { BTreeSet::new() } else { rebuild::taken(engine, claims, family) };
     let gc = pick_at(claims, family, view, &gc_options, &rebuilt.into_iter().collect())?;
@@ -165,9 +102,16 @@ pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
 }
 
 impl GcJob {
-    /// A collection, if there is one to start. What it works on is claimed.
-    pub fn start(engine: &Arc<Engine>, claims: &mut Claims) -> Option<Box<dyn Job>> {
-        if claims.collections >= engine.options.gc_slots() || claims.gc_requests.is_paused() {
+    /// A collection, if there is one to start. What it works on is claimed. `urgent`: one that goes before compactions.
+    pub fn start(
+        engine: &Arc<Engine>,
+        claims: &mut Claims,
+        slots: &Slots,
+        urgent: bool,
+    ) -> Option<Box<dyn Job>> {
+        let free =
+            if urgent { claims.collections < slots.urgent } else { when::may_start(engine, claims, slots) };
+        if !free || claims.gc_requests.is_paused() {
             return None;
         }
         for family in engine.all_families() {
@@ -199,6 +143,7 @@ impl GcJob {
                 pins: Some(pins),
                 files,
                 start_ns: engine.env.clock.now_ns(),
+                urgent,
                 family,
             }));
         }
@@ -297,18 +242,23 @@ fn has_all(state: &State, family: version::FamilyId, inputs: &[u64]) -> bool {
 
 impl Job for GcJob {
     fn class(&self) -> JobClass {
-        JobClass::Gc
+        if self.urgent { JobClass::UrgentGc } else { JobClass::Gc }
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
-        let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
+        let now_ns = engine.env.clock.now_ns();
+        let paced_ns = when::paced_ns(engine, now_ns);
+        let wait_ns = engine.rate_limit.wait_ns(now_ns).max(paced_ns);
         if wait_ns > 0 {
+            engine.stats.gc_paced_ns.add(paced_ns);
             return Ok(Progress::Wait(wait_ns));
         }
         let job = self.job.as_mut().expect("no step follows the release");
         let step = job.step(&mut World { files: &self.files })?;
-        engine.rate_limit.charge(engine.env.clock.now_ns(), job.take_written_bytes());
-        engine.stats.gc_bytes_read.add(job.take_read_bytes());
+        let (read_bytes, written_bytes) = (job.take_read_bytes(), job.take_written_bytes());
+        engine.rate_limit.charge(engine.env.clock.now_ns(), written_bytes);
+        engine.gc_pace.charge(read_bytes + written_bytes);
+        engine.stats.gc_bytes_read.add(read_bytes);
         match step {
             GcStep::More => Ok(Progress::More),
             GcStep::Done(outcome) => {
@@ -348,19 +298,5 @@ impl GcWorld for World<'_> {
 
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         self.files.create(alignment, class)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
-        let at = |exposed| threshold_percent(exposed, 20, false);
-        assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
-        assert!((1..40).all(|e| at(e) <= at(e - 1)));
-        assert_eq!(threshold_percent(0, 20, true), 20);
-        assert_eq!(threshold_percent(0, 70, false), 70);
     }
 }

@@ -205,3 +205,39 @@ fn a_store_reopened_with_smaller_memtables() {
     assert!(db.stats().stall_l0_ns < (sim.now_ns() - start_ns) / 2, "{}", db.describe());
     assert!(contents(&db) == model);
 }
+
+/// Nice values of this process's threads whose names begin so; empty where the system does not tell.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what the kernel says of threads is read from outside the engine"
+)]
+fn nice_of_threads(prefix: &str) -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |task: std::path::PathBuf| {
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+        // After the name, which is in parentheses: the nice value is the seventeenth field.
+        let nice = stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()?;
+        name.starts_with(prefix).then_some(nice)
+    };
+    tasks.filter_map(|task| of(task.path())).collect()
+}
+
+/// Work that can wait yields to the program that the store is part of; what its writers wait for does not.
+#[test]
+fn background_threads_are_nice_and_the_logs_is_not() {
+    let own = nice_of_threads("");
+    let Some(&own) = own.first() else { return println!("skipped: no /proc") };
+    let tmp = TempDir::new("nice");
+    let _db = Db::open_with(tmp.path(), small()).unwrap();
+    // A thread has its name and priority soon after it was started.
+    for _ in 0..500 {
+        let (background, log) = (nice_of_threads("lava-bg"), nice_of_threads("lava-log"));
+        let lowered = background.len() >= 2 && background.iter().all(|&nice| nice == (own + 10).min(19));
+        if lowered && !log.is_empty() && log.iter().all(|&nice| nice == own) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("own {own}, background {:?}, log {:?}", nice_of_threads("lava-bg"), nice_of_threads("lava-log"));
+}

@@ -11,6 +11,7 @@ mod full_disk;
 mod life;
 mod options;
 mod quiet;
+mod scheduling;
 
 use common::*;
 use lavastore_lavakv::io::Rng;

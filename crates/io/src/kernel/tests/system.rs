@@ -1,7 +1,7 @@
 //! Clock, threads, randomness, engines, counters.
 
 use super::*;
-use crate::kernel::usage;
+use crate::kernel::{ffi, usage};
 use crate::{Access, AlignedBuf, Priority};
 use base::ErrorKind;
 use std::sync::mpsc;
@@ -46,6 +46,25 @@ fn threads_run_at_their_priority_and_report_panics() {
     assert_eq!(nice_of_this_thread(), own, "only the new thread is lowered");
     let panics = spawner.spawn("panics", Priority::Foreground, Box::new(|| panic!("on purpose"))).unwrap();
     assert!(!panics.join());
+}
+
+#[test]
+fn background_threads_have_the_lowest_io_priority() {
+    let env = Env::kernel();
+    let spawner = env.spawner.as_ref().unwrap();
+    let of = |priority| {
+        let (send, receive) = mpsc::channel();
+        let body = Box::new(move || send.send(ffi::io_priorities()).unwrap());
+        assert!(spawner.spawn("lava test", priority, body).unwrap().join());
+        receive.recv().unwrap()
+    };
+    let (foreground, lowest) = of(Priority::Foreground);
+    assert_ne!(foreground, lowest);
+    match of(Priority::Background).0 {
+        own if own == lowest => {}
+        own if own == foreground => println!("skipped: the system does not let I/O priorities be changed"),
+        own => panic!("{own:#x}"),
+    }
 }
 
 #[test]

@@ -1,0 +1,232 @@
+//! When garbage is collected, and with how much effort.
+//!
+//! **By garbage.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs
+//! `(1 - g) / g` bytes written for each byte freed. So the threshold falls as exposed garbage grows, from
+//! [`LAZY_RATIO_PERCENT`] of a file while there is little of it to the family's `gc_ratio_percent` at
+//! [`EXPOSED_FULL_PERCENT`] of the live bytes. Writers begin to be slowed down when exposed and hidden garbage together
+//! are [`GARBAGE_SLOW_PERCENT`]. (There even files that are all alike have garbage above the threshold: whoever is slowed
+//! down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
+//! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to
+//! the family's ratio, then rests.
+//!
+//! **By fill** (LavaKV's adaptive garbage collection). The engine promises to stay small also where there is plenty of
+//! room, so garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the room is used, and fill can only make
+//! collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
+//! family's ratio, and beyond it, at the end of the room, to [`FULL_RATIO_PERCENT`]: with nothing left, a file that frees
+//! a twentieth of itself is still a gain. The number of threads rises along with it (`slots`).
+//!
+//! **Threads.** With little garbage and writers at work, collection keeps to its slots: nothing is lost by taking longer.
+//! Under strain, or when nobody writes, or when somebody asked for it, it takes every thread that has nothing better
+//! to do. Compactions go first: where values are separated they move little, and they expose what collection can free.
+//! Only from [`FILL_URGENT_PERCENT`] on collection goes before all of them but one.
+//!
+//! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
+//! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
+
+use super::super::Claims;
+use crate::engine::Engine;
+use crate::family::View;
+use crate::options::FamilyOptions;
+use crate::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots, Tally};
+use values::Ledger;
+use version::Version;
+
+/// Garbage, in percent of live bytes, from which writers are slowed down.
+pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 27;
+/// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
+const EXPOSED_FULL_PERCENT: u64 = 25;
+/// The threshold while there is little garbage.
+const LAZY_RATIO_PERCENT: u64 = 60;
+/// The threshold when there is no room left.
+const FULL_RATIO_PERCENT: u64 = 5;
+/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
+const SLACK_FILES: u64 = 2;
+/// Strain from which collection takes every free thread.
+const STRAIN_BUSY: u64 = 50;
+
+/// Records below this are small: see [`file_bytes`].
+const SMALL_VALUE_BYTES: u64 = 8 << 10;
+/// A longer output is at most this part of all records.
+const STORE_PART: u64 = 32;
+/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
+const SMALL_VALUES_FACTOR: u64 = 4;
+
+/// What is asked of a version again and again: worked out once, when it is installed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Digest {
+    /// Bytes of separated values above the last level: hidden garbage where keys are overwritten.
+    pub above_bytes: u64,
+    /// The size of what a collection writes.
+    pub file_bytes: u64,
+    /// What the family adds to the pressures.
+    pub tally: Tally,
+}
+
+impl Digest {
+    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> Digest {
+        let separated =
+            |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
+        let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
+        let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
+        let live = ledger.referenced_bytes().saturating_sub(above_bytes);
+        let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
+        Digest {
+            above_bytes,
+            file_bytes: file_bytes(version, options),
+            tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
+        }
+    }
+}
+
+/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
+/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
+/// [`SMALL_VALUES_FACTOR`] times as long.
+fn file_bytes(version: &Version, options: &FamilyOptions) -> u64 {
+    let (bytes, records) =
+        version.vssts.values().filter(|meta| !meta.segment).fold((0u64, 0u64), |(b, n), meta| {
+            (b.saturating_add(meta.record_bytes), n.saturating_add(meta.entries))
+        });
+    let mean = (bytes / records.max(1)).max(1);
+    let longer = options.vsst_bytes.saturating_mul((SMALL_VALUE_BYTES / mean).clamp(1, SMALL_VALUES_FACTOR));
+    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
+    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+}
+
+/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
+fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    let live = ledger.record_bytes().saturating_sub(garbage);
+    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+}
+
+/// Exposed garbage beyond the slack, in percent of live bytes.
+fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    percent(ledger.exposed_bytes(), ledger, options)
+}
+
+/// Exposed garbage and what lies above the last level, beyond the slack, in percent of live bytes. Counting what lies
+/// above, the sum grows with every flush instead of with every compaction, so that writers are slowed evenly.
+pub(crate) fn garbage_percent(view: &View, options: &FamilyOptions) -> u64 {
+    let garbage = view.ledger.exposed_bytes().saturating_add(view.digest.above_bytes);
+    percent(garbage, &view.ledger, options)
+}
+
+/// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
+fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
+    span * (fill_percent.clamp(from, to) - from) / (to - from)
+}
+
+/// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio.
+fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool, fill_percent: u64) -> u32 {
+    let lazy = LAZY_RATIO_PERCENT.max(floor);
+    // By the square: collection starts late, and then in earnest.
+    let fallen =
+        (lazy - floor) * exposed_percent.min(EXPOSED_FULL_PERCENT).pow(2) / EXPOSED_FULL_PERCENT.pow(2);
+    let by_garbage = if quiet { floor } else { lazy - fallen };
+    let eager = part_of(by_garbage - floor, fill_percent, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT);
+    let spare = floor.saturating_sub(FULL_RATIO_PERCENT);
+    let last = part_of(spare, fill_percent, FILL_URGENT_PERCENT, 100);
+    (by_garbage - eager - last) as u32
+}
+
+/// The threshold of a family now.
+pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -> u32 {
+    // Asked in any case: it is a comparison with what was seen last.
+    let quiet = engine.quiet.is_quiet(engine);
+    if !engine.options.ablation.dynamic_scheduling {
+        return options.gc_ratio_percent;
+    }
+    let exposed = exposed_percent(&view.ledger, options);
+    threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet, engine.fill_percent())
+}
+
+fn strain(garbage_percent: u64, fill_percent: u64) -> u64 {
+    let by_garbage = garbage_percent.saturating_mul(100) / GARBAGE_SLOW_PERCENT;
+    let by_fill = match fill_percent {
+        0..FILL_LAZY_PERCENT => 0,
+        fill => 50 + part_of(50, fill, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT),
+    };
+    by_garbage.max(by_fill)
+}
+
+/// How near the space is to where somebody suffers: 100 is there. See the module.
+pub(crate) fn strain_percent(engine: &Engine) -> u64 {
+    let garbage = engine.all_families().iter().map(|f| garbage_percent(&f.view(), &f.options())).max();
+    strain(garbage.unwrap_or(0), engine.fill_percent())
+}
+
+/// How long a collection should wait so that flushes are quick.
+pub(super) fn paced_ns(engine: &Engine, now_ns: u64) -> u64 {
+    if !engine.options.ablation.dynamic_scheduling {
+        return 0;
+    }
+    engine.gc_pace.wait_ns(now_ns, strain_percent(engine))
+}
+
+/// What collections may read and write in a second now; `None`: they are not bounded.
+pub(crate) fn pace_bytes_per_s(engine: &Engine) -> Option<u64> {
+    engine.gc_pace.bytes_per_s(engine.env.clock.now_ns(), strain_percent(engine))
+}
+
+/// What may run at once.
+pub(crate) fn slots(engine: &Engine, claims: &mut Claims) -> Slots {
+    let (threads, compactions_max) = (engine.options.background_threads, engine.options.compactions_max);
+    if !engine.options.ablation.dynamic_scheduling {
+        return Slots::fixed(threads).limited(threads, compactions_max);
+    }
+    let mut tally = Tally::default();
+    engine.all_families().iter().for_each(|family| tally.add(&family.view().digest.tally));
+    let slots = Slots::of(&tally, threads, engine.fill_percent(), claims.gc_slots);
+    claims.gc_slots = slots.by_pressure;
+    slots.limited(threads, compactions_max)
+}
+
+/// True if another collection may start.
+pub(super) fn may_start(engine: &Engine, claims: &Claims, slots: &Slots) -> bool {
+    let running = claims.collections;
+    let free = claims.merges() + running < engine.options.background_threads;
+    let busy = || {
+        let asked = !claims.gc_requests.is_empty();
+        asked || engine.quiet.is_quiet(engine) || strain_percent(engine) >= STRAIN_BUSY
+    };
+    running < slots.collections || (free && busy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
+        let at = |exposed| threshold_percent(exposed, 20, false, 0);
+        assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
+        assert!((1..40).all(|e| at(e) <= at(e - 1)));
+        assert_eq!(threshold_percent(0, 20, true, 0), 20);
+        assert_eq!(threshold_percent(0, 70, false, 0), 70);
+    }
+
+    #[test]
+    fn the_threshold_falls_with_fill_and_garbage_still_drives_it() {
+        for (exposed, floor, quiet) in
+            [(0, 20, false), (15, 20, false), (30, 20, false), (0, 3, true), (0, 99, false)]
+        {
+            let at = |fill| threshold_percent(exposed, floor, quiet, fill);
+            assert!((0..=75).all(|fill| at(fill) == at(0)), "plenty of room: garbage alone decides");
+            assert!((75..120).all(|fill| at(fill + 1) <= at(fill)));
+            assert_eq!(u64::from(at(90)), floor, "everything that frees enough");
+            assert_eq!(u64::from(at(100)), floor.min(FULL_RATIO_PERCENT), "everything that frees something");
+            assert_eq!(at(1000), at(100));
+        }
+        assert!(
+            (0..40).all(|e| threshold_percent(e + 1, 20, false, 80) <= threshold_percent(e, 20, false, 80))
+        );
+    }
+
+    #[test]
+    fn strain_is_full_where_writers_are_slowed_or_the_disk_is() {
+        assert_eq!(strain(0, 0), 0);
+        assert_eq!(strain(GARBAGE_SLOW_PERCENT, 0), 100);
+        assert!(strain(GARBAGE_SLOW_PERCENT / 2, 0) < 50 && strain(GARBAGE_SLOW_PERCENT / 2 + 1, 0) >= 50);
+        assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));
+        assert_eq!(strain(GARBAGE_SLOW_PERCENT, 80), 100);
+    }
+}

@@ -1,0 +1,146 @@
+//! How many threads compaction and garbage collection may use.
+//!
+//! **By pressure** (Scavenger+, equations 4 to 6). What compaction can change is how far the trees of the tables are
+//! from their ideal shape, what collection can change is how far exposed garbage is above what its threshold leaves:
+//!
+//! ```text
+//! P_index = S_index - (1 + sum T^-i, i = 1 .. L-1)       S_index: bytes of all levels / bytes of the last
+//! P_value = G_E / D - R_G / (1 - R_G)                    G_E: exposed garbage, D: live records, R_G: threshold
+//! Max_GC  = N * P_value / (P_index + P_value)
+//! ```
+//!
+//! The paper leaves open what happens at the ends. Here a pressure is never below zero; each class keeps a thread as
+//! long as it has work, so that neither can starve the other (collection frees only what compaction has exposed); and
+//! a share must differ from the number of threads it would change by more than [`HYSTERESIS`], or two pressures that
+//! are nearly alike would move a thread to and fro. Bytes of trees are compensated ones, as everywhere where the shape
+//! of a tree is judged.
+//!
+//! **By fill** (LavaKV, figure 9 of LavaStore). Up to [`FILL_LAZY_PERCENT`] of the space that the store may use the
+//! pressures alone decide. From there on collection is given more threads whatever they say, and from
+//! [`FILL_URGENT_PERCENT`] on all of them: then it also goes before deeper compactions, but for one thread, because a
+//! compaction needs room first and frees it later.
+//!
+//! These are bounds, not pools: a thread for which one class has no work serves the other (see `jobs::next_job`), and
+//! flush and the compaction of level 0 ask nobody.
+
+/// How full the space of the store may be before it matters to garbage collection, in percent.
+pub(crate) const FILL_LAZY_PERCENT: u64 = 75;
+/// From here on everything runs that frees space.
+pub(crate) const FILL_URGENT_PERCENT: u64 = 90;
+/// A class gains or loses a thread when its share differs by more than so many threads.
+const HYSTERESIS: f64 = 0.75;
+
+/// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tally {
+    /// Bytes of the last level of the tree.
+    last_bytes: f64,
+    /// Bytes of the tree above its ideal size.
+    excess_bytes: f64,
+    /// Live bytes of separated values.
+    live_bytes: f64,
+    /// Bytes of exposed garbage above what the threshold leaves.
+    garbage_bytes: f64,
+}
+
+impl Tally {
+    /// What a tree with levels of these sizes (level 0 first) and such values add to the pressures. `multiplier` is the
+    /// ratio of sizes between levels, `ratio_percent` the threshold of garbage collection.
+    pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Tally {
+        let used: Vec<f64> = levels.iter().skip(1).filter(|&&n| n > 0).map(|&n| n as f64).collect();
+        let level0 = levels.first().copied().unwrap_or(0) as f64;
+        // Without deeper levels the tables of level 0 are the tree: there is nothing to compact it into.
+        let last_bytes = used.last().copied().unwrap_or(level0);
+        let all_bytes = level0 + used.iter().sum::<f64>();
+        let step = 1.0 / f64::from(multiplier.max(2));
+        let ideal = 1.0 + (1..used.len()).map(|i| step.powi(i as i32)).sum::<f64>();
+        let ratio = f64::from(ratio_percent.min(99)) / 100.0;
+        Tally {
+            last_bytes,
+            excess_bytes: (all_bytes - ideal * last_bytes).max(0.0),
+            live_bytes: live as f64,
+            garbage_bytes: (exposed as f64 - live as f64 * ratio / (1.0 - ratio)).max(0.0),
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Tally) {
+        self.last_bytes += other.last_bytes;
+        self.excess_bytes += other.excess_bytes;
+        self.live_bytes += other.live_bytes;
+        self.garbage_bytes += other.garbage_bytes;
+    }
+
+    fn index_pressure(&self) -> f64 {
+        self.excess_bytes / self.last_bytes.max(1.0)
+    }
+
+    fn value_pressure(&self) -> f64 {
+        self.garbage_bytes / self.live_bytes.max(1.0)
+    }
+
+    /// The part of the threads that is due to garbage collection.
+    fn gc_share(&self) -> f64 {
+        let (index, value) = (self.index_pressure(), self.value_pressure());
+        if value > 0.0 { value / (index + value) } else { 0.0 }
+    }
+}
+
+/// Bounds on what runs at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    /// Compactions below level 0.
+    pub compactions: usize,
+    /// Collections.
+    pub collections: usize,
+    /// Of the collections: those that go before compactions below level 0.
+    pub urgent: usize,
+    /// What `collections` was by the pressures alone: what [`Slots::of`] wants to know the next time.
+    pub by_pressure: usize,
+}
+
+impl Slots {
+    /// The same at all times: collection may use every thread, since everything else goes before it between two of its
+    /// steps; compaction leaves one, if there is another.
+    pub fn fixed(threads: usize) -> Slots {
+        let compactions = most_compactions(threads);
+        Slots { compactions, collections: threads, urgent: 0, by_pressure: threads }
+    }
+
+    /// By pressure and fill. `before`: [`Slots::by_pressure`] of the last time.
+    pub fn of(tally: &Tally, threads: usize, fill_percent: u64, before: usize) -> Slots {
+        let most = most_compactions(threads);
+        let due = threads as f64 * tally.gc_share();
+        let moved = (due - before as f64).abs() > HYSTERESIS;
+        let by_pressure = (if moved { due.round() as usize } else { before }).clamp(1, most);
+        let span = FILL_URGENT_PERCENT - FILL_LAZY_PERCENT;
+        let over = fill_percent.saturating_sub(FILL_LAZY_PERCENT).min(span);
+        let by_fill = 1 + (threads - 1) * over as usize / span as usize;
+        let urgent = if fill_percent >= FILL_URGENT_PERCENT { most } else { 0 };
+        Slots {
+            // What fill gives to collection it does not take from compaction, which exposes what is to be collected.
+            compactions: (threads - by_pressure.min(threads)).clamp(1, most),
+            collections: by_pressure.max(by_fill),
+            urgent,
+            by_pressure,
+        }
+    }
+
+    /// With at most so many compactions, where somebody said so (0: nobody did). Where nothing presses, just as many.
+    pub fn limited(self, threads: usize, compactions_max: usize) -> Slots {
+        let compactions = match compactions_max {
+            0 => self.compactions,
+            max if self.compactions == most_compactions(threads) => max,
+            max => max.min(self.compactions),
+        };
+        Slots { compactions, ..self }
+    }
+}
+
+/// All threads but one, so that flush and level 0 find one; at least one.
+fn most_compactions(threads: usize) -> usize {
+    threads.saturating_sub(1).max(1)
+}
+
+#[cfg(test)]
+mod tests;
