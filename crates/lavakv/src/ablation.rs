@@ -22,6 +22,10 @@ pub struct Ablation {
     /// Threads and threshold of garbage collection follow garbage, the shape of the trees and the room that is left, and
     /// its bytes the latency of flush; off: all threads, the family's threshold, no bound but `rate_limit_bytes_per_s`.
     pub dynamic_scheduling: bool,
+    /// Garbage collection reads live records only; off: all records of a file.
+    pub lazy_read: bool,
+    /// Values of keys that were overwritten lately go to vSSTs of their own; off: all of a flush go together.
+    pub hot_cold: bool,
 }
 
 impl Default for Ablation {
@@ -33,13 +37,15 @@ impl Default for Ablation {
             compensated_size: true,
             quiet_compaction: true,
             dynamic_scheduling: true,
+            lazy_read: true,
+            hot_cold: true,
         }
     }
 }
 
 impl Ablation {
     /// The names by which mechanisms are switched off, and their switches.
-    fn switches(&mut self) -> [(&'static str, &mut bool); 6] {
+    fn switches(&mut self) -> [(&'static str, &mut bool); 8] {
         [
             ("joined_lookups", &mut self.joined_lookups),
             ("readahead", &mut self.readahead),
@@ -47,6 +53,8 @@ impl Ablation {
             ("compensated_size", &mut self.compensated_size),
             ("quiet_compaction", &mut self.quiet_compaction),
             ("dynamic_scheduling", &mut self.dynamic_scheduling),
+            ("lazy_read", &mut self.lazy_read),
+            ("hot_cold", &mut self.hot_cold),
         ]
     }
 

@@ -44,9 +44,8 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
         |state| version = state.families.get(&id.get()).map(|f| f.version.clone()),
     )?;
     let version = version.expect("the edit that made the family was published");
-    let (memtable_id, memtable_bytes) = (writer.next_memtable_id, engine.options.memtable_bytes);
-    let (id, name, ablation) = (id.get(), name.to_owned(), engine.options.ablation);
-    let family = Arc::new(Family::new(id, name, options, version, memtable_id, memtable_bytes, ablation));
+    let (id, name, memtable_id) = (id.get(), name.to_owned(), writer.next_memtable_id);
+    let family = Arc::new(Family::new(id, name, options, version, memtable_id, &engine.options));
     writer.next_memtable_id += 1;
     write(&engine.families).insert(id, family.clone());
     Ok(family)

@@ -3,14 +3,14 @@
 use crate::ablation::Ablation;
 use crate::jobs::gc::when::Digest;
 use crate::jobs::rebuild::Demand;
-use crate::options::FamilyOptions;
+use crate::options::{FamilyOptions, Options};
 use base::SeqNo;
 use base::sync::{lock, read, write};
 use lsm::picker::LeveledOptions;
 use memtable::MemTable;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
-use values::Ledger;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use values::{DropCache, Ledger};
 use version::{FamilyId, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
@@ -60,6 +60,9 @@ pub(crate) struct Family {
     ablation: Ablation,
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
+    /// Bytes of the drop cache; `None`: there is none.
+    drop_cache_bytes: Option<usize>,
+    drop_cache: OnceLock<Arc<DropCache>>,
 }
 
 impl Family {
@@ -69,9 +72,9 @@ impl Family {
         options: FamilyOptions,
         version: Arc<Version>,
         memtable_id: u64,
-        memtable_bytes: usize,
-        ablation: Ablation,
+        store: &Options,
     ) -> Self {
+        let (memtable_bytes, ablation) = (store.memtable_bytes, store.ablation);
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
         let view = View::new(active, Vec::new(), version, l0_depth, &options);
@@ -84,7 +87,15 @@ impl Family {
             memtable_bytes,
             ablation,
             demand: Arc::default(),
+            drop_cache_bytes: store.drop_cache_bytes(),
+            drop_cache: OnceLock::new(),
         }
+    }
+
+    /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
+    pub fn drop_cache(&self) -> Option<Arc<DropCache>> {
+        let bytes = self.drop_cache_bytes.filter(|_| self.options().min_blob_size > 0)?;
+        Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
     }
 
     pub fn options(&self) -> Arc<FamilyOptions> {

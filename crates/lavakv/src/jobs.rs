@@ -8,6 +8,7 @@ pub(crate) mod cleanup;
 pub(crate) mod compaction;
 pub(crate) mod flush;
 pub(crate) mod gc;
+pub(crate) mod hot_cold;
 pub(crate) mod kept;
 pub(crate) mod log;
 pub(crate) mod output;

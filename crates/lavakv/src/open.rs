@@ -211,9 +211,8 @@ pub(crate) fn build(
     for family in state.families.values() {
         let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
         let version = family.version.clone();
-        let (name, memtable_bytes) = (family.name.clone(), options.memtable_bytes);
-        let (id, ablation) = (family.id, options.ablation);
-        let own = Family::new(id, name, family_options, version, next_memtable_id, memtable_bytes, ablation);
+        let name = family.name.clone();
+        let own = Family::new(family.id, name, family_options, version, next_memtable_id, &options);
         next_memtable_id += 1;
         families.insert(family.id, Arc::new(own));
     }

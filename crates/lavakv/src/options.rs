@@ -112,6 +112,13 @@ impl Options {
         self.family.validate()
     }
 
+    /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.
+    /// A key costs four bytes. Where the block cache is a hundredth of the data and values have 1 KB, each of the two
+    /// generations then takes 4 % of the keys; where values are larger, all that it is to take.
+    pub(crate) fn drop_cache_bytes(&self) -> Option<usize> {
+        self.ablation.hot_cold.then_some((self.cache_bytes / 64).clamp(16 << 10, 4 << 20))
+    }
+
     /// The most compactions below level 0 that run at once.
     pub(crate) fn compaction_slots(&self) -> usize {
         match self.compactions_max {

@@ -353,16 +353,23 @@ impl GcJob {
 
     fn copy(&mut self, from: usize, world: &mut dyn GcWorld) -> Result<Next> {
         let (inputs, alignment) = (&self.inputs, self.alignment());
-        let grouping =
-            Grouping { batch_bytes: self.options.step_bytes.max(1), gap_bytes: self.options.gap_bytes };
+        let grouping = Grouping {
+            batch_bytes: self.options.step_bytes.max(1),
+            gap_bytes: self.options.gap_bytes,
+            lazy_read: self.options.lazy_read,
+        };
         let passed = self.batch.plan(&self.window, from..self.window.len(), inputs.len(), grouping);
         self.batch.read(inputs, &mut self.copy)?;
         for (record, entry) in self.batch.entries() {
+            let record = self.batch.open(record, &self.window, inputs)?;
+            let entry = &self.window.entries[entry];
+            if !entry.live {
+                continue;
+            }
             let record_bytes = self.outputs.record_bytes();
             let full = |builder: &VsstBuilder| is_full(builder, &self.gc, &self.options, record_bytes);
             let create = || world.create(alignment, self.gc.class);
-            let record = self.batch.open(record, &self.window, inputs)?;
-            let key = self.window.user_key(&self.window.entries[entry]);
+            let key = self.window.user_key(entry);
             let builder = self.outputs.file_for(key, self.names.took_over(), full, create)?;
             let lens = builder.copy(&record)?;
             debug_assert_eq!(lens.stored_len, record.stored.len() as u64, "copied verbatim");

@@ -68,6 +68,7 @@ pub struct Ledger {
     files: HashMap<u64, FileGarbage>,
     record_bytes: u64,
     referenced_bytes: u64,
+    references: u64,
 }
 
 impl Ledger {
@@ -82,6 +83,7 @@ impl Ledger {
         }
         for (name, totals) in version.references.iter() {
             ledger.referenced_bytes = ledger.referenced_bytes.saturating_add(totals.stored_bytes);
+            ledger.references = ledger.references.saturating_add(totals.count);
             let mut targets = version.resolve_all(name);
             match (targets.next(), targets.next()) {
                 (Some(only), None) => ledger.refer(only.number, totals, (1, 1), true),
@@ -140,6 +142,11 @@ impl Ledger {
     /// Bytes of the records that tables reference.
     pub fn referenced_bytes(&self) -> u64 {
         self.referenced_bytes
+    }
+
+    /// References of all tables.
+    pub fn references(&self) -> u64 {
+        self.references
     }
 
     /// Exposed garbage of all files: exact, whatever names lead to several files.

@@ -6,6 +6,7 @@
 //! the live records of some files into a new one and lets the names of the old files lead there, without touching a
 //! reference.
 //!
+//! * [`drop_cache`]: which keys were overwritten lately, so that hot and cold values go to files of their own.
 //! * [`separator`]: writes values into vSSTs and makes the references (flush, and merges that change values).
 //! * [`ledger`]: how much of each file is garbage: derived from the tables of a version, never counted.
 //! * [`mod@pick`]: which files to collect next.
@@ -16,6 +17,7 @@
 //! Everything that decides is a pure function of a version. This crate and `lsm` do not know each other: what they
 //! tell each other passes through the engine above.
 
+pub mod drop_cache;
 pub mod job;
 pub mod ledger;
 pub mod meta;
@@ -24,6 +26,7 @@ pub mod pick;
 pub mod pins;
 pub mod separator;
 
+pub use drop_cache::{DropCache, Parting};
 pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
 pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
 pub use meta::vsst_meta;

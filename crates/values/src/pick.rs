@@ -5,8 +5,10 @@
 //! file, so aliases keep one target and the ledger stays exact.
 //!
 //! * A file of which nothing is referenced is taken first, and alone: it costs no writing.
-//! * The inputs of a job are of one class. Hot and cold values are apart since the flush that wrote them, and a job that
-//!   mixed them would undo that; its survivors go to one class, so that a name keeps one target.
+//! * Hot files are collected with hot files only. Hot and cold values are apart since the flush that wrote them, and a job
+//!   that mixed them would undo that. All survivors go to one class, so that a name keeps one target, and they are cold:
+//!   what outlives most of a hot file is written more rarely than the rest of it was. Files that nobody has classified go
+//!   with cold ones.
 //! * A write-once segment is in order of arrival, and a memtable may still reference it: it is collected only if the
 //!   caller says so, or if nothing of it is live.
 //! * With no file over the threshold there is no job.
@@ -53,6 +55,9 @@ pub struct GcOptions {
     /// Live records are read together across gaps of at most so many bytes; `None`: a
     /// compromise for devices of any kind.
     pub gap_bytes: Option<u64>,
+    /// Only live records are read. Off, for measuring: all are, and verified, as where values cannot be told from keys
+    /// without reading them.
+    pub lazy_read: bool,
     /// A job whose inputs were estimated stops early if it finds less garbage than this share of what was expected.
     pub abandon_percent: u32,
 }
@@ -70,6 +75,7 @@ impl Default for GcOptions {
             window_key_bytes: 8 << 20,
             lookups: Lookups::Cheaper,
             gap_bytes: None,
+            lazy_read: true,
             abandon_percent: 50,
         }
     }
@@ -82,7 +88,7 @@ pub struct Gc {
     pub family: FamilyId,
     /// The files that it replaces, the one with the most garbage first.
     pub inputs: Vec<Arc<VsstMeta>>,
-    /// The class of all inputs, and of the outputs.
+    /// The class of the outputs.
     pub class: VsstClass,
     /// Bytes of records that it is expected to drop.
     pub expected_free: u64,
@@ -100,11 +106,11 @@ impl Gc {
         self.inputs.iter().map(|v| v.number)
     }
 
-    fn new(version: &Version, first: &Arc<VsstMeta>) -> Gc {
+    fn new(version: &Version) -> Gc {
         Gc {
             family: version.family,
             inputs: Vec::new(),
-            class: first.class,
+            class: VsstClass::Mixed,
             expected_free: 0,
             expected_write: 0,
             expected_read: 0,
@@ -119,6 +125,9 @@ impl Gc {
         let keys = if garbage.references == 0 { 0 } else { file.len.saturating_sub(file.record_bytes) };
         self.expected_read += garbage.referenced_bytes.saturating_add(keys);
         self.exact &= garbage.exact;
+        if file.class != VsstClass::Mixed {
+            self.class = VsstClass::Cold;
+        }
         self.inputs.push(file.clone());
     }
 }
@@ -141,7 +150,8 @@ pub fn pick(
     candidates.sort_by_key(|(garbage, file)| (Reverse(garbage.ratio_ppm()), file.number));
     let dead = |garbage: &FileGarbage| garbage.references == 0 && garbage.exact;
     let (_, first) = candidates.first()?;
-    let mut gc = Gc::new(version, first);
+    let is_hot = |file: &VsstMeta| file.class == VsstClass::Hot;
+    let mut gc = Gc::new(version);
     let mut bytes = 0u64;
     for (garbage, file) in &candidates {
         if let [taken] = gc.inputs.as_slice()
@@ -156,7 +166,7 @@ pub fn pick(
                 break;
             }
             let fits = live <= options.file_bytes && total <= options.input_bytes_max;
-            if file.class != gc.class || !fits || file.segment != gc.inputs[0].segment {
+            if is_hot(file) != is_hot(first) || !fits || file.segment != gc.inputs[0].segment {
                 continue;
             }
         }

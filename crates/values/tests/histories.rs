@@ -9,7 +9,7 @@ use lavastore_values::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Compaction, FAMILY, Store};
-use version::{Record, Version};
+use version::{Record, Version, VsstClass};
 
 /// A collection under way.
 struct Running {
@@ -107,6 +107,7 @@ impl History {
             window_keys: rng.range(1, 300) as usize,
             window_key_bytes: rng.range(10, 4000) as usize,
             gap_bytes: rng.one_in(2).then(|| rng.below(2000)),
+            lazy_read: !rng.one_in(4),
             lookups: [Lookups::Cheaper, Lookups::Cheaper, Lookups::Join, Lookups::Points]
                 [rng.below(4) as usize],
             abandon_percent: if rng.one_in(2) { 50 } else { 120 },
@@ -114,7 +115,9 @@ impl History {
         };
         let busy: BTreeSet<u64> = self.collections.iter().flat_map(|c| c.job.gc().numbers()).collect();
         let Some(gc) = pick(&version, &ledger, &options, &|v| busy.contains(&v.number)) else { return };
-        assert!(gc.inputs.iter().all(|v| v.class == gc.class && !busy.contains(&v.number)));
+        let hot = gc.inputs.iter().filter(|v| v.class == VsstClass::Hot).count();
+        assert!(hot == 0 || hot == gc.inputs.len(), "hot and other files together");
+        assert!(gc.inputs.iter().all(|v| !busy.contains(&v.number)));
         assert!(gc.inputs.len() <= options.inputs_max);
         let job = GcJob::new(gc, version.clone(), options);
         self.collections.push(Running { job, version });

@@ -116,6 +116,40 @@ fn survivors_of_many_files_go_to_one_and_every_name_leads_there() {
 }
 
 #[test]
+fn reading_everything_gives_the_same_files_and_costs_more() {
+    let collect = |lazy_read, gap_bytes| {
+        let mut store = Store::new(4);
+        let mut before = 0;
+        for n in 0..3 {
+            let keys: Vec<u64> = (0..200).map(|i| i * 3 + n).collect();
+            let (meta, references) = vsst(&mut store, 1, 5 + n, &keys);
+            before += meta.record_bytes;
+            add_vsst(&mut store, meta);
+            let live: Vec<_> = references.into_iter().step_by(7).collect();
+            add_table(&mut store, 5 + n, &live);
+        }
+        let version = store.version();
+        let options = GcOptions { lazy_read, gap_bytes, step_bytes: 30_000, ..GcOptions::default() };
+        let mut job = job(&version, &options, &[]);
+        let GcOutcome::Replace { outputs, .. } = run(&mut job, &mut store.world).unwrap() else {
+            panic!("abandoned")
+        };
+        let [output] = outputs.as_slice() else { panic!("{} outputs", outputs.len()) };
+        let bytes =
+            store.world.files.env.fs.read_all(&path_of(&names::vsst(output.number)), 1 << 20).unwrap();
+        (output.clone(), bytes, job.stats(), before)
+    };
+    let (output, bytes, lazy, record_bytes) = collect(true, Some(0));
+    for gap_bytes in [None, Some(0)] {
+        let (all_output, all_bytes, all, _) = collect(false, gap_bytes);
+        assert_eq!((&all_output, &all_bytes), (&output, &bytes));
+        assert_eq!((all.record_read_bytes, lazy.record_read_bytes), (record_bytes, lazy.live_bytes));
+        assert_eq!((all.keys, all.live_keys), (lazy.keys, lazy.live_keys));
+        assert!(all.record_reads < lazy.record_reads, "long runs: {all:?}");
+    }
+}
+
+#[test]
 fn a_damaged_live_record_stops_the_job_and_a_dead_one_does_not_matter() {
     let mut refused = 0;
     for record in 0..12 {

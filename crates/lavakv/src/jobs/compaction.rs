@@ -1,5 +1,6 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
+use super::hot_cold::Drops;
 use super::kept::{CountedTable, Counting};
 use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
 use super::rebuild::Rebuilder;
@@ -43,6 +44,7 @@ struct Running {
     /// Set if there were snapshots when it began.
     counting: Option<Arc<Counting>>,
     separation: Separation,
+    drops: Option<Drops>,
     cutter: Cutter,
     below: DeeperLevels,
 }
@@ -79,8 +81,13 @@ impl CompactionJob {
             expected_len: self.family.options().vsst_bytes,
         };
         let rebuilder = Rebuilder::new(files(), &self.version, &self.compaction)?;
-        let separation = Separation::new(files(), Some(self.version.clone()));
+        let separation = Separation::of_compaction(files(), self.version.clone());
+        let drops = self.family.drop_cache().map(Drops);
+        if let Some(Drops(cache)) = &drops {
+            cache.set_live_keys(self.family.view().ledger.references());
+        }
         Ok(Running {
+            drops,
             separation: separation.with_rebuilder(rebuilder),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             counting,
@@ -113,7 +120,7 @@ impl CompactionJob {
             cutter: &mut running.cutter,
             below: &mut running.below,
             values: Some(&mut values),
-            observer: None,
+            observer: running.drops.as_mut().map(|drops| drops as _),
         };
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();

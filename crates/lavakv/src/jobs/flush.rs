@@ -164,7 +164,7 @@ impl Unit {
             inputs: Vec::new(),
             expected_len: (bytes as u64).min(family.options().vsst_bytes),
         };
-        let mut separation = Separation::new(files, None);
+        let mut separation = Separation::of_flush(files, bytes as u64);
         let placed: Vec<_> = memtables.iter().filter_map(|m| engine.placement.of(m.id())).collect();
         for file in &placed {
             let file = lock(file);

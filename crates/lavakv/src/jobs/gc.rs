@@ -52,6 +52,7 @@ pub(crate) fn gc_options(engine: &Engine, view: &View, ratio_percent: u32) -> Gc
         file_bytes: view.digest.file_bytes,
         lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
         gap_bytes: (!ablation.readahead).then_some(0),
+        lazy_read: ablation.lazy_read,
         ..GcOptions::default()
     }
 }

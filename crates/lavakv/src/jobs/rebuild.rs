@@ -157,7 +157,10 @@ impl Rebuilder {
         let mut class = VsstClass::Mixed;
         for meta in compaction.rebuild_vssts.iter().filter_map(|n| version.vssts.get(n)) {
             let vsst = files.engine.tables.vsst(meta)?;
-            class = meta.class;
+            // What lasted until now is cold, as what survives a collection.
+            if meta.class != VsstClass::Mixed {
+                class = VsstClass::Cold;
+            }
             inputs.insert(meta.number, Input { vsst, buffer: Vec::new(), at: 0 });
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };

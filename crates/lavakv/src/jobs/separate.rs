@@ -1,6 +1,7 @@
 //! What becomes of values when flush and compaction write entries: large ones go to vSSTs, references get the newest
 //! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
 
+use super::hot_cold::ValueFiles;
 use super::output::VsstFiles;
 use super::rebuild::Rebuilder;
 use crate::engine::Engine;
@@ -10,14 +11,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{ReadCounters, RecordLens, Reference, SegmentReference};
-use values::{OutputVsst, Separator};
-use version::{BlobId, Version, VsstClass, VsstMeta};
-
-type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
+use version::{BlobId, Version, VsstMeta};
 
 /// The vSSTs of one job, across its steps.
 pub(crate) struct Separation {
-    separator: Separator<CreateVsst>,
+    separated: ValueFiles,
     /// Values of at least so many bytes are separated.
     min_blob_size: usize,
     /// The version that references are read from (compaction); pins the files.
@@ -35,14 +33,21 @@ pub(crate) struct Separation {
 }
 
 impl Separation {
-    /// For a job that makes its vSSTs by `files`. `version` is what the references among its inputs resolve in.
-    pub fn new(files: VsstFiles, version: Option<Arc<Version>>) -> Self {
+    /// For a flush of so many bytes that makes its vSSTs by `files`.
+    pub fn of_flush(files: VsstFiles, bytes: u64) -> Self {
+        Self::new(files, Some(bytes), None)
+    }
+
+    /// For a compaction that makes its vSSTs by `files`. The references among its inputs resolve in `version`.
+    pub fn of_compaction(files: VsstFiles, version: Arc<Version>) -> Self {
+        Self::new(files, None, Some(version))
+    }
+
+    fn new(files: VsstFiles, flush_bytes: Option<u64>, version: Option<Arc<Version>>) -> Self {
         let options = files.family.options();
         let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
-        let create: CreateVsst = Box::new(move || files.create(0, VsstClass::Mixed));
-        let separator = Separator::new(options.vsst_bytes, create);
         Separation {
-            separator,
+            separated: ValueFiles::new(files, flush_bytes),
             min_blob_size,
             version,
             plain_names: HashMap::default(),
@@ -75,7 +80,7 @@ impl Separation {
 
     /// Ends the open vSST; all that were written, and the segments that were taken in.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
-        let mut all = self.separator.finish()?;
+        let mut all = self.separated.finish()?;
         if let Some(rebuilder) = &mut self.rebuilder {
             all.append(&mut rebuilder.finish()?);
         }
@@ -86,13 +91,13 @@ impl Separation {
     /// Every vSST made so far, finished or not.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
         let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Rebuilder::created);
-        [self.separator.created(), rebuilt].concat()
+        [&self.separated.created(), rebuilt].concat()
     }
 
     /// Bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
         let rebuilt = self.rebuilder.as_mut().map_or(0, Rebuilder::take_written_bytes);
-        self.separator.take_written_bytes() + rebuilt
+        self.separated.take_written_bytes() + rebuilt
     }
 
     /// See [`Rebuilder::take_damaged`].
@@ -114,7 +119,7 @@ pub(crate) struct SeparationHook<'a> {
 
 impl SeparationHook<'_> {
     fn separate(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
-        self.separation.separator.add(user_key, seq, value)?.encode_into(out);
+        self.separation.separated.add(user_key, seq, value)?.encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
 

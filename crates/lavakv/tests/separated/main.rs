@@ -8,6 +8,7 @@ mod common;
 mod correlated;
 mod damage;
 mod full_disk;
+mod hot_cold;
 mod life;
 mod options;
 mod quiet;

@@ -59,6 +59,8 @@ pub(crate) struct Grouping {
     pub(crate) batch_bytes: u64,
     /// See [`crate::GcOptions::gap_bytes`].
     pub(crate) gap_bytes: Option<u64>,
+    /// See [`crate::GcOptions::lazy_read`].
+    pub(crate) lazy_read: bool,
 }
 
 impl Grouping {
@@ -68,7 +70,8 @@ impl Grouping {
 }
 
 impl Batch {
-    /// Chooses the next live entries from `keys` on; returns how many entries of the window this passes.
+    /// Chooses the next live entries from `keys` on (all, if reading is not lazy); returns how many entries of the window
+    /// this passes.
     pub(crate) fn plan(
         &mut self,
         window: &Window,
@@ -83,7 +86,7 @@ impl Batch {
         let mut open: Vec<Option<usize>> = vec![None; inputs];
         for at in keys.clone() {
             let entry = &window.entries[at];
-            if !entry.live {
+            if !entry.live && grouping.lazy_read {
                 continue;
             }
             let len = u64::from(entry.stored_len);

@@ -178,14 +178,17 @@ fn a_file_with_nothing_live_is_taken_first_and_alone() {
 }
 
 #[test]
-fn classes_are_not_mixed() {
-    let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400)]);
+fn hot_files_are_collected_apart_and_what_survives_is_cold() {
+    let mut shop = shop(&[(20, 100), (21, 200), (22, 300), (23, 400), (24, 500)]);
     shop.edit(20, |v| v.class = VsstClass::Hot).edit(22, |v| v.class = VsstClass::Hot);
     shop.edit(23, |v| v.class = VsstClass::Cold);
     let gc = shop.pick(&options(10_000)).unwrap();
-    assert_eq!(gc.class, VsstClass::Hot);
+    assert_eq!(gc.class, VsstClass::Cold);
     assert_eq!(numbers(Some(gc)), [20, 22]);
-    assert_eq!(numbers(shop.pick_without(&options(10_000), &[20, 22])), [21]);
+    let gc = shop.pick_without(&options(10_000), &[20, 22]).unwrap();
+    assert_eq!(gc.class, VsstClass::Cold);
+    assert_eq!(numbers(Some(gc)), [21, 23, 24], "what nobody has classified goes with the cold");
+    assert_eq!(shop.pick_without(&options(10_000), &[20, 22, 23]).unwrap().class, VsstClass::Mixed);
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Hot and cold values in vSSTs of their own: where keys are skewed, nowhere else, and never mixed again.
+
+use crate::common::*;
+use crate::*;
+use lavastore_lavakv::Ablation;
+use std::collections::BTreeMap;
+
+const KEYS: u64 = 1500;
+/// Of a skewed store these take three quarters of the writes.
+const HOT_KEYS: u64 = KEYS / 20;
+const VALUE_LEN: usize = 300;
+
+/// What a vSST says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct File {
+    class: u64,
+    /// The vSSTs it replaces; none: a flush wrote it.
+    inputs: Vec<u64>,
+    keys: Vec<u64>,
+}
+
+const MIXED: u64 = 0;
+const HOT: u64 = 1;
+const COLD: u64 = 2;
+
+impl File {
+    fn read(sim: &SimEnv, name: &str) -> File {
+        let mut text = String::new();
+        lavastore_lavakv::dump::dump(&sim.env(), &path(name), true, &mut text).unwrap();
+        let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+        let after = |word| text.split(word).nth(1).unwrap_or_else(|| panic!("no \"{word}\" in {text}"));
+        let inputs = after("inputs [").split(']').next().unwrap_or_default();
+        File {
+            class: number(after("class ")).unwrap(),
+            inputs: inputs.split(", ").filter_map(number).collect(),
+            keys: text.split("\"key").skip(1).filter_map(number).collect(),
+        }
+    }
+
+    /// The part of hot keys, percent.
+    fn hot_keys_percent(&self) -> usize {
+        self.keys.iter().filter(|&&i| i < HOT_KEYS).count() * 100 / self.keys.len()
+    }
+}
+
+/// Every vSST that a store ever had.
+#[derive(Default)]
+struct Seen(BTreeMap<u64, File>);
+
+impl Seen {
+    fn look(&mut self, db: &Db, sim: &SimEnv) {
+        for name in db.live_files().files.iter().filter(|name| name.ends_with(".vsst")) {
+            let number = name.trim_end_matches(".vsst").parse().unwrap();
+            self.0.entry(number).or_insert_with(|| File::read(sim, name));
+        }
+    }
+
+    /// Those of a class that a flush wrote.
+    fn flushed(&self, class: u64) -> Vec<&File> {
+        self.0.values().filter(|f| f.class == class && f.inputs.is_empty()).collect()
+    }
+
+    fn collected(&self) -> impl Iterator<Item = &File> {
+        self.0.values().filter(|f| !f.inputs.is_empty())
+    }
+}
+
+/// A store of which some keys are overwritten more often than others, or all alike.
+fn overwritten(sim: &SimEnv, skewed: bool, without: &[&str]) -> (Db, Model, Seen) {
+    let ablation = Ablation::without(without.iter().copied()).unwrap();
+    let db = Db::open_in(sim.env(), DIR, Options { ablation, ..apart(100) }).unwrap();
+    let (mut model, mut seen, mut rng) = (Model::new(), Seen::default(), Rng::new(7));
+    fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
+    let mut installed = 0;
+    for round in 1..KEYS * 8 {
+        let among = if skewed && !rng.one_in(4) { HOT_KEYS } else { KEYS };
+        fill_long(&db, &mut model, std::iter::once(rng.below(among)), round, VALUE_LEN);
+        while db.run_background_step() {
+            let stats = db.stats();
+            if stats.flushes + stats.gc_runs > installed {
+                installed = stats.flushes + stats.gc_runs;
+                seen.look(&db, sim);
+            }
+        }
+    }
+    settle(&db);
+    seen.look(&db, sim);
+    reads_back(&db, &model);
+    (db, model, seen)
+}
+
+#[test]
+fn skewed_keys_are_parted_and_stay_parted() {
+    let sim = SimEnv::new(1);
+    let (db, model, seen) = overwritten(&sim, true, &[]);
+    let (hot, cold) = (seen.flushed(HOT), seen.flushed(COLD));
+    assert!(hot.len() > 50 && cold.len() > 50, "{} {}", hot.len(), cold.len());
+    let among = |files: &[&File], fits: &dyn Fn(usize) -> bool| {
+        files.iter().filter(|f| fits(f.hot_keys_percent())).count() * 100 / files.len()
+    };
+    assert!(among(&hot, &|percent| percent > 80) > 80, "{hot:?}");
+    assert!(among(&cold, &|percent| percent < 50) > 60, "{cold:?}");
+    // Collections: hot files with hot files only, and what survives is cold.
+    assert!(seen.collected().count() > 20);
+    let mut of_hot = 0;
+    for file in seen.collected() {
+        let classes: Vec<u64> = file.inputs.iter().map(|n| seen.0[n].class).collect();
+        let hot = classes.iter().filter(|&&class| class == HOT).count();
+        assert!(file.class == COLD && (hot == 0 || hot == classes.len()), "{classes:?} -> {file:?}");
+        of_hot += usize::from(hot > 0);
+    }
+    assert!(of_hot > 0);
+    nothing_left_over(&db, &sim);
+    // The classes are in the manifest, what was remembered is not.
+    drop(db);
+    let db = open_apart(&sim, 100);
+    reads_back(&db, &model);
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+#[test]
+fn what_is_collected_is_less_than_without() {
+    let written = |without: &[&str]| {
+        let sim = SimEnv::new(1);
+        let (db, ..) = overwritten(&sim, true, without);
+        (db.stats().gc_bytes_written, db.space().unwrap().total_bytes)
+    };
+    let (with, without) = (written(&[]), written(&["hot_cold"]));
+    assert!(with.0 < without.0, "{with:?} {without:?}");
+}
+
+#[test]
+fn uniform_keys_are_not_parted() {
+    let of = |without: &[&str]| {
+        let sim = SimEnv::new(2);
+        let (db, _, seen) = overwritten(&sim, false, without);
+        (seen, db.stats().flushes, db.stats().gc_bytes_written)
+    };
+    let (with, without) = (of(&[]), of(&["hot_cold"]));
+    assert!(with.0.flushed(HOT).is_empty());
+    assert_eq!(with.0.0.len(), without.0.0.len(), "as many files as without");
+    assert_eq!(with.1, without.1);
+    // But for the few bytes that a class takes in a file's properties.
+    assert!(with.2.abs_diff(without.2) < without.2 / 500, "{} {}", with.2, without.2);
+    assert!(without.0.0.values().all(|f| f.class == MIXED));
+}
