@@ -135,9 +135,9 @@ impl DropCache {
     }
 
     /// Books what a flush came to: how many bytes of values it asked for, and how many were hot. Earlier flushes count
-    /// less and less.
+    /// less and less, the last eight most: one flush of few values says little.
     pub fn book(&self, asked_bytes: u64, hot_bytes: u64) {
-        let add = |to: &AtomicU64, bytes| to.store((to.load(Relaxed) / 2).saturating_add(bytes), Relaxed);
+        let add = |to: &AtomicU64, bytes| to.store((to.load(Relaxed) / 8 * 7).saturating_add(bytes), Relaxed);
         add(&self.asked_bytes, asked_bytes);
         add(&self.hot_bytes, hot_bytes);
     }

@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::Ablation;
+use lavastore_lavakv::sim::CrashKind;
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 1500;
@@ -143,4 +144,34 @@ fn uniform_keys_are_not_parted() {
     // But for the few bytes that a class takes in a file's properties.
     assert!(with.2.abs_diff(without.2) < without.2 / 500, "{} {}", with.2, without.2);
     assert!(without.0.0.values().all(|f| f.class == MIXED));
+}
+
+/// A loss of power at any moment of a skewed stretch of flushes, compactions and collections: what was flushed before is
+/// there, under classes that reopening finds sound.
+#[test]
+fn power_is_lost_while_values_are_parted() {
+    let sim = SimEnv::new(3);
+    let (db, model, _) = overwritten(&sim, true, &[]);
+    db.flush().unwrap();
+    let from = sim.op_count();
+    let mut rng = Rng::new(4);
+    for round in 0..600 {
+        // The same values again: whichever version survives is the one the model has.
+        let among = if rng.one_in(4) { KEYS } else { HOT_KEYS };
+        let i = rng.below(among);
+        db.put(&key(i), &model[&key(i)]).unwrap();
+        if round % 3 == 0 {
+            db.run_background_step();
+        }
+    }
+    drop(db);
+    let record = sim.record();
+    let moments: Vec<u64> = record.barriers().into_iter().filter(|&op| op >= from).collect();
+    assert!(moments.len() > 10, "{}", moments.len());
+    for (n, &op) in moments.iter().enumerate().step_by(moments.len().div_ceil(25)) {
+        let after = record.crash_before(op, CrashKind::PowerLoss, n as u64);
+        let db = open_apart(&after, 100);
+        reads_back(&db, &model);
+        nothing_left_over(&db, &after);
+    }
 }

@@ -96,7 +96,9 @@ impl Rebuild {
             .filter(|p| scattered.contains(&p.vsst.number) && !busy.has_vsst(p.vsst.number))
             .collect();
         order.sort_by_key(|p| (p.stored_bytes / p.tables.max(1), p.vsst.number));
-        let class = order.first()?.vsst.class;
+        // One alone would only be moved.
+        let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
+        let class = order.iter().map(|p| p.vsst.class).find(|&class| several(class))?;
         let (mut vssts, mut bytes) = (BTreeSet::new(), 0u64);
         for piece in order.iter().filter(|p| p.vsst.class == class) {
             bytes = bytes.saturating_add(piece.stored_bytes);
@@ -105,8 +107,7 @@ impl Rebuild {
             }
             vssts.insert(piece.vsst.number);
         }
-        // One alone would only be moved.
-        (vssts.len() > 1).then_some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
+        Some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
     }
 
     /// The vSSTs that it takes.

@@ -87,6 +87,9 @@ fn classes_are_not_mixed_and_segments_not_taken() {
     let values: Vec<(u64, u64)> = (50..55).map(|n| (n, 10)).collect();
     let state = state((50..55).map(|n| vsst(n, hot(n))).chain([table(1, 0, &values)]).collect());
     assert_eq!(chosen(&state, &options(4, 1 << 40), &InProgress::default()), [50, 51]);
+    let mut busy = InProgress::default();
+    assert!(busy.claim_vsst(50));
+    assert_eq!(chosen(&state, &options(4, 1 << 40), &busy), [52, 53, 54], "51 alone would only be moved");
 }
 
 /// A walk takes neighbours until a job has its bytes, passes over tables without such values, waits for running jobs, and
