@@ -30,12 +30,12 @@ use table::{ReadCounters, Reference, Vsst};
 use values::{OutputVsst, Separator};
 use version::{Version, VsstClass, VsstMeta, VsstSource};
 
-/// vSSTs that the values of a stretch of keys may be spread over: 12 requests for the two megabytes that a scan reads
-/// together are of some 170 KiB, at which devices are about as fast as they get.
-const SPREAD_MAX: u64 = 12;
+/// vSSTs that the values of a stretch of keys may be spread over: 8 requests for the two megabytes that a scan reads
+/// together are of 256 KiB, and longer ones are not made.
+const SPREAD_MAX: u64 = 8;
 /// A walk takes this part of what all vSSTs hold: that is the room it needs, and the inverse of how many walks put all
 /// of a store in order.
-const STORE_PART: u64 = 8;
+const STORE_PART: u64 = 5;
 /// A walk takes this many vSSTs' worth at least.
 const FILES_MIN: u64 = 4;
 /// A walk begins when scans have lost this part of what it will rewrite.

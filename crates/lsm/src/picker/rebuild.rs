@@ -68,7 +68,8 @@ struct Piece<'a> {
 
 impl Rebuild {
     /// The vSSTs that most need to be rebuilt, if any table of the deepest level is scattered: those with the least in
-    /// each table that references them. All of one class, so that hot and cold values stay apart.
+    /// each table that references them. All of one class, so that hot and cold values stay apart. None if that would not
+    /// halve the pairs of a table and a vSST of theirs that it references.
     pub fn choose(version: &Version, options: &RebuildOptions, busy: &InProgress) -> Option<Rebuild> {
         let level = version.deepest_level().filter(|&level| level > 0)?;
         let mut scattered = HashSet::default();
@@ -99,15 +100,23 @@ impl Rebuild {
         // One alone would only be moved.
         let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
         let class = order.iter().map(|p| p.vsst.class).find(|&class| several(class))?;
-        let (mut vssts, mut bytes) = (BTreeSet::new(), 0u64);
+        let (mut vssts, mut bytes, mut links) = (BTreeSet::new(), 0u64, 0u64);
         for piece in order.iter().filter(|p| p.vsst.class == class) {
-            bytes = bytes.saturating_add(piece.stored_bytes);
-            if bytes > options.bytes_max && vssts.len() >= 2 {
+            let more = bytes.saturating_add(piece.stored_bytes);
+            // Where a table has half a vSST, that is in order.
+            let in_order = piece.stored_bytes / piece.tables.max(1) > options.job_bytes / 2;
+            if in_order || more > options.bytes_max && vssts.len() >= 2 {
                 break;
             }
             vssts.insert(piece.vsst.number);
+            (bytes, links) = (more, links.saturating_add(piece.tables));
         }
-        Some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
+        // In order, each table would reference one of them, and one more for each border between two.
+        let concerned = |f: &&Arc<FileMeta>| rebuilt_bytes(version, f, &vssts) > 0;
+        let tables = version.files(level).iter().filter(concerned).count() as u64;
+        let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
+        let pays = links >= in_order.saturating_mul(2);
+        pays.then_some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
     }
 
     /// The vSSTs that it takes.

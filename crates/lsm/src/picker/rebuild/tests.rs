@@ -74,8 +74,8 @@ fn the_most_scattered_vssts_are_chosen_within_the_budget() {
     let mut busy = InProgress::default();
     assert_eq!(chosen(&state, &options(2, 240), &busy), [50, 51, 52, 53]);
     assert_eq!(chosen(&state, &options(2, 200), &busy), [50, 51, 52]);
-    assert_eq!(chosen(&state, &options(2, 10), &busy), [50, 51], "two at least");
-    assert_eq!(chosen(&state, &options(2, 1 << 40), &busy), [50, 51, 52, 53, 54]);
+    assert_eq!(chosen(&state, &options(2, 10), &busy), [0u64; 0], "two would not become half as many");
+    assert_eq!(chosen(&state, &options(2, 1 << 40), &busy), [50, 51, 52, 53], "54 is in order");
     assert_eq!(chosen(&state, &options(3, 240), &busy), [0u64; 0], "no table is scattered");
     assert!(busy.claim_vsst(50));
     assert_eq!(chosen(&state, &options(2, 180), &busy), [51, 52, 53], "somebody else rewrites it");
@@ -96,10 +96,10 @@ fn classes_are_not_mixed_and_segments_not_taken() {
 /// comes to an end.
 #[test]
 fn a_walk_over_the_deepest_level() {
-    let mut records: Vec<Record> = (50..54).map(|n| vsst(n, VsstClass::Mixed)).collect();
-    let few: Vec<(u64, u64)> = (50..53).map(|n| (n, 20)).collect();
+    let mut records: Vec<Record> = (50..55).map(|n| vsst(n, VsstClass::Mixed)).collect();
+    let few: Vec<(u64, u64)> = (50..54).map(|n| (n, 15)).collect();
     records.extend((0..TABLES).map(|n| match n {
-        3 => table(4, n, &[(53, 500)]),
+        3 => table(4, n, &[(54, 500)]),
         n => table(n + 1, n, &few),
     }));
     let state = state(records);
@@ -107,7 +107,7 @@ fn a_walk_over_the_deepest_level() {
     let leveled = LeveledOptions::default();
     let mut busy = InProgress::default();
     let mut walk = Rebuild::choose(version, &options(2, 1 << 40), &busy).unwrap();
-    assert_eq!(walk.vssts().iter().copied().collect::<Vec<_>>(), [50, 51, 52]);
+    assert_eq!(walk.vssts().iter().copied().collect::<Vec<_>>(), [50, 51, 52, 53]);
     let mut steps = Vec::new();
     loop {
         match walk.step(version, &leveled, &busy) {
@@ -116,7 +116,7 @@ fn a_walk_over_the_deepest_level() {
                     (c.level, c.output_level, c.reason, c.trivial_move),
                     (6, 6, Reason::Rebuild, false)
                 );
-                assert_eq!(c.rebuild_vssts, [50, 51, 52]);
+                assert_eq!(c.rebuild_vssts, [50, 51, 52, 53]);
                 assert!(c.is_current(version));
                 steps.push(c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>());
                 busy.add(&c);
@@ -131,6 +131,20 @@ fn a_walk_over_the_deepest_level() {
         }
     }
     assert_eq!(steps, [vec![1, 2], vec![3], vec![5, 6]]);
+}
+
+/// vSSTs that follow each other are in order already, however many a table references.
+#[test]
+fn what_is_in_order_is_left_alone() {
+    let mut records: Vec<Record> = (50..80).map(|n| vsst(n, VsstClass::Mixed)).collect();
+    let ten = |n: u64| (50 + 10 * n..60 + 10 * n).map(|v| (v, 10)).collect::<Vec<_>>();
+    records.extend((0..3).map(|n| table(n + 1, n, &ten(n))));
+    let state = state(records);
+    let version = &state.family(0).unwrap().version;
+    let small = RebuildOptions { spread_max: 2, bytes_max: 1 << 40, job_bytes: 1000 };
+    assert!(Rebuild::choose(version, &small, &InProgress::default()).is_some(), "ten could be one");
+    let full = RebuildOptions { job_bytes: 20, ..small };
+    assert!(Rebuild::choose(version, &full, &InProgress::default()).is_none(), "they are full, more or less");
 }
 
 #[test]
