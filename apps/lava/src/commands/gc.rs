@@ -48,7 +48,11 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     }
     let start_ns = now_ns();
     let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
-    let report = store.collect_garbage_with(request, &mut progress())?;
+    let collected = store.collect_garbage_with(request, &mut progress());
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    let report = collected?;
     store.close()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &report_json(&report, seconds), || report_text(&report, seconds))
@@ -65,7 +69,7 @@ fn progress() -> impl FnMut(&GcProgress) {
         let ended = progress.remaining_bytes == 0;
         if terminal {
             // To the beginning of the line; what is left of a longer one is erased.
-            eprint!("\r{}\x1b[K{}", progress_text(progress), if ended { "\n" } else { "" });
+            eprint!("\r{}\x1b[K", progress_text(progress));
         } else if ended || told_ns.is_none_or(|at| progress.elapsed_ns - at >= LINE_NS) {
             told_ns = Some(progress.elapsed_ns);
             eprintln!("{}", progress_text(progress));
