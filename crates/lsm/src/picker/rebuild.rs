@@ -115,7 +115,7 @@ impl Rebuild {
         let concerned = |f: &&Arc<FileMeta>| rebuilt_bytes(version, f, &vssts) > 0;
         let tables = version.files(level).iter().filter(concerned).count() as u64;
         let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
-        let pays = links >= in_order.saturating_mul(2);
+        let pays = links > 0 && links >= in_order.saturating_mul(2);
         pays.then_some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
     }
 

@@ -145,6 +145,8 @@ fn what_is_in_order_is_left_alone() {
     assert!(Rebuild::choose(version, &small, &InProgress::default()).is_some(), "ten could be one");
     let full = RebuildOptions { job_bytes: 20, ..small };
     assert!(Rebuild::choose(version, &full, &InProgress::default()).is_none(), "they are full, more or less");
+    let half = RebuildOptions { job_bytes: 15, ..small };
+    assert!(Rebuild::choose(version, &half, &InProgress::default()).is_none(), "no walk for nothing");
 }
 
 #[test]
