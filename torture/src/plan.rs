@@ -2,7 +2,7 @@
 
 use crate::state::Change;
 use lavastore::io::Rng;
-use lavastore::{Access, Compression, Durability, FamilyOptions, Options, ValuePlacement};
+use lavastore::{Access, Compression, Durability, FamilyOptions, Options, SpaceLimit, ValuePlacement};
 
 /// One of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
@@ -53,8 +53,18 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
         durability: pick(rng, &[Durability::Durable, Durability::Buffered]),
         open_files_max: pick(rng, &[16, 32, 4096]),
         family: family_options(rng),
+        space_limit: space_limit(rng),
         ..Default::default()
     }
+}
+
+/// A limit that what a run writes does not reach, or a part of the runs would be about refusals only; but admission, grants
+/// and the bounds of log and manifest are at work under it.
+fn space_limit(rng: &Rng) -> Option<SpaceLimit> {
+    // Drawn aside, so that seeds on record go on meaning what they meant.
+    let mut aside = rng.clone();
+    let limits = [None, None, Some(SpaceLimit::Bytes(1 << 30)), Some(SpaceLimit::Ratio(4.0))];
+    pick(&mut aside, &limits)
 }
 
 /// Options under which values are separated, into small files that are collected soon.
@@ -74,7 +84,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %",
+         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; limit {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -96,7 +106,8 @@ pub(crate) fn describe(options: &Options) -> String {
         f.l0_stop_files,
         f.min_blob_size,
         f.vsst_bytes,
-        f.gc_ratio_percent
+        f.gc_ratio_percent,
+        options.space_limit
     )
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Engine {
     pub obsolete: Obsolete,
     pub segments: crate::segments::Segments,
     pub placement: crate::placement::Placement,
-    pub space: SpaceBudget,
+    pub space: Arc<SpaceBudget>,
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
     pub l0_rate: Rate,
@@ -181,7 +181,7 @@ impl Health {
         self.out_of_space() && now_ns < self.retry_at_ns.load(Ordering::Acquire)
     }
 
-    fn no_space_at(&self, now_ns: u64) {
+    pub fn no_space_at(&self, now_ns: u64) {
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
         self.no_space.store(true, Ordering::Release);
     }
@@ -247,7 +247,10 @@ impl Engine {
     pub fn background_failed(self: &Arc<Self>, error: Error) {
         self.stats.background_errors.add(1);
         match error.kind() {
-            ErrorKind::NoSpace => self.health.no_space_at(self.env.clock.now_ns()),
+            ErrorKind::NoSpace => {
+                self.health.no_space_at(self.env.clock.now_ns());
+                self.space.volume_is_full();
+            }
             ErrorKind::Closed => {}
             _ => self.health.poison(&error),
         }

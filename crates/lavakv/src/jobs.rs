@@ -18,11 +18,11 @@ pub(crate) mod separate;
 use crate::engine::Engine;
 use crate::family::Family;
 use crate::scheduler::{Duty, Job, JobClass};
-use base::HashMap;
 use base::sync::lock;
+use base::{HashMap, SeqNo};
 use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason, Rebuild};
 use std::sync::{Arc, Weak};
-use version::{FamilyId, Version};
+use version::{FamilyId, FileMeta, Version};
 
 /// What running jobs work on.
 #[derive(Default)]
@@ -51,6 +51,8 @@ pub(crate) struct Claims {
     /// vSSTs whose collection was given up, with the garbage that the ledger saw in them:
     /// not tried again before it sees more.
     pub abandoned: HashMap<u64, u64>,
+    /// Tables in which a compaction may have kept entries for snapshots, with their sequences.
+    pub retained: HashMap<u64, Vec<SeqNo>>,
     /// Collections somebody asked for, and pauses.
     pub gc_requests: crate::collect::Requests,
     pub next_job: u64,
@@ -145,18 +147,15 @@ fn pick_for_space(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) ->
 
 fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> Option<Box<dyn Job>> {
     if deeper && let Some(compaction) = claims.manual.take() {
-        if let Some(family) = engine.family(compaction.family) {
-            return Some(start(engine, claims, &family, compaction));
+        match engine.family(compaction.family) {
+            Some(_) if !fits(engine, &compaction) => claims.manual = Some(compaction),
+            Some(family) => return Some(start(engine, claims, &family, compaction)),
+            None => release_busy(claims, &compaction),
         }
-        release_busy(claims, &compaction);
     }
     for family in engine.all_families() {
-        let version = family.view().version.clone();
-        let options = family.leveled();
-        let busy = claims.busy.entry(family.id).or_default();
-        let pick = if deeper { lsm::picker::pick } else { lsm::picker::pick_l0 };
-        let Some(compaction) = pick(&version, &options, busy) else { continue };
-        busy.add(&compaction);
+        let Some(compaction) = find_compaction(engine, claims, &family, !deeper) else { continue };
+        claims.busy.entry(family.id).or_default().add(&compaction);
         return Some(start(engine, claims, &family, compaction));
     }
     if !deeper {
@@ -180,7 +179,8 @@ fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Comp
         }
         let busy = claims.busy.entry(family.id).or_default();
         match lsm::picker::pick_quiet(&version, &family.leveled(), busy) {
-            Some(compaction) => return Some((family, compaction)),
+            Some(compaction) if fits(engine, &compaction) => return Some((family, compaction)),
+            Some(_) => {}
             // What is in the way of a compaction now may be out of it without a new version.
             None if busy.is_empty() => {
                 claims.at_rest.insert(family.id, Arc::downgrade(&version));
@@ -189,6 +189,57 @@ fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Comp
         }
     }
     None
+}
+
+/// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
+/// over its target.
+fn find_compaction(
+    engine: &Engine,
+    claims: &mut Claims,
+    family: &Family,
+    only_l0: bool,
+) -> Option<Compaction> {
+    let version = family.view().version.clone();
+    let options = family.leveled();
+    let busy = claims.busy.entry(family.id).or_default();
+    let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
+    let fitting = |compaction: &Compaction| fits(engine, compaction);
+    let wanted = pick(&version, &options, busy).filter(fitting);
+    if wanted.is_some() || only_l0 || !engine.is_space_short() {
+        return wanted;
+    }
+    let retained = &claims.retained;
+    let released = |file: u64| {
+        retained.get(&file).is_some_and(|for_snapshots| engine.snapshots.let_go_of(for_snapshots))
+    };
+    lsm::picker::pick_for_space(&version, &options, busy)
+        .or_else(|| lsm::picker::pick_rewrite(&version, &options, busy, released))
+        .filter(fitting)
+}
+
+/// Bytes of outputs that a compaction may write. Those of its inputs, but for what range tombstones cover in the deeper
+/// level: a store that is full, and was cleared by one, has no room for a copy of what is gone.
+fn output_bytes(engine: &Engine, compaction: &Compaction) -> u64 {
+    // What is rebuilt beside it ends with the table by which it is a vSST's worth.
+    let rebuilt = engine.family(compaction.family).filter(|_| !compaction.rebuild_vssts.is_empty());
+    let all = compaction.input_bytes() + rebuilt.map_or(0, |family| 2 * family.options().vsst_bytes);
+    let covering =
+        |(level, f): &(usize, &Arc<FileMeta>)| *level == compaction.level && f.range_tombstones > 0;
+    let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();
+    match compaction.trivial_move {
+        true => 0,
+        false if covered == 0 || engine.snapshots.is_any() => all,
+        false => {
+            let lower = || compaction.input_files().filter(|(level, _)| *level != compaction.level);
+            let (len, raw) = lower().fold((0, 1), |(len, raw), (_, f)| (len + f.len, raw + f.raw_bytes));
+            all - (u128::from(len) * u128::from(covered.min(raw)) / u128::from(raw)) as u64
+        }
+    }
+}
+
+/// True if there is room for the outputs of a compaction.
+fn fits(engine: &Engine, compaction: &Compaction) -> bool {
+    compaction.trivial_move || engine.space.would_grant(engine, output_bytes(engine, compaction))
 }
 
 fn start(
@@ -201,7 +252,8 @@ fn start(
     claims.manual_running += usize::from(compaction.reason == Reason::Manual);
     claims.rebuild_runs |= compaction.reason == Reason::Rebuild;
     let number = claims.job_number();
-    Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number))
+    let grant = engine.space.grant(engine, output_bytes(engine, &compaction));
+    Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number, grant))
 }
 
 /// Gives back the files a compaction had claimed.
@@ -218,6 +270,17 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
         return true;
     }
     // One at a time: the walk asks where things are only when its last step is done.
+    if let Some(compaction) = &claims.manual
+        && !fits(engine, compaction)
+        && claims.compactions == 0
+        && claims.collections == 0
+    {
+        // Nobody is about to make room for it: the caller is told, and it is given up.
+        let compaction = claims.manual.take().expect("looked at above");
+        release_busy(&mut claims, &compaction);
+        engine.health.no_space_at(engine.env.clock.now_ns());
+        return false;
+    }
     if claims.manual.is_some() || claims.manual_running > 0 {
         return false;
     }
@@ -251,10 +314,12 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
     if pick_quiet(engine, &mut claims).is_some() || rebuild::pick(engine, &mut claims).is_some() {
         return false;
     }
-    let pickable = |family: &Arc<Family>| {
-        let busy = claims.busy.entry(family.id).or_default();
-        lsm::picker::pick(&family.view().version, &family.leveled(), busy).is_some()
-    };
     let families = engine.all_families();
-    families.iter().all(|f| f.view().frozen.is_empty()) && !families.iter().any(pickable)
+    families.iter().all(|f| f.view().frozen.is_empty())
+        && !families.iter().any(|family| find_compaction(engine, &mut claims, family, false).is_some())
+}
+
+/// True if a job runs or could start that may free space.
+pub(crate) fn can_work(engine: &Arc<Engine>) -> bool {
+    !engine.health.is_poisoned() && !engine.scheduler.is_stopping() && !is_idle(engine)
 }

@@ -71,6 +71,7 @@ pub use options::{Durability, FamilyOptions, Options, ReadOptions, ValuePlacemen
 pub use read_path::Value;
 pub use snapshot::Snapshot;
 pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use space_limit::{SpaceLimit, SpacePolicy};
 pub use stats::Statistics;
 pub use throttle::StallCause;
 pub use verify::VerifyReport;

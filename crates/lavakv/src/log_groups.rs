@@ -86,13 +86,25 @@ impl LogGroups {
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
-        let surplus = self.recycle(dropped, engine.options.log_group_bytes);
+        let bound = if engine.options.space_limit.is_some() { 1 } else { usize::MAX };
+        let surplus = self.recycle(dropped, engine.options.log_group_bytes, bound);
         surplus.iter().try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))
     }
 
     /// True if a file on the free list has this number: it is no orphan.
     pub fn is_free(&self, number: u64) -> bool {
         lock(&self.state).free.iter().any(|f| f.number == number)
+    }
+
+    /// True if a file of a former group waits to be used again.
+    pub fn has_free(&self) -> bool {
+        !lock(&self.state).free.is_empty()
+    }
+
+    /// Bytes of all groups, free ones included.
+    pub fn file_bytes(&self) -> u64 {
+        let state = lock(&self.state);
+        state.live.values().chain(&state.free).map(|file| file.len).sum()
     }
 
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
@@ -195,13 +207,14 @@ impl LogGroups {
         self.discard(engine, &dropped)
     }
 
-    /// Moves dropped groups to the free list; returns the files that are too many or of another length.
-    fn recycle(&self, dropped: &[u64], len: u64) -> Vec<u64> {
+    /// Moves dropped groups to the free list; returns the files that are too many or of another length. `bound`: most
+    /// that may be kept.
+    fn recycle(&self, dropped: &[u64], len: u64, bound: usize) -> Vec<u64> {
         let mut state = lock(&self.state);
         let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
         let (fit, mut surplus): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.len == len);
         state.free.extend(fit);
-        let keep = state.keep.max(1).min(state.free.len());
+        let keep = state.keep.max(1).min(bound).min(state.free.len());
         surplus.extend(state.free.drain(keep..));
         surplus.into_iter().map(|f| f.number).collect()
     }

@@ -171,6 +171,15 @@ pub(crate) fn statistics(engine: &Engine) -> Statistics {
 /// A line for each family and level.
 pub(crate) fn describe(engine: &Engine) -> String {
     let mut out = String::new();
+    if engine.space.is_limited() {
+        let (used, percent) = (engine.used_bytes(), engine.fill_percent());
+        let _ = writeln!(
+            out,
+            "space: {used} B of {}, {} B reserved, {percent} % full",
+            engine.space.limit_bytes(),
+            engine.reserve_bytes()
+        );
+    }
     for family in engine.all_families() {
         let view = family.view();
         let _ = writeln!(

@@ -70,13 +70,12 @@ impl Meter {
     }
 
     /// How often the ceiling refused something.
-    #[allow(dead_code, reason = "the limit itself comes with the next change")]
+    #[cfg(test)]
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
     }
 
     /// From now on data and log may occupy so many bytes, with everything else.
-    #[allow(dead_code, reason = "the limit itself comes with the next change")]
     pub fn set_ceiling(&self, bytes: u64) {
         self.ceiling_bytes.store(bytes, Ordering::Release);
     }
@@ -96,6 +95,12 @@ impl Meter {
             let file = files.by_name.get_mut(&entry.name).filter(|file| file.len == Some(entry.len));
             file.map(|file| self.change(file, entry.allocated)).unwrap_or_default();
         }
+    }
+
+    /// Bytes that a file occupies; 0 if it is not there.
+    pub fn bytes_of(&self, path: &Path) -> u64 {
+        let files = lock(&self.files);
+        self.name(path).and_then(|name| files.by_name.get(name)).map_or(0, |file| file.bytes)
     }
 
     /// The name of a file of the directory.

@@ -245,7 +245,7 @@ pub(crate) fn build(
         obsolete: Default::default(),
         segments: Default::default(),
         placement: Default::default(),
-        space,
+        space: Arc::new(space),
         rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
         flush_rate: Default::default(),
         l0_rate: Default::default(),

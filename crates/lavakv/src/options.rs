@@ -9,6 +9,7 @@
 
 use crate::ablation::Ablation;
 use crate::event::EventListener;
+use crate::space_limit::{self, SpaceLimit, SpacePolicy};
 use base::codec::{Reader, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
@@ -53,6 +54,10 @@ pub struct Options {
     /// Where sequence numbers, file numbers, log groups and log pages start in a **new** store. For tests that cross
     /// 2^32; leave it alone otherwise. Default: 1.
     pub first_number: u64,
+    /// Bound on what the store's files occupy, log and reserve included; kept at every moment. Default: none.
+    pub space_limit: Option<SpaceLimit>,
+    /// What becomes of writes at that bound. Default: [`SpacePolicy::NoSpace`].
+    pub space_policy: SpacePolicy,
     /// Mechanisms switched off, for measuring.
     pub ablation: Ablation,
 }
@@ -76,6 +81,8 @@ impl Default for Options {
             family: FamilyOptions::default(),
             listener: None,
             first_number: 1,
+            space_limit: None,
+            space_policy: SpacePolicy::default(),
             ablation: Ablation::default(),
         }
     }
@@ -109,7 +116,8 @@ impl Options {
         if self.rate_limit_bytes_per_s != 0 {
             check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
         }
-        self.family.validate()
+        self.family.validate()?;
+        space_limit::validate(self)
     }
 
     /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.

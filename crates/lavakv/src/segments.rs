@@ -31,6 +31,7 @@ use crate::engine::Engine;
 use crate::family::Family;
 use crate::obsolete::DataFile;
 use crate::options::Durability;
+use crate::space_limit::admission;
 use crate::write_path::{Payload, WriteOp};
 use base::key::encode;
 use base::sync::lock;
@@ -103,6 +104,11 @@ impl Segments {
     /// True if a memtable refers to the file.
     pub fn holds(&self, number: u64) -> bool {
         lock(&self.known).contains_key(&number)
+    }
+
+    /// Bytes of the segments that memtables refer to.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.known).values().filter(|k| !k.dropped).map(|k| k.stored_len).sum()
     }
 
     /// Numbers of the segments that memtables refer to, but for those that are on the list of obsolete files.
@@ -291,12 +297,15 @@ pub(crate) struct Draft {
     identity: SegmentIdentity,
     writer: Option<SegmentWriter>,
     kept: bool,
+    /// Room was found for all of it when it began.
+    admitted: bool,
 }
 
 impl Draft {
     /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
     pub fn begin(engine: &Arc<Engine>, family: &Family, key: &[u8], expected_len: u64) -> Result<Draft> {
         engine.health.check()?;
+        admission::admit_stream(engine, expected_len)?;
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::vsst(number));
         let identity = SegmentIdentity {
@@ -313,13 +322,18 @@ impl Draft {
             sync_every: SYNC_EVERY,
         };
         let file: Box<dyn AppendFile> = engine.env.fs.create(&path, &create)?;
-        let mut draft = Draft { engine: engine.clone(), path, number, identity, writer: None, kept: false };
+        let admitted = expected_len > 0;
+        let mut draft =
+            Draft { engine: engine.clone(), path, number, identity, writer: None, kept: false, admitted };
         draft.writer = Some(SegmentWriter::new(file, &draft.path, &draft.identity, key)?);
         Ok(draft)
     }
 
     /// Appends bytes of the value.
     pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        if !self.admitted {
+            admission::admit_stream(&self.engine, data.len() as u64)?;
+        }
         self.writer.as_mut().expect("appended to before it is finished").append(data)
     }
 

@@ -65,6 +65,17 @@ impl Snapshots {
         list.push(visible);
         list
     }
+
+    /// True if one of these snapshots is not held any more.
+    pub fn let_go_of(&self, sequences: &[SeqNo]) -> bool {
+        let held = self.held();
+        sequences.iter().any(|s| !held.contains_key(s))
+    }
+
+    /// True if any is held that does not see the last write.
+    pub fn is_any(&self) -> bool {
+        self.for_job().len() > 1
+    }
 }
 
 /// A consistent view of the whole store at one moment. Cheap to clone; the last clone lets go of it.

@@ -154,6 +154,8 @@ counters! {
     stall_log_ns,
     /// Of `stall_ns`: too much garbage (collection behind).
     stall_garbage_ns,
+    /// Of `stall_ns`: the space limit near or reached.
+    stall_space_ns,
     /// Background jobs that failed and were tried again or gave up.
     background_errors,
     /// Panics of the listener that were caught.

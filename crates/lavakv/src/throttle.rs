@@ -13,6 +13,8 @@
 //! * **garbage**: above a bound for garbage in vSSTs writers come to the rate at which collection frees bytes: with `g`
 //!   percent above the bound the allowed rate is that rate times [`GARBAGE_BALANCE_PERCENT`]` / g`, and far above less. It
 //!   has no step, so writers do not rush ahead and wait in turns, and space stays bounded however fast they are.
+//! * **space**: with a part `x` of the margin below the space limit left, the allowed rate is `x^2 / (1 - x)` times the
+//!   rate of collection: no limit at the border of the margin, that rate at 0.62 of it, and nothing at the limit.
 //!
 //! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
 //! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
@@ -29,12 +31,18 @@ pub enum StallCause {
     Log,
     /// Garbage waits for its collection.
     Garbage,
+    /// The space limit is near, or reached.
+    Space,
 }
 
 /// Delay that is collected before a writer sleeps.
 pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
 /// The longest single sleep.
 pub(crate) const SLEEP_NS_MAX: u64 = 600_000;
+
+/// The longest single sleep near the space limit: a write of a long value must be able to pay for it, or writers run
+/// into the limit and wait there for much longer.
+pub(crate) const SPACE_SLEEP_NS_MAX: u64 = 20_000_000;
 
 /// Where the chain stands, as the write path sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +67,10 @@ pub(crate) struct Pressure {
     pub garbage_over_percent: u64,
     /// Measured bytes of garbage freed per second.
     pub gc_bytes_per_s: u64,
+    /// Bytes left below the space limit, as long as they are less than `space_margin`.
+    pub space_room: u64,
+    /// From so little room on writers are slowed down; 0: there is no limit, or room enough.
+    pub space_margin: u64,
 }
 
 /// How far above its bound garbage may come to rest, in percent of what lives.
@@ -89,7 +101,13 @@ impl Pressure {
             let rate = drain * scarce * scarce.min(0.5) * 2.0;
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
         });
-        [memory, l0, garbage].into_iter().flatten().min_by_key(|(rate, _)| *rate)
+        let space = (self.space_room < self.space_margin).then(|| {
+            let x = self.space_room as f64 / self.space_margin as f64;
+            let drain = self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64;
+            let rate = drain * x * x / (1.0 - x);
+            ((rate as u64).max(RATE_FLOOR / 4), StallCause::Space)
+        });
+        [memory, l0, garbage, space].into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
 }
 
@@ -101,13 +119,14 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Charges `bytes` at `rate` bytes per second; returns how long the writer should sleep now (0: go on).
-    pub fn charge(&mut self, now_ns: u64, bytes: u64, rate: u64) -> u64 {
+    /// Charges `bytes` at `rate` bytes per second; returns how long the writer should sleep now, at most
+    /// `sleep_ns_max` (0: go on).
+    pub fn charge_up_to(&mut self, now_ns: u64, bytes: u64, rate: u64, sleep_ns_max: u64) -> u64 {
         let cost_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
         let free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SLEEP_NS_MIN)).saturating_add(cost_ns);
         // What is beyond the longest sleep is forgiven: debts made at the lowest rates would be paid for long after
         // the rate has risen again.
-        let ahead_ns = free_at_ns.saturating_sub(now_ns).min(SLEEP_NS_MAX);
+        let ahead_ns = free_at_ns.saturating_sub(now_ns).min(sleep_ns_max);
         self.free_at_ns = now_ns.saturating_add(ahead_ns).max(free_at_ns.min(now_ns));
         if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns }
     }
@@ -173,6 +192,18 @@ mod tests {
             assert!(rate <= last && rate > 0 && cause == StallCause::Garbage);
             last = rate;
         }
+        p.garbage_over_percent = 0;
+        (p.space_margin, p.space_room) = (1000, 1000);
+        assert_eq!(p.allowed_rate(), None);
+        let mut last = u64::MAX;
+        for room in (0..1000).rev() {
+            p.space_room = room;
+            let (rate, cause) = p.allowed_rate().unwrap();
+            assert!(rate <= last && rate > 0 && cause == StallCause::Space);
+            last = rate;
+        }
+        p.space_room = 618;
+        assert!(p.allowed_rate().unwrap().0.abs_diff(40 << 20) < 1 << 20);
     }
 
     #[test]
@@ -180,12 +211,16 @@ mod tests {
         let (mut pacer, mut now, mut written) = (Pacer::default(), 0u64, 0u64);
         let rate = 10 << 20;
         while now < 1_000_000_000 {
-            now += 2_000 + pacer.charge(now, 200, rate);
+            now += 2_000 + pacer.charge_up_to(now, 200, rate, SLEEP_NS_MAX);
             written += 200;
         }
         let share = written as f64 / rate as f64;
         assert!((0.9..1.1).contains(&share), "{share}");
-        assert!(pacer.charge(now, 1 << 30, rate) <= SLEEP_NS_MAX);
-        assert_eq!(pacer.charge(now + SLEEP_NS_MAX, 200, rate), 0, "the rest of a long wait is forgiven");
+        assert!(pacer.charge_up_to(now, 1 << 30, rate, SLEEP_NS_MAX) <= SLEEP_NS_MAX);
+        assert_eq!(
+            pacer.charge_up_to(now + SLEEP_NS_MAX, 200, rate, SLEEP_NS_MAX),
+            0,
+            "the rest of a long wait is forgiven"
+        );
     }
 }

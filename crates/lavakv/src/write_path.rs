@@ -20,14 +20,15 @@ use crate::batch::{self, Change, Entries, WriteBatch};
 use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::family::Family;
-use crate::jobs::gc;
-use crate::options::Durability;
+use crate::jobs::{self, gc};
+use crate::options::{Durability, ValuePlacement};
 use crate::segments::Draft;
-use crate::throttle::{Pressure, StallCause};
+use crate::space_limit::admission::{self, Admission, Ask};
+use crate::throttle::{Pressure, SLEEP_NS_MAX, SPACE_SLEEP_NS_MAX, StallCause};
 use base::sync::{lock, read};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use table::SegmentReference;
 use wal::Position;
 
@@ -148,8 +149,7 @@ impl<'a> WriteOp<'a> {
         if count == 0 {
             return Ok(None);
         }
-        let mut writer = lock(&engine.writer);
-        let families = self.families()?;
+        let (mut writer, families) = self.enter()?;
         make_room(engine, &mut writer, &families, &self.payload)?;
         let first_seq = writer.next_seq;
         let last_seq = first_seq + u64::from(count) - 1;
@@ -190,6 +190,28 @@ impl<'a> WriteOp<'a> {
         engine.stats.write_entries.add(u64::from(count));
         engine.stats.user_bytes_written.add(bytes);
         Ok(position)
+    }
+
+    /// The writer's lock, once there is room on disk for the write.
+    fn enter(&self) -> Result<(MutexGuard<'a, Writer>, Vec<Arc<Family>>)> {
+        let engine = self.engine;
+        let since_ns = engine.env.clock.now_ns();
+        loop {
+            let mut writer = lock(&engine.writer);
+            let families = self.families()?;
+            if !engine.space.is_limited() {
+                return Ok((writer, families));
+            }
+            let placed = families.iter().any(|f| f.options().value_placement == ValuePlacement::Log);
+            let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
+            match admission::admit(engine, &mut writer, ask, since_ns)? {
+                Admission::Granted => return Ok((writer, families)),
+                Admission::Wait { working } => {
+                    drop(writer);
+                    admission::wait(engine, ask, working);
+                }
+            }
+        }
     }
 
     fn families(&self) -> Result<Vec<Arc<Family>>> {
@@ -316,12 +338,19 @@ fn make_room(
         stall(engine, StallCause::L0, || {
             let open =
                 full.view().l0_depth < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
-            (open || engine.health.out_of_space()).then_some(())
+            let stuck = engine.space.is_limited() && !jobs::can_work(engine);
+            (open || stuck || engine.health.out_of_space()).then_some(())
         });
         engine.health.check()?;
     }
     let Some((rate, cause)) = pressure(engine, families).allowed_rate() else { return Ok(()) };
-    let sleep_ns = writer.pacer.charge(engine.env.clock.now_ns(), weight as u64, rate);
+    let sleep_ns_max = match cause {
+        StallCause::Space if payload.is_delete_only() => return Ok(()),
+        StallCause::Space => SPACE_SLEEP_NS_MAX,
+        _ => SLEEP_NS_MAX,
+    };
+    let now_ns = engine.env.clock.now_ns();
+    let sleep_ns = writer.pacer.charge_up_to(now_ns, weight as u64, rate, sleep_ns_max);
     if sleep_ns > 0 {
         engine.env.clock.sleep_ns(sleep_ns);
         record_stall(engine, cause, sleep_ns);
@@ -376,6 +405,9 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
         gc_bytes_per_s: engine.gc_rate.get(),
         ..Default::default()
     };
+    if let Some((room, margin)) = engine.space_room() {
+        (p.space_room, p.space_margin) = (room, margin);
+    }
     for family in families {
         let (view, options) = (family.view(), family.options());
         let garbage = gc::garbage_percent(&view, &options).saturating_sub(gc::GARBAGE_SLOW_PERCENT);
@@ -413,6 +445,7 @@ pub(crate) fn record_stall(engine: &Engine, cause: StallCause, ns: u64) {
         StallCause::L0 => engine.stats.stall_l0_ns.add(ns),
         StallCause::Log => engine.stats.stall_log_ns.add(ns),
         StallCause::Garbage => engine.stats.stall_garbage_ns.add(ns),
+        StallCause::Space => engine.stats.stall_space_ns.add(ns),
     }
     engine.tell(&Event::Stall { cause, wait_ns: ns });
 }

@@ -121,8 +121,8 @@ pub use lavakv::{
     Ablation, Access, CacheStats, ColumnFamily, Compression, Db, DbIterator, Durability, Entries, Env, Error,
     ErrorKind, Event, EventListener, FamilyOptions, FamilySpace, GcPause, GcPlan, GcProgress, GcReport,
     GcRequest, Holder, HolderKind, LevelSpace, LogHolder, Options, PlannedGc, ReadOptions, Result,
-    SegmentStats, SeqNo, Snapshot, Space, StallCause, Statistics, Value, ValuePlacement, ValueReader,
-    ValueWriter, VerifyReport, WriteBatch, WriteOptions,
+    SegmentStats, SeqNo, Snapshot, Space, SpaceLimit, SpacePolicy, StallCause, Statistics, Value,
+    ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
 };
 
 pub use lavakv::{dump, io, sim};

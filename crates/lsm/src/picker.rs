@@ -13,6 +13,7 @@
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`rebuild`]: values back into the order of their keys.
+//! * [`space`]: picks where room is short.
 //! * [`cutter`]: where the outputs of a compaction end.
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
@@ -27,12 +28,14 @@ pub mod leveled;
 pub mod manual;
 pub mod quiet;
 pub mod rebuild;
+pub mod space;
 
 pub use cutter::Cutter;
 pub use leveled::{LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores};
 pub use manual::{ManualRange, ManualStep};
 pub use quiet::pick_quiet;
 pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
+pub use space::{pick_for_space, pick_rewrite};
 
 /// Which file of a level goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +137,8 @@ pub enum Reason {
     Quiet,
     /// Values are to lie in the order of their keys again.
     Rebuild,
+    /// Room is short, and it may free some.
+    Space,
 }
 
 /// A compaction: everything a job needs to know.

@@ -384,6 +384,15 @@ impl Manifest {
         !self.read_only && (len == 0 || long)
     }
 
+    /// Bytes by which the manifest's files may still grow: to the length at which the present one is rolled, and the new one
+    /// beside it.
+    pub fn growth_bytes(&self) -> u64 {
+        let (len, snapshot) =
+            (self.file_len.load(Ordering::Relaxed), self.snapshot_len.load(Ordering::Relaxed));
+        let longest = self.roll_len.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
+        longest.saturating_sub(len).saturating_add(snapshot)
+    }
+
     /// Changes how long a manifest grows before [`Manifest::should_roll`] says so.
     pub fn set_roll_len(&self, bytes: u64) {
         self.roll_len.store(bytes, Ordering::Relaxed);

@@ -10,8 +10,9 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::obsolete::DataFile;
 use crate::scheduler::{Job, JobClass, Progress};
-use base::Result;
+use crate::space_limit::Grant;
 use base::sync::lock;
+use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
 use lsm::picker::{Compaction, Cutter, Reason};
 use lsm::{
@@ -36,6 +37,9 @@ pub(crate) struct CompactionJob {
     /// The names its inputs use, and those it will write (see `jobs::gc`).
     pins: Option<PinGuard>,
     running: Option<Running>,
+    grant: Option<Grant>,
+    /// The snapshots that it keeps entries for.
+    kept_for: Vec<SeqNo>,
     start_ns: u64,
 }
 
@@ -51,18 +55,36 @@ struct Running {
 
 impl CompactionJob {
     /// Called under the lock of the claims.
-    pub fn new(engine: &Engine, family: Arc<Family>, compaction: Compaction, number: u64) -> Self {
+    pub fn new(
+        engine: &Engine,
+        family: Arc<Family>,
+        compaction: Compaction,
+        number: u64,
+        grant: Option<Grant>,
+    ) -> Self {
         let version = family.view().version.clone();
         let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
         let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
         let pins = Some(engine.pins.pin(values::names_to_pin(&version, &files)));
         let start_ns = engine.env.clock.now_ns();
-        CompactionJob { family, compaction, number, inputs, version, pins, running: None, start_ns }
+        CompactionJob {
+            family,
+            compaction,
+            number,
+            inputs,
+            version,
+            pins,
+            running: None,
+            grant,
+            kept_for: Vec::new(),
+            start_ns,
+        }
     }
 
     fn begin(&mut self, engine: &Arc<Engine>) -> Result<Running> {
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = engine.snapshots.for_job();
+        self.kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
         let tables: Arc<dyn TableSource> = engine.tables.clone();
         let mut sources = Sources::new(Readers::Snapshots(snapshots.clone()), tables, options);
         let levels: Vec<(usize, Level)> =
@@ -125,6 +147,9 @@ impl CompactionJob {
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
         engine.rate_limit.charge(engine.env.clock.now_ns(), written);
+        if let Some(grant) = &self.grant {
+            grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
+        }
         match step {
             Step::More => Ok(Progress::More),
             Step::Done(outputs) => {
@@ -162,6 +187,9 @@ impl CompactionJob {
         self.install(engine, files, vssts)?;
         if self.family.is_dropped() {
             remove_outputs(engine, &self.created());
+        } else if !self.kept_for.is_empty() {
+            let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
+            lock(&engine.claims).retained.extend(kept);
         }
         Ok(())
     }
@@ -187,6 +215,7 @@ impl CompactionJob {
                 Ok(Edit(records))
             },
             |state| {
+                self.grant.iter().for_each(Grant::installed);
                 if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
                     self.family.install(durable.version.clone(), &[]);
                 }
@@ -231,10 +260,12 @@ impl CompactionJob {
         self.version = Arc::new(Version::new(self.family.id));
         let mut claims = lock(&engine.claims);
         super::release_busy(&mut claims, &self.compaction);
+        self.inputs.iter().for_each(|number| drop(claims.retained.remove(number)));
         claims.compactions -= 1;
         claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
         claims.rebuild_runs &= self.compaction.reason != Reason::Rebuild;
         self.pins = None;
+        self.grant = None;
         // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
         self.compaction.inputs.clear();
     }

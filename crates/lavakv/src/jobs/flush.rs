@@ -15,6 +15,7 @@ use crate::family::Family;
 use crate::gc_pace::Flushed;
 use crate::placement::ArrivalFile;
 use crate::scheduler::{Job, JobClass, Progress};
+use crate::space_limit::Grant;
 use base::sync::{lock, read};
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
@@ -32,6 +33,7 @@ pub(crate) struct FlushJob {
     /// The unit that is being written.
     current: usize,
     number: u64,
+    grant: Grant,
 }
 
 /// What one family flushes.
@@ -81,7 +83,7 @@ impl FlushJob {
         let snapshots = engine.snapshots.for_job();
         let unit = |(_, family, tables)| Unit::new(engine, number, family, tables, &snapshots);
         let units = ready.into_iter().map(unit).collect();
-        Some(FlushJob { units, current: 0, number })
+        Some(FlushJob { units, current: 0, number, grant: engine.space.watch() })
     }
 
     fn install(&mut self, engine: &Arc<Engine>) -> Result<()> {
@@ -100,7 +102,7 @@ impl FlushJob {
             let outputs = std::mem::take(&mut unit.outputs);
             tables.push(outputs.iter().map(|o| file_meta(engine, &version, 0, o)).collect::<Result<_>>()?);
         }
-        let units = &self.units;
+        let (units, grant) = (&self.units, &self.grant);
         engine.manifest.commit_with(
             |state| {
                 let mut records = Vec::new();
@@ -122,6 +124,7 @@ impl FlushJob {
                 Ok(Edit(records))
             },
             |state| {
+                grant.installed();
                 for unit in units.iter().filter(|u| !u.family.is_dropped()) {
                     let Some(family) = state.families.get(&unit.family.id) else { continue };
                     let flushed: Vec<u64> = unit.memtables.iter().map(|m| m.id()).collect();
@@ -275,6 +278,7 @@ impl Job for FlushJob {
             if unit.step(engine, self.number)? {
                 self.current += 1;
             }
+            self.grant.wrote(|| self.units.iter().flat_map(Unit::created).collect());
             return Ok(Progress::More);
         }
         self.install(engine)?;

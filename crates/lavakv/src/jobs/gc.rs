@@ -19,6 +19,7 @@ use crate::family::{Family, View};
 use crate::obsolete::DataFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use crate::slots::Slots;
+use crate::space_limit::Grant;
 use base::sync::lock;
 use base::{HashSet, Result};
 use std::collections::BTreeSet;
@@ -26,6 +27,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Lookups, OutputVsst, PinGuard};
 use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+
+/// The threshold where the space limit is near: less would free less than the keys of the output take.
+const SHORT_RATIO_PERCENT: u32 = 3;
 
 /// A collection under way.
 pub(crate) struct GcJob {
@@ -39,6 +43,7 @@ pub(crate) struct GcJob {
     files: VsstFiles,
     /// Taken and given back under the lock of the claims.
     pins: Option<PinGuard>,
+    grant: Option<Grant>,
     start_ns: u64,
     /// Room is scarce: it goes before compactions.
     urgent: bool,
@@ -63,13 +68,15 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
         return None;
     }
     let options = family.options();
-    let own = when::threshold(engine, view, &options);
+    let usual = when::threshold(engine, view, &options);
+    let own = if engine.is_space_short() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
     let asked = claims.gc_requests.threshold(engine, family);
     let gc_options = gc_options(engine, view, asked.map_or(own, |asked| asked.min(own)));
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
-    let rebuilt = if asked.is_some() { BTreeSet::new() } else { rebuild::taken(engine, claims, family) };
+    let all = asked.is_some() || engine.is_space_short();
+    let rebuilt = if all { BTreeSet::new() } else { rebuild::taken(engine, claims, family) };
     let gc = pick_at(claims, family, view, &gc_options, &rebuilt.into_iter().collect())?;
-    Some((gc, gc_options))
+    engine.space.would_grant(engine, gc.expected_write).then_some((gc, gc_options))
 }
 
 /// What could be collected in a family, leaving out the files `planned`.
@@ -118,6 +125,7 @@ impl GcJob {
         for family in engine.all_families() {
             let view = family.view();
             let Some((gc, gc_options)) = pick(engine, claims, &family, &view) else { continue };
+            let Some(grant) = engine.space.grant(engine, gc.expected_write) else { continue };
             let busy = claims.busy.entry(family.id).or_default();
             let names = gc.inputs.iter().flat_map(|meta| view.version.names_of(meta.number));
             let pins = engine.pins.pin(names);
@@ -142,6 +150,7 @@ impl GcJob {
                 inputs,
                 job: Some(values::GcJob::new(gc, view.version.clone(), gc_options)),
                 pins: Some(pins),
+                grant: Some(grant),
                 files,
                 start_ns: engine.env.clock.now_ns(),
                 urgent,
@@ -181,6 +190,7 @@ impl GcJob {
                 Ok(Edit(vec![Record::ReplaceVsst { family, inputs: inputs.clone(), outputs }]))
             },
             |state| {
+                self.grant.iter().for_each(Grant::installed);
                 if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
                     self.family.install(durable.version.clone(), &[]);
                 }
@@ -231,6 +241,7 @@ impl GcJob {
         }
         claims.collections -= 1;
         self.pins = None;
+        self.grant = None;
     }
 }
 
@@ -260,6 +271,9 @@ impl Job for GcJob {
         engine.rate_limit.charge(engine.env.clock.now_ns(), written_bytes);
         engine.gc_pace.charge(read_bytes + written_bytes);
         engine.stats.gc_bytes_read.add(read_bytes);
+        if let Some(grant) = &self.grant {
+            grant.wrote(|| job.created().to_vec());
+        }
         match step {
             GcStep::More => Ok(Progress::More),
             GcStep::Done(outcome) => {

@@ -4,6 +4,7 @@
 
 use crate::engine::Engine;
 use crate::scheduler::{Job, JobClass, Progress};
+use crate::space_limit::live_log_bytes_max;
 use base::Result;
 use base::sync::lock;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub(crate) fn wanted(engine: &Engine) -> bool {
 }
 
 fn wants_spare(engine: &Engine) -> bool {
-    engine.wal().groups_wanted() > 0 && engine.wal().is_half_full()
+    let fits = || engine.log.has_free() || engine.space.fits_job(engine, engine.options.log_group_bytes);
+    engine.wal().groups_wanted() > 0 && engine.wal().is_half_full() && fits()
 }
 
 impl Job for LogJob {
@@ -34,7 +36,7 @@ impl Job for LogJob {
             engine.log.hint_release();
         } else if wants_spare(engine) {
             engine.log.prepare_ahead(engine)?;
-            if engine.wal().live_bytes() > engine.options.wal_bytes_max {
+            if engine.wal().live_bytes() > live_log_bytes_max(&engine.options, engine.space.limit_bytes()) {
                 engine.log_over_bound.store(true, Ordering::Release);
             }
         } else if engine.log.may_release() {

@@ -79,7 +79,8 @@ impl VsstFiles {
 fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
     CreateOptions {
         access: engine.options.access,
-        expected_len,
+        // What is reserved counts, and most outputs are shorter than expected.
+        expected_len: if engine.options.space_limit.is_some() { 0 } else { expected_len },
         write_buffer_len: WRITE_BUFFER_LEN
             .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
         sync_every: 1 << 20,

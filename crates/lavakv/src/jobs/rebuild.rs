@@ -79,9 +79,13 @@ pub(crate) fn pick(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>,
     if !engine.options.ablation.correlated || claims.rebuild_runs || claims.gc_requests.is_paused() {
         return None;
     }
+    // A walk needs room for all it rewrites.
+    if engine.space_room().is_some_and(|(room, margin)| room < 2 * margin) {
+        return None;
+    }
     engine.all_families().into_iter().find_map(|family| {
         let (compaction, walk) = pick_in(engine, claims, &family)?;
-        Some((family, compaction, walk))
+        super::fits(engine, &compaction).then_some((family, compaction, walk))
     })
 }
 

@@ -552,3 +552,29 @@ fn compact_range_ends_where_tombstones_stay() {
     assert_eq!(seen, vec![1, 2]);
     assert!(matches!(step(), ManualStep::Done));
 }
+
+/// Where room is short, everything goes to the deepest level, and then it is done.
+#[test]
+fn for_space_everything_goes_down() {
+    for seed in 0..8 {
+        let mut store = Store::new(seed, options(FileChoice::default()));
+        for _ in 0..40 {
+            store.flush(200, 5, |rng| rng.below(4000) as u32);
+            store.work(1, 0);
+        }
+        let mut steps = 0;
+        while let Some(c) = pick_for_space(store.version(), &store.options, &store.busy) {
+            assert_eq!(c.reason, Reason::Space);
+            store.start(c);
+            let (c, version) = store.running.pop().unwrap();
+            store.end(c, &version);
+            steps += 1;
+            assert!(steps < 1000, "it never ends");
+        }
+        let version = store.version();
+        let bottom = version.deepest_level().unwrap();
+        assert!((0..bottom).all(|level| version.files(level).is_empty()), "seed {seed}");
+        let entries: u64 = version.files(bottom).iter().map(|f| f.entries).sum();
+        assert!(steps > 0 && entries == store.model.len() as u64, "seed {seed}: {entries}");
+    }
+}

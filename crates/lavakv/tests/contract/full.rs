@@ -1,0 +1,165 @@
+//! At the limit: what is live fills it. Deletes work, and writes resume by themselves.
+
+use crate::common::*;
+use crate::overwrites::{Filled, bytes, kept, limited};
+use lavastore_lavakv::{Db, ErrorKind, SpaceLimit, io::Rng, sim::SimEnv};
+
+/// New keys until there is no room; returns how many were taken.
+fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
+    for n in from..1_000_000 {
+        if !s.put(n, bytes(n, 0, len)) {
+            return n - from;
+        }
+    }
+    panic!("it never filled up");
+}
+
+#[test]
+fn deletes_make_room_at_the_limit() {
+    for (seed, len, min_blob_size) in [(1, 3000, 512), (2, 300, 512), (3, 3000, 0), (4, 40_000, 512)] {
+        let limit = 3 << 20;
+        let mut options = limited(limit);
+        options.family.min_blob_size = min_blob_size;
+        let mut s = Filled::new(seed, options.clone(), limit);
+        let n = fill_up(&mut s, 0, len);
+        let taken = n * len as u64;
+        assert!(taken > limit / 3, "only {taken} bytes of values fit: {}", s.db.describe());
+        // Overwrites at this fill are done or refused, and never break the limit.
+        let mut rng = Rng::new(seed);
+        for round in 1..200 {
+            let k = rng.below(n);
+            s.put(k, bytes(k, round, len));
+            s.steps(1);
+        }
+        assert!(contents(&s.db) == s.model);
+        for k in 0..n / 3 {
+            s.delete(k);
+        }
+        // No reopen, no flush, nobody is told: writes go on.
+        let again = fill_up(&mut s, n, len);
+        assert!(again * len as u64 > taken / 5, "seed {seed}: {again} of {n}, {}", s.db.describe());
+        assert!(contents(&s.db) == s.model);
+        s.db.delete_range(&key(0), &key(n)).unwrap();
+        (0..n).for_each(|k| drop(s.model.remove(&key(k))));
+        let last = fill_up(&mut s, 2 * n, len);
+        assert!(last * len as u64 > taken / 3, "seed {seed}: {last} of {n}, {}", s.db.describe());
+        s.check(options);
+    }
+}
+
+/// A stream of unknown length is refused before it breaks the limit, and leaves nothing.
+#[test]
+fn large_values_are_admitted_before_they_are_written() {
+    let limit = 3 << 20;
+    let mut s = Filled::new(9, limited(limit), limit);
+    let n = fill_up(&mut s, 0, 200_000);
+    assert!(n > 3, "{n}");
+    let mut stream = s.db.put_stream(s.db.default_column_family(), b"stream", Default::default()).unwrap();
+    let refused = (0..100).find_map(|_| {
+        let result = stream.append(&[7; 50_000]);
+        kept(&s.sim, limit);
+        result.err()
+    });
+    assert_eq!(refused.unwrap().kind(), ErrorKind::NoSpace);
+    drop(stream);
+    s.delete(0);
+    s.delete(1);
+    s.delete(2);
+    assert!(s.put(n, bytes(n, 1, 200_000)), "{}", s.db.describe());
+    s.check(limited(limit));
+}
+
+/// A lower limit at the next open: the store opens, takes no writes, and comes down by deletes.
+#[test]
+fn a_store_above_its_limit_comes_back_below_it() {
+    let sim = SimEnv::new(11);
+    let mut model = Model::new();
+    let mut options = limited(8 << 20);
+    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    for n in 0..1500 {
+        db.put(&key(n), &bytes(n, 0, 2500)).unwrap();
+        model.insert(key(n), bytes(n, 0, 2500));
+    }
+    db.close().unwrap();
+    options.space_limit = Some(SpaceLimit::Bytes(2 << 20));
+    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    fails(db.put(&key(0), &bytes(0, 1, 2500)), ErrorKind::NoSpace);
+    assert!(contents(&db) == model);
+    for n in 200..1500 {
+        db.delete(&key(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
+        model.remove(&key(n));
+        db.run_background_step();
+    }
+    db.put(&key(0), &bytes(0, 1, 2500)).unwrap_or_else(|e| panic!("{e}\n{}", db.describe()));
+    model.insert(key(0), bytes(0, 1, 2500));
+    assert!(contents(&db) == model);
+    settle(&db);
+    kept(&sim, 2 << 20);
+}
+
+/// What a snapshot keeps takes room; once it is let go of, room returns, though all of it lies in the last level.
+#[test]
+fn room_returns_with_a_snapshot() {
+    for min_blob_size in [512, 0] {
+        let limit = 7 << 19;
+        let mut options = limited(limit);
+        options.family.min_blob_size = min_blob_size;
+        let mut s = Filled::new(21, options.clone(), limit);
+        let n = 800;
+        (0..n).for_each(|k| assert!(s.put(k, bytes(k, 0, 2000))));
+        let snapshot = s.db.snapshot();
+        let mut round = 1;
+        while s.put(round * 7 % n, bytes(round * 7 % n, round, 2000)) {
+            round += 1;
+            assert!(round < 4000, "the snapshot keeps nothing");
+        }
+        assert_eq!(
+            s.db.get_opt(
+                s.db.default_column_family(),
+                &key(7),
+                &lavastore_lavakv::ReadOptions { snapshot: Some(snapshot.clone()), ..Default::default() },
+            )
+            .unwrap()
+            .as_deref(),
+            Some(&bytes(7, 0, 2000)[..])
+        );
+        drop(snapshot);
+        for more in 0..1200 {
+            let k = more * 13 % n;
+            assert!(
+                s.put(k, bytes(k, round + more, 2000)),
+                "write {more}: {} {}",
+                s.refusal,
+                s.db.describe()
+            );
+        }
+        s.check(options);
+    }
+}
+
+/// A volume that really fills up is met in the same way: no job ever fails, deletes make room, and room that others give
+/// back is found.
+#[test]
+fn a_volume_that_fills_up() {
+    let capacity = 3 << 20;
+    let options = limited(1 << 40);
+    let mut s = Filled::new(31, options.clone(), capacity);
+    s.sim.set_capacity(Some(capacity));
+    s.sim.advance_ns(200_000_000);
+    assert!(s.put(0, bytes(0, 1, 3000)));
+    s.db.flush().unwrap();
+    let n = fill_up(&mut s, 0, 3000);
+    assert!(n * 3000 > capacity / 3, "{n}: {}", s.db.describe());
+    (0..n / 3).for_each(|k| s.delete(k));
+    s.sim.advance_ns(200_000_000);
+    let again = fill_up(&mut s, n, 3000);
+    assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());
+    assert_eq!(s.db.stats().background_errors, 0);
+    s.sim.set_capacity(Some(2 * capacity));
+    s.limit = 2 * capacity;
+    s.sim.advance_ns(200_000_000);
+    let more = fill_up(&mut s, 2 * n, 3000);
+    assert!(more > n / 2, "{more} of {n}: {}", s.db.describe());
+    assert_eq!(s.db.stats().background_errors, 0);
+    s.check(options);
+}

@@ -1,0 +1,45 @@
+//! Which limits there may be.
+
+use crate::common::*;
+use crate::overwrites::{bytes, limited, occupied};
+use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
+
+#[test]
+fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
+    let sim = SimEnv::new(1);
+    let e = Db::open_in(sim.env(), DIR, limited(100 << 10)).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    let text = e.to_string();
+    let needed = text.split("at least ").nth(1).and_then(|t| t.split(' ').next()).unwrap();
+    let needed: u64 = needed.parse().unwrap_or_else(|_| panic!("{text}"));
+    fails(Db::open_in(sim.env(), DIR, limited(needed - 1)), ErrorKind::InvalidArgument);
+    let db = Db::open_in(sim.env(), DIR, limited(needed)).unwrap();
+    for i in 0..20 {
+        db.put(&key(i), &value(i, 0)).unwrap();
+    }
+    for ratio in [0.5, 1.0, f64::NAN, f64::INFINITY] {
+        let options = Options { space_limit: Some(SpaceLimit::Ratio(ratio)), ..limited(0) };
+        fails(Db::open_in(sim.env(), "/other", options), ErrorKind::InvalidArgument);
+    }
+}
+
+/// A ratio: an empty store grows without being held up for ever, and stays within the ratio as it is overwritten.
+#[test]
+fn a_ratio_of_live_data() {
+    let sim = SimEnv::new(3);
+    let options = Options { space_limit: Some(SpaceLimit::Ratio(1.5)), ..limited(0) };
+    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let mut rng = Rng::new(3);
+    let (n, len) = (2000u64, 2500);
+    let mut peak = 0;
+    for round in 0..3 * n {
+        let k = if round < n { round * 7919 % n } else { rng.below(n) };
+        db.put(&key(k), &bytes(k, round, len)).unwrap_or_else(|e| panic!("{round}: {e}\n{}", db.describe()));
+        db.run_background_step();
+        peak = peak.max(occupied(&sim));
+    }
+    let live = n * (len as u64 + 40);
+    assert!(peak < live * 3 / 2 + live / 20, "{peak} bytes at {live} live");
+    settle(&db);
+    assert!(db.stats().stall_space_ns > 0 || peak < live * 7 / 5);
+}

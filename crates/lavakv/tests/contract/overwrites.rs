@@ -1,0 +1,215 @@
+//! Long random overwrites under a limit: kept after every step, and nobody is stuck.
+
+use crate::common::*;
+use lavastore_lavakv::{
+    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, Snapshot, SpaceLimit, SpacePolicy, ValuePlacement,
+    io::Rng, sim::SimEnv,
+};
+use std::path::Path;
+
+pub fn limited(bytes: u64) -> Options {
+    Options {
+        memtable_bytes: 32 << 10,
+        memory_bytes: 96 << 10,
+        log_group_bytes: 64 << 10,
+        wal_bytes_max: 256 << 10,
+        cache_bytes: 64 << 10,
+        space_limit: Some(SpaceLimit::Bytes(bytes)),
+        family: family(),
+        ..Default::default()
+    }
+}
+
+pub fn family() -> FamilyOptions {
+    FamilyOptions {
+        file_bytes: 32 << 10,
+        level_base_bytes: 64 << 10,
+        vsst_bytes: 96 << 10,
+        ..Default::default()
+    }
+}
+
+/// What the directory occupies.
+pub fn occupied(sim: &SimEnv) -> u64 {
+    sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
+}
+
+#[track_caller]
+pub fn kept(sim: &SimEnv, limit: u64) {
+    let there = occupied(sim);
+    assert!(there <= limit, "{there} bytes occupied of {limit}");
+}
+
+pub fn bytes(key: u64, round: u64, len: usize) -> Vec<u8> {
+    format!("{key}/{round}/").into_bytes().into_iter().cycle().take(len).collect()
+}
+
+/// A store of `keys` keys, `mean` bytes each, all live.
+pub struct Filled {
+    pub sim: SimEnv,
+    pub db: Db,
+    pub model: Model,
+    pub limit: u64,
+    pub longest_ns: u64,
+    pub refusal: String,
+}
+
+impl Filled {
+    pub fn new(seed: u64, options: Options, limit: u64) -> Filled {
+        let sim = SimEnv::new(seed);
+        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        Filled { sim, db, model: Model::new(), limit, longest_ns: 0, refusal: String::new() }
+    }
+
+    /// A put; `NoSpace` is the only failure there may be. True if it was done.
+    pub fn put(&mut self, key_number: u64, value: Vec<u8>) -> bool {
+        let start = self.sim.now_ns();
+        let done = match self.db.put(&key(key_number), &value) {
+            Ok(()) => {
+                self.model.insert(key(key_number), value);
+                true
+            }
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                self.refusal = e.to_string();
+                false
+            }
+        };
+        self.longest_ns = self.longest_ns.max(self.sim.now_ns() - start);
+        kept(&self.sim, self.limit);
+        done
+    }
+
+    pub fn delete(&mut self, key_number: u64) {
+        self.db.delete(&key(key_number)).unwrap_or_else(|e| panic!("{e}\n{}", self.db.describe()));
+        self.model.remove(&key(key_number));
+        kept(&self.sim, self.limit);
+    }
+
+    pub fn steps(&self, n: u64) {
+        for _ in 0..n {
+            self.db.run_background_step();
+            kept(&self.sim, self.limit);
+        }
+    }
+
+    /// Everything is there, and nothing else; also after a reopen.
+    pub fn check(self, options: Options) -> SimEnv {
+        assert!(contents(&self.db) == self.model);
+        assert!(self.db.verify().unwrap().errors.is_empty());
+        self.db.close().unwrap();
+        kept(&self.sim, self.limit);
+        let db = Db::open_in(self.sim.env(), DIR, options).unwrap();
+        kept(&self.sim, self.limit);
+        assert!(contents(&db) == self.model);
+        drop(db);
+        self.sim
+    }
+}
+
+/// Live data of two thirds of the limit, overwritten many times: every write is done, none waits for a second.
+fn overwrites(seed: u64, min_blob_size: usize, placement: ValuePlacement) {
+    let live = 5u64 << 20;
+    let limit = live * 3 / 2;
+    let mut options = limited(limit);
+    options.family.min_blob_size = min_blob_size;
+    options.family.value_placement = placement;
+    let mut rng = Rng::new(seed);
+    let mut s = Filled::new(seed, options.clone(), limit);
+    let (mut n, mut sum) = (0, 0);
+    while sum < live {
+        let len = 200 + rng.below(4000) as usize;
+        assert!(s.put(n, bytes(n, 0, len)), "loading: {} {}", s.refusal, s.db.describe());
+        (n, sum) = (n + 1, sum + len as u64 + 20);
+    }
+    let mean = live / n;
+    for round in 1..2 * n {
+        // About the same length as what is replaced on average, so that what lives stays the same.
+        let len = mean as usize / 2 + rng.below(mean) as usize;
+        let k = rng.below(n);
+        let len = s.model.get(&key(k)).map_or(len, Vec::len);
+        assert!(
+            s.put(k, bytes(k, round, len)),
+            "seed {seed}, write {round}: {} {}",
+            s.refusal,
+            s.db.describe()
+        );
+        s.steps(rng.below(3));
+    }
+    assert!(s.longest_ns < 1_000_000_000, "a write waited {} ns", s.longest_ns);
+    s.check(options);
+}
+
+#[test]
+fn separated_values_at_two_thirds_of_the_limit() {
+    (0..2).for_each(|seed| overwrites(seed, 512, ValuePlacement::Table));
+}
+
+#[test]
+fn inline_values_at_two_thirds_of_the_limit() {
+    (10..11).for_each(|seed| overwrites(seed, 0, ValuePlacement::Table));
+}
+
+#[test]
+fn placed_values_at_two_thirds_of_the_limit() {
+    (20..21).for_each(|seed| overwrites(seed, 512, ValuePlacement::Log));
+}
+
+/// Anything goes, at any fill: several families, values of all lengths, snapshots that pin, batches, crashes of nothing.
+/// The limit is kept after every step, and whatever is refused was not done.
+#[test]
+fn random_writes_at_any_fill_keep_the_limit() {
+    for seed in 100..104u64 {
+        let limit = 3u64 << 20;
+        let mut rng = Rng::new(seed);
+        let mut options = limited(limit);
+        if rng.one_in(2) {
+            options.space_policy = SpacePolicy::Wait { at_most: std::time::Duration::from_millis(300) };
+        }
+        let mut s = Filled::new(seed, options.clone(), limit);
+        let other = s.db.create_column_family("other", family()).unwrap();
+        let mut others = Model::new();
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        let (mut refused, mut done) = (0, 0);
+        for round in 0..2000u64 {
+            let k = rng.below(1200);
+            let len = match rng.below(10) {
+                0 => rng.below(60_000) as usize,
+                1..4 => rng.below(500) as usize,
+                _ => rng.below(4000) as usize,
+            };
+            match rng.below(20) {
+                0..3 => s.delete_unless_full(k),
+                3 => put_other(&s.db, &other, &mut others, k, bytes(k, round, len)),
+                4 if rng.one_in(10) => snapshots.push(s.db.snapshot()),
+                5 if rng.one_in(5) => snapshots.clear(),
+                6 if rng.one_in(20) => drop(s.db.flush()),
+                _ if s.put(k, bytes(k, round, len)) => done += 1,
+                _ => refused += 1,
+            }
+            kept(&s.sim, limit);
+            s.steps(rng.below(3));
+        }
+        assert!(done > 300, "seed {seed}: {done} done, {refused} refused");
+        snapshots.clear();
+        assert!(contents_cf(&s.db, &other) == others);
+        s.check(options);
+    }
+}
+
+fn put_other(db: &Db, family: &ColumnFamily, model: &mut Model, k: u64, value: Vec<u8>) {
+    match db.put_cf(family, &key(k), &value) {
+        Ok(()) => drop(model.insert(key(k), value)),
+        Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}"),
+    }
+}
+
+impl Filled {
+    /// A snapshot may hold everything: then even deletes run out of room.
+    fn delete_unless_full(&mut self, key_number: u64) {
+        match self.db.delete(&key(key_number)) {
+            Ok(()) => drop(self.model.remove(&key(key_number))),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}"),
+        }
+    }
+}
