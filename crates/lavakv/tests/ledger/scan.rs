@@ -114,7 +114,7 @@ pub fn scan(sim: &SimEnv) -> Scan {
             name if listed_tables.contains(name) => &mut out.tables,
             name if listed_vssts.contains(name) => &mut out.vssts,
             name if name.ends_with(".ksst") || name.ends_with(".vsst") => &mut out.loose,
-            name if name.ends_with(".log") || name == "STAGING" => &mut out.logs,
+            name if name.ends_with(".log") || name.ends_with(".tail") || name == "STAGING" => &mut out.logs,
             name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => &mut out.manifests,
             _ => &mut out.other,
         };
