@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 
 /// Appends a LEB128 integer (1 to 10 bytes).
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     while v >= 0x80 {
         out.push(v as u8 | 0x80);
@@ -15,27 +16,32 @@ pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
 }
 
 /// Appends a length as a varint, then the bytes.
+#[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// Appends 2 bytes, little-endian.
+#[inline]
 pub fn put_u16(out: &mut Vec<u8>, v: u16) {
     out.extend_from_slice(&v.to_le_bytes());
 }
 
 /// Appends 4 bytes, little-endian.
+#[inline]
 pub fn put_u32(out: &mut Vec<u8>, v: u32) {
     out.extend_from_slice(&v.to_le_bytes());
 }
 
 /// Appends 8 bytes, little-endian.
+#[inline]
 pub fn put_u64(out: &mut Vec<u8>, v: u64) {
     out.extend_from_slice(&v.to_le_bytes());
 }
 
 /// How many bytes [`put_varint`] writes for `v`.
+#[inline]
 pub fn varint_len(v: u64) -> usize {
     (64 - (v | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -48,13 +54,16 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
         return Some((u64::from(first), 1));
     }
     let mut value = u64::from(first & 0x7f);
-    for (i, &b) in bytes.iter().enumerate().take(10).skip(1) {
-        if i == 9 && b > 1 {
+    let mut at = 1;
+    while at < 10 {
+        let b = *bytes.get(at)?;
+        if at == 9 && b > 1 {
             return None;
         }
-        value |= u64::from(b & 0x7f) << (7 * i);
+        value |= u64::from(b & 0x7f) << (7 * at);
+        at += 1;
         if b < 0x80 {
-            return Some((value, i + 1));
+            return Some((value, at));
         }
     }
     None
@@ -68,21 +77,25 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Starts at the first byte.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { rest: bytes }
     }
 
     /// What has not been read yet.
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// True when everything has been read.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next `n` bytes.
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(n) {
             Some((head, tail)) => {
@@ -94,6 +107,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` bytes as an array.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, tail)) => {
@@ -105,26 +119,31 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
 
     /// Two bytes, little-endian.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
     /// Four bytes, little-endian.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// Eight bytes, little-endian.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// A varint.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let (value, len) = get_varint(self.rest).ok_or_else(|| Error::corruption("malformed varint"))?;
         self.rest = self.rest.get(len..).unwrap_or_default();
@@ -132,6 +151,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that must fit in a `usize` and be at most `limit`.
+    #[inline]
     pub fn length(&mut self, limit: usize) -> Result<usize> {
         let value = self.varint()?;
         usize::try_from(value)
@@ -141,6 +161,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint length and that many bytes.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.length(self.rest.len())?;
         self.take(n)

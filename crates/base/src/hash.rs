@@ -15,6 +15,7 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Fixe
 pub type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<FixedHasher>>;
 
 /// The 64-bit hash of a user key, as filters store it: XXH3-64, seed 0. Part of the format.
+#[inline]
 pub fn key_hash(user_key: &[u8]) -> u64 {
     xxh3_64(user_key)
 }
@@ -24,12 +25,14 @@ pub fn key_hash(user_key: &[u8]) -> u64 {
 pub struct FixedHasher(u64);
 
 impl FixedHasher {
+    #[inline]
     fn mix(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 }
 
 impl Hasher for FixedHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         let x = self.0 ^ (self.0 >> 32);
         x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 29)
@@ -43,6 +46,7 @@ impl Hasher for FixedHasher {
     fn write_u32(&mut self, n: u32) {
         self.mix(u64::from(n));
     }
+    #[inline]
     fn write_u64(&mut self, n: u64) {
         self.mix(n);
     }

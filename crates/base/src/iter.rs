@@ -20,6 +20,12 @@ pub trait InternalIterator: Send {
     fn seek_for_prev(&mut self, target: &[u8]) -> Result<()>;
     /// Moves forward. Must be valid.
     fn next(&mut self) -> Result<()>;
+    /// Moves forward; the key of the entry it comes to, if there is one. Through a pointer to an unknown iterator this is
+    /// one call where `next`, `valid` and `key` are three.
+    fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        self.next()?;
+        Ok(if self.valid() { Some(self.key()) } else { None })
+    }
     /// Moves backward. Must be valid.
     fn prev(&mut self) -> Result<()>;
     /// The encoded internal key. Must be valid.
@@ -46,6 +52,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn next(&mut self) -> Result<()> {
         (**self).next()
+    }
+    fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        (**self).next_key()
     }
     fn prev(&mut self) -> Result<()> {
         (**self).prev()

@@ -49,6 +49,7 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// The kind with this number, if it is one that may be stored.
+    #[inline]
     pub fn from_u8(n: u8) -> Option<Self> {
         Some(match n {
             0 => ValueKind::Deletion,
@@ -66,18 +67,21 @@ impl ValueKind {
     }
 
     /// True for point and single-delete tombstones.
+    #[inline]
     pub fn is_tombstone(self) -> bool {
         matches!(self, ValueKind::Deletion | ValueKind::SingleDeletion)
     }
 }
 
 /// The trailer word of an internal key.
+#[inline]
 pub fn pack_trailer(seq: SeqNo, kind: ValueKind) -> u64 {
     debug_assert!(seq <= MAX_SEQ, "sequence {seq} over 56 bits");
     seq << 8 | kind as u64
 }
 
 /// Compares two **encoded** internal keys (each at least [`TRAILER_LEN`] bytes; shorter ones sort first).
+#[inline]
 pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (a_user, a_trailer) = split(a);
     let (b_user, b_trailer) = split(b);
@@ -85,6 +89,7 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// User key and trailer word of an encoded internal key; a key too short to have a trailer has trailer 0.
+#[inline]
 pub fn split(encoded: &[u8]) -> (&[u8], u64) {
     match encoded.split_last_chunk::<TRAILER_LEN>() {
         Some((user, trailer)) => (user, u64::from_le_bytes(*trailer)),
@@ -93,11 +98,13 @@ pub fn split(encoded: &[u8]) -> (&[u8], u64) {
 }
 
 /// The user key of an encoded internal key.
+#[inline]
 pub fn user_key(encoded: &[u8]) -> &[u8] {
     split(encoded).0
 }
 
 /// The sequence of an encoded internal key.
+#[inline]
 pub fn seq(encoded: &[u8]) -> SeqNo {
     split(encoded).1 >> 8
 }
@@ -108,6 +115,7 @@ pub fn kind(encoded: &[u8]) -> Option<ValueKind> {
 }
 
 /// Appends the encoding of `(user_key, seq, kind)` to `out`.
+#[inline]
 pub fn encode_into(out: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: ValueKind) {
     out.reserve(user_key.len() + TRAILER_LEN);
     out.extend_from_slice(user_key);
@@ -142,6 +150,7 @@ impl<'a> InternalKey<'a> {
     ///
     /// # Errors
     /// `Corruption` if it has no trailer or names an unknown kind.
+    #[inline]
     pub fn decode(encoded: &'a [u8]) -> Result<Self> {
         if encoded.len() < TRAILER_LEN {
             return Err(Error::corruption("internal key shorter than its trailer"));

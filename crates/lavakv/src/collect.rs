@@ -14,6 +14,7 @@ use crate::jobs::{Claims, gc};
 use crate::maintenance::{must_be_writable, wait_for_jobs};
 use base::sync::lock;
 use base::{Error, ErrorKind, HashSet, Result};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// How much garbage [`crate::Db::collect_garbage`] is to leave.
@@ -168,20 +169,14 @@ impl Exposed {
     }
 }
 
-/// Requests under way and pauses. Part of the claims.
+/// Requests under way. Part of the claims.
 #[derive(Default)]
 pub(crate) struct Requests {
     asked: Vec<(u64, GcRequest)>,
     next_id: u64,
-    pauses: usize,
 }
 
 impl Requests {
-    /// True while no collection may start.
-    pub fn is_paused(&self) -> bool {
-        self.pauses > 0
-    }
-
     /// True if nobody waits for a collection.
     pub fn is_empty(&self) -> bool {
         self.asked.is_empty()
@@ -311,7 +306,7 @@ fn counters(engine: &Engine) -> [u64; 5] {
 /// True if nothing is left to collect, and no collection runs.
 fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
     let mut claims = lock(&engine.claims);
-    if claims.gc_requests.is_paused() {
+    if engine.gc_is_paused() {
         return Err(Error::new(
             ErrorKind::Busy,
             "garbage collection is paused: end the pause, then ask again",
@@ -388,7 +383,7 @@ pub struct GcPause {
 
 impl GcPause {
     pub(crate) fn begin(engine: &Arc<Engine>) -> GcPause {
-        lock(&engine.claims).gc_requests.pauses += 1;
+        engine.gc_pauses.fetch_add(1, Ordering::AcqRel);
         // A request under way is to notice.
         engine.scheduler.notify_progress();
         GcPause { engine: Arc::downgrade(engine) }
@@ -398,7 +393,7 @@ impl GcPause {
 impl Drop for GcPause {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
-            lock(&engine.claims).gc_requests.pauses -= 1;
+            engine.gc_pauses.fetch_sub(1, Ordering::AcqRel);
             engine.scheduler.notify_work();
         }
     }

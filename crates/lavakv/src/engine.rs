@@ -22,7 +22,7 @@ use cache::Cache;
 use io::{Env, FileLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use values::Pins;
 use version::{FamilyId, Manifest};
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     pub volatile_over_families_seq: AtomicU64,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     pub log_over_bound: AtomicBool,
+    /// How many hold garbage collection off.
+    pub gc_pauses: AtomicUsize,
     pub closed: AtomicBool,
     /// Held until the last iterator is gone: nobody else may remove the files it reads.
     pub _lock: Option<Box<dyn FileLock>>,
@@ -224,6 +226,11 @@ impl Engine {
     /// The log. Panics before recovery is done and in read-only stores, where nothing may write.
     pub fn wal(&self) -> &Wal {
         self.wal.get().expect("the log is started before the first write")
+    }
+
+    /// True while no collection may start.
+    pub fn gc_is_paused(&self) -> bool {
+        self.gc_pauses.load(Ordering::Acquire) > 0
     }
 
     /// The family with this id, if it still exists.

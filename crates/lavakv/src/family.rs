@@ -24,7 +24,7 @@ pub(crate) struct View {
     pub version: Arc<Version>,
     /// How deep L0 is in flushed memtables: asked by every write, so it is worked out once a version.
     pub l0_depth: usize,
-    /// What is garbage in the vSSTs: asked by every write, so it is worked out once a version.
+    /// What is garbage in the vSSTs.
     pub ledger: Arc<Ledger>,
     /// What else is asked of a version again and again.
     pub digest: Digest,
@@ -153,9 +153,10 @@ impl Family {
 
     /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
     pub fn discard_view(&self) {
+        let options = self.options();
         self.update(|v| {
             let active = Arc::new(MemTable::new(v.active.id()));
-            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &self.options())
+            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &options)
         });
     }
 

@@ -257,6 +257,7 @@ pub(crate) fn build(
         flush_ceiling: AtomicU64::new(SeqNo::MAX),
         volatile_over_families_seq: AtomicU64::new(0),
         log_over_bound: false.into(),
+        gc_pauses: 0.into(),
         closed: false.into(),
         _lock: store_lock,
         env,

@@ -20,7 +20,7 @@ use crate::batch::{self, Change, Entries, WriteBatch};
 use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::family::Family;
-use crate::jobs::{self, gc};
+use crate::jobs;
 use crate::options::{Durability, ValuePlacement};
 use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
@@ -409,18 +409,18 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
         (p.space_room, p.space_margin) = (room, margin);
     }
     for family in families {
-        let (view, options) = (family.view(), family.options());
-        let garbage = gc::garbage_percent(&view, &options).saturating_sub(gc::GARBAGE_SLOW_PERCENT);
-        p.garbage_over_percent = p.garbage_over_percent.max(garbage);
+        let view = family.view();
+        p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent());
         let files = view.l0_depth as u64;
         if files > p.l0_files {
+            let options = family.options();
             p.l0_files = files;
             p.l0_slowdown = options.l0_slowdown_files as u64;
             p.l0_stop = options.l0_stop_files as u64;
         }
     }
     // While the user holds collection off nobody takes garbage away, however slowly writers go.
-    if p.garbage_over_percent > 0 && lock(&engine.claims).gc_requests.is_paused() {
+    if p.garbage_over_percent > 0 && engine.gc_is_paused() {
         p.garbage_over_percent = 0;
     }
     p

@@ -1,7 +1,8 @@
 //! Speed of merging, scanning and compacting, on one core: `cargo run --release --example speed -- [directory]`.
 //!
 //! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
-//! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression.
+//! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression, or references to values
+//! in 70 files.
 
 use base::key::encode;
 use base::{InternalIterator, Result, Uid, ValueKind};
@@ -15,7 +16,7 @@ use lsm::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::{IterOptions, Ksst, KsstBuilder, TableIdentity, TableOptions};
+use table::{IterOptions, Ksst, KsstBuilder, Reference, TableIdentity, TableOptions};
 
 const ENTRIES: u64 = 1_000_000;
 const VALUE_LEN: usize = 200;
@@ -85,7 +86,7 @@ impl OutputFiles<KsstBuilder> for Tables {
 
 /// Runs a job to its end; returns the numbers of its outputs.
 fn run<I: InternalIterator>(tables: &mut Tables, input: I, raw_bytes: u64) -> Result<Vec<u64>> {
-    let mut job = MergeJob::<KsstBuilder, I>::new(input, &[], MergeOptions::new(vec![ENTRIES + 1]));
+    let mut job = MergeJob::<KsstBuilder, I>::new(input, &[], MergeOptions::new(vec![2 * ENTRIES + 1]));
     loop {
         let mut hooks = Hooks {
             files: tables,
@@ -166,11 +167,46 @@ fn compacting(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Entries `step` apart that refer to values in random files.
+fn references(step: u64, seq: u64) -> Arc<Vec<Entry>> {
+    let mut rng = Rng::new(seq);
+    let entry = |i: u64| {
+        let reference = Reference { blob_id: 900 + rng.below(70), raw_len: 1000, stored_len: 1040 };
+        (encode(format!("user{i:020}").as_bytes(), seq + i, ValueKind::Reference), reference.encode())
+    };
+    Arc::new((0..ENTRIES).step_by(step as usize).map(entry).collect())
+}
+
+/// A few new references into a last level of many: what a compaction does where values are separated.
+fn compacting_references(env: &Env, dir: &Path) -> Result<()> {
+    let mut tables = Tables { env: env.clone(), dir: dir.to_owned(), next: 1 };
+    let mut inputs = run(&mut tables, VecIter::new(references(16, ENTRIES)), u64::MAX)?;
+    inputs.extend(run(&mut tables, VecIter::new(references(1, 0)), u64::MAX)?);
+    let cache = Arc::new(Cache::new(0));
+    let options = IterOptions { fill_cache: false, readahead_bytes: 512 << 10 };
+    let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for &number in &inputs {
+        cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
+    }
+    let mut merged = MergingIterator::new(cursors);
+    let from = env.clock.now_ns();
+    merged.seek_to_first()?;
+    while merged.valid() {
+        merged.next()?;
+    }
+    report("scan references, a sixteenth of them new", env, from, 0);
+    let from = env.clock.now_ns();
+    let outputs = run(&mut tables, merged, 48 << 20)?;
+    report(&format!("compact them into {}", outputs.len()), env, from, 0);
+    inputs.into_iter().chain(outputs).try_for_each(|number| env.fs.remove(&tables.path(number)))
+}
+
 fn main() -> Result<()> {
     let env = Env::kernel();
     let dir =
         std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from).join("lavastore-lsm-speed");
     merging(&env)?;
     compacting(&env, &dir)?;
+    compacting_references(&env, &dir)?;
     env.fs.remove_dir(&dir)
 }

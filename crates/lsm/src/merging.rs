@@ -39,6 +39,15 @@ impl Child {
         self.key.extend_from_slice(self.iter.key());
         true
     }
+
+    /// Moves the child forward. True if it is valid then.
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        let Some(key) = self.iter.next_key()? else { return Ok(false) };
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        Ok(true)
+    }
 }
 
 /// Merges sorted children into one sorted cursor. See the module.
@@ -165,14 +174,17 @@ impl MergingIterator {
         }
         let child = &mut self.children[top];
         let moved = match direction {
-            Direction::Forward => child.iter.next(),
-            Direction::Backward => child.iter.prev(),
+            Direction::Forward => child.advance(),
+            Direction::Backward => child.iter.prev().map(|()| child.load()),
         };
-        if let Err(e) = moved {
-            self.current = None;
-            return Err(e);
-        }
-        if !child.load() {
+        let valid = match moved {
+            Ok(valid) => valid,
+            Err(e) => {
+                self.current = None;
+                return Err(e);
+            }
+        };
+        if !valid {
             self.pop();
         } else if let Some(&next) = self.heap.first()
             && self.before(next, top)

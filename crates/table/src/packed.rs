@@ -31,11 +31,13 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Takes a value into account.
+    /// Takes a value into account; true if the bounds moved.
     #[inline]
-    pub fn add(&mut self, value: u64) {
+    pub fn add(&mut self, value: u64) -> bool {
+        let moved = value < self.low || value > self.high;
         self.low = self.low.min(value);
         self.high = self.high.max(value);
+        moved
     }
 
     /// Bits a value takes.
@@ -48,7 +50,9 @@ impl Bounds {
 /// Appends the packed form of `values`.
 pub fn encode(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     let mut bounds = Bounds::default();
-    values.clone().for_each(|v| bounds.add(v));
+    values.clone().for_each(|v| {
+        bounds.add(v);
+    });
     let base = if bounds.low > bounds.high { 0 } else { bounds.low };
     let width = width_of(bounds.high.saturating_sub(bounds.low));
     put_varint(out, base);
@@ -61,15 +65,14 @@ pub fn encode(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     for v in values {
         word |= u128::from(v - base) << filled;
         filled += width;
-        while filled >= 8 {
-            out.push(word as u8);
-            word >>= 8;
-            filled -= 8;
+        if filled >= 64 {
+            out.extend_from_slice(&(word as u64).to_le_bytes());
+            word >>= 64;
+            filled -= 64;
         }
     }
-    if filled > 0 {
-        out.push(word as u8);
-    }
+    let rest = (word as u64).to_le_bytes();
+    out.extend_from_slice(&rest[..filled.div_ceil(8) as usize]);
 }
 
 /// Where a packed column lies in its block.

@@ -21,9 +21,10 @@ pub struct EncodedReference {
 }
 
 impl EncodedReference {
+    #[inline(always)]
     fn put(&mut self, mut v: u64) {
         // Three varints of ten bytes at most fit.
-        for place in self.bytes.iter_mut().skip(self.len) {
+        while let Some(place) = self.bytes.get_mut(self.len) {
             self.len += 1;
             *place = v as u8 | 0x80;
             if v < 0x80 {
@@ -56,6 +57,7 @@ pub struct Reference {
 
 impl Reference {
     /// Appends the encoding.
+    #[inline]
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.blob_id);
         put_varint(out, self.raw_len);
@@ -70,6 +72,7 @@ impl Reference {
     }
 
     /// [`Reference::encode`] into an array.
+    #[inline]
     pub fn encode_inline(&self) -> EncodedReference {
         let mut out = EncodedReference::default();
         out.put(self.blob_id);
@@ -82,6 +85,7 @@ impl Reference {
     ///
     /// # Errors
     /// `Corruption` if the bytes are not exactly one reference.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Reference> {
         let mut reader = Reader::new(bytes);
         let reference =

@@ -37,7 +37,11 @@ pub struct ReferenceBlockBuilder {
     extras: Vec<u64>,
     expiries: Vec<u64>,
     bounds: [Bounds; 5],
+    /// Bits of an entry in all columns together.
+    entry_bits: usize,
     dictionary: Vec<u64>,
+    /// For each entry the place of its BlobId in the dictionary.
+    indexes: Vec<u64>,
     out: Vec<u8>,
 }
 
@@ -54,12 +58,15 @@ impl ReferenceBlockBuilder {
             extras: Vec::new(),
             expiries: Vec::new(),
             bounds: Default::default(),
+            entry_bits: 0,
             dictionary: Vec::new(),
+            indexes: Vec::new(),
             out: Vec::new(),
         }
     }
 
     /// Appends an entry. `shared` is what `user_key` has in common with the previous one; expiry 0 means none.
+    #[inline]
     pub fn add(&mut self, user_key: &[u8], shared: usize, seq: SeqNo, expiry: u64, reference: &Reference) {
         let mut shared = shared;
         if self.seqs.len().is_multiple_of(self.interval) {
@@ -72,7 +79,11 @@ impl ReferenceBlockBuilder {
         self.keys.extend_from_slice(suffix);
         let extra = zigzag(reference.stored_len.wrapping_sub(reference.raw_len) as i64);
         let values = [seq, reference.blob_id, reference.raw_len, extra, expiry];
-        self.bounds.iter_mut().zip(values).for_each(|(bounds, v)| bounds.add(v));
+        let mut wider = false;
+        self.bounds.iter_mut().zip(values).for_each(|(bounds, v)| wider |= bounds.add(v));
+        if wider {
+            self.entry_bits = self.bounds.iter().map(Bounds::width).sum();
+        }
         self.seqs.push(seq);
         self.blobs.push(reference.blob_id);
         self.raws.push(reference.raw_len);
@@ -81,10 +92,11 @@ impl ReferenceBlockBuilder {
     }
 
     /// About how many bytes the block would have if it were finished now.
+    #[inline]
     pub fn len_estimate(&self) -> usize {
         // BlobIds are estimated as if packed without the dictionary, which only makes them smaller.
-        let bits: usize = self.bounds.iter().map(|b| b.width()).sum();
-        self.keys.len() + 4 * self.restarts.len() + (bits * self.seqs.len()).div_ceil(8) + 48
+        let columns = (self.entry_bits * self.seqs.len()).div_ceil(8);
+        self.keys.len() + 4 * self.restarts.len() + columns + 48
     }
 
     /// About how many bytes an entry would add.
@@ -117,7 +129,9 @@ impl ReferenceBlockBuilder {
         packed::encode(out, self.dictionary.iter().copied());
         let dictionary = &self.dictionary;
         let index_of = |b: &u64| dictionary.binary_search(b).unwrap_or_default() as u64;
-        packed::encode(out, self.blobs.iter().map(index_of));
+        self.indexes.clear();
+        self.indexes.extend(self.blobs.iter().map(index_of));
+        packed::encode(out, self.indexes.iter().copied());
         packed::encode(out, self.raws.iter().copied());
         packed::encode(out, self.extras.iter().copied());
         if expires {
@@ -132,6 +146,7 @@ impl ReferenceBlockBuilder {
         self.restarts.clear();
         self.out.clear();
         self.bounds = Default::default();
+        self.entry_bits = 0;
         for column in [&mut self.seqs, &mut self.blobs, &mut self.raws, &mut self.extras, &mut self.expiries]
         {
             column.clear();

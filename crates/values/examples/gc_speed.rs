@@ -177,7 +177,7 @@ fn build(world: &mut World, value_len: usize, references: u64) -> Result<Version
 fn collect(world: &mut World, version: &Arc<Version>) -> Result<(u64, u64, u64, GcStats)> {
     let options = GcOptions::default();
     let gc = pick(version, &Ledger::of(version), &options, &|_| false).expect("there is garbage");
-    let mut job = GcJob::new(gc, version.clone(), options);
+    let mut job = GcJob::new(gc, version, options);
     let start = now_ns(&world.env);
     let (mut judged, mut longest, mut last) = (0, 0, start);
     loop {

@@ -42,7 +42,7 @@ use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{Vsst, VsstBuilder};
-use version::{FileMeta, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{FileMeta, Level, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 use window::{MergedKeys, Window};
 
 mod copy;
@@ -153,7 +153,9 @@ enum State {
 /// A garbage collection in progress. See the module.
 pub struct GcJob {
     gc: Gc,
-    version: Arc<Version>,
+    /// The tables of the version; none after the survey. Only those asked are held on to, and no vSST but the inputs:
+    /// what other jobs replace meanwhile may go.
+    levels: Vec<Level>,
     options: GcOptions,
     names: Names,
     /// Tables that use one of the names, from level 0 down.
@@ -174,13 +176,13 @@ pub struct GcJob {
 
 impl GcJob {
     /// A job for `gc`, which was picked from `version`. Nothing is read yet.
-    pub fn new(gc: Gc, version: Arc<Version>, options: GcOptions) -> Self {
-        let names = Names::new(&version, &gc.inputs);
+    pub fn new(gc: Gc, version: &Version, options: GcOptions) -> Self {
+        let names = Names::new(version, &gc.inputs);
         let measured = gc.numbers().map(|file| Measured { file, ..Measured::default() }).collect();
         GcJob {
             names,
             gc,
-            version,
+            levels: version.levels.clone(),
             options,
             tables: Vec::new(),
             inputs: Vec::new(),
@@ -280,17 +282,17 @@ impl GcJob {
     }
 
     fn survey(&mut self, level: usize, from: usize) -> Result<Next> {
-        let files = self.version.files(level);
-        let part = files.get(from..).unwrap_or_default();
+        let part = self.levels.get(level).and_then(|files| files.get(from..)).unwrap_or_default();
         let part = part.get(..SURVEY_STEP).unwrap_or(part);
         self.tables.extend(part.iter().filter(|f| self.names.used_by(f)).cloned());
-        Ok(Next::Go(if !part.is_empty() {
-            State::Survey(level, from + part.len())
-        } else if level + 1 < self.version.levels.len() {
-            State::Survey(level + 1, 0)
-        } else {
-            State::Open
-        }))
+        if !part.is_empty() {
+            return Ok(Next::Go(State::Survey(level, from + part.len())));
+        }
+        if level + 1 < self.levels.len() {
+            return Ok(Next::Go(State::Survey(level + 1, 0)));
+        }
+        self.levels.clear();
+        Ok(Next::Go(State::Open))
     }
 
     fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {

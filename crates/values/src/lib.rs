@@ -32,5 +32,5 @@ pub use ledger::{FileGarbage, HiddenEstimate, Ledger};
 pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
 pub use pick::{Gc, GcOptions, Lookups, pick};
-pub use pins::{PinGuard, Pins, names_to_pin, prune};
+pub use pins::{PinGuard, Pins, names_to_pin, outline, prune};
 pub use separator::Separator;

@@ -30,7 +30,7 @@ use base::HashMap;
 use base::sync::lock;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use version::{BlobId, FileMeta, Record, Version, VsstMeta};
+use version::{BlobId, FileMeta, IdMap, Record, Version, VsstMeta};
 
 /// The pinned names of a store. See the module.
 #[derive(Debug, Default)]
@@ -114,6 +114,24 @@ pub fn names_to_pin(version: &Version, files: &[Arc<FileMeta>]) -> Vec<BlobId> {
         names.extend(version.resolve_all(name).map(|file| file.number));
     }
     names.into_iter().collect()
+}
+
+/// `version` for a job over its tables `files` that resolves references, but reads no vSST other than `read`: it tells
+/// where their names lead, and holds no other. Those that a collection replaces while the job runs need not wait for its
+/// end.
+pub fn outline(version: &Version, files: &[Arc<FileMeta>], read: &[u64]) -> Version {
+    let mut vssts = IdMap::new();
+    let used: BTreeSet<BlobId> = files.iter().flat_map(|f| &f.dependencies).map(|d| d.blob_id).collect();
+    for file in used.iter().flat_map(|&name| version.resolve_all(name)) {
+        if read.contains(&file.number) {
+            vssts.insert(file.number, file.clone());
+        } else if !vssts.contains_key(&file.number) {
+            // Another description, which does not count among the copies of this one.
+            let (blob_ids, copies) = (Vec::new(), Arc::default());
+            vssts.insert(file.number, Arc::new(VsstMeta { blob_ids, copies, ..VsstMeta::clone(file) }));
+        }
+    }
+    Version { vssts, references: IdMap::new(), ..version.clone() }
 }
 
 /// What nothing needs any more: the records that drop it from `version` (which must be the latest, or what the edit at

@@ -9,7 +9,7 @@ use lavastore_values::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Compaction, FAMILY, Store};
-use version::{Record, Version, VsstClass};
+use version::{IdMap, Record, Version, VsstClass};
 
 /// A collection under way.
 struct Running {
@@ -86,9 +86,13 @@ impl History {
         }
     }
 
+    /// Removes what nobody holds. Of the vSSTs collections hold their inputs, and compactions none.
     fn clean(&mut self) {
-        let mut held: Vec<Arc<Version>> = self.collections.iter().map(|c| c.version.clone()).collect();
-        held.extend(self.compaction.iter().map(|c| c.version.clone()));
+        let with = |version: &Version, vssts| Arc::new(Version { vssts, ..version.clone() });
+        let inputs = |job: &GcJob| job.gc().inputs.iter().map(|v| (v.number, v.clone())).collect();
+        let mut held: Vec<Arc<Version>> =
+            self.collections.iter().map(|c| with(&c.version, inputs(&c.job))).collect();
+        held.extend(self.compaction.iter().map(|c| with(&c.version, IdMap::new())));
         let writing: BTreeSet<u64> =
             self.collections.iter().flat_map(|c| c.job.created().iter().map(|(n, _)| *n)).collect();
         self.store.remove_files(&held, &writing);
@@ -119,7 +123,7 @@ impl History {
         assert!(hot == 0 || hot == gc.inputs.len(), "hot and other files together");
         assert!(gc.inputs.iter().all(|v| !busy.contains(&v.number)));
         assert!(gc.inputs.len() <= options.inputs_max);
-        let job = GcJob::new(gc, version.clone(), options);
+        let job = GcJob::new(gc, &version, options);
         self.collections.push(Running { job, version });
     }
 

@@ -50,7 +50,7 @@ fn add_vsst(store: &mut Store, meta: VsstMeta) {
 fn job(version: &Arc<Version>, options: &GcOptions, without: &[u64]) -> GcJob {
     let ledger = Ledger::of(version);
     let gc = pick(version, &ledger, options, &|v| without.contains(&v.number)).expect("there is garbage");
-    GcJob::new(gc, version.clone(), options.clone())
+    GcJob::new(gc, version, options.clone())
 }
 
 fn run(job: &mut GcJob, world: &mut World) -> Result<GcOutcome> {

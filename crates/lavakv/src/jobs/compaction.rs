@@ -32,10 +32,12 @@ pub(crate) struct CompactionJob {
     compaction: Compaction,
     number: u64,
     inputs: Vec<u64>,
-    /// The version it was picked from: pins the input files.
+    /// The version it was picked from, with no vSSTs but those it rebuilds: pins the input files.
     version: Arc<Version>,
     /// The names its inputs use, and those it will write (see `jobs::gc`).
     pins: Option<PinGuard>,
+    /// Bytes to reserve for an output.
+    expected_len: u64,
     running: Option<Running>,
     grant: Option<Grant>,
     /// The snapshots that it keeps entries for.
@@ -67,6 +69,8 @@ impl CompactionJob {
         let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
         let pins = Some(engine.pins.pin(values::names_to_pin(&version, &files)));
         let start_ns = engine.env.clock.now_ns();
+        let version = Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts));
+        let expected_len = compaction.expected_output_len();
         CompactionJob {
             family,
             compaction,
@@ -74,6 +78,7 @@ impl CompactionJob {
             inputs,
             version,
             pins,
+            expected_len,
             running: None,
             grant,
             kept_for: Vec::new(),
@@ -133,7 +138,7 @@ impl CompactionJob {
             level: self.compaction.output_level,
             job: self.number,
             inputs: &self.inputs,
-            expected_len: self.family.options().file_bytes,
+            expected_len: self.expected_len,
             counting: running.counting.as_ref(),
         };
         let mut values = running.separation.hook(engine);

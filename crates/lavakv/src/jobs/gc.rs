@@ -9,8 +9,6 @@
 
 pub(crate) mod when;
 
-pub(crate) use when::{GARBAGE_SLOW_PERCENT, garbage_percent};
-
 use super::output::{VsstFiles, remove_outputs};
 use super::{Claims, rebuild};
 use crate::engine::Engine;
@@ -38,7 +36,7 @@ pub(crate) struct GcJob {
     input_numbers: Vec<u64>,
     /// What the ledger took for garbage in each input.
     expected: Vec<u64>,
-    /// The work; gone when the job is released, and with it the version that it reads.
+    /// The work; gone when the job is released, and with it the files that it reads.
     job: Option<values::GcJob>,
     files: VsstFiles,
     /// Taken and given back under the lock of the claims.
@@ -103,7 +101,7 @@ pub(crate) fn pick_at(
 
 /// True if a collection could start.
 pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
-    if claims.gc_requests.is_paused() {
+    if engine.gc_is_paused() {
         return false;
     }
     engine.all_families().iter().any(|f| pick(engine, claims, f, &f.view()).is_some())
@@ -119,7 +117,7 @@ impl GcJob {
     ) -> Option<Box<dyn Job>> {
         let free =
             if urgent { claims.collections < slots.urgent } else { when::may_start(engine, claims, slots) };
-        if !free || claims.gc_requests.is_paused() {
+        if !free || engine.gc_is_paused() {
             return None;
         }
         for family in engine.all_families() {
@@ -148,7 +146,7 @@ impl GcJob {
                 input_numbers,
                 expected,
                 inputs,
-                job: Some(values::GcJob::new(gc, view.version.clone(), gc_options)),
+                job: Some(values::GcJob::new(gc, &view.version, gc_options)),
                 pins: Some(pins),
                 grant: Some(grant),
                 files,

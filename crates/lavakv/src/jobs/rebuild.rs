@@ -76,7 +76,7 @@ type Picked = (Compaction, Rebuild);
 
 /// The next step of a walk, if a family has one to go on with, or one to begin.
 pub(crate) fn pick(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Compaction, Rebuild)> {
-    if !engine.options.ablation.correlated || claims.rebuild_runs || claims.gc_requests.is_paused() {
+    if !engine.options.ablation.correlated || claims.rebuild_runs || engine.gc_is_paused() {
         return None;
     }
     // A walk needs room for all it rewrites.

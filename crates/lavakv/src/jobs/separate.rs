@@ -5,6 +5,7 @@ use super::hot_cold::ValueFiles;
 use super::output::VsstFiles;
 use super::rebuild::Rebuilder;
 use crate::engine::Engine;
+use crate::family::Family;
 use base::{Error, HashMap, Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
 use std::collections::BTreeSet;
@@ -18,7 +19,8 @@ pub(crate) struct Separation {
     separated: ValueFiles,
     /// Values of at least so many bytes are separated.
     min_blob_size: usize,
-    /// The version that references are read from (compaction); pins the files.
+    family: Arc<Family>,
+    /// Where the references among the inputs lead (compaction): an outline, which holds no files.
     version: Option<Arc<Version>>,
     /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
     plain_names: HashMap<BlobId, u64>,
@@ -46,8 +48,10 @@ impl Separation {
     fn new(files: VsstFiles, flush_bytes: Option<u64>, version: Option<Arc<Version>>) -> Self {
         let options = files.family.options();
         let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
+        let family = files.family.clone();
         Separation {
             separated: ValueFiles::new(files, flush_bytes),
+            family,
             min_blob_size,
             version,
             plain_names: HashMap::default(),
@@ -134,11 +138,7 @@ impl SeparationHook<'_> {
         let file = crate::fetch::resolve(version, user_key, seq, &reference)?;
         // The value of a segment stays where it is, however the options change: it may be longer than a block may.
         if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
-            let mut counters = ReadCounters::default();
-            let entry = (user_key, seq, ValueKind::Reference);
-            let value = crate::fetch::value(self.engine, version, entry, bytes, false, &mut counters)?;
-            out.extend_from_slice(&value);
-            return Ok(Rewrite::As(ValueKind::Value));
+            return self.bring_in(user_key, seq, bytes, out);
         }
         let blob_id = file.number;
         if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {
@@ -163,6 +163,22 @@ impl SeparationHook<'_> {
             return Ok(Rewrite::As(ValueKind::Reference));
         }
         Ok(renamed(reference, file, out))
+    }
+}
+
+impl SeparationHook<'_> {
+    /// The value instead of the reference. The inputs are in the present version still, so their names lead somewhere in
+    /// it; in a family that was dropped nothing does, and nobody will read the output.
+    fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let (view, mut counters) = (self.separation.family.view(), ReadCounters::default());
+        let entry = (user_key, seq, ValueKind::Reference);
+        match crate::fetch::value(self.engine, &view.version, entry, bytes, false, &mut counters) {
+            Err(_) if self.separation.family.is_dropped() => Ok(Rewrite::Keep),
+            value => {
+                out.extend_from_slice(&value?);
+                Ok(Rewrite::As(ValueKind::Value))
+            }
+        }
     }
 }
 

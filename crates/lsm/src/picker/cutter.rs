@@ -10,6 +10,11 @@ use version::{Level, Version};
 /// Files with separated values are cut by what they stand for, but not below this many physical bytes: a tree of tiny
 /// files costs more in files than it saves in I/O.
 const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
+/// Up to this many physical bytes such a file may stand for more than its part: to make, to open and to remove a file
+/// takes milliseconds, in which many references are merged.
+const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
+/// How much more.
+const COMPENSATED_FACTOR: u64 = 4;
 
 /// Decides where the outputs of one compaction end. Asked with ascending keys.
 #[derive(Clone, Debug)]
@@ -18,6 +23,8 @@ pub struct Cutter {
     file_bytes: u64,
     /// Physical bytes of it that must be there as well.
     physical_bytes_min: u64,
+    /// As many are welcome.
+    physical_bytes_good: u64,
     /// The level below the outputs.
     below: Level,
     /// The first file of it that does not end before the last key asked.
@@ -41,6 +48,10 @@ impl Cutter {
                 true => PHYSICAL_BYTES_MIN.min(c.file_bytes / 4),
                 false => c.file_bytes,
             },
+            physical_bytes_good: match c.compensated {
+                true => PHYSICAL_BYTES_GOOD.min(c.file_bytes / 4),
+                false => 0,
+            },
             below: version
                 .levels
                 .get(c.output_level + 1)
@@ -54,6 +65,21 @@ impl Cutter {
     }
 }
 
+impl Compaction {
+    /// About how long an output will be at most, physical bytes: what is worth reserving on the device. Where values are
+    /// separated that is a small part of `file_bytes`.
+    pub fn expected_output_len(&self) -> u64 {
+        let inputs = self.input_bytes();
+        if !self.compensated {
+            return inputs.min(self.file_bytes);
+        }
+        let compensated: u128 = self.input_files().map(|(_, f)| u128::from(f.compensated())).sum();
+        let part = u128::from(self.file_bytes) * u128::from(inputs) / compensated.max(1);
+        let least = PHYSICAL_BYTES_GOOD.min(inputs);
+        u64::try_from(part).unwrap_or(u64::MAX).max(least).min(self.file_bytes)
+    }
+}
+
 impl OutputCutter for Cutter {
     fn cut_before(&mut self, next_user_key: &[u8], open: OutputSize) -> bool {
         if open.is_empty {
@@ -63,7 +89,10 @@ impl OutputCutter for Cutter {
             self.overlap = self.overlap.saturating_add(file.len);
             self.at += 1;
         }
-        let full = open.raw_bytes >= self.file_bytes && open.file_bytes >= self.physical_bytes_min;
+        let full = open.raw_bytes >= self.file_bytes
+            && open.file_bytes >= self.physical_bytes_min
+            && (open.file_bytes >= self.physical_bytes_good
+                || open.raw_bytes / COMPENSATED_FACTOR >= self.file_bytes);
         let cut = !open.is_empty && (full || self.overlap > self.overlap_max);
         if cut {
             self.overlap = 0;

@@ -495,6 +495,40 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
     assert!(!c.cutter(&version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
 }
 
+#[test]
+fn a_table_of_references_may_stand_for_more_until_it_is_worth_a_file() {
+    let mib = 1 << 20;
+    let c = Compaction {
+        family: 1,
+        level: 0,
+        output_level: LEVELS_MAX - 1,
+        inputs: Vec::new(),
+        reason: Reason::L0Files,
+        trivial_move: false,
+        file_bytes: 16 * mib,
+        overlap_max: u64::MAX,
+        compensated: true,
+        rebuild_vssts: Vec::new(),
+        placement: 0,
+    };
+    let version = Version::new(1);
+    let mut cutter = c.cutter(&version);
+    let mut full = |raw_bytes, file_bytes| {
+        cutter.cut_before(&user_key(0), OutputSize { raw_bytes, file_bytes, is_empty: false })
+    };
+    assert!(!full(16 * mib - 1, 16 * mib) && full(16 * mib, 16 * mib), "inline values");
+    assert!(
+        !full(16 * mib, mib - 1) && full(16 * mib, mib) && full(64 * mib, mib - 1),
+        "values of a kilobyte"
+    );
+    assert!(!full(64 * mib, mib / 4 - 1) && full(64 * mib, mib / 4), "values of many");
+    let file = |len, raw_bytes| Arc::new(FileMeta { len, raw_bytes, ..FileMeta::default() });
+    let with = |file| Compaction { inputs: vec![(0, vec![file])], ..c.clone() }.expected_output_len();
+    assert_eq!(with(file(100 * mib, 100 * mib)), 16 * mib, "inline values");
+    assert_eq!(with(file(100 * mib, 800 * mib)), 2 * mib, "a share like the inputs'");
+    assert_eq!((with(file(10 * mib, 10_000 * mib)), with(file(mib / 2, 10 * mib))), (mib, mib / 2));
+}
+
 /// What may not run side by side even though no file is shared.
 #[test]
 fn outputs_of_running_compactions_are_reserved() {

@@ -2,6 +2,8 @@
 //!
 //! The names that lead to the inputs are known before the job looks at a table: most names it meets are not among them,
 //! and most of those that are lead to one input alone, so that a reference is resolved by one probe of a small table.
+//!
+//! Invariant: of the version only the inputs are held. The other files may go while the job runs.
 
 use base::{HashMap, SeqNo};
 use std::sync::Arc;
@@ -20,7 +22,8 @@ enum Lead {
 
 /// The names of the inputs.
 pub(crate) struct Names {
-    version: Arc<Version>,
+    /// The aliases of the version, and no file but the inputs.
+    version: Version,
     inputs: Vec<u64>,
     /// The names, ascending.
     all: Vec<BlobId>,
@@ -32,11 +35,14 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(version: &Arc<Version>, inputs: &[Arc<VsstMeta>]) -> Names {
-        let numbers: Vec<u64> = inputs.iter().map(|v| v.number).collect();
+    pub(crate) fn new(version: &Version, inputs: &[Arc<VsstMeta>]) -> Names {
         let mut names = Names {
-            version: version.clone(),
-            inputs: numbers,
+            version: Version {
+                vssts: inputs.iter().map(|v| (v.number, v.clone())).collect(),
+                aliases: version.aliases.clone(),
+                ..Version::new(version.family)
+            },
+            inputs: inputs.iter().map(|v| v.number).collect(),
             all: Vec::new(),
             leads: HashMap::default(),
             expected: 0,
@@ -44,7 +50,7 @@ impl Names {
         };
         for input in inputs {
             for name in version.names_of(input.number) {
-                let Some(lead) = names.lead_of(name) else { continue };
+                let Some(lead) = names.lead_of(version, name) else { continue };
                 if names.leads.insert(name, lead).is_some() {
                     continue;
                 }
@@ -61,8 +67,8 @@ impl Names {
         names
     }
 
-    fn lead_of(&self, name: BlobId) -> Option<Lead> {
-        let mut files = self.version.resolve_all(name).map(|file| file.number);
+    fn lead_of(&self, version: &Version, name: BlobId) -> Option<Lead> {
+        let mut files = version.resolve_all(name).map(|file| file.number);
         let first = files.next()?;
         let input = |n: u64| self.inputs.iter().position(|&i| i == n);
         let rest: Vec<u64> = files.collect();

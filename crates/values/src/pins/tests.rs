@@ -30,6 +30,26 @@ fn a_job_pins_what_its_tables_use_and_where_that_leads() {
     assert!(names_to_pin(&version, &[]).is_empty());
 }
 
+#[test]
+fn an_outline_leads_where_its_version_does_and_holds_no_file() {
+    let mut shop = Shop::new();
+    shop.vsst(10, 100).vsst(11, 100).vsst(12, 100).alias(5, &[10, 11]);
+    shop.table(1, &[dependency(5, 1, 10), dependency(10, 1, 10)]).table(2, &[dependency(12, 1, 10)]);
+    let version = shop.version();
+    let holders =
+        |number| version.vssts.get(&number).map(|v| (Arc::strong_count(v), Arc::strong_count(&v.copies)));
+    let before = [10, 11, 12].map(holders);
+    let outline = outline(&version, &version.files(1)[..1], &[]);
+    assert_eq!([10, 11, 12].map(holders), before);
+    for name in [5, 10] {
+        let leads = |version: &Version| version.resolve_all(name).map(|v| v.number).collect::<Vec<_>>();
+        assert_eq!(leads(&outline), leads(&version));
+    }
+    assert!(outline.files(1).len() == 2 && !outline.vssts.contains_key(&12), "of the files asked about");
+    let reads = super::outline(&version, &version.files(1)[..1], &[11]);
+    assert!(holders(11) > before[1] && holders(10) == before[0] && reads.vssts.len() == 2);
+}
+
 fn describe(pruned: (Vec<Record>, Vec<Arc<VsstMeta>>)) -> (Vec<u64>, Vec<u64>) {
     let (mut aliases, mut files) = (Vec::new(), Vec::new());
     for record in &pruned.0 {

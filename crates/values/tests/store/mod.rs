@@ -139,7 +139,7 @@ pub fn table_meta(builder: KsstBuilder) -> Result<FileMeta> {
 pub struct Compaction {
     pub inputs: Vec<(u32, Arc<FileMeta>)>,
     pub output_level: u32,
-    /// The version it started from.
+    /// An outline of the version it started from.
     pub version: Arc<Version>,
     /// References are renewed to the number of their file in that version.
     pub renews: bool,
@@ -360,6 +360,7 @@ impl Store {
         let files: Vec<_> = inputs.iter().map(|(_, f)| f.clone()).collect();
         let pins = self.pins.pin(names_to_pin(&version, &files));
         let rewrites = if rng.one_in(3) { rng.range(2, 9) } else { 0 };
+        let version = Arc::new(outline(&version, &files, &[]));
         Some(Compaction { inputs, output_level, version, renews: rng.one_in(2), rewrites, pins: Some(pins) })
     }
 

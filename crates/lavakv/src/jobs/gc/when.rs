@@ -7,7 +7,7 @@
 //! are [`GARBAGE_SLOW_PERCENT`]. (There even files that are all alike have garbage above the threshold: whoever is slowed
 //! down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
 //! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to
-//! the family's ratio, then rests.
+//! the family's ratio, then rests. Where values are small both bounds are higher, by up to [`SMALL_VALUES_PERCENT`].
 //!
 //! **By fill** (LavaKV's adaptive garbage collection). The engine promises to stay small also where there is plenty of
 //! room, so garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the room is used, and fill can only make
@@ -32,9 +32,13 @@ use values::Ledger;
 use version::Version;
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
-pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 27;
+const GARBAGE_SLOW_PERCENT: u64 = 27;
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
 const EXPOSED_FULL_PERCENT: u64 = 25;
+/// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
+/// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
+/// garbage instead of a third (`docs/decisions/0017`).
+const SMALL_VALUES_PERCENT: u64 = 20;
 /// The threshold while there is little garbage.
 const LAZY_RATIO_PERCENT: u64 = 60;
 /// The threshold when there is no room left.
@@ -54,8 +58,14 @@ const SMALL_VALUES_FACTOR: u64 = 4;
 /// What is asked of a version again and again: worked out once, when it is installed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Digest {
-    /// Bytes of separated values above the last level: hidden garbage where keys are overwritten.
-    pub above_bytes: u64,
+    /// Exposed garbage beyond the slack, in percent of live bytes.
+    exposed_percent: u64,
+    /// Exposed garbage and what lies above the last level, likewise. What lies above is hidden garbage where keys are
+    /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
+    /// evenly.
+    garbage_percent: u64,
+    /// How much more garbage there may be because values are small, in percent of live bytes.
+    allowance_percent: u64,
     /// The size of what a collection writes.
     pub file_bytes: u64,
     /// What the family adds to the pressures.
@@ -70,24 +80,43 @@ impl Digest {
         let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
         let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
+        let mean_bytes = mean_record_bytes(version);
+        let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
         Digest {
-            above_bytes,
-            file_bytes: file_bytes(version, options),
+            exposed_percent: percent(exposed, ledger, options),
+            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
+            allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
+            file_bytes: file_bytes(ledger.record_bytes(), mean_bytes, options),
             tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
         }
     }
+
+    /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
+    pub fn garbage_over_percent(&self) -> u64 {
+        self.garbage_percent.saturating_sub(GARBAGE_SLOW_PERCENT + self.allowance_percent)
+    }
+
+    /// Garbage in percent of the bound at which writers are slowed down.
+    fn strain_percent(&self) -> u64 {
+        self.garbage_percent.saturating_mul(100) / (GARBAGE_SLOW_PERCENT + self.allowance_percent)
+    }
+}
+
+/// Of the records that a collection may have to copy; at least 1.
+fn mean_record_bytes(version: &Version) -> u64 {
+    let copied = version.vssts.values().filter(|meta| !meta.segment);
+    let (bytes, count) = copied.fold((0u64, 0u64), |(bytes, count), meta| {
+        (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
+    });
+    (bytes / count.max(1)).max(1)
 }
 
 /// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
 /// costs the same for few keys as for many: where values are small, files of more keys are written, up to
 /// [`SMALL_VALUES_FACTOR`] times as long.
-fn file_bytes(version: &Version, options: &FamilyOptions) -> u64 {
-    let (bytes, records) =
-        version.vssts.values().filter(|meta| !meta.segment).fold((0u64, 0u64), |(b, n), meta| {
-            (b.saturating_add(meta.record_bytes), n.saturating_add(meta.entries))
-        });
-    let mean = (bytes / records.max(1)).max(1);
-    let longer = options.vsst_bytes.saturating_mul((SMALL_VALUE_BYTES / mean).clamp(1, SMALL_VALUES_FACTOR));
+fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
+    let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
+    let longer = options.vsst_bytes.saturating_mul(factor);
     // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
     longer.min(bytes / STORE_PART).max(options.vsst_bytes)
 }
@@ -98,29 +127,17 @@ fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
     garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
 }
 
-/// Exposed garbage beyond the slack, in percent of live bytes.
-fn exposed_percent(ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    percent(ledger.exposed_bytes(), ledger, options)
-}
-
-/// Exposed garbage and what lies above the last level, beyond the slack, in percent of live bytes. Counting what lies
-/// above, the sum grows with every flush instead of with every compaction, so that writers are slowed evenly.
-pub(crate) fn garbage_percent(view: &View, options: &FamilyOptions) -> u64 {
-    let garbage = view.ledger.exposed_bytes().saturating_add(view.digest.above_bytes);
-    percent(garbage, &view.ledger, options)
-}
-
 /// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
 fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
     span * (fill_percent.clamp(from, to) - from) / (to - from)
 }
 
-/// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio.
-fn threshold_percent(exposed_percent: u64, floor: u64, quiet: bool, fill_percent: u64) -> u32 {
+/// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio, to which the
+/// threshold has fallen at `full` percent of exposed garbage.
+fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, fill_percent: u64) -> u32 {
     let lazy = LAZY_RATIO_PERCENT.max(floor);
     // By the square: collection starts late, and then in earnest.
-    let fallen =
-        (lazy - floor) * exposed_percent.min(EXPOSED_FULL_PERCENT).pow(2) / EXPOSED_FULL_PERCENT.pow(2);
+    let fallen = (lazy - floor) * exposed_percent.min(full).pow(2) / full.pow(2);
     let by_garbage = if quiet { floor } else { lazy - fallen };
     let eager = part_of(by_garbage - floor, fill_percent, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT);
     let spare = floor.saturating_sub(FULL_RATIO_PERCENT);
@@ -135,12 +152,12 @@ pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -
     if !engine.options.ablation.dynamic_scheduling {
         return options.gc_ratio_percent;
     }
-    let exposed = exposed_percent(&view.ledger, options);
-    threshold_percent(exposed, u64::from(options.gc_ratio_percent), quiet, engine.fill_percent())
+    let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
+    let full = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    threshold_percent(digest.exposed_percent, full, floor, quiet, engine.fill_percent())
 }
 
-fn strain(garbage_percent: u64, fill_percent: u64) -> u64 {
-    let by_garbage = garbage_percent.saturating_mul(100) / GARBAGE_SLOW_PERCENT;
+fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
     let by_fill = match fill_percent {
         0..FILL_LAZY_PERCENT => 0,
         fill => 50 + part_of(50, fill, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT),
@@ -150,7 +167,7 @@ fn strain(garbage_percent: u64, fill_percent: u64) -> u64 {
 
 /// How near the space is to where somebody suffers: 100 is there. See the module.
 pub(crate) fn strain_percent(engine: &Engine) -> u64 {
-    let garbage = engine.all_families().iter().map(|f| garbage_percent(&f.view(), &f.options())).max();
+    let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent()).max();
     strain(garbage.unwrap_or(0), engine.fill_percent())
 }
 
@@ -197,11 +214,11 @@ mod tests {
 
     #[test]
     fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
-        let at = |exposed| threshold_percent(exposed, 20, false, 0);
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 0);
         assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
         assert!((1..40).all(|e| at(e) <= at(e - 1)));
-        assert_eq!(threshold_percent(0, 20, true, 0), 20);
-        assert_eq!(threshold_percent(0, 70, false, 0), 70);
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 20, true, 0), 20);
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 70, false, 0), 70);
     }
 
     #[test]
@@ -209,24 +226,24 @@ mod tests {
         for (exposed, floor, quiet) in
             [(0, 20, false), (15, 20, false), (30, 20, false), (0, 3, true), (0, 99, false)]
         {
-            let at = |fill| threshold_percent(exposed, floor, quiet, fill);
+            let at = |fill| threshold_percent(exposed, EXPOSED_FULL_PERCENT, floor, quiet, fill);
             assert!((0..=75).all(|fill| at(fill) == at(0)), "plenty of room: garbage alone decides");
             assert!((75..120).all(|fill| at(fill + 1) <= at(fill)));
             assert_eq!(u64::from(at(90)), floor, "everything that frees enough");
             assert_eq!(u64::from(at(100)), floor.min(FULL_RATIO_PERCENT), "everything that frees something");
             assert_eq!(at(1000), at(100));
         }
-        assert!(
-            (0..40).all(|e| threshold_percent(e + 1, 20, false, 80) <= threshold_percent(e, 20, false, 80))
-        );
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 80);
+        assert!((0..40).all(|e| at(e + 1) <= at(e)));
     }
 
     #[test]
     fn strain_is_full_where_writers_are_slowed_or_the_disk_is() {
         assert_eq!(strain(0, 0), 0);
-        assert_eq!(strain(GARBAGE_SLOW_PERCENT, 0), 100);
-        assert!(strain(GARBAGE_SLOW_PERCENT / 2, 0) < 50 && strain(GARBAGE_SLOW_PERCENT / 2 + 1, 0) >= 50);
+        let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent();
+        assert_eq!(strain(of(GARBAGE_SLOW_PERCENT), 0), 100);
+        assert!(of(GARBAGE_SLOW_PERCENT / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
         assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));
-        assert_eq!(strain(GARBAGE_SLOW_PERCENT, 80), 100);
+        assert_eq!(strain(100, 80), 100);
     }
 }
