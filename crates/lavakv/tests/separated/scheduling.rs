@@ -59,7 +59,7 @@ fn slowed(sim: &SimEnv, ablation: Ablation) -> (Db, Churn) {
     settle(&db);
     churn.run(&db, 500);
     device(sim, 8);
-    churn.run(&db, 3000);
+    churn.run(&db, 6000);
     for _ in 0..300 {
         if db.stats().gc_pace_bytes_per_s > 0 || !ablation.dynamic_scheduling {
             break;
@@ -118,7 +118,7 @@ fn a_shortage_of_space_lifts_the_pace() {
     // Everything is overwritten: garbage comes to the bound at which writers are slowed down.
     let mut model = Model::new();
     let mut lifted = false;
-    for i in (0..3000).step_by(3) {
+    for i in (0..3000).chain(0..3000) {
         fill_long(&db, &mut model, i..i + 1, 99, LEN);
         lifted |= db.stats().gc_pace_bytes_per_s == 0;
     }

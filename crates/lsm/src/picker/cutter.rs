@@ -75,8 +75,8 @@ impl Compaction {
         }
         let compensated: u128 = self.input_files().map(|(_, f)| u128::from(f.compensated())).sum();
         let part = u128::from(self.file_bytes) * u128::from(inputs) / compensated.max(1);
-        let least = PHYSICAL_BYTES_GOOD.min(inputs);
-        u64::try_from(part).unwrap_or(u64::MAX).max(least).min(self.file_bytes)
+        let longest = self.file_bytes.min(inputs);
+        u64::try_from(part).unwrap_or(u64::MAX).max(PHYSICAL_BYTES_GOOD).min(longest)
     }
 }
 
