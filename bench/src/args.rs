@@ -1,9 +1,11 @@
 //! What a run can be told on the command line. The program that embeds it adds where the store lies and where the
 //! report goes.
 
+use crate::limit::SpaceLimit;
 use crate::record::Kind;
 use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
+use lavastore::Ablation;
 use serde::{Deserialize, Serialize};
 
 /// What is done in the measured phase.
@@ -22,6 +24,8 @@ pub enum Workload {
     Scan,
     /// The same while one more thread updates at a fixed rate.
     Scanwhilewriting,
+    /// LavaStore: overwrites at the space limit, and a store that is full (see [`crate::contract`]).
+    Contract,
 }
 
 /// Which keys are touched.
@@ -58,10 +62,19 @@ pub enum Placement {
 
 /// Raw bytes of a store whose number of keys nobody gave: several times what the caches of a small machine hold back.
 const DATA_LEN: f64 = 131_072.0 * 16_000.0;
+/// Bytes of a value, unless somebody says otherwise.
+const VALUE_LEN: u64 = 1000;
 /// Most keys of such a store.
 const KEYS_MAX: u64 = 1_000_000;
 /// A warm-up that nobody asked for takes at most so long.
 const WARM_UP_SECONDS_MAX: f64 = 20.0;
+
+/// A store that has not become smaller for so long will not do so without writes.
+const LIMIT_PATIENCE_SECONDS: f64 = 60.0;
+
+fn limit_patience_seconds() -> f64 {
+    LIMIT_PATIENCE_SECONDS
+}
 
 /// The options of one run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
@@ -69,9 +82,9 @@ pub struct BenchArgs {
     /// What to measure
     #[arg(value_enum)]
     pub workload: Workload,
-    /// Bytes of a value
-    #[arg(long, default_value_t = 1000)]
-    pub value_size: u64,
+    /// Bytes of a value [default: 1000; contract: 16000]
+    #[arg(long)]
+    pub value_size: Option<u64>,
     /// Lengths of values, instead of --value-size: `fixed:N`, `mixed-8k` (half 100 to 512 B, half 16 KiB) or `pareto-1k`
     /// (generalized Pareto with a mean of 1 KiB)
     #[arg(long)]
@@ -142,6 +155,24 @@ pub struct BenchArgs {
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting [default: the engine's]
     #[arg(long)]
     pub gc_ratio_percent: Option<u32>,
+    /// LavaStore: mechanisms to switch off, to measure what each is worth (a wrong name tells which there are)
+    #[arg(long, value_name = "MECHANISM", value_delimiter = ',')]
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// The store may occupy so many bytes, or so many times the raw data loaded (1.5x). An engine that cannot be told is
+    /// held to it by its writers, who wait while it occupies as much
+    #[arg(long, value_name = "BYTES|TIMESx")]
+    #[serde(default)]
+    pub space_limit: Option<SpaceLimit>,
+    /// Writers who wait for an engine that cannot be told give up, which ends the run, if the space does not come down
+    /// for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = LIMIT_PATIENCE_SECONDS)]
+    #[serde(default = "limit_patience_seconds")]
+    pub limit_patience: f64,
+    /// After the background came to rest, watch for so many seconds what is still read and written
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    #[serde(default)]
+    pub idle_seconds: f64,
     /// Background threads
     #[arg(long, default_value_t = 2)]
     pub background_threads: u64,
@@ -166,7 +197,7 @@ impl BenchArgs {
             "--num must be at least 1"
         } else if self.key_size < 24 || self.key_size > 64 << 10 {
             "--key-size must be 24 to 65536"
-        } else if self.value_size > VALUE_LEN_MAX {
+        } else if self.value_len() > VALUE_LEN_MAX {
             "--value-size must be at most 16777216"
         } else if self.threads == 0 || self.threads > 1024 {
             "--threads must be 1 to 1024"
@@ -180,15 +211,23 @@ impl BenchArgs {
             "--write-mb-per-s must not be negative"
         } else if !(0.0..=1.0).contains(&self.compressible) {
             "--compressible must be 0 to 1"
+        } else if !(self.limit_patience > 0.0 && self.limit_patience.is_finite()) {
+            "--limit-patience must be above 0"
+        } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
+            "--idle-seconds must not be negative"
         } else {
-            return Ok(());
+            return self.ablation().map(|_| ());
         };
         Err(complaint.into())
     }
 
+    fn value_len(&self) -> u64 {
+        self.value_size.unwrap_or(VALUE_LEN)
+    }
+
     /// The lengths of values.
     pub fn sizes(&self) -> ValueSizes {
-        self.values.unwrap_or(ValueSizes::Fixed(self.value_size))
+        self.values.unwrap_or(ValueSizes::Fixed(self.value_len()))
     }
 
     /// Keys in the store.
@@ -200,7 +239,7 @@ impl BenchArgs {
     /// What the clients do.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
-            Workload::Load | Workload::Overwrite => Kind::Put,
+            Workload::Load | Workload::Overwrite | Workload::Contract => Kind::Put,
             Workload::Read | Workload::Readwhilewriting => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
         }
@@ -245,6 +284,16 @@ impl BenchArgs {
         self.sizes().total(self.keys()).saturating_add(keys)
     }
 
+    /// The space limit in bytes.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        self.space_limit.map(|limit| limit.bytes(self.live_bytes()))
+    }
+
+    /// The mechanisms of LavaStore that are on.
+    pub fn ablation(&self) -> crate::Result<Ablation> {
+        Ok(Ablation::without(self.without.iter().map(String::as_str))?)
+    }
+
     /// Bytes of the cache.
     pub fn cache_budget(&self) -> u64 {
         self.cache_bytes.unwrap_or((self.live_bytes() / 128).max(8 << 20))
@@ -254,6 +303,7 @@ impl BenchArgs {
     pub fn resolved(&self) -> BenchArgs {
         let (puts, gets) = (self.client_kind() == Kind::Put, self.client_kind() != Kind::Put);
         BenchArgs {
+            value_size: self.values.is_none().then(|| self.value_len()),
             num: Some(self.keys()),
             updates: puts.then(|| self.ops()),
             reads: gets.then(|| self.ops()),

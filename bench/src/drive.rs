@@ -2,6 +2,7 @@
 
 use crate::engine::{Batch, Engine};
 use crate::host::{now_ns, thread_read_calls, wait_until};
+use crate::limit::Throttle;
 use crate::record::{Kind, Recorder};
 use crate::workload::Stream;
 use crate::{Error, Result};
@@ -41,19 +42,27 @@ impl OpenLoop {
     }
 }
 
-/// Runs a stream to its end, to the end of time, or until `stop`.
-pub fn drive(engine: &dyn Engine, mut stream: Stream, pace: Pace, stop: &AtomicBool) -> Result<Recorder> {
+/// Runs a stream to its end, to the end of time, until `stop`, or until the throttle that puts go through gives up.
+pub fn drive(
+    engine: &dyn Engine,
+    mut stream: Stream,
+    pace: Pace,
+    throttle: Option<&Throttle>,
+    stop: &AtomicBool,
+) -> Result<Recorder> {
     engine.thread_begin();
     let mut client = Client {
         engine,
         pace,
+        throttle,
+        stop,
         record: Recorder::new(pace.start_ns),
         batch: Batch::default(),
         value: Vec::new(),
         done: 0,
     };
     let read_calls = thread_read_calls();
-    let outcome = client.run(&mut stream, stop);
+    let outcome = client.run(&mut stream);
     client.record.read_calls = thread_read_calls() - read_calls;
     engine.thread_end();
     outcome.map(|()| client.record)
@@ -62,6 +71,8 @@ pub fn drive(engine: &dyn Engine, mut stream: Stream, pace: Pace, stop: &AtomicB
 struct Client<'a> {
     engine: &'a dyn Engine,
     pace: Pace,
+    throttle: Option<&'a Throttle<'a>>,
+    stop: &'a AtomicBool,
     record: Recorder,
     batch: Batch,
     value: Vec<u8>,
@@ -69,8 +80,8 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn run(&mut self, stream: &mut Stream, stop: &AtomicBool) -> Result<()> {
-        while stream.left() > 0 && !stop.load(Ordering::Relaxed) {
+    fn run(&mut self, stream: &mut Stream) -> Result<()> {
+        while stream.left() > 0 && !self.stop.load(Ordering::Relaxed) {
             let due_ns = match self.pace.open {
                 None => now_ns(),
                 Some(open) => {
@@ -83,19 +94,29 @@ impl Client<'_> {
             if due_ns >= self.pace.end_ns {
                 break;
             }
-            self.one(stream, due_ns)?;
+            if !self.one(stream, due_ns)? {
+                break;
+            }
         }
         Ok(())
     }
 
+    /// Waits for room if the operation is a put; false if there will be none.
+    fn admit(&self) -> bool {
+        self.throttle.is_none_or(|throttle| throttle.admit(self.stop))
+    }
+
     /// One operation, or one batch of puts. In a closed loop the clock starts when the operation is ready, so that
-    /// making keys and values is not charged to the engine.
-    fn one(&mut self, stream: &mut Stream, due_ns: u64) -> Result<()> {
+    /// making keys and values is not charged to the engine. False if there is no room for it.
+    fn one(&mut self, stream: &mut Stream, due_ns: u64) -> Result<bool> {
         let closed = self.pace.open.is_none();
         let (begin_ns, ops, bytes) = match stream.kind() {
             Kind::Put if self.pace.batch > 1 => {
                 self.fill(stream);
                 let begin_ns = if closed { now_ns() } else { due_ns };
+                if !self.admit() {
+                    return Ok(false);
+                }
                 self.engine.write(&self.batch, self.pace.durable)?;
                 (begin_ns, self.batch.len() as u64, self.batch.byte_len() as u64)
             }
@@ -103,12 +124,15 @@ impl Client<'_> {
                 stream.advance();
                 self.record.plan(kind, &stream.key, stream.value_len());
                 let begin_ns = if closed { now_ns() } else { due_ns };
+                if kind == Kind::Put && !self.admit() {
+                    return Ok(false);
+                }
                 (begin_ns, 1, self.single(stream)?)
             }
         };
         self.record.complete(begin_ns, now_ns(), ops, bytes);
         self.done += ops;
-        Ok(())
+        Ok(true)
     }
 
     fn fill(&mut self, stream: &mut Stream) {

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::args::{BenchArgs, Codec, Placement};
+use lavastore::Ablation;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ pub struct EngineSettings {
     pub placement: Option<Placement>,
     /// LavaStore: garbage of a value file, in percent, that makes it worth collecting.
     pub gc_ratio_percent: Option<u32>,
+    /// LavaStore: mechanisms switched off.
+    pub ablation: Ablation,
+    /// The store may occupy so many bytes; an engine that does not know limits ignores it, see
+    /// [`Engine::keeps_space_limit`].
+    pub space_limit_bytes: Option<u64>,
     /// Threads for flushes and compactions together.
     pub background_threads: u64,
     /// Bloom bits per key.
@@ -37,8 +43,11 @@ pub struct EngineSettings {
 
 impl EngineSettings {
     /// The settings of a run.
-    pub fn of(args: &BenchArgs) -> Self {
-        EngineSettings {
+    ///
+    /// # Errors
+    /// A mechanism to be switched off that does not exist.
+    pub fn of(args: &BenchArgs) -> Result<Self> {
+        Ok(EngineSettings {
             sync: args.sync,
             cache_bytes: args.cache_budget(),
             memtable_bytes: args.memtable_bytes,
@@ -47,11 +56,13 @@ impl EngineSettings {
             blob_file_bytes: args.blob_file_bytes.unwrap_or(args.file_bytes),
             placement: args.placement,
             gc_ratio_percent: args.gc_ratio_percent,
+            ablation: args.ablation()?,
+            space_limit_bytes: args.limit_bytes(),
             background_threads: args.background_threads,
             filter_bits_per_key: 10,
             direct_io: !args.buffered_io,
             compression: args.compression,
-        }
+        })
     }
 }
 
@@ -122,6 +133,9 @@ pub trait Engine: Send + Sync {
     /// Writes a batch, atomically; `durable` false during the load, else as [`EngineSettings::sync`] says.
     fn write(&self, batch: &Batch, durable: bool) -> Result<()>;
 
+    /// Deletes a key, as durable as [`EngineSettings::sync`] says.
+    fn delete(&self, key: &[u8]) -> Result<()>;
+
     /// Reads a key into `value` (cleared first); false if it does not exist.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
@@ -153,6 +167,11 @@ pub trait Engine: Send + Sync {
     /// What the engine says its space consists of: names and bytes, for the timeline. Called once a second.
     fn space_parts(&self) -> Vec<(String, u64)> {
         Vec::new()
+    }
+
+    /// True if it keeps [`EngineSettings::space_limit_bytes`] itself; otherwise the harness makes its writers wait.
+    fn keeps_space_limit(&self) -> bool {
+        false
     }
 
     /// The engine's own settings: names and values, for the report.

@@ -4,8 +4,8 @@ use crate::Result;
 use crate::args::{Codec, Placement};
 use crate::engine::{Batch, Engine, EngineSettings, Opener};
 use lavastore::{
-    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteBatch,
-    WriteOptions,
+    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, SpaceLimit, ValuePlacement,
+    WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -55,6 +55,8 @@ fn options(settings: &EngineSettings) -> Options {
             gc_ratio_percent: settings.gc_ratio_percent.unwrap_or(defaults.family.gc_ratio_percent),
             ..defaults.family
         },
+        ablation: settings.ablation,
+        space_limit: settings.space_limit_bytes.map(SpaceLimit::Bytes),
         ..defaults
     }
 }
@@ -77,6 +79,8 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("vsst_bytes", family.vsst_bytes.to_string()),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
+        ("value_placement", format!("{:?}", family.value_placement)),
+        ("ablation", format!("{:?}", options.ablation)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -103,6 +107,14 @@ impl Engine for LavaEngine {
         let mut all = WriteBatch::new();
         batch.iter().for_each(|(key, value)| all.put(key, value));
         Ok(self.db.write_opt(&all, &self.write_options(durable))?)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.db.delete_opt(self.db.default_column_family(), key, &self.write_options(true))?)
+    }
+
+    fn keeps_space_limit(&self) -> bool {
+        true
     }
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

@@ -24,12 +24,14 @@
 //! more, because it was stopped, says so: its times are void, its bytes and space are not.
 
 pub mod args;
+pub mod contract;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
 pub mod host;
 pub mod keys;
 pub mod lava;
+pub mod limit;
 pub mod record;
 pub mod report;
 pub mod run;

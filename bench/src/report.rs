@@ -1,6 +1,7 @@
 //! What a run found: as JSON for programs, as a table for people.
 
 use crate::args::BenchArgs;
+use crate::limit::{Throttle, Watch};
 use crate::record::Kind;
 use crate::space::Space;
 use hdrhistogram::Histogram;
@@ -42,6 +43,68 @@ impl Latency {
             max_us: us(histogram.max()),
         }
     }
+}
+
+/// How a limit of the space was kept, from the first operation to settled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LimitKept {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// Who kept it: `engine`, or `harness` by making writers wait.
+    pub limit_kept_by: String,
+    /// How often somebody looked.
+    pub limit_samples: u64,
+    /// How often it was above the limit.
+    pub limit_breaches: u64,
+    /// How long the harness made writers wait, all threads together; nothing if the engine did.
+    pub limit_wait_seconds: Option<f64>,
+    /// True if the space did not come down for so long that the run ended early.
+    pub limit_gave_up: bool,
+}
+
+impl LimitKept {
+    /// What was seen; `throttle` if the harness kept the limit.
+    pub fn of(watch: &Watch, throttle: Option<&Throttle>) -> Self {
+        LimitKept {
+            limit_bytes: watch.limit_bytes,
+            limit_kept_by: if throttle.is_some() { "harness" } else { "engine" }.to_owned(),
+            limit_samples: watch.samples(),
+            limit_breaches: watch.breaches(),
+            limit_wait_seconds: throttle.map(|t| t.waited_ns() as f64 / 1e9),
+            limit_gave_up: throttle.is_some_and(Throttle::gave_up),
+        }
+    }
+}
+
+impl LimitKept {
+    fn text(&self) -> String {
+        let waited = self.limit_wait_seconds.map_or(String::new(), |s| format!("; writers waited {s:.2} s"));
+        let gave_up = if self.limit_gave_up {
+            "; GAVE UP: the space did not come down, the run ended early"
+        } else {
+            ""
+        };
+        format!(
+            "{}, kept by the {}; above it in {} of {} looks{waited}{gave_up}",
+            human_bytes(self.limit_bytes),
+            self.limit_kept_by,
+            human_count(self.limit_breaches),
+            human_count(self.limit_samples)
+        )
+    }
+}
+
+/// What the process still did when there was nothing left to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Idle {
+    /// How long it was watched.
+    pub idle_seconds: f64,
+    /// Bytes that it wrote.
+    pub idle_bytes_written: u64,
+    /// Bytes that it read from the device.
+    pub idle_bytes_read: u64,
+    /// CPU time.
+    pub idle_cpu_seconds: f64,
 }
 
 /// The report of one run. The crate's documentation defines the words.
@@ -111,8 +174,17 @@ pub struct Report {
     pub suspended_seconds: f64,
     /// How long the engine says that it made writers wait, all threads together.
     pub seconds_stalled: Option<f64>,
+    /// How the space limit was kept, if there was one.
+    #[serde(flatten)]
+    pub limit: Option<LimitKept>,
+    /// What happened in the time of `--idle-seconds`.
+    #[serde(flatten)]
+    pub idle: Option<Idle>,
     /// CPU time of the process, measured phase and settling.
     pub cpu_seconds: f64,
+    /// The same for each operation of the clients, microseconds; what the benchmark itself needs is in it.
+    #[serde(default)]
+    pub cpu_us_per_op: f64,
     /// The most memory that the process had resident, loading included.
     pub rss_peak_bytes: u64,
     /// Time of loading and settling before the measured phase.
@@ -290,6 +362,7 @@ impl Report {
                 format!("{} (after {:.1} s)", kinds.join(", "), self.space_peak.seconds),
             ));
         }
+        rows.extend(self.limit.as_ref().map(|limit| ("space limit", limit.text())));
         if let Some(reads) = self.reads_per_get {
             let causes = self.reads_per_get_causes.iter().filter(|(_, reads)| **reads > 0.0);
             let causes: Vec<String> = causes.map(|(cause, reads)| format!("{cause} {reads:.3}")).collect();
@@ -298,8 +371,23 @@ impl Report {
         }
         rows.push((
             "cpu, memory",
-            format!("{:.2} s, peak {}", self.cpu_seconds, human_bytes(self.rss_peak_bytes)),
+            format!(
+                "{:.2} s ({} for each operation), peak {}",
+                self.cpu_seconds,
+                human_us(self.cpu_us_per_op),
+                human_bytes(self.rss_peak_bytes)
+            ),
         ));
+        if let Some(idle) = &self.idle {
+            let text = format!(
+                "in {:.0} s: wrote {}, read {}, {:.2} s of processor time",
+                idle.idle_seconds,
+                human_bytes(idle.idle_bytes_written),
+                human_bytes(idle.idle_bytes_read),
+                idle.idle_cpu_seconds
+            );
+            rows.push(("idle", text));
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::args::{BenchArgs, Workload};
 use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
-use crate::host::{self, DeviceCounters, ProcessCounters, now_ns};
+use crate::host::{self, DeviceCounters, ProcessCounters, now_ns, wait_until};
+use crate::limit::{Throttle, Watch};
 use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
-use crate::report::{Latency, Report};
+use crate::report::{Idle, Latency, LimitKept, Report};
 use crate::space::{self, Samples};
 use crate::workload::{Role, Space, Stream};
 use crate::{Error, Result};
@@ -23,8 +24,11 @@ const LOAD_BATCH: u64 = 64;
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
+    if args.workload == Workload::Contract {
+        return Err("the contract is no single run: lava bench contract makes it".into());
+    }
     let space = Space::new(args);
-    let settings = EngineSettings::of(args);
+    let settings = EngineSettings::of(args)?;
     let load_start_ns = now_ns();
     let mut engine = opener.open(dir, &settings)?;
     if args.workload != Workload::Load && !args.reuse {
@@ -38,12 +42,27 @@ pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> 
     }
     let load_ns = now_ns() - load_start_ns;
     let measured = measure(args, &space, engine.as_ref(), dir)?;
+    let idle = (args.idle_seconds > 0.0).then(|| idle(args.idle_seconds));
     let engine_settings = engine.settings().into_iter().collect();
     engine.close()?;
     let mut report = measured.report(args, opener.name());
     report.load_seconds = load_ns as f64 / 1e9;
     report.engine_settings = engine_settings;
+    report.idle = idle;
     Ok(report)
+}
+
+/// Does nothing for so long and tells what the process did meanwhile: nobody looks at the space, so it is the engine's.
+fn idle(seconds: f64) -> Idle {
+    let before = host::process_counters();
+    wait_until(now_ns() + (seconds * 1e9) as u64);
+    let after = host::process_counters();
+    Idle {
+        idle_seconds: seconds,
+        idle_bytes_written: after.write_bytes - before.write_bytes,
+        idle_bytes_read: after.read_bytes - before.read_bytes,
+        idle_cpu_seconds: (after.cpu_ns - before.cpu_ns) as f64 / 1e9,
+    }
 }
 
 /// A pace without limits.
@@ -54,7 +73,7 @@ fn unpaced(args: &BenchArgs, batch: u64, durable: bool) -> Pace {
 fn load(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     engine.phase(Phase::Load);
     let stream = Stream::new(space, Role::Load, Kind::Put, args.keys(), 0, 1);
-    drive(engine, stream, unpaced(args, LOAD_BATCH, false), &AtomicBool::new(false))?;
+    drive(engine, stream, unpaced(args, LOAD_BATCH, false), None, &AtomicBool::new(false))?;
     engine.phase(Phase::Settle);
     engine.flush()?;
     engine.settle(SETTLE_MAX)?;
@@ -66,7 +85,7 @@ fn warm_up(args: &BenchArgs, space: &Space, engine: &dyn Engine) -> Result<()> {
     let stream = Stream::new(space, Role::Warmup, args.client_kind(), ops, 0, 1);
     let end_ns = now_ns().saturating_add((seconds * 1e9) as u64);
     let pace = Pace { end_ns, ..unpaced(args, 1, false) };
-    drive(engine, stream, pace, &AtomicBool::new(false)).map(|_| ())
+    drive(engine, stream, pace, None, &AtomicBool::new(false)).map(|_| ())
 }
 
 /// Everything seen between the first operation and settled.
@@ -79,6 +98,7 @@ struct Measured {
     before: Counters,
     after: Counters,
     space: Samples,
+    limit: Option<LimitKept>,
     space_end_bytes: u64,
     space_settled_bytes: u64,
 }
@@ -111,21 +131,33 @@ impl Counters {
 fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
     engine.phase(if args.client_kind() == Kind::Put { Phase::Write } else { Phase::Read });
     let before = Counters::now(engine, dir);
+    let watch = args.limit_bytes().map(Watch::new);
+    // The first look is ours: a writer must not begin before anybody looked.
+    watch.iter().for_each(|watch| watch.note(space::allocated(dir).bytes));
+    let throttled = watch.as_ref().filter(|_| !engine.keeps_space_limit());
+    let throttle = throttled.map(|watch| Throttle::new(watch, (args.limit_patience * 1e9) as u64));
     let sampler_stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Threads of a scope may borrow the engine; the benchmark never runs in simulation.
-        let sampler = scope.spawn(|| space::sample(dir, engine, &sampler_stop));
-        let outcome = measure_phases(args, space, engine, dir);
+        let sampler = scope.spawn(|| space::sample(dir, engine, watch.as_ref(), &sampler_stop));
+        let outcome = measure_phases(args, space, engine, throttle.as_ref(), dir);
         sampler_stop.store(true, Ordering::Relaxed);
         let samples = sampler.join().map_err(|_| "the thread that looks at the space panicked")?;
-        Ok(Measured { before, space: samples, ..outcome? })
+        let limit = watch.as_ref().map(|watch| LimitKept::of(watch, throttle.as_ref()));
+        Ok(Measured { before, space: samples, limit, ..outcome? })
     })
 }
 
 /// The operations, then settling. What only the caller knows it fills in: the counters before and the space meanwhile.
-fn measure_phases(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> Result<Measured> {
+fn measure_phases(
+    args: &BenchArgs,
+    space: &Space,
+    engine: &dyn Engine,
+    throttle: Option<&Throttle>,
+    dir: &Path,
+) -> Result<Measured> {
     let start_ns = now_ns();
-    let (clients, writer) = operate(args, space, engine, start_ns)?;
+    let (clients, writer) = operate(args, space, engine, throttle, start_ns)?;
     let end_ns = now_ns();
     let space_end_bytes = space::allocated(dir).bytes;
     engine.phase(Phase::Settle);
@@ -140,6 +172,7 @@ fn measure_phases(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Pa
         before: Counters::default(),
         after: Counters::now(engine, dir),
         space: Samples::default(),
+        limit: None,
         space_end_bytes,
         space_settled_bytes: space::allocated(dir).bytes,
     })
@@ -150,6 +183,7 @@ fn operate(
     args: &BenchArgs,
     space: &Space,
     engine: &dyn Engine,
+    throttle: Option<&Throttle>,
     start_ns: u64,
 ) -> Result<(Merged, Option<Merged>)> {
     let kind = args.client_kind();
@@ -166,7 +200,8 @@ fn operate(
                 let stop = &stop;
                 // A client that fails stops the others.
                 scope.spawn(move || {
-                    drive(engine, stream, pace, stop).inspect_err(|_| stop.store(true, Ordering::Relaxed))
+                    drive(engine, stream, pace, throttle, stop)
+                        .inspect_err(|_| stop.store(true, Ordering::Relaxed))
                 })
             })
             .collect();
@@ -176,7 +211,7 @@ fn operate(
             let open = Some(OpenLoop::share(args.writer_mb_per_s() * 1e6 / bytes, 0, 1));
             let pace = Pace { start_ns, open, ..unpaced(args, 1, true) };
             let writer_stop = &writer_stop;
-            scope.spawn(move || drive(engine, stream, pace, writer_stop))
+            scope.spawn(move || drive(engine, stream, pace, throttle, writer_stop))
         });
         let clients: Vec<Result<Recorder>> = clients.into_iter().map(|c| join(c.join())).collect();
         writer_stop.store(true, Ordering::Relaxed);
@@ -276,7 +311,10 @@ impl Measured {
             longest_without_progress_ms: self.clients.stalls.longest_slots * SLOT_NS / 1_000_000,
             suspended_seconds: self.space.suspended_ns as f64 / 1e9,
             seconds_stalled: self.after.growth(&self.before, "stall_ns").map(|ns| ns as f64 / 1e9),
+            limit: self.limit.clone(),
+            idle: None,
             cpu_seconds: (process.cpu_ns - old.cpu_ns) as f64 / 1e9,
+            cpu_us_per_op: (process.cpu_ns - old.cpu_ns) as f64 / 1e3 / (self.clients.ops as f64).max(1.0),
             rss_peak_bytes: process.rss_peak_bytes,
             load_seconds: 0.0,
             settle_seconds: self.settle_seconds,

@@ -1,8 +1,9 @@
 //! The space that a store takes, seen from outside while it runs: the allocated bytes of all files in its directory,
-//! ten times a second. The engine is not asked, except once a second for what it says its space consists of.
+//! ten times a second, and twice as often if there is a limit to be kept. The engine is not asked, except once a second for what it says its space consists of.
 
 use crate::engine::Engine;
 use crate::host::{now_ns, wait_until};
+use crate::limit::{self, Watch};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SAMPLE_NS: u64 = 100_000_000;
 /// A look that comes so much too late tells that the whole process did not run: it was stopped, or its machine was.
 const SUSPENDED_NS: u64 = 1_000_000_000;
-/// Looks between two entries of the timeline.
-const TIMELINE_EVERY: u64 = 10;
+/// Between two entries of the timeline.
+const TIMELINE_SECONDS: f64 = 1.0;
 
 /// Bytes allocated by the files of a directory at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,17 +44,21 @@ pub struct Samples {
     pub suspended_ns: u64,
 }
 
-/// Looks until `stop`.
-pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
+/// Looks until `stop`, and tells `watch` what it sees.
+pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &AtomicBool) -> Samples {
     let start_ns = now_ns();
+    let between_ns = watch.map_or(SAMPLE_NS, |_| limit::SAMPLE_NS);
     let mut samples = Samples::default();
-    for look in 0.. {
+    loop {
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
         let space = Space { seconds, ..allocated(dir) };
+        if let Some(watch) = watch {
+            watch.note(space.bytes);
+        }
         if space.bytes > samples.peak.bytes {
             samples.peak = space.clone();
         }
-        if look % TIMELINE_EVERY == 0 {
+        if samples.timeline.last().is_none_or(|last| seconds >= last.seconds + TIMELINE_SECONDS) {
             let parts = engine.space_parts().into_iter().collect();
             samples.timeline.push(Space { parts, ..space });
         }
@@ -61,7 +66,7 @@ pub fn sample(dir: &Path, engine: &dyn Engine, stop: &AtomicBool) -> Samples {
             break;
         }
         // After a late look the next one is due in full: a walk that takes long must not become all that happens.
-        let due_ns = now_ns() + SAMPLE_NS;
+        let due_ns = now_ns() + between_ns;
         wait_until(due_ns);
         let late_ns = now_ns() - due_ns;
         samples.suspended_ns += if late_ns >= SUSPENDED_NS { late_ns } else { 0 };

@@ -130,13 +130,25 @@ struct FjallEngine {
     dropper: Option<JoinHandle<()>>,
 }
 
-impl Engine for FjallEngine {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.keyspace.insert(key, value)?;
+impl FjallEngine {
+    /// What a write promises.
+    fn persist(&self) -> Result<()> {
         if self.sync {
             self.db.persist(PersistMode::SyncData)?;
         }
         Ok(())
+    }
+}
+
+impl Engine for FjallEngine {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.keyspace.insert(key, value)?;
+        self.persist()
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.keyspace.remove(key)?;
+        self.persist()
     }
 
     fn write(&self, batch: &Batch, durable: bool) -> Result<()> {

@@ -182,6 +182,10 @@ impl Engine for RocksEngine {
         Ok(self.db.write_opt(all, &self.write_options(durable))?)
     }
 
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        Ok(self.db.delete_opt(key, &self.write_options(true))?)
+    }
+
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let found = self.db.get_pinned(key)?;

@@ -26,6 +26,10 @@ impl Engine for Map {
     fn write(&self, batch: &Batch, _durable: bool) -> Result<()> {
         batch.iter().try_for_each(|(key, value)| self.put(key, value))
     }
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.0.lock().unwrap().remove(key);
+        Ok(())
+    }
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let map = self.0.lock().unwrap();
@@ -134,8 +138,33 @@ fn the_json_has_every_promised_field() {
     let json = serde_json::to_value(run_once("overwrite --num 50 --value-size 20")).unwrap();
     let promised = "workload ops seconds ops_per_s mb_per_s mb_per_s_settled p50_us p99_us p999_us max_us user_bytes \
         device_bytes_written device_bytes_read write_amplification space_peak_ratio space_settled_ratio reads_per_get \
-        reads_per_get_causes stall_windows_100ms longest_without_progress_ms seconds_stalled space_peak timeline cpu_seconds rss_peak_bytes options";
+        reads_per_get_causes stall_windows_100ms longest_without_progress_ms seconds_stalled space_peak timeline cpu_seconds cpu_us_per_op rss_peak_bytes options";
     for field in promised.split_whitespace() {
         assert!(json.get(field).is_some(), "{field} is missing");
     }
 }
+
+#[test]
+fn unknown_mechanisms_are_refused_with_the_list() {
+    let known = lavastore::Ablation::names();
+    assert!(args(&format!("overwrite --without {}", known.join(","))).check().is_ok());
+    let error = args("overwrite --without magic").check().unwrap_err().to_string();
+    assert!(error.contains("magic") && known.iter().all(|name| error.contains(name)), "{error}");
+}
+
+#[test]
+fn a_limit_is_a_multiple_of_what_is_loaded() {
+    assert_eq!(args("overwrite --num 1000 --value-size 76 --space-limit 1.5x").limit_bytes(), Some(150_000));
+    assert_eq!(args("overwrite --num 1000 --space-limit 77777").limit_bytes(), Some(77_777));
+    assert_eq!(args("overwrite --num 1000").limit_bytes(), None);
+}
+
+#[test]
+fn an_idle_time_is_reported() {
+    let json =
+        serde_json::to_value(run_once("overwrite --num 50 --value-size 20 --idle-seconds 0.01")).unwrap();
+    assert_eq!(json["idle_seconds"], 0.01);
+    assert!(json["idle_bytes_written"].is_u64() && json["idle_bytes_read"].is_u64());
+}
+
+mod limited;

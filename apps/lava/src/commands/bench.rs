@@ -2,7 +2,7 @@
 
 use crate::{Result, output};
 use bench::host::WorkDir;
-use bench::{BenchArgs, lava::Lava};
+use bench::{BenchArgs, Workload, contract, lava::Lava};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -27,9 +27,19 @@ pub fn bench(db: Option<PathBuf>, args: &BenchCommand) -> Result<()> {
         Some(dir) => WorkDir::named(&dir, args.bench.reuse)?,
         None => WorkDir::fresh(Path::new(FRESH_PARENT))?,
     };
-    let report = bench::run(&args.bench, &Lava, dir.path())?;
-    if let Some(file) = &args.json {
-        output::write_file(file, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+    if args.bench.workload == Workload::Contract {
+        let report = contract::contract(&args.bench, &Lava, dir.path())?;
+        write_json(args.json.as_deref(), &report)?;
+        return output::report(false, &serde_json::Value::Null, || report.text());
     }
+    let report = bench::run(&args.bench, &Lava, dir.path())?;
+    write_json(args.json.as_deref(), &report)?;
     output::report(false, &serde_json::Value::Null, || report.table())
+}
+
+fn write_json(file: Option<&Path>, report: &impl serde::Serialize) -> Result<()> {
+    match file {
+        Some(file) => output::write_file(file, &(serde_json::to_string_pretty(report)? + "\n")),
+        None => Ok(()),
+    }
 }

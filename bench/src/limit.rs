@@ -1,0 +1,229 @@
+//! A limit of the space that a store may take, and how the harness holds an engine to it that knows no limit itself.
+//!
+//! After Scavenger+, which gave every engine of a comparison the same space and made its writer wait as long as the store
+//! was over it, so that background work could bring it down. The bytes are those of [`crate::space`]: what the files
+//! occupy, seen from outside, [`SAMPLE_NS`] apart. A writer that waits is charged for it: the wait is part of the latency
+//! of its operation. An engine that cannot come down without new writes would keep its writer for ever; when the space
+//! has found no new low for a time that the caller sets, the throttle gives up, and the run ends early and says so.
+
+use crate::host::{now_ns, wait_until};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Between two looks at the space where there is a limit.
+pub const SAMPLE_NS: u64 = 50_000_000;
+/// A writer that waits asks again after so long.
+const STEP_NS: u64 = 2_000_000;
+
+/// How much a store may occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SpaceLimit {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many times the raw bytes of the data loaded: a fixed number of bytes for a run.
+    Times(f64),
+}
+
+impl SpaceLimit {
+    /// In bytes, for a store whose loaded data has `live_bytes`.
+    pub fn bytes(self, live_bytes: u64) -> u64 {
+        match self {
+            SpaceLimit::Bytes(bytes) => bytes,
+            SpaceLimit::Times(times) => (live_bytes as f64 * times) as u64,
+        }
+    }
+}
+
+impl fmt::Display for SpaceLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpaceLimit::Bytes(bytes) => write!(f, "{bytes}"),
+            SpaceLimit::Times(times) => write!(f, "{times}x"),
+        }
+    }
+}
+
+impl FromStr for SpaceLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let times = |number: &str| number.parse().ok().filter(|t: &f64| t.is_finite() && *t >= 1.0);
+        let limit = match text.strip_suffix('x') {
+            Some(number) => times(number).map(SpaceLimit::Times),
+            None => text.parse().ok().filter(|bytes| *bytes > 0).map(SpaceLimit::Bytes),
+        };
+        limit.ok_or_else(|| {
+            "expected a number of bytes, or a multiple of the data such as 1.5x (at least 1x)".to_owned()
+        })
+    }
+}
+
+impl TryFrom<String> for SpaceLimit {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<SpaceLimit> for String {
+    fn from(limit: SpaceLimit) -> String {
+        limit.to_string()
+    }
+}
+
+/// What the sampler saw of a store that has a limit.
+#[derive(Debug)]
+pub struct Watch {
+    /// The limit.
+    pub limit_bytes: u64,
+    bytes: AtomicU64,
+    samples: AtomicU64,
+    breaches: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+impl Watch {
+    /// Nothing seen yet.
+    pub fn new(limit_bytes: u64) -> Self {
+        let zero = || AtomicU64::new(0);
+        Watch { limit_bytes, bytes: zero(), samples: zero(), breaches: zero(), peak_bytes: zero() }
+    }
+
+    /// The store occupies `bytes` now.
+    pub fn note(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.samples.fetch_add(1, Ordering::Relaxed);
+        self.breaches.fetch_add(u64::from(bytes > self.limit_bytes), Ordering::Relaxed);
+        self.peak_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Looks so far.
+    pub fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Relaxed)
+    }
+
+    /// Looks at which the store was above the limit.
+    pub fn breaches(&self) -> u64 {
+        self.breaches.load(Ordering::Relaxed)
+    }
+
+    /// The most that it occupied.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes writers wait while a store is at its limit or above it.
+#[derive(Debug)]
+pub struct Throttle<'a> {
+    watch: &'a Watch,
+    patience_ns: u64,
+    waited_ns: AtomicU64,
+    gave_up: AtomicBool,
+}
+
+impl<'a> Throttle<'a> {
+    /// A throttle by what `watch` sees, that gives up after `patience_ns` without a new low.
+    pub fn new(watch: &'a Watch, patience_ns: u64) -> Self {
+        Throttle { watch, patience_ns, waited_ns: AtomicU64::new(0), gave_up: AtomicBool::new(false) }
+    }
+
+    /// Returns when there is room for a write; false if it is to be left, because the throttle gave up or `stop` was set.
+    pub fn admit(&self, stop: &AtomicBool) -> bool {
+        self.admit_by(stop, now_ns, |until_ns| wait_until(until_ns))
+    }
+
+    fn admit_by(&self, stop: &AtomicBool, now_ns: impl Fn() -> u64, wait_until: impl Fn(u64)) -> bool {
+        let bytes = || self.watch.bytes.load(Ordering::Relaxed);
+        let mut lowest = bytes();
+        if lowest < self.watch.limit_bytes {
+            return !self.gave_up();
+        }
+        let begin_ns = now_ns();
+        let mut lowest_ns = begin_ns;
+        let mut end_ns = begin_ns;
+        while bytes() >= self.watch.limit_bytes && !self.gave_up() && !stop.load(Ordering::Relaxed) {
+            wait_until(end_ns + STEP_NS);
+            end_ns = now_ns();
+            if bytes() < lowest {
+                (lowest, lowest_ns) = (bytes(), end_ns);
+            }
+            if end_ns - lowest_ns >= self.patience_ns {
+                self.gave_up.store(true, Ordering::Relaxed);
+            }
+        }
+        self.waited_ns.fetch_add(end_ns - begin_ns, Ordering::Relaxed);
+        !self.gave_up() && !stop.load(Ordering::Relaxed)
+    }
+
+    /// How long writers waited, all together.
+    pub fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
+    }
+
+    /// True if the store did not come down for so long that the run was ended.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn limits_are_read_and_printed_alike() {
+        for (text, bytes) in [("1.5x", 3000), ("2x", 4000), ("12345", 12345)] {
+            let limit: SpaceLimit = text.parse().unwrap();
+            assert_eq!(limit.bytes(2000), bytes);
+            assert_eq!(limit.to_string(), text);
+            let json = serde_json::to_string(&limit).unwrap();
+            assert_eq!(serde_json::from_str::<SpaceLimit>(&json).unwrap(), limit);
+        }
+        for bad in ["", "x", "0", "0.5x", "-1", "infx", "NaNx", "1.5", "lots"] {
+            assert!(bad.parse::<SpaceLimit>().is_err(), "{bad}");
+        }
+    }
+
+    /// A store of which a clock of ours knows how large it is.
+    fn admitted(patience_ns: u64, size_at: impl Fn(u64) -> u64) -> (bool, u64, u64) {
+        let watch = Watch::new(100);
+        let clock = Cell::new(0u64);
+        let go_to = |ns: u64| {
+            clock.set(ns);
+            watch.note(size_at(ns));
+        };
+        go_to(0);
+        let throttle = Throttle::new(&watch, patience_ns);
+        let admitted = throttle.admit_by(&AtomicBool::new(false), || clock.get(), go_to);
+        assert_eq!(throttle.gave_up(), !admitted);
+        (admitted, throttle.waited_ns(), watch.breaches())
+    }
+
+    #[test]
+    fn a_writer_waits_until_there_is_room() {
+        assert_eq!(admitted(STEP_NS, |_| 99), (true, 0, 0));
+        let shrinks = |ns: u64| 105 - ns / STEP_NS;
+        // 105, 104, .. 101 are breaches, 100 is none but at the limit, 99 is room.
+        assert_eq!(admitted(2 * STEP_NS, shrinks), (true, 6 * STEP_NS, 5));
+    }
+
+    #[test]
+    fn a_store_that_finds_no_new_low_is_given_up() {
+        let (admitted_, waited_ns, _) = admitted(10 * STEP_NS, |ns| 200 + (ns / STEP_NS) % 3);
+        assert!(!admitted_);
+        assert_eq!(waited_ns, 10 * STEP_NS);
+    }
+
+    #[test]
+    fn a_writer_that_is_told_to_stop_does_not_wait() {
+        let watch = Watch::new(1);
+        watch.note(5);
+        assert!(!Throttle::new(&watch, u64::MAX).admit(&AtomicBool::new(true)));
+    }
+}
