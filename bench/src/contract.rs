@@ -131,10 +131,10 @@ pub fn contract(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     args.check()?;
     let seconds = args.seconds.map(|seconds| seconds / UNLIMITED_PART);
     let free = BenchArgs { space_limit: None, seconds, ..args.clone() };
-    let unlimited = run(&free, opener, &dir.join("unlimited"))?;
-    let limited = run(&args, opener, &dir.join("limited"))?;
+    let unlimited = alone(&dir.join("unlimited"), |dir| run(&free, opener, dir))?;
+    let limited = alone(&dir.join("limited"), |dir| run(&args, opener, dir))?;
     let kept = limited.limit.as_ref().ok_or("a run with a limit tells how it was kept")?;
-    let full = Full::run(&args, opener, &dir.join("full"))?;
+    let full = alone(&dir.join("full"), |dir| Full::run(&args, opener, dir))?;
     Ok(Report {
         limit_bytes: kept.limit_bytes,
         peak_bytes: limited.space_peak.bytes,
@@ -152,6 +152,16 @@ pub fn contract(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
         resumed_after_ms: full.resumed_ns.unwrap_or(0) as f64 / 1e6,
         options: args.resolved(),
     })
+}
+
+/// Makes a run in `dir` and removes the store.
+#[allow(clippy::disallowed_methods, reason = "removes the directory of a store that was closed")]
+fn alone<T>(dir: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let outcome = run(dir)?;
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    Ok(outcome)
 }
 
 /// The store that is full.
@@ -203,6 +213,10 @@ impl Full {
         for index in (0..args.keys()).step_by(DELETE_EVERY as usize) {
             space.keys.write(index, &mut key);
             engine.delete(&key)?;
+        }
+        let mut value = Vec::new();
+        if engine.get(&key, &mut value)? {
+            return Err("a key that was deleted is still there".into());
         }
         let (refused, begin_ns, mut in_a_row) = (self.refused, now_ns(), 0);
         while in_a_row < RESUMED_WRITES && now_ns() < begin_ns + RESUME_NS && updates.advance() {

@@ -134,7 +134,7 @@ impl<'a> Throttle<'a> {
 
     /// Returns when there is room for a write; false if it is to be left, because the throttle gave up or `stop` was set.
     pub fn admit(&self, stop: &AtomicBool) -> bool {
-        self.admit_by(stop, now_ns, |until_ns| wait_until(until_ns))
+        self.admit_by(stop, now_ns, wait_until)
     }
 
     fn admit_by(&self, stop: &AtomicBool, now_ns: impl Fn() -> u64, wait_until: impl Fn(u64)) -> bool {

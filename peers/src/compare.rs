@@ -66,7 +66,12 @@ fn figures() -> Vec<Figure> {
         ("process_bytes_read", |r| Some(r.process_bytes_read as f64), bytes),
         ("settle_seconds", |r| Some(r.settle_seconds), plain),
         ("writer_p99", |r| r.latency.get("writer").map(|l| l.p99_us), time),
+        ("limit_wait_seconds", |r| r.limit.as_ref()?.limit_wait_seconds, plain),
+        ("limit_breaches", |r| Some(r.limit.as_ref()?.limit_breaches as f64), plain),
+        ("idle_bytes_written", |r| Some(r.idle.as_ref()?.idle_bytes_written as f64), bytes),
+        ("idle_bytes_read", |r| Some(r.idle.as_ref()?.idle_bytes_read as f64), bytes),
         ("cpu_seconds", |r| Some(r.cpu_seconds), plain),
+        ("cpu_per_op", |r| Some(r.cpu_us_per_op), time),
         ("rss_peak", |r| Some(r.rss_peak_bytes as f64), bytes),
     ]
 }
@@ -182,16 +187,26 @@ fn print_run(pair: usize, r: &Report) {
         r.settle_seconds,
         if r.settled { "" } else { ", NOT settled" },
     );
+    if let Some(limit) = r.limit.as_ref().filter(|limit| limit.limit_gave_up) {
+        println!(
+            "        GAVE UP after {} operations: the space did not come down below its limit of {}",
+            r.ops,
+            human_bytes(limit.limit_bytes)
+        );
+    }
     if r.suspended_seconds > 0.0 {
         println!("        the process was stopped for {:.1} s: its times are void", r.suspended_seconds);
     }
 }
 
-/// All runs must have done the same operations, unless time cut them short.
+/// All runs must have done the same operations, unless time cut them short, or a limit that they could not keep.
 fn check_same_work(args: &CompareArgs, all: &[Runs]) -> Result<()> {
-    let mut hashes: Vec<&str> = all.iter().flat_map(|r| &r.reports).map(|r| r.ops_hash.as_str()).collect();
+    let whole = |r: &&Report| r.limit.as_ref().is_none_or(|limit| !limit.limit_gave_up);
+    let reports = all.iter().flat_map(|r| &r.reports).filter(whole);
+    let mut hashes: Vec<&str> = reports.map(|r| r.ops_hash.as_str()).collect();
     hashes.dedup();
     match hashes.as_slice() {
+        [] => println!("no run did all of its operations"),
         [hash] => println!("every run did the same operations (hash {hash})"),
         _ if args.bench.seconds.is_some() => {
             println!("runs were cut by time, so their operations differ in number")

@@ -41,8 +41,8 @@ impl AppendFile for MemAppend {
         Ok(())
     }
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
-        assert_eq!(kind, SyncKind::Full);
-        self.synced = true;
+        // The data alone may be made durable on the way; the end of a file is.
+        self.synced |= kind == SyncKind::Full;
         Ok(())
     }
 }
