@@ -177,12 +177,13 @@ impl ArrivalFile {
         if bytes == self.synced_bytes {
             return Ok(());
         }
-        if !self.name_synced {
-            engine.env.fs.sync_dir(&engine.dir)?;
-            self.name_synced = true;
+        let named = if self.name_synced { Ok(()) } else { engine.env.fs.sync_dir(&engine.dir) };
+        if let Err(e) = named.and_then(|()| builder.sync()) {
+            // A second sync could succeed without what the first one lost: the name of the file, or bytes of it.
+            self.state = State::Failed { durable: false };
+            return Err(e);
         }
-        builder.sync()?;
-        (self.synced_bytes, self.over_tail) = (bytes, false);
+        (self.synced_bytes, self.name_synced, self.over_tail) = (bytes, true, false);
         Ok(())
     }
 
@@ -192,13 +193,10 @@ impl ArrivalFile {
             return Ok(VsstMeta::clone(meta));
         }
         // First the values: then a failure of what follows takes none of them.
-        let synced = self.sync(engine);
-        let State::Open(builder) =
-            std::mem::replace(&mut self.state, State::Failed { durable: synced.is_ok() })
-        else {
+        self.sync(engine)?;
+        let State::Open(builder) = std::mem::replace(&mut self.state, State::Failed { durable: true }) else {
             return Err(Error::invalid("the file of a memtable's values failed earlier"));
         };
-        synced?;
         let mut meta = values::vsst_meta(&builder.finish(Vec::new())?)?;
         // To the version it is a vSST: only a file of one large value is a segment there.
         meta.segment = false;

@@ -174,7 +174,9 @@ impl SpaceBudget {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
-                state.live_bytes.saturating_add(more.max(overhead_bytes(&engine.options)))
+                // What a small store needs besides its data to go on at all, it is granted.
+                let least = overhead_bytes(&engine.options).max(engine.space_needed_bytes());
+                state.live_bytes.saturating_add(more.max(least))
             }
         };
         let limit = own.min(volume_limit);
