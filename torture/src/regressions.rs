@@ -25,6 +25,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("io-errors", 2, "the sync of the parent directory failed, and the next open relied on the name"),
     ("io-errors", 7, "a manifest whose sync found no space was taken for one that could be tried again"),
     ("io-errors", 4, "a failed sync took values of buffered writes that were placed in the log"),
+    ("io-errors", 1000, "the name of a file of placed values was taken for durable after a second sync"),
     ("io-errors", 5004, "recovery removed the tables of a flush whose edit failed, and was durable"),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),

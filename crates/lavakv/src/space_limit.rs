@@ -174,8 +174,10 @@ impl SpaceBudget {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
-                // What a small store needs besides its data to go on at all, it is granted.
-                let least = overhead_bytes(&engine.options).max(engine.space_needed_bytes());
+                // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
+                // with tables and families, no more than there is overhead.
+                let overhead = overhead_bytes(&engine.options);
+                let least = overhead.saturating_add(engine.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
             }
         };
