@@ -116,6 +116,8 @@ fn put_space(page: &mut Page, space: &Space) {
         snapshots,
         oldest_snapshot_ns,
         available_bytes,
+        limit_bytes,
+        reserve_bytes,
         families: _,
     } = space;
     page.gauge("space_total_bytes", "Bytes on disk, all parts.", Count(*total_bytes));
@@ -147,6 +149,12 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("memtable_bytes", "Memtables, in memory only.", Count(*memtable_bytes));
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
+    page.gauge("space_limit_bytes", "What the files may occupy together; 0: no limit.", Count(*limit_bytes));
+    page.gauge(
+        "space_reserve_bytes",
+        "Kept free below the limit for background work and deletes.",
+        Count(*reserve_bytes),
+    );
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));

@@ -70,6 +70,10 @@ pub struct Space {
     pub oldest_snapshot_ns: u64,
     /// Bytes still free on the volume.
     pub available_bytes: u64,
+    /// What the files may occupy together; 0: there is no limit.
+    pub limit_bytes: u64,
+    /// Bytes below the limit that writes may not take, so that flush, compaction, collection and deletes can go on.
+    pub reserve_bytes: u64,
     /// What each column family has, in order of creation.
     pub families: Vec<FamilySpace>,
 }
@@ -253,6 +257,8 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
         readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
     out.holders = readers;
     out.available_bytes = engine.env.fs.space(&engine.dir)?.available;
+    out.limit_bytes = if engine.space.is_limited() { engine.space.limit_bytes() } else { 0 };
+    out.reserve_bytes = engine.reserve_bytes();
     debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
     Ok(out)
 }

@@ -41,6 +41,8 @@ pub fn space_json(space: &Space) -> Value {
         ("kept_for_snapshots_bytes", unless_read_only(space, space.kept_bytes.into())),
         ("holders", unless_read_only(space, space.holders.iter().map(holder_json).collect())),
         ("available_bytes", space.available_bytes.into()),
+        ("limit_bytes", space.limit_bytes.into()),
+        ("reserve_bytes", space.reserve_bytes.into()),
         ("families", families.into()),
     ];
     all.extend(more.map(|(name, value)| (name.to_owned(), value)));
