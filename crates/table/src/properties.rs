@@ -1,4 +1,4 @@
-//! Properties: what a table says about itself, as [fields](crate::fields).
+//! Properties: what a table says about itself, as fields (see the module `fields`).
 //!
 //! Together with the footer the properties are enough to rebuild the manifest's record of the file, and its
 //! dependencies on vSSTs, without a manifest.

@@ -1,4 +1,4 @@
-//! What a vSST says about itself, as [fields](crate::fields). With the footer they are enough to rebuild the manifest's
+//! What a vSST says about itself, as fields (see the module `fields`). With the footer they are enough to rebuild the manifest's
 //! record of the file.
 
 use super::record::ALIGNMENT_MAX;
