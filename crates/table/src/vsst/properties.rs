@@ -1,5 +1,5 @@
-//! What a vSST says about itself, as fields (see the module `fields`). With the footer they are enough to rebuild the manifest's
-//! record of the file.
+//! What a vSST says about itself, as fields (see the module `fields`). With the footer they are enough to rebuild the
+//! manifest's record of the file.
 
 use super::record::ALIGNMENT_MAX;
 use crate::fields::{FieldWriter, read_fields, small};
