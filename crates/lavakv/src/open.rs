@@ -285,14 +285,15 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<Recover
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
     placed.judge(engine, closed)?;
-    if mode == RecoveryMode::ReadWrite && !closed && placed.is_any() {
+    if mode == RecoveryMode::ReadWrite && placed.is_any() {
         settle_placed(engine, &placed)?;
     }
     placed.hold(engine);
     Ok(report)
 }
 
-/// After a crash: values that were read may not be durable in the files they were read from, so they go into tables, now.
+/// Values that were read go into tables, now: they may not be durable in the files they were read from, and if they are,
+/// the log does not say so, and would not tell later damage from a torn end.
 /// Batches that were ignored because a value before them is missing are still in the log: the floors are raised above
 /// them, so that they stay ignored whatever is written from now on.
 fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {

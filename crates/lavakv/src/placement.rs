@@ -16,7 +16,7 @@
 //! # Recovery
 //!
 //! Replay ([`replayed`]) reads each value from its file, or else from a tail, verified by the record's checksum (tied to
-//! file and offset), key and sequence, and puts it into the memtable. After a crash all of it is flushed, to ordinary
+//! file and offset), key and sequence, and puts it into the memtable. All of it is flushed, to ordinary
 //! vSSTs, before the store serves: what was read may so far be in the page cache only. The first value that is in neither
 //! ends the log: its batch and everything after it is ignored, as after a page that is not there. By the rule above
 //! nothing of that was acknowledged as durable. Since the ignored batches are still in the log, recovery raises every
