@@ -135,16 +135,7 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("space_kept_for_snapshots_bytes", help, Count(*kept_bytes));
     let help = "Log groups that hold records somebody may need.";
     page.gauge("space_wal_in_use_bytes", help, Count(*wal_in_use_bytes));
-    let holder = |bytes: fn(&crate::space::LogHolder) -> u64| {
-        log_holder.iter().map(move |h| (vec![("family", &h.family[..])], Count(bytes(h))))
-    };
-    page.gauges(
-        "wal_held_bytes",
-        "Closed log groups held by the family with the oldest entry.",
-        holder(|h| h.bytes),
-    );
-    page.gauges("wal_held_alone_bytes", "Those that no other family needs.", holder(|h| h.alone_bytes));
-    page.gauges("wal_held_sequence", "The sequence of that oldest entry.", holder(|h| h.oldest_sequence));
+    put_log_holder(page, log_holder.as_ref());
     page.gauge("read_only", "1 if the store is open for reading only.", Count(u64::from(*is_read_only)));
     page.gauge("memtable_bytes", "Memtables, in memory only.", Count(*memtable_bytes));
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
@@ -158,6 +149,21 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
+}
+
+/// Who holds the log.
+fn put_log_holder(page: &mut Page, log_holder: Option<&crate::space::LogHolder>) {
+    use Value::Count;
+    let holder = |bytes: fn(&crate::space::LogHolder) -> u64| {
+        log_holder.into_iter().map(move |h| (vec![("family", &h.family[..])], Count(bytes(h))))
+    };
+    page.gauges(
+        "wal_held_bytes",
+        "Closed log groups held by the family with the oldest entry.",
+        holder(|h| h.bytes),
+    );
+    page.gauges("wal_held_alone_bytes", "Those that no other family needs.", holder(|h| h.alone_bytes));
+    page.gauges("wal_held_sequence", "The sequence of that oldest entry.", holder(|h| h.oldest_sequence));
 }
 
 /// What the readers of one name hold.
