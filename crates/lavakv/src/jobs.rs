@@ -101,11 +101,11 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
         claims.cleanup = true;
         return Some(Box::new(job));
     }
-    pick_for_space(engine, &mut claims, below)
+    pick_within_slots(engine, &mut claims, below)
 }
 
 /// Compactions and collections: within their slots, and then whatever a thread can be spared for.
-fn pick_for_space(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
+fn pick_within_slots(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
     if below <= JobClass::L0 {
         return None;
     }
@@ -139,8 +139,7 @@ fn pick_for_space(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) ->
         && let Some((family, compaction, walk)) = rebuild::pick(engine, claims)
     {
         claims.rebuilds.insert(family.id, walk);
-        claims.busy.entry(family.id).or_default().add(&compaction);
-        return Some(start(engine, claims, &family, compaction));
+        return Some(claim_and_start(engine, claims, &family, compaction));
     }
     None
 }
@@ -155,15 +154,13 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> O
     }
     for family in engine.all_families() {
         let Some(compaction) = find_compaction(engine, claims, &family, !deeper) else { continue };
-        claims.busy.entry(family.id).or_default().add(&compaction);
-        return Some(start(engine, claims, &family, compaction));
+        return Some(claim_and_start(engine, claims, &family, compaction));
     }
     if !deeper {
         return None;
     }
     let (family, compaction) = pick_quiet(engine, claims)?;
-    claims.busy.entry(family.id).or_default().add(&compaction);
-    Some(start(engine, claims, &family, compaction))
+    Some(claim_and_start(engine, claims, &family, compaction))
 }
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
@@ -242,6 +239,17 @@ fn fits(engine: &Engine, compaction: &Compaction) -> bool {
     compaction.trivial_move || engine.space.would_grant(engine, output_bytes(engine, compaction))
 }
 
+fn claim_and_start(
+    engine: &Arc<Engine>,
+    claims: &mut Claims,
+    family: &Arc<Family>,
+    compaction: Compaction,
+) -> Box<dyn Job> {
+    claims.busy.entry(family.id).or_default().add(&compaction);
+    start(engine, claims, family, compaction)
+}
+
+/// Starts a compaction whose files are claimed.
 fn start(
     engine: &Arc<Engine>,
     claims: &mut Claims,
@@ -269,7 +277,6 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
     if family.is_dropped() {
         return true;
     }
-    // One at a time: the walk asks where things are only when its last step is done.
     if let Some(compaction) = &claims.manual
         && !fits(engine, compaction)
         && claims.compactions == 0
@@ -281,6 +288,7 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
         engine.health.no_space_at(engine.env.clock.now_ns());
         return false;
     }
+    // One at a time: the walk asks where things are only when its last step is done.
     if claims.manual.is_some() || claims.manual_running > 0 {
         return false;
     }

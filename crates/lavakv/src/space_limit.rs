@@ -17,10 +17,11 @@
 //! ```
 //!
 //! The *reserve* is what the way out needs: `fixed` (the manifest, as long as it may become, and its next file beside it;
-//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), a little for deletes, and the pool of the jobs that free space: the widest compaction and one output
-//! of a collection, or what is granted, if that is more. So flush always has room (unflushed bytes are counted before they
-//! are logged), and one compaction and one collection can always run. Deletes are admitted into the reserve, except for
-//! `fixed` and the pool; jobs into all of it.
+//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), a
+//! little for deletes, and the pool of the jobs that free space: the widest compaction and one output of a collection, or
+//! what is granted, if that is more. So flush always has room (unflushed bytes are counted before they are logged), and one
+//! compaction and one collection can always run. Deletes are admitted into the reserve, except for `fixed` and the pool;
+//! jobs into all of it.
 //!
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
 //! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
@@ -395,20 +396,20 @@ impl Engine {
         longest.saturating_sub(self.log.file_bytes())
     }
 
-    /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
-    pub fn reserve_bytes(&self) -> u64 {
-        if !self.space.is_limited() {
-            return 0;
-        }
+    /// What flush, compaction, collection and deletes need to go on at the limit, if there were one.
+    fn way_out_bytes(&self) -> u64 {
         let fixed = self.space.fixed_bytes.load(Relaxed);
         fixed + self.log_reserve_bytes() + delete_bytes(&self.options) + self.pool_bytes()
     }
 
+    /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
+    pub fn reserve_bytes(&self) -> u64 {
+        if self.space.is_limited() { self.way_out_bytes() } else { 0 }
+    }
+
     /// What is used or spoken for: the files, the memtables as tables, the reserve.
     pub fn space_needed_bytes(&self) -> u64 {
-        let fixed = self.space.fixed_bytes.load(Relaxed);
-        let reserve = fixed + self.log_reserve_bytes() + delete_bytes(&self.options) + self.pool_bytes();
-        self.settled_bytes() + self.unflushed_bytes() + reserve
+        self.settled_bytes() + self.unflushed_bytes() + self.way_out_bytes()
     }
 
     /// What is left for writes before the limit, and how much is so little that they are slowed down; `None`: no limit.

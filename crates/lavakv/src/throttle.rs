@@ -80,6 +80,11 @@ const GARBAGE_BALANCE_PERCENT: u64 = 5;
 const RATE_FLOOR: u64 = 1 << 20;
 
 impl Pressure {
+    /// The rate at which collection frees bytes. Before anything was collected, an eighth of the flush rate stands in.
+    fn collected_per_s(&self) -> f64 {
+        self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64
+    }
+
     /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.
     pub fn allowed_rate(&self) -> Option<(u64, StallCause)> {
         let memory = (self.backlog > 0).then(|| {
@@ -96,15 +101,12 @@ impl Pressure {
         });
         let garbage = (self.garbage_over_percent > 0).then(|| {
             let scarce = GARBAGE_BALANCE_PERCENT as f64 / self.garbage_over_percent as f64;
-            // Before anything was collected, an eighth of the flush rate stands in for the rate of collection.
-            let drain = self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64;
-            let rate = drain * scarce * scarce.min(0.5) * 2.0;
+            let rate = self.collected_per_s() * scarce * scarce.min(0.5) * 2.0;
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::Garbage)
         });
         let space = (self.space_room < self.space_margin).then(|| {
             let x = self.space_room as f64 / self.space_margin as f64;
-            let drain = self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64;
-            let rate = drain * x * x / (1.0 - x);
+            let rate = self.collected_per_s() * x * x / (1.0 - x);
             ((rate as u64).max(RATE_FLOOR / 4), StallCause::Space)
         });
         [memory, l0, garbage, space].into_iter().flatten().min_by_key(|(rate, _)| *rate)
