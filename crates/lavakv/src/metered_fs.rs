@@ -116,10 +116,8 @@ impl Meter {
         file.bytes = bytes;
     }
 
-    /// Counts `more` bytes of the file `name`, unless they would lift the sum above the ceiling.
-    fn grow(&self, path: &Path, name: &str, more: u64) -> Result<()> {
-        use FileKind::{Ksst, Log, Tail, Vsst};
-        let bounded = matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)));
+    /// Counts `more` bytes of a file, unless it is bounded and they would lift the sum above the ceiling.
+    fn grow(&self, path: &Path, bounded: bool, more: u64) -> Result<()> {
         let ceiling = if bounded { self.ceiling_bytes.load(Ordering::Acquire) } else { u64::MAX };
         let sum = self.used_bytes.fetch_add(more, Ordering::AcqRel).saturating_add(more);
         if more == 0 || sum <= ceiling {
@@ -139,7 +137,7 @@ impl Meter {
         make: impl FnOnce() -> Result<T>,
     ) -> Result<(T, u64)> {
         let Some(name) = self.name(path) else { return Ok((make()?, 0)) };
-        self.grow(path, name, bytes)?;
+        self.grow(path, is_bounded(name), bytes)?;
         let made = make();
         let mut files = lock(&self.files);
         if made.is_ok() {
@@ -199,6 +197,12 @@ pub(crate) struct MeteredFs {
     pub meter: Arc<Meter>,
 }
 
+/// True for data and log: what the ceiling may refuse.
+fn is_bounded(name: &str) -> bool {
+    use FileKind::{Ksst, Log, Tail, Vsst};
+    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)))
+}
+
 /// The bytes of `len` in whole pages.
 pub(crate) fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE as u64).saturating_mul(PAGE as u64)
@@ -213,9 +217,9 @@ impl FileSystem for MeteredFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let reserved = pages(options.expected_len);
         let (file, id) = self.meter.make(path, (reserved, None), || self.inner.create(path, options))?;
-        let meter = self.meter.clone();
-        let path = path.to_owned();
-        Ok(Box::new(MeteredFile { inner: Some(file), len: 0, meter, path, id, counted: reserved }))
+        let bounded = self.meter.name(path).map(is_bounded);
+        let (meter, path) = (self.meter.clone(), path.to_owned());
+        Ok(Box::new(MeteredFile { inner: Some(file), len: 0, meter, path, bounded, id, counted: reserved }))
     }
 
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>> {
@@ -303,6 +307,8 @@ struct MeteredFile {
     len: u64,
     meter: Arc<Meter>,
     path: PathBuf,
+    /// Whether the ceiling may refuse it; `None`: it is in another directory, and does not count.
+    bounded: Option<bool>,
     id: u64,
     /// What it counts.
     counted: u64,
@@ -318,10 +324,10 @@ impl AppendFile for MeteredFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         let wanted = pages(self.len.saturating_add(data.len() as u64));
         if wanted > self.counted
-            && let Some(name) = self.meter.name(&self.path)
+            && let Some(bounded) = self.bounded
         {
             let more = wanted - self.counted;
-            self.meter.grow(&self.path, name, more)?;
+            self.meter.grow(&self.path, bounded, more)?;
             self.counted = wanted;
             let mut there = false;
             self.meter.with(&self.path, self.id, |file| {
