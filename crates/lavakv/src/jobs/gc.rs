@@ -20,7 +20,6 @@ use crate::slots::Slots;
 use crate::space_limit::Grant;
 use base::sync::lock;
 use base::{HashSet, Result};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Lookups, OutputVsst, PinGuard};
@@ -72,8 +71,8 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
     let gc_options = gc_options(engine, view, asked.map_or(own, |asked| asked.min(own)));
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
     let all = asked.is_some() || engine.is_space_short();
-    let rebuilt = if all { BTreeSet::new() } else { rebuild::taken(engine, claims, family) };
-    let gc = pick_at(claims, family, view, &gc_options, &rebuilt.into_iter().collect())?;
+    let rebuilt = if all { HashSet::default() } else { rebuild::taken(engine, claims, family) };
+    let gc = pick_at(claims, family, view, &gc_options, &rebuilt)?;
     engine.space.would_grant(engine, gc.expected_write).then_some((gc, gc_options))
 }
 

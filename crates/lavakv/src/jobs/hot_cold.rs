@@ -8,20 +8,18 @@
 //!
 //! The cache is in memory only. After an open, everything is cold until compactions have dropped something.
 
-use super::output::VsstFiles;
+use super::output::{CreateVsst, VsstFiles};
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use lsm::{DropObserver, DropReason};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::Reference;
-use values::{DropCache, OutputVsst, Parting, Separator};
+use values::{DropCache, Parting, Separator};
 use version::{VsstClass, VsstMeta};
 
 /// Values are parted where a flush writes at least this part of a memtable, or of a vSST if that is less.
 const FLUSH_PART_MIN: u64 = 4;
-
-type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
 
 /// The vSSTs of one job.
 pub(crate) struct ValueFiles {

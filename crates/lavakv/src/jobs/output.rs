@@ -49,6 +49,9 @@ impl OutputFiles<CountedTable> for TableFiles<'_> {
     }
 }
 
+/// Begins another vSST of a job.
+pub(crate) type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
+
 /// Makes the vSSTs of one job.
 pub(crate) struct VsstFiles {
     pub engine: Arc<Engine>,

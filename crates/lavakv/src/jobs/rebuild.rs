@@ -17,17 +17,17 @@
 //! depends on its being moved, so the store need not stop.
 
 use super::Claims;
-use super::output::VsstFiles;
+use super::output::{CreateVsst, VsstFiles};
 use crate::engine::Engine;
 use crate::family::{Family, View};
-use base::{Error, HashMap, Result, SeqNo};
+use base::{Error, HashMap, HashSet, Result, SeqNo};
 use lsm::picker::{Compaction, InProgress, Rebuild, RebuildOptions, RebuildStep};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::{ReadCounters, Reference, Vsst};
-use values::{OutputVsst, Separator};
+use values::Separator;
 use version::{Version, VsstClass, VsstMeta, VsstSource};
 
 /// vSSTs that the values of a stretch of keys may be spread over: 8 requests for the two megabytes that a scan reads
@@ -128,14 +128,12 @@ fn begin(family: &Family, view: &View, busy: &InProgress) -> Option<Rebuild> {
 }
 
 /// The vSSTs of a walk under way: collecting them would be for nothing.
-pub(crate) fn taken(engine: &Engine, claims: &Claims, family: &Family) -> BTreeSet<u64> {
+pub(crate) fn taken(engine: &Engine, claims: &Claims, family: &Family) -> HashSet<u64> {
     match claims.rebuilds.get(&family.id) {
-        Some(walk) if engine.quiet.is_quiet(engine) => walk.vssts().clone(),
-        _ => BTreeSet::new(),
+        Some(walk) if engine.quiet.is_quiet(engine) => walk.vssts().iter().copied().collect(),
+        _ => HashSet::default(),
     }
 }
-
-type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
 
 /// One vSST that is read from.
 struct Input {

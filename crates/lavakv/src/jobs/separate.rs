@@ -164,9 +164,7 @@ impl SeparationHook<'_> {
         }
         Ok(renamed(reference, file, out))
     }
-}
 
-impl SeparationHook<'_> {
     /// The value instead of the reference. The inputs are in the present version still, so their names lead somewhere in
     /// it; in a family that was dropped nothing does, and nobody will read the output.
     fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
@@ -180,18 +178,7 @@ impl SeparationHook<'_> {
             }
         }
     }
-}
 
-/// The reference under another name.
-fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite {
-    if blob_id == reference.blob_id {
-        return Rewrite::Keep;
-    }
-    Reference { blob_id, ..reference }.encode_into(out);
-    Rewrite::As(ValueKind::Reference)
-}
-
-impl SeparationHook<'_> {
     /// True if the value was written while it was logged; the reference to it.
     fn placed(&mut self, seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(&(blob_id, lens)) = self.separation.placed.get(&seq) else { return false };
@@ -208,6 +195,15 @@ impl SeparationHook<'_> {
         reference.in_table().encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
+}
+
+/// The reference under another name.
+fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite {
+    if blob_id == reference.blob_id {
+        return Rewrite::Keep;
+    }
+    Reference { blob_id, ..reference }.encode_into(out);
+    Rewrite::As(ValueKind::Reference)
 }
 
 impl ValueHook for SeparationHook<'_> {

@@ -193,9 +193,8 @@ fn kept_files(engine: &Engine, readers: &[(u64, Reader)], obsolete: &HashMap<u64
 
 fn files_of(engine: &Engine, view: &View, obsolete: &HashMap<u64, u64>) -> HashSet<u64> {
     let memtables: Vec<u64> = view.frozen.iter().chain([&view.active]).map(|m| m.id()).collect();
-    let tables = view.version.levels.iter().flat_map(|level| level.iter().map(|f| f.number));
     let vssts = view.version.vssts.keys();
-    let all = tables.chain(vssts).chain(engine.segments.of_memtables(&memtables));
+    let all = tables_of(view).chain(vssts).chain(engine.segments.of_memtables(&memtables));
     all.filter(|number| obsolete.contains_key(number)).collect()
 }
 
