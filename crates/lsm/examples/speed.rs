@@ -144,27 +144,37 @@ fn compacting(env: &Env, dir: &Path) -> Result<()> {
         }
         drop(lists);
         report(&format!("flush {count} memtables' worth"), env, from, bytes);
-        let cache = Arc::new(Cache::new(0));
-        let options = IterOptions { fill_cache: false, readahead_bytes: 256 << 10 };
-        let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
-        for &number in &inputs {
-            cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
-        }
-        let mut merged = MergingIterator::new(cursors);
-        let from = env.clock.now_ns();
-        merged.seek_to_first()?;
-        while merged.valid() {
-            merged.next()?;
-        }
-        report(&format!("scan {count} tables"), env, from, bytes);
-        let from = env.clock.now_ns();
-        let outputs = run(&mut tables, merged, 32 << 20)?;
-        report(&format!("compact {count} tables into {}", outputs.len()), env, from, bytes);
-        for number in inputs.into_iter().chain(outputs) {
-            env.fs.remove(&tables.path(number))?;
-        }
+        scan_and_compact(&mut tables, inputs, (256 << 10, 32 << 20), &format!("{count} tables"), bytes)?;
     }
     Ok(())
+}
+
+/// Scans tables of `bytes`, compacts them, and removes them all. `(read ahead, length of the outputs)`.
+fn scan_and_compact(
+    tables: &mut Tables,
+    inputs: Vec<u64>,
+    (readahead_bytes, file_bytes): (usize, u64),
+    what: &str,
+    bytes: u64,
+) -> Result<()> {
+    let env = tables.env.clone();
+    let cache = Arc::new(Cache::new(0));
+    let options = IterOptions { fill_cache: false, readahead_bytes };
+    let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for &number in &inputs {
+        cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
+    }
+    let mut merged = MergingIterator::new(cursors);
+    let from = env.clock.now_ns();
+    merged.seek_to_first()?;
+    while merged.valid() {
+        merged.next()?;
+    }
+    report(&format!("scan {what}"), &env, from, bytes);
+    let from = env.clock.now_ns();
+    let outputs = run(tables, merged, file_bytes)?;
+    report(&format!("compact {what} into {}", outputs.len()), &env, from, bytes);
+    inputs.into_iter().chain(outputs).try_for_each(|number| env.fs.remove(&tables.path(number)))
 }
 
 /// Entries `step` apart that refer to values in random files.
@@ -182,23 +192,7 @@ fn compacting_references(env: &Env, dir: &Path) -> Result<()> {
     let mut tables = Tables { env: env.clone(), dir: dir.to_owned(), next: 1 };
     let mut inputs = run(&mut tables, VecIter::new(references(16, ENTRIES)), u64::MAX)?;
     inputs.extend(run(&mut tables, VecIter::new(references(1, 0)), u64::MAX)?);
-    let cache = Arc::new(Cache::new(0));
-    let options = IterOptions { fill_cache: false, readahead_bytes: 512 << 10 };
-    let mut cursors: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for &number in &inputs {
-        cursors.push(Box::new(tables.open(number, &cache)?.iter(options)));
-    }
-    let mut merged = MergingIterator::new(cursors);
-    let from = env.clock.now_ns();
-    merged.seek_to_first()?;
-    while merged.valid() {
-        merged.next()?;
-    }
-    report("scan references, a sixteenth of them new", env, from, 0);
-    let from = env.clock.now_ns();
-    let outputs = run(&mut tables, merged, 48 << 20)?;
-    report(&format!("compact them into {}", outputs.len()), env, from, 0);
-    inputs.into_iter().chain(outputs).try_for_each(|number| env.fs.remove(&tables.path(number)))
+    scan_and_compact(&mut tables, inputs, (512 << 10, 48 << 20), "references, a sixteenth of them new", 0)
 }
 
 fn main() -> Result<()> {

@@ -22,15 +22,13 @@ pub fn pick_for_space(version: &Version, options: &LeveledOptions, busy: &InProg
     let picker = Picker::new(version, options, busy);
     upper.into_iter().find_map(|level| {
         if level == 0 {
-            let oldest = version.files(0).iter().rev().find(|f| !busy.has_file(f.number))?;
+            let oldest = version.files(0).iter().rev().find(|f| picker.is_free(f))?;
             return picker.l0_to_base(oldest, Reason::Space, u64::MAX);
         }
-        let mut order: Vec<usize> = (0..version.files(level).len()).collect();
-        order.sort_by_key(|&i| Reverse(version.files(level)[i].compensated()));
-        order.into_iter().find_map(|i| {
-            let free = !busy.has_file(version.files(level)[i].number);
-            free.then(|| picker.down(level, i, Reason::Space)).flatten()
-        })
+        let files = version.files(level);
+        let mut order: Vec<usize> = (0..files.len()).filter(|&i| picker.is_free(&files[i])).collect();
+        order.sort_by_key(|&i| Reverse(files[i].compensated()));
+        order.into_iter().find_map(|i| picker.down(level, i, Reason::Space))
     })
 }
 
@@ -45,6 +43,6 @@ pub fn pick_rewrite(
     let bottom = version.deepest_level().filter(|&level| level > 0)?;
     let files = version.files(bottom);
     let picker = Picker::new(version, options, busy);
-    let free = |i: &usize| !busy.has_file(files[*i].number) && wanted(files[*i].number);
+    let free = |i: &usize| picker.is_free(&files[*i]) && wanted(files[*i].number);
     (0..files.len()).filter(free).find_map(|i| picker.rewrite(bottom, i, Reason::Space))
 }
