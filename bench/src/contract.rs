@@ -134,17 +134,17 @@ pub fn contract(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Rep
     let unlimited = alone(&dir.join("unlimited"), |dir| run(&free, opener, dir))?;
     let limited = alone(&dir.join("limited"), |dir| run(&args, opener, dir))?;
     let kept = limited.limit.as_ref().ok_or("a run with a limit tells how it was kept")?;
-    let full = alone(&dir.join("full"), |dir| Full::run(&args, opener, dir))?;
+    let (full, watch) = alone(&dir.join("full"), |dir| Full::run(&args, opener, dir))?;
     Ok(Report {
         limit_bytes: kept.limit_bytes,
         peak_bytes: limited.space_peak.bytes,
-        limit_samples: kept.limit_samples + full.watch.samples(),
-        limit_breaches: kept.limit_breaches + full.watch.breaches(),
+        limit_samples: kept.limit_samples + watch.samples(),
+        limit_breaches: kept.limit_breaches + watch.breaches(),
         longest_wait_ms: limited.max_us / 1e3,
         mb_per_s: limited.mb_per_s,
         unlimited_mb_per_s: unlimited.mb_per_s,
-        full_limit_bytes: full.watch.limit_bytes,
-        full_peak_bytes: full.watch.peak_bytes(),
+        full_limit_bytes: watch.limit_bytes,
+        full_peak_bytes: watch.peak_bytes(),
         full_writes: full.taken,
         enospc: full.refused,
         full_longest_wait_ms: full.longest_ns as f64 / 1e6,
@@ -165,8 +165,8 @@ fn alone<T>(dir: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
 }
 
 /// The store that is full.
+#[derive(Default)]
 struct Full {
-    watch: Watch,
     taken: u64,
     refused: u64,
     longest_ns: u64,
@@ -174,24 +174,21 @@ struct Full {
 }
 
 impl Full {
-    fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Full> {
+    /// The run, and what was seen of its space.
+    fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<(Full, Watch)> {
         let limit_bytes = args.live_bytes() * 100 / FULL_PERCENT;
         let args = BenchArgs { space_limit: Some(SpaceLimit::Bytes(limit_bytes)), ..args.clone() };
         let engine = opener.open(dir, &EngineSettings::of(&args)?)?;
-        let watch = Watch::new(limit_bytes);
-        let mut full = Full { watch, taken: 0, refused: 0, longest_ns: 0, resumed_ns: None };
-        let stop = AtomicBool::new(false);
-        let watch = Watch::new(limit_bytes);
+        let (mut full, watch, stop) = (Full::default(), Watch::new(limit_bytes), AtomicBool::new(false));
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| space::sample(dir, engine.as_ref(), Some(&watch), &stop));
             let outcome = full.phases(&args, engine.as_ref());
             stop.store(true, Ordering::Relaxed);
             outcome
         });
-        full.watch = watch;
         outcome?;
         engine.close()?;
-        Ok(full)
+        Ok((full, watch))
     }
 
     fn phases(&mut self, args: &BenchArgs, engine: &dyn Engine) -> Result<()> {
