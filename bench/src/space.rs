@@ -1,5 +1,6 @@
 //! The space that a store takes, seen from outside while it runs: the allocated bytes of all files in its directory,
-//! ten times a second, and twice as often if there is a limit to be kept. The engine is not asked, except once a second for what it says its space consists of.
+//! ten times a second, and twice as often if there is a limit to be kept. The engine is not asked, except once a second for
+//! what it says its space consists of.
 
 use crate::engine::Engine;
 use crate::host::{now_ns, wait_until};

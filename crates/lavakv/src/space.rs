@@ -15,8 +15,8 @@ mod holders;
 
 pub use holders::{Holder, HolderKind, LogHolder};
 
-/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for the files of
-/// the store (allocated, not logical, bytes).
+/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for
+/// the files of the store (allocated, not logical, bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Tables (kSSTs) of the current state.

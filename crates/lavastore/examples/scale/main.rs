@@ -4,8 +4,8 @@
 //! cargo run --release -p lavastore --example scale -- [KEYS] [VALUE_LEN] [DIR]
 //! ```
 //!
-//! `KEYS` is 20000000 unless given, `VALUE_LEN` 100 bytes; 300000 values of 16000 exercise separated values. `DIR` must not exist yet; without it a temporary directory is used. Either is
-//! removed at the end.
+//! `KEYS` is 20000000 unless given, `VALUE_LEN` 100 bytes; 300000 values of 16000 exercise separated values. `DIR`
+//! must not exist yet; without it a temporary directory is used. Either is removed at the end.
 #![allow(clippy::disallowed_methods, reason = "removes the directory it has made")]
 
 mod workload;

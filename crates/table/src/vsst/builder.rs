@@ -1,9 +1,9 @@
 //! Writes a vSST.
 //!
 //! Records go to the file as they come: in the order of their keys, or, in a file that values are appended to while they
-//! are being logged, in the order of arrival; the keys of the latter are sorted in the end. Dense partitions (compressed) and index frames are kept until the end, about
-//! 20 bytes a key, and written behind the records, so that neither a scan of the keys nor one of the values reads the
-//! other.
+//! are being logged, in the order of arrival; the keys of the latter are sorted in the end. Dense partitions (compressed)
+//! and index frames are kept until the end, about 20 bytes a key, and written behind the records, so that neither a scan of
+//! the keys nor one of the values reads the other.
 
 use super::dense::{DenseBuilder, PARTITION_LEN, Row};
 use super::index::{IndexBuilder, trailer};
