@@ -103,19 +103,20 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     prepare(&dir)?;
     let data = DataSet::choose(args.generate)?;
     let (count, bytes) = (human_count(data.records.len() as u64), human_bytes(data.bytes()));
-    say(args, format!("data: {} ({count} records, {bytes})", data.origin));
-    say(args, format!("store: {}", dir.display()));
+    say(args, format!("data: {} ({count} records, {bytes})", data.origin))?;
+    say(args, format!("store: {}", dir.display()))?;
     let outcome = show(&dir, &data, args)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    let mut out = crate::output::stdout();
     if args.json {
-        println!("{}", outcome.json(&data, seconds));
+        writeln!(out, "{}", outcome.json(&data, seconds))?;
     } else {
-        print!("{}", outcome.text(&data));
-        println!("\ndone in {seconds:.1} s. The store is kept; go on with");
-        print!("{}", how_to_go_on(&dir, named, &data));
+        write!(out, "{}", outcome.text(&data))?;
+        writeln!(out, "\ndone in {seconds:.1} s. The store is kept; go on with")?;
+        write!(out, "{}", how_to_go_on(&dir, named, &data))?;
     }
-    println!("demo: {} records verified, {} lost", data.records.len() as u64 - outcome.lost, outcome.lost);
-    std::io::stdout().flush()?;
+    writeln!(out, "demo: {} records verified, {} lost", data.records.len() as u64 - outcome.lost, outcome.lost)?;
+    out.flush()?;
     match outcome.lost {
         0 if outcome.separation.missing() > 0 => {
             Err(format!("{} long values are not separated from their keys", outcome.separation.missing())
@@ -126,10 +127,13 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
     }
 }
 
-fn say(args: &DemoArgs, line: String) {
+fn say(args: &DemoArgs, line: String) -> Result<()> {
     if !args.json {
-        println!("{line}");
+        let mut out = crate::output::stdout();
+        writeln!(out, "{line}")?;
+        out.flush()?;
     }
+    Ok(())
 }
 
 /// Makes sure that the directory is new, empty, or a store of an earlier demo, which is then removed.
@@ -163,11 +167,11 @@ fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
         format!(
             "writer: process {pid} imports the data and overwrites it three times from {WRITERS} threads"
         ),
-    );
+    )?;
     // Five eighths: one import and one and a half of the three overwrites.
     let child_written = run_and_kill(child, &mut ledger, total * 5 / 8)?;
     let killed_after = ledger.acknowledged();
-    say(args, format!("killed it with SIGKILL after {} acknowledged writes", human_count(killed_after)));
+    say(args, format!("killed it with SIGKILL after {} acknowledged writes", human_count(killed_after)))?;
 
     let before = process_counters();
     let reopen_ns = now_ns();
@@ -175,11 +179,11 @@ fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
     let reopen_seconds = (now_ns() - reopen_ns) as f64 / 1e9;
     let mut get = new_histogram()?;
     let first = ledger.verify(&store, data, false, &mut get)?;
-    say(args, format!("reopened in {reopen_seconds:.2} s: {}", first.text(&ledger)));
+    say(args, format!("reopened in {reopen_seconds:.2} s: {}", first.text(&ledger)))?;
 
     writer::overwrite(&store, data, &mut ledger)?;
     let second = ledger.verify(&store, data, true, &mut get)?;
-    say(args, format!("finished the overwrites: {}", second.text(&ledger)));
+    say(args, format!("finished the overwrites: {}", second.text(&ledger)))?;
     store.flush()?;
     store.wait_idle(Duration::from_secs(20));
     let written = written_since(&before, &process_counters());

@@ -111,7 +111,8 @@ fn main() -> ExitCode {
 /// Help goes to standard output; a mistake is one line like every other error.
 fn usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        print!("{error}");
+        // A reader that has seen enough is no error.
+        let _ = error.print();
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

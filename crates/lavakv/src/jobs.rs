@@ -20,9 +20,12 @@ use crate::family::Family;
 use crate::scheduler::{Duty, Job, JobClass};
 use base::sync::lock;
 use base::{HashMap, SeqNo};
-use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Reason, Rebuild};
+use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Need, Reason, Rebuild};
 use std::sync::{Arc, Weak};
 use version::{FamilyId, FileMeta, Version};
+
+/// Near the space limit a file that is collected is a quarter garbage or more: three bytes are copied for one.
+const WORTH_BYTES: u32 = 3;
 
 /// What running jobs work on.
 #[derive(Default)]
@@ -198,18 +201,21 @@ fn find_compaction(
 ) -> Option<Compaction> {
     let version = family.view().version.clone();
     let options = family.leveled();
-    let busy = claims.busy.entry(family.id).or_default();
     let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
     let fitting = |compaction: &Compaction| fits(engine, compaction);
-    let wanted = pick(&version, &options, busy).filter(fitting);
+    let wanted = pick(&version, &options, claims.busy.entry(family.id).or_default()).filter(fitting);
     if wanted.is_some() || only_l0 || !engine.is_space_short() {
         return wanted;
     }
+    // As long as collection makes room, a compaction must do so at no higher price.
+    let collected = claims.collections > 0 || gc::is_wanted(engine, claims);
+    let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
+    let busy = claims.busy.entry(family.id).or_default();
     let retained = &claims.retained;
     let released = |file: u64| {
         retained.get(&file).is_some_and(|for_snapshots| engine.snapshots.let_go_of(for_snapshots))
     };
-    lsm::picker::pick_for_space(&version, &options, busy)
+    lsm::picker::pick_for_space(&version, &options, busy, need)
         .or_else(|| lsm::picker::pick_rewrite(&version, &options, busy, released))
         .filter(fitting)
 }

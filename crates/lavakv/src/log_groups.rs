@@ -6,6 +6,7 @@
 //! itself only when the spare is used up, or for a batch larger than a whole group.
 
 use crate::engine::Engine;
+use crate::options::Options;
 use crate::throttle::StallCause;
 use crate::write_path::record_stall;
 use base::Result;
@@ -65,6 +66,11 @@ pub(crate) struct GroupFile {
     pub file: Arc<dyn InPlaceFile>,
 }
 
+/// Under a space limit so many free groups are kept: what a flush lets go of, and the border that it crosses.
+pub(crate) fn free_groups_max(options: &Options) -> usize {
+    1 + (options.memtable_bytes as u64).div_ceil(options.log_group_bytes) as usize
+}
+
 impl LogGroups {
     /// Takes over a group found by recovery.
     pub fn adopt(&self, ltn: u64, file: GroupFile) {
@@ -86,7 +92,8 @@ impl LogGroups {
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
-        let bound = if engine.options.space_limit.is_some() { 1 } else { usize::MAX };
+        let bound =
+            if engine.options.space_limit.is_some() { free_groups_max(&engine.options) } else { usize::MAX };
         let surplus = self.recycle(dropped, engine.options.log_group_bytes, bound);
         surplus.iter().try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))
     }

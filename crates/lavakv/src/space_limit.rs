@@ -35,6 +35,7 @@
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
 use crate::engine::Engine;
+use crate::log_groups::free_groups_max;
 use crate::metered_fs::{Meter, MeteredFs};
 use crate::options::Options;
 use base::{Error, Result};
@@ -90,6 +91,8 @@ pub(crate) struct SpaceBudget {
     /// What part of unflushed bytes may come to tables, in 1024ths: it makes the widest compaction wider.
     table_share: AtomicU64,
     fixed_bytes: AtomicU64,
+    /// The longest output of a collection: space is freed in such pieces.
+    collected_bytes: AtomicU64,
     /// What a waiting write asks for.
     wanted_bytes: AtomicU64,
     /// What running jobs may write in all.
@@ -110,9 +113,7 @@ const EDITS_BYTES: u64 = 16 << 10;
 const MANIFEST_PART: u64 = 256;
 const MANIFEST_BYTES: (u64, u64) = (64 << 10, 4 << 20);
 /// Under a limit the log is bounded to this part of it.
-const LOG_PART: u64 = 32;
-/// A compaction of one file meets at most about so many others (ten times its size, and borders).
-const WIDEST_FILES: u64 = 12;
+const LOG_PART: u64 = 64;
 
 /// What a job may write for so many bytes of input: outputs have headers and indexes of their own.
 fn with_overhead(bytes: u64) -> u64 {
@@ -136,6 +137,7 @@ impl SpaceBudget {
             pool_bytes: AtomicU64::new(0),
             table_share: AtomicU64::new(0),
             fixed_bytes: AtomicU64::new(0),
+            collected_bytes: AtomicU64::new(0),
             wanted_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -171,6 +173,7 @@ impl SpaceBudget {
         self.pool_bytes.store(state.pool_bytes, Relaxed);
         self.table_share.store(state.table_share, Relaxed);
         self.fixed_bytes.store(state.fixed_bytes, Relaxed);
+        self.collected_bytes.store(state.collected_bytes, Relaxed);
         let own = match limit {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
@@ -290,6 +293,7 @@ struct Reserve {
     pool_bytes: u64,
     table_share: u64,
     fixed_bytes: u64,
+    collected_bytes: u64,
     live_bytes: u64,
 }
 
@@ -297,18 +301,15 @@ impl Reserve {
     fn of(engine: &Engine) -> Reserve {
         let fixed_bytes = EDITS_BYTES + engine.manifest.growth_bytes();
         let mut sum = Reserve { fixed_bytes, live_bytes: engine.segments.bytes(), ..Reserve::default() };
-        let (mut widest, mut collected) = (0, 0);
+        let mut widest = 0;
         for family in engine.all_families() {
             let (view, options) = (family.view(), family.options());
             let (version, ledger) = (&view.version, &view.ledger);
             let leveled = family.leveled();
             let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
-            let base = lsm::picker::level_targets(version, &leveled).base_level;
-            let level_0 = version.level_bytes(0).saturating_add(version.level_bytes(base));
-            let below = options.file_bytes.saturating_mul(WIDEST_FILES);
-            widest = widest.max(with_overhead(level_0.max(below).min(tables)));
+            widest = widest.max(with_overhead(lsm::picker::usual_width_bytes(version, &leveled)));
             if !version.vssts.is_empty() || options.min_blob_size > 0 {
-                collected = collected.max(with_overhead(view.digest.file_bytes));
+                sum.collected_bytes = sum.collected_bytes.max(with_overhead(view.digest.file_bytes));
             }
             let share = tables.saturating_mul(2048) / tables.saturating_add(ledger.record_bytes()).max(1);
             let known = tables > 0 && options.min_blob_size > 0;
@@ -317,7 +318,7 @@ impl Reserve {
             let live = tables.saturating_add(ledger.referenced_bytes());
             sum.live_bytes += live.saturating_sub(ledger.hidden(version).likely);
         }
-        sum.pool_bytes = widest + collected;
+        sum.pool_bytes = widest + sum.collected_bytes;
         sum
     }
 }
@@ -329,9 +330,10 @@ pub(crate) fn live_log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
     options.wal_bytes_max.min((limit_bytes / LOG_PART).max(least))
 }
 
-/// What the log comes to: what may be live, the group that is open, and a spare.
+/// What the log comes to: what may be live, the group that is open, and those that are kept free.
 fn log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
-    live_log_bytes_max(options, limit_bytes).saturating_add(2 * options.log_group_bytes)
+    let more = 1 + free_groups_max(options) as u64;
+    live_log_bytes_max(options, limit_bytes).saturating_add(options.log_group_bytes.saturating_mul(more))
 }
 
 /// What deletes may take of the reserve.
@@ -415,7 +417,9 @@ impl Engine {
     /// What is left for writes before the limit, and how much is so little that they are slowed down; `None`: no limit.
     pub fn space_room(&self) -> Option<(u64, u64)> {
         let limit = self.space.limit_bytes.load(Relaxed);
-        let margin = (limit / 20).max((2 * self.options.memtable_bytes as u64).min(limit / 8)).max(1);
+        // Space comes and goes in pieces: a few of them keep writers from running into the limit.
+        let piece = self.space.collected_bytes.load(Relaxed).max(self.options.memtable_bytes as u64);
+        let margin = (limit / 48).max((2 * piece).min(limit / 8)).max(1);
         (limit != u64::MAX).then(|| (limit.saturating_sub(self.space_needed_bytes()), margin))
     }
 

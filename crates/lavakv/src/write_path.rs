@@ -410,7 +410,8 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     }
     for family in families {
         let view = family.view();
-        p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent());
+        p.garbage_over_percent =
+            p.garbage_over_percent.max(view.digest.garbage_over_percent(p.space_margin > 0));
         let files = view.l0_depth as u64;
         if files > p.l0_files {
             let options = family.options();

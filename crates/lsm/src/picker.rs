@@ -13,7 +13,7 @@
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`rebuild`]: values back into the order of their keys.
-//! * [`space`]: picks where room is short.
+//! * [`space`]: picks where room is short; `gain`: what they bring.
 //! * [`cutter`]: where the outputs of a compaction end.
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use version::{FamilyId, FileMeta, Version};
 
 pub mod cutter;
+mod gain;
 pub mod leveled;
 pub mod manual;
 pub mod quiet;
@@ -31,11 +32,13 @@ pub mod rebuild;
 pub mod space;
 
 pub use cutter::Cutter;
-pub use leveled::{LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores};
+pub use leveled::{
+    LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores, usual_width_bytes,
+};
 pub use manual::{ManualRange, ManualStep};
 pub use quiet::pick_quiet;
 pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
-pub use space::{pick_for_space, pick_rewrite};
+pub use space::{Need, pick_for_space, pick_rewrite};
 
 /// Which file of a level goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub struct LeveledOptions {
     pub levels: usize,
     /// The size of output files, compensated bytes.
     pub file_bytes: u64,
-    /// An output ends when it meets this many times `file_bytes` in the level below its own, physical bytes.
+    /// An output ends when it meets as much as this many full tables in the level below its own, physical bytes.
     pub overlap_ratio_max: u64,
     /// A compaction is not widened beyond this many physical input bytes. 0: 25 times `file_bytes`.
     pub compaction_bytes_max: u64,
@@ -117,8 +120,22 @@ impl LeveledOptions {
         }
     }
 
-    pub(crate) fn overlap_max(&self) -> u64 {
-        self.file_bytes.saturating_mul(self.overlap_ratio_max)
+    /// About how long a table of a level is that has its size, physical bytes. Where values are separated it is a small
+    /// part of `file_bytes`.
+    pub(crate) fn table_bytes(&self, version: &Version, level: usize) -> u64 {
+        let (files, tables) = (version.files(level), version.level_bytes(level));
+        if !self.compensated || files.is_empty() {
+            return self.file_bytes;
+        }
+        let stands_for = u128::from(version.level_compensated_bytes(level).max(1));
+        let part = u128::from(self.file_bytes) * u128::from(tables) / stands_for;
+        let least = cutter::PHYSICAL_BYTES_GOOD.min(self.file_bytes);
+        u64::try_from(part).unwrap_or(u64::MAX).clamp(least, self.file_bytes)
+    }
+
+    /// As much as a table of a level should meet in the next level, physical bytes.
+    pub(crate) fn overlap_max(&self, version: &Version, level: usize) -> u64 {
+        self.table_bytes(version, level + 1).saturating_mul(self.overlap_ratio_max)
     }
 }
 

@@ -158,7 +158,7 @@ pub struct GcJob {
     levels: Vec<Level>,
     options: GcOptions,
     names: Names,
-    /// Tables that use one of the names, from level 0 down.
+    /// Tables that use one of the names, from level 0 down; none once all keys are judged.
     tables: Vec<Arc<FileMeta>>,
     /// The inputs opened so far.
     inputs: Vec<Arc<Vsst>>,
@@ -333,6 +333,10 @@ impl GcJob {
             let measured = &mut self.measured[entry.input as usize];
             measured.judged_bytes += bytes;
             measured.garbage_bytes += bytes * (1 - live);
+        }
+        if self.keys.is_done() {
+            // Nothing is asked any more: what compactions replace while values are copied may go.
+            self.tables.clear();
         }
         if self.is_hopeless() {
             return Ok(Next::End(GcOutcome::Abandoned { measured: self.measured.clone() }));

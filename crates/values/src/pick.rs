@@ -71,7 +71,7 @@ impl Default for GcOptions {
             input_bytes_max: 512 << 20,
             segments: false,
             step_bytes: 1 << 20,
-            window_keys: 64 << 10,
+            window_keys: 128 << 10,
             window_key_bytes: 8 << 20,
             lookups: Lookups::Cheaper,
             gap_bytes: None,

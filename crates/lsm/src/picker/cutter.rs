@@ -12,7 +12,7 @@ use version::{Level, Version};
 const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
 /// Up to this many physical bytes such a file may stand for more than its part: to make, to open and to remove a file
 /// takes milliseconds, in which many references are merged.
-const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
+pub(super) const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
 /// How much more.
 const COMPENSATED_FACTOR: u64 = 4;
 

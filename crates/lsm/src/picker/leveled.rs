@@ -172,6 +172,24 @@ pub fn debt_bytes(version: &Version, options: &LeveledOptions) -> u64 {
     debt as u64
 }
 
+/// What a compaction of one file into `level` reads at most, physical bytes, as long as files are as long as they should
+/// be: what tables are cut by, and two more for the file itself and for what only begins within its range.
+fn width_bytes(version: &Version, options: &LeveledOptions, level: usize) -> u64 {
+    let tables = options.overlap_ratio_max.saturating_add(2);
+    options.table_bytes(version, level).saturating_mul(tables)
+}
+
+/// What the widest compaction reads that the picker needs to be able to start, so that everything gets down in the end:
+/// level 0 into the base level, or one file of any level. Physical bytes.
+pub fn usual_width_bytes(version: &Version, options: &LeveledOptions) -> u64 {
+    let base = level_targets(version, options).base_level;
+    let level_0 = version.level_bytes(0).saturating_add(version.level_bytes(base));
+    let deeper = (1..=options.last_level()).filter(|&level| !version.files(level).is_empty());
+    let below = deeper.map(|level| width_bytes(version, options, level).min(version.level_bytes(level)));
+    let all = version.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes()));
+    below.max().unwrap_or(0).max(level_0).min(all)
+}
+
 /// The files of one level and the files of the output level within their range.
 struct Inputs {
     upper: Vec<Arc<FileMeta>>,
@@ -330,11 +348,12 @@ impl<'a> Picker<'a> {
         let (first, last) = (&lower[inputs.lower.start], &lower[inputs.lower.end - 1]);
         let mut bytes =
             lower[inputs.lower.clone()].iter().fold(files[i].len, |sum, f| sum.saturating_add(f.len));
+        let width_max = self.options.widest_bytes().min(width_bytes(self.version, self.options, level + 1));
         let mut fits = |f: &Arc<FileMeta>| {
             let inside = f.smallest_user_key() >= first.smallest_user_key()
                 && f.largest_user_key() <= last.largest_user_key();
             bytes = bytes.saturating_add(f.len);
-            inside && self.is_free(f) && bytes <= self.options.widest_bytes()
+            inside && self.is_free(f) && bytes <= width_max
         };
         let after = files[i + 1..].iter().take_while(|f| fits(f)).count();
         let before = files[..i].iter().rev().take_while(|f| fits(f)).count();
@@ -367,7 +386,7 @@ impl<'a> Picker<'a> {
             reason,
             trivial_move,
             file_bytes: self.options.file_bytes,
-            overlap_max: self.options.overlap_max(),
+            overlap_max: self.options.overlap_max(self.version, output),
             compensated: self.options.compensated,
             placement: self.options.placement.get(output).copied().unwrap_or(0),
         };
@@ -405,7 +424,7 @@ impl<'a> Picker<'a> {
         // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
         let bottom = (output + 1..self.version.levels.len()).all(|l| self.version.files(l).is_empty());
         files.iter().all(|f| f.location == placement && !(bottom && has_many_tombstones(f)))
-            && overlap <= self.options.overlap_max()
+            && overlap <= self.options.overlap_max(self.version, output)
     }
 }
 

@@ -597,7 +597,7 @@ fn for_space_everything_goes_down() {
             store.work(1, 0);
         }
         let mut steps = 0;
-        while let Some(c) = pick_for_space(store.version(), &store.options, &store.busy) {
+        while let Some(c) = pick_for_space(store.version(), &store.options, &store.busy, Need::Any) {
             assert_eq!(c.reason, Reason::Space);
             store.start(c);
             let (c, version) = store.running.pop().unwrap();
@@ -611,4 +611,50 @@ fn for_space_everything_goes_down() {
         let entries: u64 = version.files(bottom).iter().map(|f| f.entries).sum();
         assert!(steps > 0 && entries == store.model.len() as u64, "seed {seed}: {entries}");
     }
+}
+
+/// A file of a level that is nearly empty meets a great part of the level below: only if there is no other way.
+#[test]
+fn for_space_nothing_is_written_many_times_over() {
+    let below = (0..40).map(|i| file(10 + i, i as u32 * 10, i as u32 * 10 + 9, 1, 1000));
+    let mut tree = vec![Vec::new(); 7];
+    tree[6] = below.map(|f| Arc::new(FileMeta { entries: 100, ..(*f).clone() })).collect();
+    tree[5] = vec![Arc::new(FileMeta { entries: 100, ..(*file(1, 0, 400, 9, 1000)).clone() })];
+    let options = LeveledOptions { file_bytes: 100, ..options(FileChoice::default()) };
+    let pick = |tree: &Vec<Vec<Arc<FileMeta>>>, need| {
+        let version = Version::with_files(0, tree.clone());
+        let picked = pick_for_space(&version, &options, &InProgress::default(), need);
+        picked.map(|c| c.input_files().map(|(_, f)| f.number).min().unwrap_or_default())
+    };
+    assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (None, Some(1)));
+    // As many entries within a few files bring what they cost, and go first.
+    let dense = FileMeta { entries: 300, ..(*file(2, 401, 420, 9, 1000)).clone() };
+    tree[5].push(Arc::new(dense));
+    tree[6].push(Arc::new(FileMeta { entries: 100, ..(*file(90, 402, 419, 1, 1000)).clone() }));
+    assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (Some(2), Some(2)));
+}
+
+/// Overlap is physical: tables of references stand for much, but are short.
+#[test]
+fn short_tables_bound_the_width_of_a_compaction() {
+    let mib = 1 << 20;
+    let options = LeveledOptions::default();
+    let full = |number: u64, len: u64, values: u64| {
+        let mut f = (*file(number, number as u32 * 10, number as u32 * 10 + 9, 1, 0)).clone();
+        (f.len, f.raw_bytes) = (len, len + values);
+        Arc::new(f)
+    };
+    let tree = |len: u64, values: u64| {
+        let mut tree = vec![Vec::new(); 7];
+        tree[5] = vec![full(1, len, values)];
+        tree[6] = (1..200).map(|number| full(number, len, values)).collect();
+        Version::with_files(0, tree)
+    };
+    let inline = tree(16 * mib, 0);
+    assert_eq!(options.overlap_max(&inline, 5), 160 * mib);
+    assert_eq!(usual_width_bytes(&inline, &options), 12 * 16 * mib);
+    let separated = tree(2 * mib, 14 * mib);
+    assert_eq!(options.overlap_max(&separated, 5), 20 * mib);
+    assert_eq!(usual_width_bytes(&separated, &options), 12 * 2 * mib);
+    assert_eq!(options.overlap_max(&tree(mib / 4, 64 * mib), 5), 10 * mib, "not below what is worth a file");
 }

@@ -9,6 +9,10 @@
 //! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to
 //! the family's ratio, then rests. Where values are small both bounds are higher, by up to [`SMALL_VALUES_PERCENT`].
 //!
+//! **By limit.** Who sets a space limit has said how much garbage there may be: as much as it has room for. There writers
+//! are slowed down by the limit (`space_limit`) instead, and the threshold falls with the room that is left; only where
+//! the limit is far away [`EXPOSED_LIMITED_PERCENT`] and [`LIMITED_SLOW_PERCENT`] still hold.
+//!
 //! **By fill** (LavaKV's adaptive garbage collection). The engine promises to stay small also where there is plenty of
 //! room, so garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the room is used, and fill can only make
 //! collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
@@ -33,8 +37,12 @@ use version::Version;
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
 const GARBAGE_SLOW_PERCENT: u64 = 27;
+/// The same where a space limit is set: the limit slows them down before, unless it is far away.
+const LIMITED_SLOW_PERCENT: u64 = 100;
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
 const EXPOSED_FULL_PERCENT: u64 = 25;
+/// The same at most where a space limit leaves room for more.
+const EXPOSED_LIMITED_PERCENT: u64 = 60;
 /// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
 /// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
 /// garbage instead of a third (`docs/decisions/0017`).
@@ -92,13 +100,18 @@ impl Digest {
     }
 
     /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
-    pub fn garbage_over_percent(&self) -> u64 {
-        self.garbage_percent.saturating_sub(GARBAGE_SLOW_PERCENT + self.allowance_percent)
+    pub fn garbage_over_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_sub(self.slow_percent(limited))
     }
 
     /// Garbage in percent of the bound at which writers are slowed down.
-    fn strain_percent(&self) -> u64 {
-        self.garbage_percent.saturating_mul(100) / (GARBAGE_SLOW_PERCENT + self.allowance_percent)
+    fn strain_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
+    }
+
+    fn slow_percent(&self, limited: bool) -> u64 {
+        let usual = GARBAGE_SLOW_PERCENT + self.allowance_percent;
+        if limited { usual.max(LIMITED_SLOW_PERCENT) } else { usual }
     }
 }
 
@@ -153,7 +166,11 @@ pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -
         return options.gc_ratio_percent;
     }
     let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
-    let full = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    let full = engine.space_room().map_or(usual, |(room, _)| {
+        let more = room.saturating_mul(100) / engine.used_bytes().max(1);
+        digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
+    });
     threshold_percent(digest.exposed_percent, full, floor, quiet, engine.fill_percent())
 }
 
@@ -167,7 +184,8 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
 
 /// How near the space is to where somebody suffers: 100 is there. See the module.
 pub(crate) fn strain_percent(engine: &Engine) -> u64 {
-    let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent()).max();
+    let limited = engine.space.is_limited();
+    let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
     strain(garbage.unwrap_or(0), engine.fill_percent())
 }
 
@@ -240,7 +258,7 @@ mod tests {
     #[test]
     fn strain_is_full_where_writers_are_slowed_or_the_disk_is() {
         assert_eq!(strain(0, 0), 0);
-        let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent();
+        let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent(false);
         assert_eq!(strain(of(GARBAGE_SLOW_PERCENT), 0), 100);
         assert!(of(GARBAGE_SLOW_PERCENT / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
         assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));

@@ -1,6 +1,7 @@
 use super::*;
 use base::{ValueKind, key};
-use version::Dependency;
+use std::sync::Arc;
+use version::{Dependency, FileMeta};
 
 fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_bytes: u64) -> FileMeta {
     let end = |key: u32| key::encode(&key.to_be_bytes(), number, ValueKind::Reference);
