@@ -7,6 +7,7 @@ use crate::values::{VALUE_LEN_MAX, ValueSizes};
 use clap::{Args, ValueEnum};
 use lavastore::Ablation;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// What is done in the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -24,8 +25,10 @@ pub enum Workload {
     Scan,
     /// The same while one more thread updates at a fixed rate.
     Scanwhilewriting,
-    /// LavaStore: overwrites at the space limit, and a store that is full (see [`crate::contract`]).
+    /// LavaStore: overwrites at the space limit, a store that is full and, with --volume, a volume that is.
     Contract,
+    /// LavaStore: `overwrite` again and again, with one mechanism of Scavenger+ more each time.
+    Ablation,
 }
 
 /// Which keys are touched.
@@ -185,6 +188,14 @@ pub struct BenchArgs {
     /// Use the store that an earlier run with the same options left in the directory, instead of loading
     #[arg(long)]
     pub reuse: bool,
+    /// A directory on a small volume that `contract` shall fill, too: a loop mount or tmpfs of 1 GB with nothing else on it
+    #[arg(long, value_name = "DIR")]
+    #[serde(default)]
+    pub volume: Option<PathBuf>,
+    /// Rounds of `ablation`, each of all rows, every other one in the opposite order [default: 3]
+    #[arg(long, value_name = "ROUNDS")]
+    #[serde(default)]
+    pub pairs: Option<u64>,
     /// Do not wait for the background before the measured phase ends (figures `settled` are then those of the end)
     #[arg(long)]
     pub no_settle: bool,
@@ -211,6 +222,8 @@ impl BenchArgs {
             "--write-mb-per-s must not be negative"
         } else if !(0.0..=1.0).contains(&self.compressible) {
             "--compressible must be 0 to 1"
+        } else if self.pairs == Some(0) {
+            "--pairs must be at least 1"
         } else if !(self.limit_patience > 0.0 && self.limit_patience.is_finite()) {
             "--limit-patience must be above 0"
         } else if !(self.idle_seconds >= 0.0 && self.idle_seconds.is_finite()) {
@@ -239,7 +252,7 @@ impl BenchArgs {
     /// What the clients do.
     pub fn client_kind(&self) -> Kind {
         match self.workload {
-            Workload::Load | Workload::Overwrite | Workload::Contract => Kind::Put,
+            Workload::Load | Workload::Overwrite | Workload::Contract | Workload::Ablation => Kind::Put,
             Workload::Read | Workload::Readwhilewriting => Kind::Get,
             Workload::Scan | Workload::Scanwhilewriting => Kind::Scan,
         }

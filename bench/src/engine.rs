@@ -174,6 +174,11 @@ pub trait Engine: Send + Sync {
         false
     }
 
+    /// Reads and checks every byte of every file: how many are damaged. An engine that cannot do so finds none.
+    fn files_damaged(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// The engine's own settings: names and values, for the report.
     fn settings(&self) -> Vec<(String, String)>;
 

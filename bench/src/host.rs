@@ -12,6 +12,7 @@
 use crate::Result;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Monotonic nanoseconds since the first call.
@@ -35,6 +36,16 @@ pub fn wait_until(due_ns: u64) {
         } else {
             std::thread::yield_now();
         }
+    }
+}
+
+/// Tells threads of a scope to stop, also if what they watch panics: the scope would wait for them for ever.
+#[derive(Debug)]
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -167,6 +178,16 @@ impl Drop for WorkDir {
             }
         }
     }
+}
+
+/// Makes a run in `dir` and removes its store; what failed is left to be looked at.
+#[allow(clippy::disallowed_methods, reason = "removes the directory of a store that was closed")]
+pub fn alone<T>(dir: &Path, run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let outcome = run(dir)?;
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).map_err(|e| format!("cannot remove {}: {e}", dir.display()))?;
+    }
+    Ok(outcome)
 }
 
 /// Removes the parent that [`WorkDir::fresh`] made when the last run in it is over.

@@ -79,7 +79,6 @@ fn described(options: &Options) -> Vec<(String, String)> {
         ("vsst_bytes", family.vsst_bytes.to_string()),
         ("value_placement", format!("{:?}", family.value_placement)),
         ("gc_ratio_percent", family.gc_ratio_percent.to_string()),
-        ("value_placement", format!("{:?}", family.value_placement)),
         ("ablation", format!("{:?}", options.ablation)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -149,8 +148,11 @@ impl Engine for LavaEngine {
         let counters = self.db.stats().fields();
         let mut all: Vec<(String, serde_json::Value)> =
             counters.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        let space = self.space_parts().into_iter();
-        all.extend(space.map(|(name, bytes)| (format!("space_{name}_bytes"), bytes.into())));
+        if let Ok(space) = self.db.space() {
+            let parts = space.parts().into_iter();
+            all.extend(parts.map(|(name, bytes)| (format!("space_{name}_bytes"), bytes.into())));
+            all.push(("index_space_amplification".to_owned(), space.index_amplification().into()));
+        }
         all.push((
             "shape".to_owned(),
             self.db.describe().lines().map(str::to_owned).collect::<Vec<_>>().into(),
@@ -161,6 +163,10 @@ impl Engine for LavaEngine {
     fn space_parts(&self) -> Vec<(String, u64)> {
         let Ok(space) = self.db.space() else { return Vec::new() };
         space.parts().into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+    }
+
+    fn files_damaged(&self) -> Result<u64> {
+        Ok(self.db.verify()?.errors.len() as u64)
     }
 
     fn settings(&self) -> Vec<(String, String)> {

@@ -23,11 +23,13 @@
 //! count them, the read system calls of the threads that get. A run whose process did not get to run for a second or
 //! more, because it was stopped, says so: its times are void, its bytes and space are not.
 
+pub mod ablation;
 pub mod args;
 pub mod contract;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
+pub mod full;
 pub mod host;
 pub mod keys;
 pub mod lava;
@@ -36,7 +38,9 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod space;
+pub mod spread;
 pub mod values;
+pub mod volume;
 pub mod workload;
 
 pub use args::{BenchArgs, Distribution, Workload};

@@ -3,7 +3,7 @@
 use crate::args::{BenchArgs, Workload};
 use crate::drive::{OpenLoop, Pace, drive};
 use crate::engine::{Engine, EngineSettings, Opener, Phase};
-use crate::host::{self, DeviceCounters, ProcessCounters, now_ns, wait_until};
+use crate::host::{self, DeviceCounters, ProcessCounters, StopOnDrop, now_ns, wait_until};
 use crate::limit::{Throttle, Watch};
 use crate::record::{Kind, Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Idle, Latency, LimitKept, Report};
@@ -24,8 +24,8 @@ const LOAD_BATCH: u64 = 64;
 /// Makes one run in `dir` and returns its report. The directory is the caller's to remove.
 pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path) -> Result<Report> {
     args.check()?;
-    if args.workload == Workload::Contract {
-        return Err("the contract is no single run: lava bench contract makes it".into());
+    if matches!(args.workload, Workload::Contract | Workload::Ablation) {
+        return Err("contract and ablation are no single runs: lava bench makes them".into());
     }
     let space = Space::new(args);
     let settings = EngineSettings::of(args)?;
@@ -140,8 +140,9 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
     std::thread::scope(|scope| {
         // Threads of a scope may borrow the engine; the benchmark never runs in simulation.
         let sampler = scope.spawn(|| space::sample(dir, engine, watch.as_ref(), &sampler_stop));
+        let stop = StopOnDrop(&sampler_stop);
         let outcome = measure_phases(args, space, engine, throttle.as_ref(), dir);
-        sampler_stop.store(true, Ordering::Relaxed);
+        drop(stop);
         let samples = sampler.join().map_err(|_| "the thread that looks at the space panicked")?;
         let limit = watch.as_ref().map(|watch| LimitKept::of(watch, throttle.as_ref()));
         Ok(Measured { before, space: samples, limit, ..outcome? })

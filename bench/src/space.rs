@@ -75,6 +75,14 @@ pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &Ato
     samples
 }
 
+/// Looks until `stop`, and tells `watch` what it sees; nothing is asked of the engine.
+pub fn watch(dir: &Path, watch: &Watch, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        watch.note(allocated(dir).bytes);
+        wait_until(now_ns() + limit::SAMPLE_NS);
+    }
+}
+
 /// Bytes allocated by all files below `dir`; a file with several names counts once. Files that vanish meanwhile are
 /// left out.
 pub fn allocated(dir: &Path) -> Space {

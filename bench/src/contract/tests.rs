@@ -1,12 +1,35 @@
 use super::*;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use crate::engine::{Engine, EngineSettings};
+use crate::full::Full;
+use lavastore::ErrorKind;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// Keys and values of one directory.
+type Values = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 /// A store in memory that takes a quarter more than its data, and keeps to its limit.
 struct Bounded {
-    values: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    values: Values,
     limit_bytes: u64,
+    fault: Fault,
+    full: AtomicBool,
+}
+
+/// What it does wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Fault {
+    #[default]
+    None,
+    /// Once it was full it forgets what it takes.
+    Forgets,
+    /// Once it was full it refuses everything that is written.
+    Poisoned,
+    /// Once it was full it refuses deletes as well.
+    KeepsAll,
 }
 
 impl Bounded {
@@ -20,8 +43,15 @@ impl Bounded {
 impl Engine for Bounded {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let known = self.values.lock().unwrap().contains_key(key);
+        if self.full.load(Ordering::Relaxed) && self.fault == Fault::Poisoned {
+            return Err("poisoned".into());
+        }
         if !known && self.bytes() > self.limit_bytes {
+            self.full.store(true, Ordering::Relaxed);
             return Err(lavastore::Error::new(ErrorKind::NoSpace, "the limit is reached").into());
+        }
+        if self.full.load(Ordering::Relaxed) && self.fault == Fault::Forgets {
+            return Ok(());
         }
         self.values.lock().unwrap().insert(key.to_vec(), value.to_vec());
         Ok(())
@@ -30,6 +60,9 @@ impl Engine for Bounded {
         batch.iter().try_for_each(|(key, value)| self.put(key, value))
     }
     fn delete(&self, key: &[u8]) -> Result<()> {
+        if self.full.swap(false, Ordering::Relaxed) && self.fault == Fault::KeepsAll {
+            return Err(lavastore::Error::new(ErrorKind::NoSpace, "the limit is reached").into());
+        }
         self.values.lock().unwrap().remove(key);
         Ok(())
     }
@@ -58,17 +91,25 @@ impl Engine for Bounded {
     }
 }
 
-struct Opens;
+/// Opens the store of a directory again and again.
+#[derive(Default)]
+struct Opens {
+    stores: Mutex<HashMap<PathBuf, Values>>,
+    /// A directory, and what stores below it have room for.
+    volume: Option<(PathBuf, u64)>,
+    fault: Fault,
+}
 
 impl Opener for Opens {
     fn name(&self) -> String {
         "bounded".to_owned()
     }
-    fn open(&self, _dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Bounded {
-            values: Mutex::default(),
-            limit_bytes: settings.space_limit_bytes.unwrap_or(u64::MAX),
-        }))
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        let values = self.stores.lock().unwrap().entry(dir.to_owned()).or_default().clone();
+        let told = settings.space_limit_bytes.unwrap_or(u64::MAX);
+        let volume = self.volume.as_ref().filter(|(parent, _)| dir.starts_with(parent));
+        let limit_bytes = told.min(volume.map_or(u64::MAX, |(_, bytes)| *bytes));
+        Ok(Box::new(Bounded { values, limit_bytes, fault: self.fault, full: AtomicBool::new(false) }))
     }
 }
 
@@ -85,12 +126,74 @@ fn options() -> BenchArgs {
 #[test]
 fn a_full_store_refuses_and_resumes_after_deletes() {
     let dir = std::env::temp_dir();
-    let report = contract(&options(), &Opens, &dir.join("bench-contract-none")).unwrap();
-    assert!(report.enospc > 0 && report.resumed && report.full_writes > 0, "{report:?}");
+    let report = contract(&options(), &Opens::default(), &dir.join("bench-contract-none")).unwrap();
+    assert!(report.enospc > 0 && report.resumed && report.full.writes > 0, "{report:?}");
     assert_eq!((report.limit_breaches, report.options.seconds), (0, Some(0.5)));
     assert!(report.limit_samples > 0 && report.mb_per_s > 0.0 && report.unlimited_mb_per_s > 0.0);
+    assert_eq!((report.full.deletes, report.full.reads, report.full.failure.as_deref()), (1000, 6000, None));
+    assert!(report.is_kept() && report.volume.is_empty());
     let text = report.text();
     assert!(text.contains("writes resumed") && text.contains("above a limit  0 of"), "{text}");
+    assert!(!text.contains("NOT"), "{text}");
+}
+
+/// Room for all but a tenth of the keys.
+const FULL_BYTES: u64 = 420_000;
+
+fn full_with(fault: Fault) -> Full {
+    let options = BenchArgs { space_limit: Some(SpaceLimit::Bytes(FULL_BYTES)), ..options() };
+    let opener = Opens { fault, ..Opens::default() };
+    Full::run(&options, &opener, Path::new("in memory"), 0.05).unwrap()
+}
+
+#[test]
+fn what_a_full_store_must_not_do_is_found() {
+    assert!(full_with(Fault::None).is_kept());
+    let forgets = full_with(Fault::Forgets);
+    assert!(forgets.reads_wrong > 0 && forgets.text().contains("NOT KEPT"), "{forgets:?}");
+    let poisoned = full_with(Fault::Poisoned);
+    assert_eq!((poisoned.failure.as_deref(), poisoned.resumed), (Some("poisoned"), false));
+    assert_eq!((poisoned.reads, poisoned.reads_wrong), (3000, 0), "it is opened again all the same");
+    let keeps = full_with(Fault::KeepsAll);
+    assert_eq!((keeps.deletes_refused, keeps.deletes, keeps.is_kept()), (1, 1000, false));
+}
+
+#[test]
+fn on_a_volume_the_keys_follow_its_size_and_both_stores_are_told() {
+    let parent = std::env::temp_dir().join(format!("bench-volume-test-{}", std::process::id()));
+    let opener = Opens { volume: Some((parent.clone(), FULL_BYTES)), ..Opens::default() };
+    let told = BenchArgs { volume: Some(parent.clone()), ..options() };
+    let report = contract(&told, &opener, Path::new("in memory")).unwrap();
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(report.volume.len(), 2);
+    assert!(report.is_kept() && report.volume.iter().all(|on| on.keys == 3000 && on.full.enospc > 0));
+    assert_eq!(json["volume"][0]["limit_bytes"], serde_json::Value::Null);
+    assert_eq!(json["volume"][1]["limit_bytes"], 2 * report.volume[1].volume_bytes);
+    for field in [
+        "available_bytes",
+        "available_bytes_min",
+        "live_bytes",
+        "writes",
+        "enospc",
+        "deletes_refused",
+        "longest_wait_ms",
+        "resumed",
+        "resumed_after_ms",
+        "reads",
+        "reads_wrong",
+        "files_damaged",
+        "failure",
+    ] {
+        assert!(json["volume"][0].get(field).is_some(), "{field} is missing");
+    }
+    assert!(report.text().contains("volume, none"));
+    assert!(!parent.exists(), "stores are removed");
+    for values in ["fixed:1000", "mixed-8k"] {
+        let told = BenchArgs { num: None, values: Some(values.parse().unwrap()), ..options() };
+        let keys = crate::volume::keys_of(&told, 90_000_000);
+        let live = |num| BenchArgs { num: Some(num), ..told.clone() }.live_bytes();
+        assert!((88_000_000..=90_000_000).contains(&live(keys)), "{values}: {keys} keys");
+    }
 }
 
 #[test]

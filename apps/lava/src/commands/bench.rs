@@ -2,7 +2,7 @@
 
 use crate::{Result, output};
 use bench::host::WorkDir;
-use bench::{BenchArgs, Workload, contract, lava::Lava};
+use bench::{BenchArgs, Workload, ablation, contract, lava::Lava};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,11 @@ pub fn bench(db: Option<PathBuf>, args: &BenchCommand) -> Result<()> {
     };
     if args.bench.workload == Workload::Contract {
         let report = contract::contract(&args.bench, &Lava, dir.path())?;
+        write_json(args.json.as_deref(), &report)?;
+        return output::report(false, &serde_json::Value::Null, || report.text());
+    }
+    if args.bench.workload == Workload::Ablation {
+        let report = ablation::ablation(&args.bench, &Lava, dir.path(), &|step| eprintln!("lava: {step}"))?;
         write_json(args.json.as_deref(), &report)?;
         return output::report(false, &serde_json::Value::Null, || report.text());
     }

@@ -1,0 +1,241 @@
+//! A store that has no room left: what it does with writes, with deletes, and with writes after deletes.
+//!
+//! 1. **Fill**: every key is written, then keys are overwritten at random for a time. A write may make slow progress or
+//!    fail with `NoSpace`.
+//! 2. **Reads** go on: every key is read while the store is full.
+//! 3. **Deletes**: a third of the keys, which must all succeed.
+//! 4. **Writes resume** by themselves; nothing is reopened.
+//! 5. **Reopen**: the store is closed and opened, every key is read, and every byte of its files is checked.
+//!
+//! What a read must find is kept beside it: of each key a checksum of the value whose write was acknowledged last. So a
+//! write that was refused must not be there, and one that was taken must.
+//!
+//! Any failure but `NoSpace` ends the phase and is reported; the store is closed and looked at all the same. (An engine
+//! that refuses everything from then on, "poisoned", is seen by that.)
+
+use crate::args::BenchArgs;
+use crate::engine::{Engine, EngineSettings, Opener};
+use crate::host::{now_ns, wait_until};
+use crate::record::Kind;
+use crate::workload::{Role, Space, Stream};
+use crate::{Error, Result};
+use lavastore::ErrorKind;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Every so many keys one is deleted.
+const DELETE_EVERY: usize = 3;
+/// After deletes, writes have so long to resume; and deletes that are refused have so long to be taken.
+const RESUME_NS: u64 = 60_000_000_000;
+/// Writes have resumed when so many in a row were taken.
+const RESUMED_WRITES: u64 = 1000;
+/// After a write that found no room the next is tried so much later.
+const RETRY_NS: u64 = 10_000_000;
+
+/// What was seen of a store that was full.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Full {
+    /// Writes that it took before the deletes.
+    pub writes: u64,
+    /// Writes that it refused for want of space before the deletes.
+    pub enospc: u64,
+    /// The longest that a write took, taken or refused.
+    pub longest_wait_ms: f64,
+    /// Keys deleted.
+    pub deletes: u64,
+    /// Deletes that were refused for want of space at first.
+    pub deletes_refused: u64,
+    /// The longest that a delete took.
+    pub longest_delete_ms: f64,
+    /// True if all deletes were taken and writes went on after them.
+    pub resumed: bool,
+    /// How long after the deletes that was.
+    pub resumed_after_ms: f64,
+    /// Keys that were read, full and reopened.
+    pub reads: u64,
+    /// Of these: not what was acknowledged last.
+    pub reads_wrong: u64,
+    /// Files found damaged after reopening.
+    pub files_damaged: u64,
+    /// The first failure that is not want of space.
+    pub failure: Option<String>,
+}
+
+impl Full {
+    /// True if nothing happened that must not.
+    pub fn is_kept(&self) -> bool {
+        let sound = self.reads_wrong == 0 && self.files_damaged == 0 && self.failure.is_none();
+        self.resumed && self.deletes_refused == 0 && sound
+    }
+
+    /// For people; one line for what happened, and one for each promise that was not kept.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{} writes taken, {} refused for want of space, longest {:.1} ms; {} deletes, longest {:.1} ms; {}; \
+             {} reads\n",
+            self.writes,
+            self.enospc,
+            self.longest_wait_ms,
+            self.deletes,
+            self.longest_delete_ms,
+            match self.resumed {
+                true => format!("writes resumed after {:.1} ms", self.resumed_after_ms),
+                false => "writes did NOT resume".to_owned(),
+            },
+            self.reads,
+        );
+        let mut broken = |count: u64, what: &str| {
+            text.push_str(&if count > 0 { format!("  NOT KEPT: {count} {what}\n") } else { String::new() });
+        };
+        broken(self.deletes_refused, "deletes were refused for want of space");
+        broken(self.reads_wrong, "reads did not find what was acknowledged last");
+        broken(self.files_damaged, "files are damaged");
+        self.failure.iter().for_each(|failure| text.push_str(&format!("  NOT KEPT: {failure}\n")));
+        text
+    }
+
+    /// Fills the store in `dir` for `seconds` after every key was written, and so on; see the module. `watched` is
+    /// called with the store open, and calls back.
+    pub fn run(args: &BenchArgs, opener: &dyn Opener, dir: &Path, seconds: f64) -> Result<Full> {
+        let settings = EngineSettings::of(args)?;
+        let space = Space::new(args);
+        let acknowledged = vec![None; args.keys() as usize];
+        let mut model = Model { full: Full::default(), space: &space, acknowledged };
+        let engine = opener.open(dir, &settings)?;
+        let phases = model.phases(args, engine.as_ref(), seconds);
+        let closed = engine.close();
+        let reopened = model.reopened(opener, dir, &settings);
+        let failure = phases.and(closed).and(reopened).err();
+        model.full.failure = failure.map(|e| e.to_string());
+        Ok(model.full)
+    }
+}
+
+/// A store that is full, and what must be in it.
+struct Model<'a> {
+    full: Full,
+    space: &'a Space,
+    /// Of each key the checksum of its value; nothing if it must not be there.
+    acknowledged: Vec<Option<u64>>,
+}
+
+impl Model<'_> {
+    fn phases(&mut self, args: &BenchArgs, engine: &dyn Engine, seconds: f64) -> Result<()> {
+        let mut load = Stream::new(self.space, Role::Load, Kind::Put, args.keys(), 0, 1);
+        while load.advance() {
+            // What finds no room now would find none later.
+            self.put(engine, &load)?;
+        }
+        let mut updates = Stream::new(self.space, Role::Client, Kind::Put, u64::MAX, 0, 1);
+        let end_ns = now_ns() + (seconds * 1e9) as u64;
+        while now_ns() < end_ns && updates.advance() {
+            if !self.put(engine, &updates)? {
+                wait_until(now_ns() + RETRY_NS);
+            }
+        }
+        self.read_all(engine)?;
+        let deleted = self.delete(engine)?;
+        let refused = self.full.enospc;
+        let taken = self.full.writes;
+        let begin_ns = now_ns();
+        let resumed = deleted && self.resumes(engine, &mut updates)?;
+        (self.full.resumed, self.full.resumed_after_ms) = (resumed, millis(now_ns() - begin_ns));
+        // Refusals while deletes take effect are no failure of theirs.
+        (self.full.enospc, self.full.writes) = (refused, taken);
+        Ok(())
+    }
+
+    /// Deletes a part of the keys; false if some were not taken in all the time there is.
+    fn delete(&mut self, engine: &dyn Engine) -> Result<bool> {
+        let end_ns = now_ns() + RESUME_NS;
+        let mut key = Vec::new();
+        for index in (0..self.acknowledged.len()).step_by(DELETE_EVERY) {
+            self.space.keys.write(index as u64, &mut key);
+            let mut refused = false;
+            loop {
+                let begin_ns = now_ns();
+                let outcome = engine.delete(&key);
+                self.full.longest_delete_ms = self.full.longest_delete_ms.max(millis(now_ns() - begin_ns));
+                if is_taken(outcome)? {
+                    break;
+                }
+                self.full.deletes_refused += u64::from(!refused);
+                refused = true;
+                if now_ns() >= end_ns {
+                    return Ok(false);
+                }
+                wait_until(now_ns() + RETRY_NS);
+            }
+            self.acknowledged[index] = None;
+            self.full.deletes += 1;
+        }
+        Ok(true)
+    }
+
+    /// True as soon as many writes in a row were taken.
+    fn resumes(&mut self, engine: &dyn Engine, updates: &mut Stream) -> Result<bool> {
+        let (end_ns, mut in_a_row) = (now_ns() + RESUME_NS, 0);
+        while in_a_row < RESUMED_WRITES && now_ns() < end_ns && updates.advance() {
+            if self.put(engine, updates)? {
+                in_a_row += 1;
+            } else {
+                in_a_row = 0;
+                wait_until(now_ns() + RETRY_NS);
+            }
+        }
+        Ok(in_a_row >= RESUMED_WRITES)
+    }
+
+    fn reopened(&mut self, opener: &dyn Opener, dir: &Path, settings: &EngineSettings) -> Result<()> {
+        let engine = opener.open(dir, settings)?;
+        let outcome = self.read_all(engine.as_ref()).and_then(|()| engine.files_damaged());
+        self.full.files_damaged = *outcome.as_ref().unwrap_or(&0);
+        let closed = engine.close();
+        outcome.and(closed)
+    }
+
+    /// One write; false if it found no room.
+    fn put(&mut self, engine: &dyn Engine, stream: &Stream) -> Result<bool> {
+        let begin_ns = now_ns();
+        let outcome = engine.put(&stream.key, &stream.value);
+        self.full.longest_wait_ms = self.full.longest_wait_ms.max(millis(now_ns() - begin_ns));
+        let taken = is_taken(outcome)?;
+        if taken {
+            self.full.writes += 1;
+            self.acknowledged[stream.index as usize] = Some(xxh3_64(&stream.value));
+        } else {
+            self.full.enospc += 1;
+        }
+        Ok(taken)
+    }
+
+    /// Reads every key.
+    fn read_all(&mut self, engine: &dyn Engine) -> Result<()> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for (index, expected) in self.acknowledged.iter().enumerate() {
+            self.space.keys.write(index as u64, &mut key);
+            let found = engine.get(&key, &mut value)?.then(|| xxh3_64(&value));
+            self.full.reads += 1;
+            self.full.reads_wrong += u64::from(found != *expected);
+        }
+        Ok(())
+    }
+}
+
+fn millis(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// False if there was no room; other failures are failures.
+fn is_taken(outcome: Result<()>) -> Result<bool> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(e) if is_no_space(&e) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_no_space(e: &Error) -> bool {
+    e.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::NoSpace)
+}
