@@ -115,7 +115,12 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
         writeln!(out, "\ndone in {seconds:.1} s. The store is kept; go on with")?;
         write!(out, "{}", how_to_go_on(&dir, named, &data))?;
     }
-    writeln!(out, "demo: {} records verified, {} lost", data.records.len() as u64 - outcome.lost, outcome.lost)?;
+    writeln!(
+        out,
+        "demo: {} records verified, {} lost",
+        data.records.len() as u64 - outcome.lost,
+        outcome.lost
+    )?;
     out.flush()?;
     match outcome.lost {
         0 if outcome.separation.missing() > 0 => {

@@ -92,8 +92,7 @@ impl LogGroups {
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
-        let bound =
-            if engine.options.space_limit.is_some() { free_groups_max(&engine.options) } else { usize::MAX };
+        let bound = if engine.space.is_limited() { free_groups_max(&engine.options) } else { usize::MAX };
         let surplus = self.recycle(dropped, engine.options.log_group_bytes, bound);
         surplus.iter().try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))
     }

@@ -70,7 +70,8 @@ pub struct Space {
     pub oldest_snapshot_ns: u64,
     /// Bytes still free on the volume.
     pub available_bytes: u64,
-    /// What the files may occupy together; 0: there is no limit.
+    /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,
+    /// and the volume is not near it.
     pub limit_bytes: u64,
     /// Bytes below the limit that writes may not take, so that flush, compaction, collection and deletes can go on.
     pub reserve_bytes: u64,

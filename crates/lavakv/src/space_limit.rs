@@ -28,8 +28,9 @@
 //! something; compaction takes everything down (`lsm::picker::pick_for_space`). If nothing is left that could free
 //! anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
 //!
-//! Where the volume has less left than the limit, what it has left is the limit: with any `space_limit` a store keeps its
-//! reserve on a volume that fills up, too.
+//! Where the volume has less left than the limit, what it has left is the limit: a store keeps its reserve on a volume that
+//! fills up, too. Without a `space_limit` it does so from the moment the volume has little more left than the reserve,
+//! unless the volume is so small that the reserve would take half of it.
 //!
 //! A store above its limit (opened with a lower one, or a ratio of data that became less) takes deletes and runs jobs up to
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
@@ -120,6 +121,12 @@ fn with_overhead(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 16).saturating_add(FAMILY_BYTES)
 }
 
+/// When the manifest is rolled under a limit.
+fn manifest_bytes(limit_bytes: u64) -> u64 {
+    let (least, most) = MANIFEST_BYTES;
+    (limit_bytes / MANIFEST_PART).clamp(least, most)
+}
+
 impl SpaceBudget {
     /// The budget of the store in `dir`, and the environment through which all its files must be made.
     pub fn over(env: &Env, dir: &Path) -> (SpaceBudget, Env) {
@@ -165,15 +172,12 @@ impl SpaceBudget {
     pub fn refresh(&self, engine: &Engine) {
         self.ask_volume(engine);
         let volume_limit = self.volume_limit_bytes.load(Relaxed);
-        let Some(limit) = engine.options.space_limit else { return };
-        let (least, most) = MANIFEST_BYTES;
+        let Some(limit) = engine.options.space_limit else {
+            return self.follow_volume(engine, volume_limit);
+        };
         let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
-        engine.manifest.set_roll_len((size.min(volume_limit) / MANIFEST_PART).clamp(least, most));
-        let state = Reserve::of(engine);
-        self.pool_bytes.store(state.pool_bytes, Relaxed);
-        self.table_share.store(state.table_share, Relaxed);
-        self.fixed_bytes.store(state.fixed_bytes, Relaxed);
-        self.collected_bytes.store(state.collected_bytes, Relaxed);
+        engine.manifest.set_roll_len(manifest_bytes(size.min(volume_limit)));
+        let state = self.take_in(Reserve::of(engine));
         let own = match limit {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
@@ -185,14 +189,51 @@ impl SpaceBudget {
                 state.live_bytes.saturating_add(more.max(least))
             }
         };
-        let limit = own.min(volume_limit);
+        let ceiling = self.set_limit(engine, own.min(volume_limit));
+        // A ratio is of what is only estimated. A volume has a ceiling of its own.
+        let exact = matches!(engine.options.space_limit, Some(SpaceLimit::Bytes(_)));
+        self.meter.set_ceiling(if exact { ceiling.max(own) } else { u64::MAX });
+    }
+
+    fn take_in(&self, state: Reserve) -> Reserve {
+        self.pool_bytes.store(state.pool_bytes, Relaxed);
+        self.table_share.store(state.table_share, Relaxed);
+        self.fixed_bytes.store(state.fixed_bytes, Relaxed);
+        self.collected_bytes.store(state.collected_bytes, Relaxed);
+        state
+    }
+
+    /// Sets the limit, and returns the ceiling: above the limit as long as the store is.
+    fn set_limit(&self, engine: &Engine, limit: u64) -> u64 {
         self.limit_bytes.store(limit, Relaxed);
         let before = self.ceiling_bytes.load(Relaxed);
         let ceiling = limit.max(before.min(engine.space_needed_bytes()));
         self.ceiling_bytes.store(ceiling, Relaxed);
-        // A ratio is of what is only estimated. A volume has a ceiling of its own.
-        let exact = matches!(engine.options.space_limit, Some(SpaceLimit::Bytes(_)));
-        self.meter.set_ceiling(if exact { ceiling.max(own) } else { u64::MAX });
+        ceiling
+    }
+
+    /// Without a limit of its own a store has that of the volume, as soon as it comes near: a volume that is full to the
+    /// last page takes neither deletes nor outputs of jobs, and nothing would ever make room again.
+    fn follow_volume(&self, engine: &Engine, volume_limit: u64) {
+        let options = &engine.options;
+        let left = volume_limit.saturating_sub(self.meter.used_bytes());
+        let overhead = overhead_bytes(options);
+        // No reserve is larger than what is there. It is summed only where it may matter.
+        let far = left > self.meter.used_bytes().saturating_add(overhead);
+        let tiny = volume_limit < overhead.saturating_mul(2);
+        if !far && !tiny {
+            engine.manifest.set_roll_len(manifest_bytes(volume_limit));
+            self.take_in(Reserve::of(engine));
+            let (_, margin) = engine.room_below(volume_limit);
+            // Until it is looked at again, memtables may be filled.
+            let near = margin.saturating_add(2 * options.memory_bytes as u64);
+            if engine.space_needed_below(volume_limit).saturating_add(near) > volume_limit {
+                self.set_limit(engine, volume_limit);
+                return;
+            }
+        }
+        self.limit_bytes.store(u64::MAX, Relaxed);
+        self.ceiling_bytes.store(u64::MAX, Relaxed);
     }
 
     /// The volume refused something: what it said before is past.
@@ -204,9 +245,7 @@ impl SpaceBudget {
         let now_ns = engine.env.clock.now_ns();
         let used = self.meter.used_bytes();
         let (then, limit) = (self.asked_bytes.load(Relaxed), self.volume_limit_bytes.load(Relaxed));
-        // Where writes are not admitted by it, a figure that is a moment old will do.
-        let exact = engine.options.space_limit.is_some();
-        let moved = exact && used.abs_diff(then) > limit.saturating_sub(then) / ASK_PART;
+        let moved = used.abs_diff(then) > limit.saturating_sub(then) / ASK_PART;
         if now_ns < self.ask_at_ns.load(Relaxed) && !moved {
             return;
         }
@@ -394,33 +433,46 @@ impl Engine {
 
     /// Bytes by which the log may still grow.
     fn log_reserve_bytes(&self) -> u64 {
-        let longest = log_bytes_max(&self.options, self.space.limit_bytes());
-        longest.saturating_sub(self.log.file_bytes())
+        self.log_reserve_below(self.space.limit_bytes())
     }
 
-    /// What flush, compaction, collection and deletes need to go on at the limit, if there were one.
-    fn way_out_bytes(&self) -> u64 {
+    fn log_reserve_below(&self, limit_bytes: u64) -> u64 {
+        log_bytes_max(&self.options, limit_bytes).saturating_sub(self.log.file_bytes())
+    }
+
+    /// What flush, compaction, collection and deletes need to go on at a limit.
+    fn way_out_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.space.fixed_bytes.load(Relaxed);
-        fixed + self.log_reserve_bytes() + delete_bytes(&self.options) + self.pool_bytes()
+        fixed + self.log_reserve_below(limit_bytes) + delete_bytes(&self.options) + self.pool_bytes()
     }
 
     /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
     pub fn reserve_bytes(&self) -> u64 {
-        if self.space.is_limited() { self.way_out_bytes() } else { 0 }
+        if self.space.is_limited() { self.way_out_below(self.space.limit_bytes()) } else { 0 }
     }
 
     /// What is used or spoken for: the files, the memtables as tables, the reserve.
     pub fn space_needed_bytes(&self) -> u64 {
-        self.settled_bytes() + self.unflushed_bytes() + self.way_out_bytes()
+        self.space_needed_below(self.space.limit_bytes())
+    }
+
+    fn space_needed_below(&self, limit_bytes: u64) -> u64 {
+        self.settled_bytes() + self.unflushed_bytes() + self.way_out_below(limit_bytes)
     }
 
     /// What is left for writes before the limit, and how much is so little that they are slowed down; `None`: no limit.
     pub fn space_room(&self) -> Option<(u64, u64)> {
         let limit = self.space.limit_bytes.load(Relaxed);
+        (limit != u64::MAX).then(|| self.room_below(limit))
+    }
+
+    /// The margin is a part of a limit that somebody set; of a volume it is no more than it must be.
+    fn room_below(&self, limit: u64) -> (u64, u64) {
+        let part = if self.options.space_limit.is_some() { limit / 48 } else { 0 };
         // Space comes and goes in pieces: a few of them keep writers from running into the limit.
         let piece = self.space.collected_bytes.load(Relaxed).max(self.options.memtable_bytes as u64);
-        let margin = (limit / 48).max((2 * piece).min(limit / 8)).max(1);
-        (limit != u64::MAX).then(|| (limit.saturating_sub(self.space_needed_bytes()), margin))
+        let margin = part.max((2 * piece).min(limit / 8)).max(1);
+        (limit.saturating_sub(self.space_needed_below(limit)), margin)
     }
 
     /// True if room is so short, or a write waits for so much, that everything should be done that frees some.

@@ -195,7 +195,7 @@ impl<'a> WriteOp<'a> {
     /// The writer's lock, once there is room on disk for the write.
     fn enter(&self) -> Result<(MutexGuard<'a, Writer>, Vec<Arc<Family>>)> {
         let engine = self.engine;
-        let since_ns = if engine.space.is_limited() { engine.env.clock.now_ns() } else { 0 };
+        let mut since_ns = None;
         loop {
             let mut writer = lock(&engine.writer);
             let families = self.families()?;
@@ -204,6 +204,8 @@ impl<'a> WriteOp<'a> {
             }
             let placed = families.iter().any(|f| f.options().value_placement == ValuePlacement::Log);
             let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
+            // A limit may begin to hold while this waits for the lock.
+            let since_ns = *since_ns.get_or_insert_with(|| engine.env.clock.now_ns());
             match admission::admit(engine, &mut writer, ask, since_ns)? {
                 Admission::Granted => return Ok((writer, families)),
                 Admission::Wait { working } => {

@@ -83,7 +83,7 @@ fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
     CreateOptions {
         access: engine.options.access,
         // What is reserved counts, and most outputs are shorter than expected.
-        expected_len: if engine.options.space_limit.is_some() { 0 } else { expected_len },
+        expected_len: if engine.space.is_limited() { 0 } else { expected_len },
         write_buffer_len: WRITE_BUFFER_LEN
             .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
         sync_every: 1 << 20,

@@ -101,9 +101,10 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
 
 fn no_space(engine: &Engine, ask: Ask) -> Error {
     let (limit, used) = (engine.space.limit_bytes.load(Relaxed), engine.used_bytes());
+    let what = if engine.options.space_limit.is_some() { "space limit" } else { "room on the volume," };
     let why = format!(
-        "the space limit of {limit} bytes is reached ({used} occupied, {} reserved, {} asked for): delete something, \
-         or raise the limit; writes resume when there is room",
+        "the {what} of {limit} bytes is reached ({used} occupied, {} reserved, {} asked for): delete something, \
+         or make more room; writes resume when there is some",
         engine.reserve_bytes(),
         ask.bytes
     );

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::overwrites::{Filled, bytes, kept, limited};
-use lavastore_lavakv::{Db, ErrorKind, SpaceLimit, io::Rng, sim::SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
 
 /// New keys until there is no room; returns how many were taken.
 fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
@@ -141,8 +141,17 @@ fn room_returns_with_a_snapshot() {
 /// back is found.
 #[test]
 fn a_volume_that_fills_up() {
+    fills_up(limited(1 << 40));
+}
+
+/// Nobody has to set a limit for that.
+#[test]
+fn a_volume_that_fills_up_under_a_store_without_a_limit() {
+    fills_up(Options { space_limit: None, ..limited(1 << 40) });
+}
+
+fn fills_up(options: Options) {
     let capacity = 3 << 20;
-    let options = limited(1 << 40);
     let mut s = Filled::new(31, options.clone(), capacity);
     s.sim.set_capacity(Some(capacity));
     s.sim.advance_ns(200_000_000);
