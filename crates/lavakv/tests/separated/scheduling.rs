@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::*;
+use lavastore_lavakv::io::{CreateOptions, SyncKind};
 use lavastore_lavakv::sim::Costs;
 use lavastore_lavakv::{Ablation, GcRequest};
 
@@ -177,6 +178,11 @@ fn a_full_volume_makes_collection_eager() {
         compact(&db);
         settle(&db);
         if full {
+            // Others have the most of it, so what is left is more than the store's own reserve: that would collect, too.
+            let path = std::path::Path::new("/ballast");
+            let mut ballast = sim.env().fs.create(path, &CreateOptions::default()).unwrap();
+            ballast.append(&vec![1; 48 << 20]).unwrap();
+            ballast.sync(SyncKind::Full).unwrap();
             sim.set_capacity(Some(sim.used() * 100 / 96));
         }
         // The volume is asked when files are made or removed, and not often.
