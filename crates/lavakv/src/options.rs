@@ -54,7 +54,8 @@ pub struct Options {
     /// Where sequence numbers, file numbers, log groups and log pages start in a **new** store. For tests that cross
     /// 2^32; leave it alone otherwise. Default: 1.
     pub first_number: u64,
-    /// Bound on what the store's files occupy, log and reserve included; kept at every moment. Default: none.
+    /// Bound on what the store's files occupy, log and reserve included; kept at every moment. Default: none but the end
+    /// of the volume, where the reserve is kept free as well.
     pub space_limit: Option<SpaceLimit>,
     /// What becomes of writes at that bound. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,
