@@ -226,8 +226,7 @@ impl AblationReport {
             );
         }
         let breaches: Option<u64> = self.rows.iter().map(|row| row.limit_breaches).sum();
-        breaches.map(|looks| writeln!(text, "\nabove the limit in {looks} looks").unwrap_or_default());
-        text
+        text + &breaches.map_or(String::new(), |looks| format!("\nabove the limit in {looks} looks\n"))
     }
 }
 

@@ -59,7 +59,7 @@ enum Command {
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::inspect::CheckpointArgs),
     /// Measure: load, overwrite, read, readwhilewriting or scan
-    Bench(commands::bench::BenchCommand),
+    Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
     Demo(demo::DemoArgs),
     /// Print the contents of the store's files
