@@ -2,7 +2,7 @@
 //!
 //! The user names a directory on a volume that is small and has nothing else to do, such as a loop mount or a `tmpfs` of
 //! 1 GB. Two stores are made there, one after the other: one without a limit, and one whose limit the volume cannot hold,
-//! so that what the volume has left is the limit. The data that lives is [`LIVE_PERCENT`] of what was free before, unless
+//! so that what the volume has left is the limit. The data that lives is 90 % of what was free before, unless
 //! `--num` says otherwise; what happens to a store that is full is what [`crate::full`] does. Beside it the volume is asked
 //! all the time how much it has left.
 
