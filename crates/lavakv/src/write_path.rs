@@ -410,10 +410,10 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     if let Some((room, margin)) = engine.space_room() {
         (p.space_room, p.space_margin) = (room, margin);
     }
+    let limited = engine.options.space_limit.is_some();
     for family in families {
         let view = family.view();
-        p.garbage_over_percent =
-            p.garbage_over_percent.max(view.digest.garbage_over_percent(p.space_margin > 0));
+        p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));
         let files = view.l0_depth as u64;
         if files > p.l0_files {
             let options = family.options();

@@ -167,7 +167,8 @@ pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -
     }
     let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
     let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
-    let full = engine.space_room().map_or(usual, |(room, _)| {
+    let room = engine.space_room().filter(|_| engine.options.space_limit.is_some());
+    let full = room.map_or(usual, |(room, _)| {
         let more = room.saturating_mul(100) / engine.used_bytes().max(1);
         digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
     });
@@ -184,7 +185,7 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
 
 /// How near the space is to where somebody suffers: 100 is there. See the module.
 pub(crate) fn strain_percent(engine: &Engine) -> u64 {
-    let limited = engine.space.is_limited();
+    let limited = engine.options.space_limit.is_some();
     let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
     strain(garbage.unwrap_or(0), engine.fill_percent())
 }
