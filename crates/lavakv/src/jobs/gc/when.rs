@@ -59,7 +59,7 @@ const STRAIN_BUSY: u64 = 50;
 /// Records below this are small: see [`file_bytes`].
 const SMALL_VALUE_BYTES: u64 = 8 << 10;
 /// A longer output is at most this part of all records.
-const STORE_PART: u64 = 32;
+const STORE_PART: u64 = 64;
 /// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
 const SMALL_VALUES_FACTOR: u64 = 4;
 
