@@ -178,6 +178,13 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
 pub trait AppendFile: Send {
     /// Appends bytes; they may stay in the write buffer.
     fn append(&mut self, data: &[u8]) -> Result<()>;
+    /// Takes room on the volume for a length of `len` bytes, until the file is closed: what is appended up to there does
+    /// not find it full. After `NoSpace`, or any other error, the file is as it was. A file system that cannot take
+    /// room in advance does nothing.
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        let _ = len;
+        Ok(())
+    }
     /// Bytes appended so far.
     fn len(&self) -> u64;
     /// True if nothing was appended.

@@ -92,6 +92,7 @@ use crate::{Clock, Env, PAGE, Rng};
 use clock::{SimClock, SimEntropy};
 use disk::Disk;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use world::{Shared, World, restarted};
 
@@ -246,6 +247,18 @@ impl SimEnv {
     /// Bytes of the volume in use, by files that have a name or are open.
     pub fn used(&self) -> u64 {
         self.0.lock().used()
+    }
+
+    /// From now on the most is kept that the files of a directory occupy together, after any change.
+    pub fn watch(&self, dir: impl AsRef<Path>) {
+        let mut world = self.0.lock();
+        world.watched = Some((dir.as_ref().to_owned(), 0));
+        world.look_at_watched();
+    }
+
+    /// The most bytes that the files of the watched directory occupied since then; 0 if none is watched.
+    pub fn peak(&self) -> u64 {
+        self.0.lock().watched.as_ref().map_or(0, |(_, pages)| pages * PAGE as u64)
     }
 
     /// Makes the medium read-only or writable.

@@ -40,8 +40,10 @@ pub(super) struct KernelAppendFile {
     buffered: usize,
     start: u64,
     on_file: u64,
-    /// End of the blocks reserved by the hint; 0: none.
+    /// End of the blocks that are reserved; 0: none.
     reserved: u64,
+    /// There may be more of them, from a reservation that ran out of room.
+    reserved_in_part: bool,
     writeback: Writeback,
     engine: Arc<Engine>,
     /// A ring, from the first full buffer on.
@@ -74,6 +76,7 @@ impl KernelAppendFile {
             start: 0,
             on_file: 0,
             reserved: 0,
+            reserved_in_part: false,
             writeback: Writeback { step, ..Writeback::default() },
             engine,
             behind: None,
@@ -81,11 +84,11 @@ impl KernelAppendFile {
             spare: None,
             poison: None,
         };
-        file.reserve(options.expected_len);
+        file.reserve_expected(options.expected_len);
         Ok(file)
     }
 
-    fn reserve(&mut self, len: u64) {
+    fn reserve_expected(&mut self, len: u64) {
         // A hint: a file system that cannot, or has not so much room, writes on without it.
         let keep = FallocateFlags::KEEP_SIZE;
         if len == 0 {
@@ -120,7 +123,7 @@ impl KernelAppendFile {
     fn cut(&mut self, len: u64) -> Result<()> {
         retry(|| rustix::fs::ftruncate(&self.handle.fd, len))
             .map_err(|e| self.handle.fail("cannot set the length of a file", e))?;
-        self.reserved = 0;
+        (self.reserved, self.reserved_in_part) = (0, false);
         Ok(())
     }
 
@@ -244,6 +247,23 @@ impl AppendFile for KernelAppendFile {
         self.guarded(|f| f.append_bytes(data))
     }
 
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        let from = self.reserved.max(self.on_file);
+        let Some(more) = len.checked_sub(from).filter(|more| *more > 0) else { return Ok(()) };
+        match retry(|| rustix::fs::fallocate(&self.handle.fd, FallocateFlags::KEEP_SIZE, from, more)) {
+            Ok(()) => {
+                self.reserved = len;
+                Ok(())
+            }
+            // What it got before it ran out of room is given up with the rest, at the end.
+            Err(e @ (rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT)) => {
+                self.reserved_in_part = true;
+                Err(self.handle.fail("cannot reserve room for a file", e))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
     fn len(&self) -> u64 {
         self.start + self.buffered as u64
     }
@@ -255,7 +275,7 @@ impl AppendFile for KernelAppendFile {
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.guarded(|f| {
             f.flush_buffer()?;
-            if kind == SyncKind::Full && f.reserved > f.len() {
+            if kind == SyncKind::Full && (f.reserved > f.len() || f.reserved_in_part) {
                 f.cut(f.len())?;
             }
             f.handle.sync(kind).map_err(|e| f.handle.fail("cannot sync a file", e))
@@ -272,7 +292,7 @@ impl Drop for KernelAppendFile {
         if settled.is_err() {
             return;
         }
-        if self.poison.is_none() && self.reserved > self.on_file {
+        if self.poison.is_none() && (self.reserved > self.on_file || self.reserved_in_part) {
             // Best effort: a failure leaves blocks reserved until the file is removed, and nothing else.
             let _ = rustix::fs::ftruncate(&self.handle.fd, self.on_file);
         }

@@ -13,6 +13,7 @@ use super::content::{Content, Page, WHOLE_PAGE, mix, pages_of, sectors_of};
 use crate::{PAGE, Rng};
 use base::hash::key_hash;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The number of a file or directory.
@@ -268,6 +269,20 @@ impl Disk {
         named.sort_unstable();
         let used = |ino: &Ino| named.binary_search(ino).is_ok() || is_open(*ino);
         self.files.iter().filter(|(ino, _)| used(ino)).map(|(_, f)| f.live.allocated_pages()).sum()
+    }
+
+    /// Pages of the files that have names in a directory, or those reserved for a file, if that is more; none if the
+    /// directory is not there.
+    pub(super) fn dir_pages(&self, path: &Path, reserved: impl Fn(Ino) -> u64) -> u64 {
+        let Ok(Some(Target::Dir(ino))) = self.look_up(path) else { return 0 };
+        let files = self.dirs.get(&ino).into_iter().flat_map(|dir| dir.live.values());
+        let pages = files.map(|target| match target {
+            Target::File(ino) => {
+                self.files.get(ino).map_or(0, |file| file.live.allocated_pages()).max(reserved(*ino))
+            }
+            Target::Dir(_) => 0,
+        });
+        pages.sum()
     }
 
     /// Visits every reachable file with its path, sorted by name within each directory, directories in place.

@@ -24,6 +24,8 @@ pub enum OpKind {
     CreateMapping,
     /// An `AppendFile` hands bytes to the file system.
     Append,
+    /// `AppendFile::reserve`
+    Reserve,
     /// `AppendFile::sync`
     Sync,
     /// `InPlaceFile::write_at`

@@ -214,6 +214,12 @@ impl SimAppendFile {
     }
 }
 
+impl Drop for SimAppendFile {
+    fn drop(&mut self) {
+        self.handle.shared.lock().release(self.handle.ino);
+    }
+}
+
 impl AppendFile for SimAppendFile {
     fn append(&mut self, mut data: &[u8]) -> Result<()> {
         self.usable()?;
@@ -226,6 +232,14 @@ impl AppendFile for SimAppendFile {
             }
         }
         Ok(())
+    }
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        self.usable()?;
+        let handle = &self.handle;
+        handle.shared.op(OpKind::Reserve, &handle.shown, (0, len), |world, verdict| {
+            verdict.all_or_nothing()?;
+            world.reserve(handle.ino, len, &handle.path)
+        })
     }
     fn len(&self) -> u64 {
         self.written + self.buffer.len() as u64

@@ -7,12 +7,13 @@
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
 use super::disk::{Change, Disk, Ino, ROOT};
-use super::fault::{EROFS, FaultPlan, OpKind, Verdict, os_error};
+use super::fault::{ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
 use crate::{Clock, PAGE, Rng};
 use base::{ErrorKind, HashMap, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Changes between two copies of the volume.
@@ -84,6 +85,8 @@ pub(super) struct World {
     next_ino: Ino,
     /// Open handles of each file.
     open: HashMap<Ino, u32>,
+    /// Pages that open files have reserved, from their beginning.
+    reserved: HashMap<Ino, u64>,
     /// Holders of locks.
     pub(super) locks: BTreeMap<Ino, String>,
     counts: BTreeMap<Arc<str>, [u64; OpKind::COUNT]>,
@@ -92,6 +95,8 @@ pub(super) struct World {
     pub(super) faults_fired: u64,
     pub(super) rng: Rng,
     pub(super) capacity: Option<u64>,
+    /// A directory, and the most pages that its files ever had.
+    pub(super) watched: Option<(PathBuf, u64)>,
     pub(super) read_only: bool,
     pub(super) costs: Costs,
 }
@@ -108,6 +113,7 @@ impl World {
             times_ns: Vec::new(),
             next_ino: files.max(dirs) + 1,
             open: HashMap::default(),
+            reserved: HashMap::default(),
             locks: BTreeMap::new(),
             counts: BTreeMap::new(),
             trace: VecDeque::new(),
@@ -115,6 +121,7 @@ impl World {
             faults_fired: 0,
             rng: Rng::new(seed ^ 0xfa17),
             capacity: None,
+            watched: None,
             read_only: false,
             costs: Costs::default(),
         }
@@ -169,6 +176,16 @@ impl World {
         }
         self.disk.apply(&change);
         self.log.push(Logged { op: self.op_count() - 1, change });
+        self.look_at_watched();
+    }
+
+    /// After each change, and when a directory begins to be watched.
+    pub(super) fn look_at_watched(&mut self) {
+        if let Some((dir, peak_pages)) = &mut self.watched {
+            let reserved = &self.reserved;
+            let pages = self.disk.dir_pages(dir, |ino| reserved.get(&ino).copied().unwrap_or(0));
+            *peak_pages = (*peak_pages).max(pages);
+        }
     }
 
     pub(super) fn new_ino(&mut self) -> Ino {
@@ -185,13 +202,41 @@ impl World {
             *count -= 1;
             if *count == 0 {
                 self.open.remove(&ino);
+                self.reserved.remove(&ino);
             }
         }
     }
 
     /// Bytes of the volume in use.
     pub(super) fn used(&self) -> u64 {
-        self.disk.used_pages(|ino| self.open.contains_key(&ino)) * PAGE as u64
+        let used = self.disk.used_pages(|ino| self.open.contains_key(&ino));
+        let ahead: u64 = self.reserved.keys().map(|ino| self.reserved_ahead(*ino)).sum();
+        (used + ahead) * PAGE as u64
+    }
+
+    /// Pages that a file has reserved and not filled.
+    fn reserved_ahead(&self, ino: Ino) -> u64 {
+        let reserved = self.reserved.get(&ino).copied().unwrap_or(0);
+        reserved.saturating_sub(self.disk.file(ino).live.allocated_pages())
+    }
+
+    /// Takes room for an open file that is appended to.
+    pub(super) fn reserve(&mut self, ino: Ino, len: u64, path: &Path) -> Result<()> {
+        let pages = len.div_ceil(PAGE as u64);
+        let has = self.disk.file(ino).live.allocated_pages() + self.reserved_ahead(ino);
+        let needed = pages.saturating_sub(has).saturating_mul(PAGE as u64);
+        if self.free().is_some_and(|free| free < needed) {
+            return Err(os_error(ENOSPC, "reserve room for a file", path));
+        }
+        let reserved = self.reserved.entry(ino).or_default();
+        *reserved = pages.max(*reserved);
+        self.look_at_watched();
+        Ok(())
+    }
+
+    /// Gives back the room that a file has reserved and not filled.
+    pub(super) fn release(&mut self, ino: Ino) {
+        self.reserved.remove(&ino);
     }
 
     /// Bytes that still fit; `None`: no limit.
@@ -203,8 +248,9 @@ impl World {
     pub(super) fn room_for(&self, ino: Ino, offset: u64, len: usize) -> usize {
         let Some(mut free) = self.free() else { return len };
         let content = &self.disk.file(ino).live;
+        let reserved = self.reserved.get(&ino).copied().unwrap_or(0);
         for (page, _, range) in super::content::pages_of(offset, len) {
-            if content.page(page).is_none() {
+            if content.page(page).is_none() && page >= reserved {
                 if free < PAGE as u64 {
                     return range.start;
                 }

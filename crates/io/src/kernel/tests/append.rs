@@ -166,6 +166,31 @@ fn an_absurd_hint_is_only_a_hint() {
 }
 
 #[test]
+fn room_is_reserved_or_refused_and_given_back() {
+    each_engine(|env, dir| {
+        for access in BOTH {
+            let path = dir.join(format!("{access:?}"));
+            let mut file = env.fs.create(&path, &small_options(access)).unwrap();
+            file.append(&[1; PAGE]).unwrap();
+            file.reserve(1 << 20).unwrap();
+            // More than there is: refused, or, where the file system cannot say, let be.
+            if let Err(e) = file.reserve(1 << 60) {
+                assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+            }
+            file.append(&[2; 3 * PAGE]).unwrap();
+            file.sync(SyncKind::Data).unwrap();
+            file.append(b"end").unwrap();
+            drop(file);
+            let file = env.fs.read_all(&path, 1 << 20).unwrap();
+            let after = env.fs.metadata(&path).unwrap();
+            // Dropping it leaves what was written; what was in the buffer may be gone.
+            assert!(file.len() >= 4 * PAGE && file[PAGE..4 * PAGE] == [2; 3 * PAGE], "{access:?}");
+            assert!(after.allocated <= 64 << 10, "{} bytes are still allocated", after.allocated);
+        }
+    });
+}
+
+#[test]
 fn write_back_in_steps_changes_nothing_but_the_timing() {
     each_engine(|env, dir| {
         for access in BOTH {

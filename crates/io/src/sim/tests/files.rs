@@ -146,6 +146,49 @@ fn locks_are_exclusive_and_die_with_the_process() {
 }
 
 #[test]
+fn a_watched_directory() {
+    let sim = SimEnv::new(1);
+    let fs = sim.env().fs;
+    fs.create_dir_all(p("/d")).unwrap();
+    let _before = in_place(&sim, "/d/a", 3);
+    assert_eq!(sim.peak(), 0);
+    sim.watch("/d");
+    let _elsewhere = in_place(&sim, "/b", 5);
+    assert_eq!(sim.peak(), 3 * PAGE as u64);
+    let mut file = fs.create(p("/d/t"), &CreateOptions::default()).unwrap();
+    file.append(&[1; 2 * PAGE]).unwrap();
+    file.flush().unwrap();
+    fs.remove(p("/d/a")).unwrap();
+    assert_eq!(sim.peak(), 5 * PAGE as u64, "at its fullest");
+    sim.watch("/d");
+    assert_eq!(sim.peak(), 2 * PAGE as u64, "begun anew");
+}
+
+#[test]
+fn room_that_was_reserved_is_there() {
+    let sim = SimEnv::new(1);
+    let fs = sim.env().fs;
+    sim.set_capacity(Some(10 * PAGE as u64));
+    let mut file = fs.create(p("/t"), &CreateOptions::default()).unwrap();
+    file.append(&[1; PAGE]).unwrap();
+    file.reserve(6 * PAGE as u64).unwrap();
+    assert_eq!(sim.used(), 6 * PAGE as u64);
+    assert_eq!(file.reserve(11 * PAGE as u64).unwrap_err().kind(), ErrorKind::NoSpace);
+    let others = in_place(&sim, "/log", 4);
+    assert_eq!(file.reserve(7 * PAGE as u64).unwrap_err().kind(), ErrorKind::NoSpace);
+    file.append(&[2; 5 * PAGE]).unwrap();
+    file.flush().expect("it has its room");
+    file.append(b"x").unwrap();
+    assert_eq!(file.flush().unwrap_err().kind(), ErrorKind::NoSpace);
+    drop((file, others));
+    fs.remove(p("/log")).unwrap();
+    let mut file = fs.create(p("/u"), &CreateOptions::default()).unwrap();
+    file.reserve(4 * PAGE as u64).unwrap();
+    drop(file);
+    assert_eq!(sim.used(), 6 * PAGE as u64, "what was not filled is given back");
+}
+
+#[test]
 fn a_full_volume() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
