@@ -89,7 +89,7 @@ pub(crate) struct SpaceBudget {
     ceiling_bytes: AtomicU64,
     /// The widest compaction and one output of a collection, without what is not flushed.
     pool_bytes: AtomicU64,
-    /// What part of unflushed bytes may come to tables, in 1024ths: it makes the widest compaction wider.
+    /// What part of unflushed bytes may make the widest compaction or an output of a collection larger, in 1024ths.
     table_share: AtomicU64,
     fixed_bytes: AtomicU64,
     /// The longest output of a collection: space is freed in such pieces.
@@ -347,11 +347,16 @@ impl Reserve {
             let leveled = family.leveled();
             let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
             widest = widest.max(with_overhead(lsm::picker::usual_width_bytes(version, &leveled)));
-            if !version.vssts.is_empty() || options.min_blob_size > 0 {
-                sum.collected_bytes = sum.collected_bytes.max(with_overhead(view.digest.file_bytes));
+            // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
+            let records = ledger.record_bytes();
+            let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
+            if separates {
+                let longest = with_overhead(view.digest.file_bytes.min(records));
+                sum.collected_bytes = sum.collected_bytes.max(longest);
             }
-            let share = tables.saturating_mul(2048) / tables.saturating_add(ledger.record_bytes()).max(1);
-            let known = tables > 0 && options.min_blob_size > 0;
+            let widens = separates && records < view.digest.file_bytes;
+            let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
+            let known = tables > 0 && options.min_blob_size > 0 && !widens;
             sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });
             sum.fixed_bytes += FAMILY_BYTES;
             let live = tables.saturating_add(ledger.referenced_bytes());

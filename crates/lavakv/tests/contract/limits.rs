@@ -1,8 +1,8 @@
 //! Which limits there may be.
 
 use crate::common::*;
-use crate::overwrites::{bytes, limited, occupied};
-use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
+use crate::overwrites::{bytes, family, kept, limited, occupied};
+use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, SpaceLimit, io::Rng, sim::SimEnv};
 
 #[test]
 fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
@@ -42,4 +42,22 @@ fn a_ratio_of_live_data() {
     assert!(peak < live * 3 / 2 + live / 20, "{peak} bytes at {live} live");
     settle(&db);
     assert!(db.stats().stall_space_ns > 0 || peak < live * 7 / 5);
+}
+
+/// What a family keeps in reserve follows what it has: one made for large files does not take the room of a small store.
+#[test]
+fn a_family_of_large_files_leaves_a_small_store_its_room() {
+    let sim = SimEnv::new(3);
+    let db = Db::open_in(sim.env(), DIR, limited(1 << 20)).unwrap();
+    let large = FamilyOptions { vsst_bytes: 64 << 20, ..family() };
+    let large = db.create_column_family("large", large).unwrap();
+    for n in 0..40 {
+        db.put(&key(n), &bytes(n, 0, 600)).unwrap_or_else(|e| panic!("{n}: {e}"));
+        db.put_cf(&large, &key(n), &bytes(n, 0, 600)).unwrap_or_else(|e| panic!("{n}: {e}"));
+    }
+    db.flush().unwrap();
+    for n in 0..40 {
+        db.delete_cf(&large, &key(n)).unwrap_or_else(|e| panic!("{n}: {e}"));
+        kept(&sim, 1 << 20);
+    }
 }
