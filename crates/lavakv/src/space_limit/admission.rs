@@ -81,11 +81,11 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
     }
     // Others that wait ask again, and say so again.
     engine.space.wanted_bytes.fetch_max(ask.bytes, Relaxed);
-    let mut working = jobs::can_work(engine);
+    let mut working = may_free(engine);
     if !working && engine.memory.used() > engine.memory.backlog() {
         // What is in memtables may hide, or delete, what lies in tables.
         freeze_all(engine, writer);
-        working = jobs::can_work(engine);
+        working = may_free(engine);
     }
     let waited_ns = engine.env.clock.now_ns().saturating_sub(since_ns);
     let patient = match engine.options.space_policy {
@@ -97,6 +97,12 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
     }
     engine.space.wanted_bytes.store(0, Relaxed);
     Err(no_space(engine, ask))
+}
+
+/// True if there is work that may free something. Jobs that are tried again because the volume has no room for what they
+/// write (others took it) are none: nobody knows when they will get on.
+fn may_free(engine: &Engine) -> bool {
+    jobs::can_work(engine) && !engine.health.out_of_space()
 }
 
 fn no_space(engine: &Engine, ask: Ask) -> Error {
@@ -115,7 +121,7 @@ fn no_space(engine: &Engine, ask: Ask) -> Error {
 pub(crate) fn wait(engine: &Arc<Engine>, ask: Ask, working: bool) {
     let until_ns = engine.env.clock.now_ns().saturating_add(SLICE_NS);
     stall(engine, StallCause::Space, || {
-        let changed = engine.has_room(ask) || jobs::can_work(engine) != working;
+        let changed = engine.has_room(ask) || may_free(engine) != working;
         let over = engine.health.is_poisoned() || engine.env.clock.now_ns() >= until_ns;
         (changed || over).then_some(())
     });

@@ -172,3 +172,22 @@ fn fills_up(options: Options) {
     assert_eq!(s.db.stats().background_errors, 0);
     s.check(options);
 }
+
+/// Others take all that the volume had left: flushes fail and are tried again, and writers do not wait for them.
+#[test]
+fn a_volume_that_others_fill() {
+    let options = limited(1 << 40);
+    let mut s = Filled::new(41, options.clone(), 1 << 40);
+    for n in 0..100 {
+        assert!(s.put(n, bytes(n, 0, 600)));
+        s.sim.set_capacity(Some(s.sim.used()));
+    }
+    let n = fill_up(&mut s, 100, 600);
+    assert!(s.longest_ns < 1_000_000_000 && n < 1000, "{n} more, one after {} ns", s.longest_ns);
+    assert!(contents(&s.db) == s.model);
+    s.sim.set_capacity(None);
+    s.sim.advance_ns(200_000_000);
+    settle(&s.db);
+    assert!(s.put(0, bytes(0, 1, 600)), "{}", s.refusal);
+    s.check(options);
+}
