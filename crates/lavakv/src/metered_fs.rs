@@ -315,6 +315,32 @@ struct MeteredFile {
 }
 
 impl MeteredFile {
+    /// Counts the file as one of `len` bytes, if that is more than it counts.
+    fn grow_to(&mut self, len: u64) -> Result<()> {
+        let wanted = pages(len);
+        let Some(bounded) = self.bounded.filter(|_| wanted > self.counted) else { return Ok(()) };
+        let more = wanted - self.counted;
+        self.meter.grow(&self.path, bounded, more)?;
+        self.counted = wanted;
+        let mut there = false;
+        self.meter.with(&self.path, self.id, |file| {
+            file.bytes += more;
+            there = true;
+        });
+        if !there {
+            // Its name is gone; nothing it still takes in is found in the directory.
+            self.meter.used_bytes.fetch_sub(more, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Counts less again, after it could not grow.
+    fn shrink_to(&mut self, counted: u64) {
+        let less = self.counted.saturating_sub(counted);
+        self.counted -= less;
+        self.meter.with(&self.path, self.id, |file| self.meter.change(file, file.bytes.saturating_sub(less)));
+    }
+
     fn inner(&mut self) -> &mut dyn AppendFile {
         &mut **self.inner.as_mut().expect("only the drop takes it away")
     }
@@ -322,26 +348,16 @@ impl MeteredFile {
 
 impl AppendFile for MeteredFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
-        let wanted = pages(self.len.saturating_add(data.len() as u64));
-        if wanted > self.counted
-            && let Some(bounded) = self.bounded
-        {
-            let more = wanted - self.counted;
-            self.meter.grow(&self.path, bounded, more)?;
-            self.counted = wanted;
-            let mut there = false;
-            self.meter.with(&self.path, self.id, |file| {
-                file.bytes += more;
-                there = true;
-            });
-            if !there {
-                // Its name is gone; nothing it still takes in is found in the directory.
-                self.meter.used_bytes.fetch_sub(more, Ordering::AcqRel);
-            }
-        }
+        self.grow_to(self.len.saturating_add(data.len() as u64))?;
         self.inner().append(data)?;
         self.len += data.len() as u64;
         Ok(())
+    }
+
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        let before = self.counted;
+        self.grow_to(len)?;
+        self.inner().reserve(len).inspect_err(|_| self.shrink_to(before))
     }
 
     fn len(&self) -> u64 {

@@ -22,6 +22,12 @@
 //! nothing of that was acknowledged as durable. Since the ignored batches are still in the log, recovery raises every
 //! family's log floor above them.
 //!
+//! # A full volume
+//!
+//! Room for the values of a write is taken in its file before any of them is placed ([`reserve`]), and room for the index
+//! before it is written: a write is refused, or a flush tried again, with everything as it was. So a volume that is full is
+//! no failure in the sense of what follows.
+//!
 //! # Failure
 //!
 //! After a failed write or sync nothing is appended to the file any more. The memtable is frozen, the next one gets a file
@@ -52,6 +58,8 @@ pub(crate) use replayed::Replayed;
 
 /// Bytes collected before they are handed to the file system.
 const WRITE_BUFFER_LEN: usize = 256 << 10;
+/// Room is taken in pieces of this part of a memtable.
+const RESERVED_PART: u64 = 16;
 /// Write-back begins every so many bytes.
 const SYNC_EVERY: u64 = 4 << 20;
 
@@ -78,6 +86,8 @@ pub(crate) struct ArrivalFile {
     tail: Option<Tail>,
     /// A record that does not fit the tail is to be durable before it is logged.
     over_tail: bool,
+    /// Up to here the volume has room for it.
+    reserved_bytes: u64,
 }
 
 enum State {
@@ -117,7 +127,28 @@ impl ArrivalFile {
             name_synced: false,
             tail: None,
             over_tail: false,
+            reserved_bytes: 0,
         })
+    }
+
+    /// Takes room for `more` bytes, so that what is logged never meets a full volume afterwards. An error changes nothing.
+    fn reserve(&mut self, engine: &Engine, more: u64) -> Result<()> {
+        let State::Open(builder) = &mut self.state else { return Ok(()) };
+        let needed = builder.written_bytes().saturating_add(more);
+        if needed <= self.reserved_bytes {
+            return Ok(());
+        }
+        // In pieces, but where there is too little for one, no more than is needed.
+        let ahead = engine.options.memtable_bytes as u64 / RESERVED_PART;
+        match builder.reserve(more.saturating_add(ahead)) {
+            Ok(()) => self.reserved_bytes = needed.saturating_add(ahead),
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                builder.reserve(more)?;
+                self.reserved_bytes = needed;
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
     }
 
     fn append(
@@ -194,6 +225,10 @@ impl ArrivalFile {
         }
         // First the values: then a failure of what follows takes none of them.
         self.sync(engine)?;
+        if let State::Open(builder) = &mut self.state {
+            // Where there is no room for the index the flush is tried again, with the values where they are.
+            builder.reserve(builder.index_len_max())?;
+        }
         let State::Open(builder) = std::mem::replace(&mut self.state, State::Failed { durable: true }) else {
             return Err(Error::invalid("the file of a memtable's values failed earlier"));
         };
@@ -277,17 +312,39 @@ fn placed_from(family: &Family) -> Option<usize> {
     placed.then_some(options.min_blob_size)
 }
 
-/// Places the values of a write whose first sequence is given, under the writer's lock. The body to log instead of the
-/// payload's own; `None` if nothing was placed.
+/// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. False if there
+/// are none to place; after an error nothing has changed, and the same write may be tried again.
+pub(crate) fn reserve(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<bool> {
+    let mut any = false;
+    for family in families {
+        let Some(from) = placed_from(family) else { continue };
+        let len = |change: &Change<'_>| {
+            let placed = change.kind == ValueKind::Value && change.value.len() >= from;
+            if placed { record::len_max(change.key.len(), change.value.len()) as u64 } else { 0 }
+        };
+        let bytes: u64 = match payload {
+            Payload::One(_, change) => len(change),
+            Payload::Batch(batch) => {
+                let own = Entries::of(batch.body()).flatten().filter(|change| change.family == family.id);
+                own.map(|change| len(&change)).sum()
+            }
+        };
+        if bytes > 0 {
+            lock(&*engine.placement.file_for(engine, family)?).reserve(engine, bytes)?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// Places the values of a write whose first sequence is given, under the writer's lock, after [`reserve`]. The body to log
+/// instead of the payload's own; `None` if nothing was placed.
 pub(crate) fn place(
     engine: &Engine,
     payload: &Payload<'_>,
     families: &[Arc<Family>],
     first_seq: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
-    if families.iter().all(|f| placed_from(f).is_none()) {
-        return Ok(None);
-    }
     let placed = match payload {
         Payload::One(family, change) => {
             let mut body = Vec::new();

@@ -166,8 +166,12 @@ impl<'a> WriteOp<'a> {
                 None
             }
             durability => {
-                let placed = crate::placement::place(engine, &self.payload, &families, first_seq)
-                    .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families))?;
+                let places = crate::placement::reserve(engine, &self.payload, &families)?;
+                let placed = places
+                    .then(|| crate::placement::place(engine, &self.payload, &families, first_seq))
+                    .transpose()
+                    .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families))?
+                    .flatten();
                 let body = placed.as_deref();
                 let logged = log(engine, &mut writer, &self.payload, body, (first_seq, last_seq), durability);
                 if logged.is_err() && body.is_some() {

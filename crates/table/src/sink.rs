@@ -114,6 +114,11 @@ impl Sink {
         Ok(())
     }
 
+    /// Takes room for so many bytes more.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.file.reserve(self.offset.saturating_add(bytes)).map_err(|e| e.at_file(&self.path))
+    }
+
     pub(crate) fn sync_data(&mut self) -> Result<()> {
         self.file.sync(io::SyncKind::Data).map_err(|e| e.at_file(&self.path))
     }

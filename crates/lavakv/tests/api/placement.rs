@@ -316,3 +316,45 @@ fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
         holds_after_a_crash(&after, &options, &acknowledged);
     }
 }
+
+/// On a volume that fills up a write is refused before anything of it is placed, whatever it promises: nothing is poisoned,
+/// what was refused is not there, and writes resume when room returns.
+#[test]
+fn a_full_volume_refuses_writes_and_poisons_nothing() {
+    for step in 0..24u64 {
+        let (sim, mut rng, mut model) = (SimEnv::new(700 + step), Rng::new(step), Model::new());
+        let db = open_placed(&sim);
+        sim.set_capacity(Some((900 << 10) + step * 12_288));
+        let mut refused = 0;
+        for round in 0..3000 {
+            let (i, len) = (rng.below(200), 600 + rng.below(5000));
+            let durability = [WriteOptions::durable(), WriteOptions::buffered()][rng.below(2) as usize];
+            match db.put_opt(db.default_column_family(), &key(i), &long(i, round, len), &durability) {
+                Ok(()) => drop(model.insert(key(i), long(i, round, len))),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NoSpace, "step {step}: {e}");
+                    refused += 1;
+                    sim.advance_ns(10_000_000);
+                    db.run_background_step();
+                }
+            }
+            if refused > 30 {
+                break;
+            }
+        }
+        assert!(refused > 0, "step {step}: it never filled up");
+        assert!(contents(&db) == model, "step {step}");
+        let after = sim.crash(CrashKind::ProcessKill, step);
+        assert!(contents(&open_placed(&after)) == model, "step {step}, killed");
+        sim.set_capacity(None);
+        sim.advance_ns(500_000_000);
+        settle(&db);
+        for i in 0..100 {
+            db.put(&key(i), &long(i, 9999, 3000)).unwrap_or_else(|e| panic!("step {step}: {e}"));
+            model.insert(key(i), long(i, 9999, 3000));
+        }
+        db.flush().unwrap();
+        settle(&db);
+        assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty(), "step {step}");
+    }
+}

@@ -181,6 +181,20 @@ impl VsstBuilder {
         self.sink.sync_data()
     }
 
+    /// Takes room on the volume for so many bytes beyond what is written: then they will not find it full.
+    ///
+    /// # Errors
+    /// `NoSpace`, or what else the file reports: it is as it was.
+    pub fn reserve(&mut self, bytes: u64) -> Result<()> {
+        self.sink.reserve(bytes)
+    }
+
+    /// Upper bound of what a file in order of arrival gets behind its records.
+    pub fn index_len_max(&self) -> u64 {
+        let keys: u64 = self.arrived.iter().flatten().map(|one| one.user_key.len() as u64 + 48).sum();
+        2 * keys + (16 << 10)
+    }
+
     /// Bytes written to the file so far.
     pub fn written_bytes(&self) -> u64 {
         self.sink.offset
