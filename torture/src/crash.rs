@@ -14,7 +14,7 @@ use crate::state::Contents;
 use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, Policy, Record, SimEnv};
-use lavastore::{Db, Durability, Options};
+use lavastore::{Db, Durability, ErrorKind, Options};
 
 /// Crash states tried of one run.
 const STATES: u64 = 24;
@@ -182,7 +182,7 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     {
         compare_checkpoint(sim, dir, options.clone(), model)?;
     }
-    go_on(db, sim, &driver.data, found, rng)
+    go_on(db, &options, sim, &driver.data, found, rng)
 }
 
 pub(crate) fn check_verify(db: &Db) -> Check {
@@ -222,14 +222,25 @@ fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
 }
 
 /// Writes more, ends the process in some way, and opens again: exactly what was there and what was added.
-pub(crate) fn go_on(db: Db, sim: &SimEnv, data: &Data, found: Found, rng: &mut Rng) -> Check {
+pub(crate) fn go_on(
+    db: Db,
+    options: &Options,
+    sim: &SimEnv,
+    data: &Data,
+    found: Found,
+    rng: &mut Rng,
+) -> Check {
     let mut model: Model = found.into_iter().map(|(id, e)| (id, Contents::from_entries(e))).collect();
     let families = families_of(&db)?;
     for _ in 0..rng.below(5) {
         let family = &families[rng.below(families.len() as u64) as usize];
         let change = data.change(rng);
-        write_one(&db, family, &change, Durability::Durable).doing(|| "write after recovery".into())?;
-        model.get_mut(&family.id()).expect("listed").apply(&change);
+        match write_one(&db, family, &change, Durability::Durable) {
+            Ok(()) => model.get_mut(&family.id()).expect("listed").apply(&change),
+            // The limit may be lower than it was.
+            Err(e) if e.kind() == ErrorKind::NoSpace && plan::is_tight(options) => {}
+            Err(e) => return Err(format!("write after recovery: {e}")),
+        }
         if rng.one_in(3) {
             db.run_background_step();
         }

@@ -13,7 +13,8 @@ use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, SimEnv};
 use lavastore::{
-    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, SpaceLimit, WriteBatch,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -47,6 +48,14 @@ pub(crate) struct Knobs {
     pub options: fn(&mut Rng) -> Options,
 }
 
+impl Knobs {
+    fn draw_options(&self, rng: &mut Rng) -> Options {
+        let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
+        // Refusals for want of space are to be told from faults.
+        if self.faults { plan::roomy(drawn) } else { drawn }
+    }
+}
+
 /// Contents of all families, cheap to copy.
 pub(crate) type Model = BTreeMap<FamilyId, Contents>;
 
@@ -63,6 +72,16 @@ pub(crate) struct Driver {
     pub checkpoints: Vec<(String, u64, Model)>,
     /// A call failed, so the model may differ from what is visible.
     pub doubtful: bool,
+    /// What the volume holds. With a bound calls may fail with `NoSpace`, and what fails so was not done.
+    capacity: Option<u64>,
+    /// It has one, or the store may not have noticed yet that it is gone.
+    squeezed: bool,
+    /// It had one since the store was opened: jobs may have failed, and were tried again.
+    was_full: bool,
+    /// Calls that failed so.
+    pub refused: u64,
+    /// What the files of the store may occupy at any moment.
+    peak_max: Option<u64>,
     // Readers before the store: they are dropped first.
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
@@ -73,7 +92,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub fn new(seed: u64, knobs: Knobs, data: Data) -> Self {
         let mut rng = Rng::new(seed);
-        let options = Options { first_number: knobs.first_number, ..(knobs.options)(&mut rng) };
+        let options = knobs.draw_options(&mut rng);
         Driver {
             sim: SimEnv::new(seed),
             rng,
@@ -84,6 +103,11 @@ impl Driver {
             model: Model::from([(0, Contents::default())]),
             checkpoints: Vec::new(),
             doubtful: false,
+            capacity: None,
+            squeezed: false,
+            was_full: false,
+            refused: 0,
+            peak_max: None,
             iterators: Vec::new(),
             snapshots: Vec::new(),
             families: Vec::new(),
@@ -97,15 +121,86 @@ impl Driver {
 
     /// Opens the store, finds its families, compares.
     pub fn open(&mut self) -> Check {
-        let db = Db::open_in(self.sim.env(), DIR, self.options.clone())
-            .doing(|| format!("open with {}", plan::describe(&self.options)))?;
+        if plan::is_tight(&self.options) {
+            self.sim.watch(DIR);
+        }
+        let before = self.sim.peak();
+        let open = || Db::open_in(self.sim.env(), DIR, self.options.clone());
+        let db = match open() {
+            // What recovery writes may not fit, or not as other options want it.
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
+                self.capacity = None;
+                self.sim.set_capacity(None);
+                open()
+            }
+            opened => opened,
+        };
+        let db = db.doing(|| format!("open with {}", plan::describe(&self.options)))?;
+        self.was_full = self.capacity.is_some();
         self.families = families_of(&db)?;
         self.db = Some(db);
+        self.peak_max = self.peak_max(before)?;
+        self.check_peak()?;
         let mut ids: Vec<FamilyId> = self.families.iter().map(ColumnFamily::id).collect();
         ids.sort_unstable();
         let expected: Vec<FamilyId> = self.model.keys().copied().collect();
         ensure!(self.doubtful || ids == expected, "families {ids:?} after open instead of {expected:?}");
         if self.knobs.reads && self.rng.one_in(2) { self.compare_all() } else { Ok(()) }
+    }
+
+    /// A limit in bytes is kept at every moment by a store that is below it; one that is above goes no higher than it is
+    /// with its reserve. `before`: what it occupied before it was opened.
+    fn peak_max(&self, before: u64) -> Check<Option<u64>> {
+        let Some(SpaceLimit::Bytes(limit)) =
+            self.options.space_limit.filter(|_| plan::is_tight(&self.options))
+        else {
+            return Ok(None);
+        };
+        let space = self.db().space().doing(|| "space".into())?;
+        let unflushed = space.memtable_bytes + space.memtable_bytes / 8;
+        let needed = space.total_bytes + unflushed + space.reserve_bytes;
+        Ok(Some(if before.max(needed) <= limit { limit } else { needed.max(self.sim.peak()) }))
+    }
+
+    fn check_peak(&self) -> Check {
+        let Some(most) = self.peak_max else { return Ok(()) };
+        let peak = self.sim.peak();
+        ensure!(
+            peak <= most,
+            "{peak} B were occupied where {most} B may be: {}",
+            plan::describe(&self.options)
+        );
+        Ok(())
+    }
+
+    /// Bounds the volume, or no longer.
+    pub fn set_capacity(&mut self, bytes: Option<u64>) {
+        self.capacity = bytes;
+        self.squeezed |= bytes.is_some();
+        self.was_full |= bytes.is_some();
+        self.sim.set_capacity(bytes);
+    }
+
+    pub fn capacity(&self) -> Option<u64> {
+        self.capacity
+    }
+
+    /// Gives the store time to notice that the volume has room: from then on nothing may fail.
+    pub fn has_room_again(&mut self) -> Check {
+        self.set_capacity(None);
+        self.sim.advance_ns(2_000_000_000);
+        ensure!(
+            self.db().wait_idle(Duration::from_secs(60)),
+            "it does not come to rest: {}",
+            self.db().describe()
+        );
+        self.squeezed = false;
+        Ok(())
+    }
+
+    /// True if a call may fail for want of space, without anything having been done.
+    fn may_be_full(&self) -> bool {
+        self.squeezed || plan::is_tight(&self.options)
     }
 
     /// Opens, and runs all steps.
@@ -122,6 +217,7 @@ impl Driver {
                 return Ok(());
             }
             self.background();
+            self.check_peak().map_err(|why| format!("step {step}: {why}"))?;
         }
         Ok(())
     }
@@ -207,6 +303,13 @@ impl Driver {
         result: Result<(), Error>,
     ) -> Check {
         let failed = result.is_err();
+        if let Err(e) = &result
+            && e.kind() == ErrorKind::NoSpace
+            && self.may_be_full()
+        {
+            self.refused += 1;
+            return self.refusal(&changes, e);
+        }
         if let Err(e) = result {
             let refused = REFUSALS.contains(&e.kind());
             self.excuse(e, "write")?;
@@ -223,8 +326,28 @@ impl Driver {
         Ok(())
     }
 
-    /// Where calls may fail, any typed error will do; elsewhere none.
+    /// Deletes are how room is made: below a limit they are refused only if snapshots or iterators keep what they delete.
+    fn refusal(&self, changes: &[(FamilyId, Change)], error: &Error) -> Check {
+        let deletes = changes.iter().all(|(_, change)| !matches!(change, Change::Put(..)));
+        let limited = !self.squeezed && matches!(self.options.space_limit, Some(SpaceLimit::Bytes(_)));
+        let kept = !self.snapshots.is_empty() || !self.iterators.is_empty();
+        ensure!(
+            !deletes || !limited || kept,
+            "a write that only deletes was refused: {error}: {}",
+            self.db().describe()
+        );
+        Ok(())
+    }
+
+    /// Where calls may fail, any typed error will do, where there may be no room that one; elsewhere none.
     fn excuse(&mut self, error: Error, what: &str) -> Check {
+        if error.kind() == ErrorKind::NoSpace && self.may_be_full() {
+            // Under a limit, flush has room, and so have reads.
+            let needs_none = ["flush", "close", "get", "iter", "space", "verify"].contains(&what);
+            ensure!(self.squeezed || !needs_none, "{what} under a limit: {error}");
+            self.refused += 1;
+            return Ok(());
+        }
         ensure!(self.knobs.faults, "{what}: {error}");
         let impossible = [ErrorKind::TooLarge, ErrorKind::UserCallback];
         ensure!(!impossible.contains(&error.kind()), "{what}, after a fault: {error}");
@@ -234,6 +357,41 @@ impl Driver {
 
     fn barrier(&mut self, upto: usize) {
         self.history.barriers.push(Barrier { end_op: self.sim.op_count(), upto });
+    }
+
+    /// A short write. True if it was done, false if there was no room for it.
+    pub fn put_small(&mut self) -> Check<bool> {
+        let (begin_op, before) = (self.sim.op_count(), self.refused);
+        let family = self.family();
+        let change = Change::Put(self.data.key(&mut self.rng), vec![7; 10]);
+        let result = write_one(self.db(), &family, &change, Durability::Buffered);
+        self.wrote(begin_op, Durability::Buffered, vec![(family.id(), change)], result)?;
+        Ok(self.refused == before)
+    }
+
+    /// Deletes everything, in one way or another.
+    pub fn delete_all(&mut self) -> Check {
+        for family in self.families.clone() {
+            let keys: Vec<Vec<u8>> = self.model[&family.id()].entries().keys().cloned().collect();
+            let by_range = self.rng.one_in(3);
+            let one = |key: Vec<u8>| Change::Delete(key);
+            let changes: Vec<Change> = match keys.last() {
+                Some(last) if by_range => {
+                    let end = [&last[..], &[0]].concat();
+                    vec![Change::DeleteRange(Vec::new(), end)]
+                }
+                _ => keys.into_iter().map(one).collect(),
+            };
+            for change in changes {
+                let begin_op = self.sim.op_count();
+                // Ranges take no durability of their own.
+                let durability = self.options.durability;
+                let result = write_one(self.db(), &family, &change, durability);
+                self.wrote(begin_op, durability, vec![(family.id(), change)], result)?;
+                self.check_peak()?;
+            }
+        }
+        Ok(())
     }
 
     // Upkeep.
@@ -335,8 +493,7 @@ impl Driver {
         if self.rng.one_in(4) {
             return;
         }
-        let drawn = (self.knobs.options)(&mut self.rng);
-        self.options = Options { first_number: self.knobs.first_number, ..drawn };
+        self.options = self.knobs.draw_options(&mut self.rng);
     }
 
     fn reopen(&mut self) -> Check {
@@ -414,8 +571,14 @@ impl Driver {
             self.db().wait_idle(Duration::from_millis(200));
             return Ok(());
         }
+        if self.capacity.is_some() {
+            // Jobs wait for room.
+            self.db().wait_idle(Duration::from_millis(200));
+            return Ok(());
+        }
         let readers = !self.iterators.is_empty();
-        files::check_at_rest(self.db(), &self.sim.env(), DIR.as_ref(), readers)
+        let check = if self.was_full { files::check_files_at_rest } else { files::check_at_rest };
+        check(self.db(), &self.sim.env(), DIR.as_ref(), readers)
     }
 
     /// Drops all iterators and snapshots.

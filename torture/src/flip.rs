@@ -236,7 +236,10 @@ impl Store {
 fn draw(files: &[(String, u64)], rng: &mut Rng) -> Option<(String, u64)> {
     const KINDS: [&str; 9] =
         [".ksst", ".ksst", ".vsst", ".vsst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"];
-    let kind = pick(rng, &KINDS);
+    // Drawn aside, so that seeds on record go on drawing what they drew.
+    let tail = rng.clone().one_in(8) && files.iter().any(|(path, _)| path.ends_with(".tail"));
+    let drawn = pick(rng, &KINDS);
+    let kind = if tail { ".tail" } else { drawn };
     let of_kind: Vec<_> = files.iter().filter(|(path, len)| path.contains(kind) && *len > 0).collect();
     if of_kind.is_empty() {
         return None;

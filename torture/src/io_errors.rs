@@ -113,11 +113,11 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
     driver.abandon();
     let again = || -> Check {
         let options = Options { durability: Durability::Durable, ..plan::options(rng) };
-        let db = Db::open_in(sim.env(), DIR, options).doing(|| "refused to open".into())?;
+        let db = Db::open_in(sim.env(), DIR, options.clone()).doing(|| "refused to open".into())?;
         let found = scan(&db)?;
         driver.history.check_with_failures(op, loss, &found)?;
         check_verify(&db)?;
-        go_on(db, &sim, &driver.data, found, rng)
+        go_on(db, &options, &sim, &driver.data, found, rng)
     };
     let checked = guarded(again).and_then(|r| r);
     if checked.is_err() && std::env::var_os(TRACE).is_some() {

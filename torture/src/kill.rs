@@ -55,7 +55,7 @@ struct Run {
 impl Run {
     fn round(&mut self, dir: &Path, seed: u64) -> Check {
         let acknowledged = self.let_child_write(dir, seed)?;
-        let options = plan::options(&mut self.rng);
+        let options = plan::roomy(plan::options(&mut self.rng));
         let db = Db::open_with(dir, options.clone())
             .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
         let found = scan(&db)?;
@@ -153,7 +153,7 @@ pub(crate) fn child(dir: &Path, seed: u64, from: u64) -> ExitCode {
 fn write_forever(dir: &Path, seed: u64, from: u64) -> Check {
     let mut rng = Rng::new(seed ^ from.wrapping_mul(31));
     let drawn = if churns(seed) { plan::churn_options(&mut rng) } else { plan::options(&mut rng) };
-    let options = Options { background_threads: 2, ..drawn };
+    let options = Options { background_threads: 2, ..plan::roomy(drawn) };
     let db = Db::open_with(dir, options).doing(|| "open".into())?;
     for name in FAMILIES {
         if db.column_family(name).is_none() {

@@ -17,6 +17,7 @@ mod crash;
 mod driver;
 mod files;
 mod flip;
+mod full;
 mod history;
 mod io_errors;
 mod iterators;

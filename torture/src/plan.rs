@@ -2,7 +2,11 @@
 
 use crate::state::Change;
 use lavastore::io::Rng;
-use lavastore::{Access, Compression, Durability, FamilyOptions, Options, SpaceLimit, ValuePlacement};
+use lavastore::{
+    Ablation, Access, Compression, Durability, FamilyOptions, Options, SpaceLimit, SpacePolicy,
+    ValuePlacement,
+};
+use std::time::Duration;
 
 /// One of a list.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
@@ -36,8 +40,20 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
     }
 }
 
+/// What was added to the draws later is drawn aside, so that seeds on record go on drawing what they drew.
+fn aside(rng: &Rng, what: u64) -> Rng {
+    Rng::new(rng.clone().next_u64() ^ what)
+}
+
 /// Options of a store, within their ranges, with everything as small as it may be.
 pub(crate) fn options(rng: &mut Rng) -> Options {
+    let options = without_limit(rng);
+    let limited = Options { space_limit: space_limit(rng), ablation: ablation(rng), ..options };
+    let mut aside = aside(rng, 0x7469_6768_7400);
+    if aside.one_in(6) { tight(&mut aside, limited) } else { limited }
+}
+
+fn without_limit(rng: &mut Rng) -> Options {
     let memtable_bytes = pick(rng, &[16 << 10, 16 << 10, 32 << 10, 128 << 10]);
     let log_group_bytes = pick(rng, &[64 << 10, 64 << 10, 68 << 10, 128 << 10]);
     Options {
@@ -53,18 +69,78 @@ pub(crate) fn options(rng: &mut Rng) -> Options {
         durability: pick(rng, &[Durability::Durable, Durability::Buffered]),
         open_files_max: pick(rng, &[16, 32, 4096]),
         family: family_options(rng),
-        space_limit: space_limit(rng),
         ..Default::default()
     }
 }
 
-/// A limit that what a run writes does not reach, or a part of the runs would be about refusals only; but admission, grants
-/// and the bounds of log and manifest are at work under it.
+/// A limit that what a run writes does not reach: admission, grants and the bounds of log and manifest are at work under it,
+/// and nothing is refused.
 fn space_limit(rng: &Rng) -> Option<SpaceLimit> {
-    // Drawn aside, so that seeds on record go on meaning what they meant.
+    // Not by `aside`, which came later still.
     let mut aside = rng.clone();
-    let limits = [None, None, Some(SpaceLimit::Bytes(1 << 30)), Some(SpaceLimit::Ratio(4.0))];
+    let limits = [None, None, Some(SpaceLimit::Bytes(ROOMY_BYTES)), Some(SpaceLimit::Ratio(ROOMY_RATIO))];
     pick(&mut aside, &limits)
+}
+
+const ROOMY_BYTES: u64 = 1 << 30;
+const ROOMY_RATIO: f64 = 4.0;
+
+/// Mostly all mechanisms, else some, and sometimes none of them.
+fn ablation(rng: &Rng) -> Ablation {
+    let mut aside = aside(rng, 0x6162_6c61_7465);
+    let names = Ablation::names();
+    let off: Vec<&str> = match aside.below(8) {
+        0 => names,
+        1 | 2 => names.into_iter().filter(|_| aside.one_in(2)).collect(),
+        _ => Vec::new(),
+    };
+    Ablation::without(off).expect("these are their names")
+}
+
+/// The same with a limit that a run reaches: writes may be refused.
+pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
+    let more = pick(rng, &[0, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
+    let wait = Duration::from_millis(pick(rng, &[1, 60, 500]));
+    let policies = [SpacePolicy::NoSpace, SpacePolicy::Wait { at_most: wait }];
+    let options = Options { space_policy: pick(rng, &policies), ..options };
+    if rng.one_in(3) {
+        return Options { space_limit: Some(SpaceLimit::Ratio(1.05 + rng.unit())), ..options };
+    }
+    above_least(options, more)
+}
+
+/// True if writes may be refused under these options.
+pub(crate) fn is_tight(options: &Options) -> bool {
+    match options.space_limit {
+        None => false,
+        Some(SpaceLimit::Bytes(bytes)) => bytes < ROOMY_BYTES,
+        Some(SpaceLimit::Ratio(ratio)) => ratio < ROOMY_RATIO,
+    }
+}
+
+/// The same without a limit that may refuse writes.
+pub(crate) fn roomy(options: Options) -> Options {
+    Options { space_limit: options.space_limit.filter(|_| !is_tight(&options)), ..options }
+}
+
+/// The same with the lowest limit in bytes that is accepted, and `more`.
+fn above_least(options: Options, more: u64) -> Options {
+    Options { space_limit: Some(SpaceLimit::Bytes(least_limit(&options) + more)), ..options }
+}
+
+/// The lowest limit in bytes that is accepted.
+pub(crate) fn least_limit(options: &Options) -> u64 {
+    let at = |bytes| Options { space_limit: Some(SpaceLimit::Bytes(bytes)), ..options.clone() };
+    let (mut low, mut high) = (0, ROOMY_BYTES / 2);
+    while low < high {
+        let middle = low.midpoint(high);
+        if at(middle).validate().is_ok() {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
 }
 
 /// Options under which values are separated, into small files that are collected soon.
@@ -76,7 +152,9 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
         gc_ratio_percent: pick(rng, &[1, 5, 20]),
         ..options.family
     };
-    Options { family, ..options }
+    let options = Options { family, ..options };
+    // Its values may need more than those it was drawn for.
+    if is_tight(&options) && options.validate().is_err() { above_least(options, 64 << 10) } else { options }
 }
 
 /// A line about the options of a store.
@@ -84,7 +162,7 @@ pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
         "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} access {:?} {:?}; {:?} block {} \
-         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; limit {:?}",
+         filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
         options.log_group_bytes,
@@ -107,7 +185,10 @@ pub(crate) fn describe(options: &Options) -> String {
         f.min_blob_size,
         f.vsst_bytes,
         f.gc_ratio_percent,
-        options.space_limit
+        f.value_placement,
+        options.space_limit,
+        options.space_policy,
+        options.ablation
     )
 }
 

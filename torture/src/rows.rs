@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{crash, flip, io_errors, kill, model, reclaim, threads};
+use crate::{crash, flip, full, io_errors, kill, model, reclaim, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 5_000,
         alone: false,
         case: crash::case_recrash,
+    },
+    Row {
+        name: "full",
+        about: "limits that are reached and volumes that fill up: refusals, deaths there, and writes that resume",
+        unit: Unit::Cases,
+        ci: 1_500,
+        alone: false,
+        case: full::case,
     },
     Row {
         name: "kill",

@@ -110,7 +110,7 @@ fn options(rng: &mut Rng) -> Options {
         memory_bytes: memtable_bytes * 3,
         background_threads: pick(rng, &[1, 2, 4]),
         rate_limit_bytes_per_s: 0,
-        ..plan::options(rng)
+        ..plan::roomy(plan::options(rng))
     }
 }
 

@@ -1,0 +1,167 @@
+//! Row `full`: a store that has no room left, below a limit or on a volume that fills up, and what becomes of it.
+//!
+//! A run of random operations is squeezed several times: by a limit that its data reaches, or by a volume with little left
+//! (with and without a limit above that). Then it is written to until writes are refused. A write that is refused was not
+//! done, not even in part; reads and deletes go on; a limit is kept after every change of any file, by the simulator's
+//! own count; the machine dies, and nothing that was acknowledged is gone; once there is room, by deletes or by others,
+//! writes resume without a reopen.
+
+use crate::check::{Check, Doing};
+use crate::crash::check_verify;
+use crate::driver::{DIR, Driver, Knobs, compare, scan};
+use crate::history::Loss;
+use crate::plan::{self, Data, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::tally;
+use lavastore::io::Rng;
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{Db, ErrorKind, Options, SpaceLimit};
+
+/// Writes tried until one is refused, at most: a store may hold less than it is given.
+const WRITES_MAX: u64 = 400;
+/// Writes tried until one is done again: where somebody else gave room back, it is noticed after a while.
+const TRIES_MAX: u64 = 400;
+/// Simulated time between two of them.
+const TRY_NS: u64 = 20_000_000;
+
+/// What there is little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Squeeze {
+    /// The limit.
+    Limit,
+    /// The volume, without a limit.
+    Volume,
+    /// The volume, below a limit that is never reached.
+    Both,
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x6675_6c6c_0000);
+    let squeeze = pick(&mut rng, &[Squeeze::Limit, Squeeze::Limit, Squeeze::Volume, Squeeze::Both]);
+    let knobs = Knobs {
+        steps: rng.range(10, 60),
+        reads: true,
+        kills: false,
+        volatile: squeeze == Squeeze::Limit && rng.one_in(4),
+        families: rng.one_in(2),
+        checkpoints: squeeze == Squeeze::Limit && rng.one_in(4),
+        reopen: true,
+        faults: false,
+        first_number: 1,
+        upkeep_one_in: pick(&mut rng, &[4, 8, 16]),
+        options: match squeeze {
+            Squeeze::Limit => limited,
+            Squeeze::Volume => unlimited,
+            Squeeze::Both => limited_far_off,
+        },
+    };
+    let data = Data::churn(&mut rng);
+    let mut driver = Driver::new(seed, knobs, data);
+    let ran = run(&mut driver, squeeze, &mut rng);
+    outcome.note("calls refused", driver.refused);
+    outcome.take(ran.map_err(|why| format!("{squeeze:?}, {}: {why}", plan::describe(&driver.options))));
+    driver.abandon();
+    outcome
+}
+
+fn limited(rng: &mut Rng) -> Options {
+    let drawn = plan::churn_options(rng);
+    plan::tight(rng, drawn)
+}
+
+fn unlimited(rng: &mut Rng) -> Options {
+    Options { space_limit: None, ..plan::churn_options(rng) }
+}
+
+fn limited_far_off(rng: &mut Rng) -> Options {
+    Options { space_limit: Some(SpaceLimit::Bytes(1 << 40)), ..plan::churn_options(rng) }
+}
+
+fn run(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
+    driver.run()?;
+    for round in 0..rng.range(1, 4) {
+        squeezed(driver, squeeze, rng).map_err(|why| format!("round {round}: {why}"))?;
+    }
+    driver.let_readers_go();
+    driver.settle()?;
+    driver.compare_all()?;
+    driver.verify()?;
+    driver.close()?;
+    driver.open()?;
+    compare(&driver.model, &scan(driver.db())?)?;
+    driver.verify()
+}
+
+/// Until there is no room, at that point, and until there is some again.
+fn squeezed(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
+    let room = pick(rng, &[0, 8 << 10, 100 << 10, 400 << 10]);
+    // Deletes make room on a volume, too, where the store had enough for its reserve before.
+    let by_deletes = squeeze == Squeeze::Limit || squeeze == Squeeze::Both && rng.one_in(2);
+    let reserve = if by_deletes { 2 * plan::least_limit(&driver.options) } else { 0 };
+    if squeeze != Squeeze::Limit {
+        driver.set_capacity(Some(driver.sim.used() + room + reserve));
+    }
+    let before = driver.refused;
+    for _ in 0..WRITES_MAX {
+        driver.write()?;
+        if driver.refused > before {
+            break;
+        }
+    }
+    driver.compare_all()?;
+    driver.steps(rng.below(40))?;
+    if rng.one_in(2) {
+        crash(driver, rng).map_err(|why| format!("a crash without room: {why}"))?;
+    }
+    driver.let_readers_go();
+    if by_deletes {
+        driver.delete_all()?;
+    } else {
+        driver.set_capacity(None);
+    }
+    resume(driver)?;
+    driver.has_room_again()?;
+    driver.steps(rng.below(20))
+}
+
+/// Writes are done again after a while.
+fn resume(driver: &mut Driver) -> Check {
+    for _ in 0..TRIES_MAX {
+        if driver.put_small()? {
+            return Ok(());
+        }
+        driver.sim.advance_ns(TRY_NS);
+        driver.db().run_background_step();
+    }
+    Err(format!("writes do not resume: {}", driver.db().describe()))
+}
+
+/// What is left by a death of the machine at this point holds everything that was promised; the volume is as full as it was
+/// until it is found to be too full to open.
+fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
+    let (kind, loss) = if rng.one_in(2) {
+        (CrashKind::ProcessKill, Loss::Process)
+    } else {
+        (CrashKind::PowerLoss, Loss::Power)
+    };
+    driver.history.changed();
+    let after = driver.sim.crash(kind, rng.next_u64());
+    after.set_capacity(driver.capacity());
+    guarded(|| check_crashed(driver, &after, loss)).and_then(|check| check)
+}
+
+fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
+    let open = || Db::open_in(after.env(), DIR, driver.options.clone());
+    let db = match open() {
+        Err(e) if e.kind() == ErrorKind::NoSpace && driver.capacity().is_some() => {
+            after.set_capacity(None);
+            open()
+        }
+        opened => opened,
+    };
+    let db = db.doing(|| "refused to open".into())?;
+    driver.history.check(driver.sim.op_count(), loss, &scan(&db)?)?;
+    tally::add(&db);
+    check_verify(&db)
+}
