@@ -101,7 +101,7 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
 
 /// True if there is work that may free something. Jobs that are tried again because the volume has no room for what they
 /// write (others took it) are none: nobody knows when they will get on.
-fn may_free(engine: &Engine) -> bool {
+fn may_free(engine: &Arc<Engine>) -> bool {
     jobs::can_work(engine) && !engine.health.out_of_space()
 }
 

@@ -11,8 +11,8 @@ mod scan;
 use common::*;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::{
-    ColumnFamily, Db, DbIterator, FamilyOptions, HolderKind, Options, ReadOptions, Snapshot, Space,
-    ValuePlacement, WriteBatch, sim::SimEnv,
+    Ablation, ColumnFamily, Db, DbIterator, ErrorKind, FamilyOptions, HolderKind, Options, ReadOptions,
+    Result, Snapshot, Space, SpaceLimit, ValuePlacement, WriteBatch, sim::SimEnv,
 };
 use scan::{Hidden, Scan, scan};
 
@@ -30,6 +30,24 @@ fn separated() -> Options {
     Options { family, ..small() }
 }
 
+/// The same with some mechanisms switched off, and a limit that may be reached, or without.
+fn drawn(rng: &mut Rng) -> Options {
+    let off = Ablation::names().into_iter().filter(|_| rng.one_in(3)).collect::<Vec<_>>();
+    let ablation = if rng.one_in(2) { Ablation::default() } else { Ablation::without(off).unwrap() };
+    let limits = [None, Some(SpaceLimit::Bytes(5 << 19)), Some(SpaceLimit::Bytes(5 << 20))];
+    let limits = [&limits[..], &[Some(SpaceLimit::Ratio(1.3))]].concat();
+    Options { ablation, space_limit: limits[rng.below(4) as usize], ..separated() }
+}
+
+/// Under a limit a write may be refused. True if it was.
+#[track_caller]
+fn is_refused(result: Result<()>) -> bool {
+    if let Err(e) = &result {
+        assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+    }
+    result.is_err()
+}
+
 /// Somebody who does anything to a store.
 struct Chaos {
     db: Db,
@@ -38,14 +56,15 @@ struct Chaos {
     snapshots: Vec<Snapshot>,
     iterators: Vec<DbIterator>,
     round: u64,
+    refused: u64,
 }
 
 impl Chaos {
     fn new(sim: &SimEnv, seed: u64) -> Chaos {
-        let db = Db::open_in(sim.env(), DIR, separated()).unwrap();
+        let mut rng = Rng::new(seed);
+        let db = Db::open_in(sim.env(), DIR, drawn(&mut rng)).unwrap();
         let families = families(&db);
-        let rng = Rng::new(seed);
-        Chaos { db, families, rng, snapshots: Vec::new(), iterators: Vec::new(), round: 0 }
+        Chaos { db, families, rng, snapshots: Vec::new(), iterators: Vec::new(), round: 0, refused: 0 }
     }
 
     fn family(&mut self) -> ColumnFamily {
@@ -65,12 +84,15 @@ impl Chaos {
                     self.rng.fill(&mut value);
                     batch.put_cf(&family, &key(i), &value);
                 }
-                self.db.write(&batch).unwrap();
+                self.refused += u64::from(is_refused(self.db.write(&batch)));
             }
-            60..66 => self.db.delete_cf(&family, &key(at)).unwrap(),
-            66 => self.db.delete_range_cf(&family, &key(at), &key(at + self.rng.below(60))).unwrap(),
+            60..66 => drop(is_refused(self.db.delete_cf(&family, &key(at)))),
+            66 => {
+                let end = key(at + self.rng.below(60));
+                is_refused(self.db.delete_range_cf(&family, &key(at), &end));
+            }
             67 if self.rng.one_in(8) => self.db.flush().unwrap(),
-            68 if self.rng.one_in(12) => self.db.compact_range(&family, None, None).unwrap(),
+            68 if self.rng.one_in(12) => drop(is_refused(self.db.compact_range(&family, None, None))),
             69 if self.snapshots.len() < 4 => {
                 self.snapshots.push(self.db.snapshot_named(&format!("at {}", self.round)));
             }
@@ -153,8 +175,8 @@ fn snapshots_hold_what_they_see(space: &Space, scan: &Scan, snapshots: &[Snapsho
 
 #[test]
 fn a_hundred_random_states_agree_with_the_files() {
-    let (mut busy, mut pinned, mut loose, mut held, mut garbage) = (0, 0, 0, 0, 0);
-    for seed in 0..10 {
+    let (mut busy, mut pinned, mut loose, mut held, mut garbage, mut refused) = (0, 0, 0, 0, 0, 0);
+    for seed in 0..12 {
         let sim = SimEnv::new(seed);
         let mut chaos = Chaos::new(&sim, seed);
         for _ in 0..10 {
@@ -170,8 +192,10 @@ fn a_hundred_random_states_agree_with_the_files() {
             held += u64::from(space.holders.iter().any(|h| h.kept_bytes > 0));
             garbage += u64::from(space.garbage_bytes * 20 > space.total_bytes);
         }
+        refused += u64::from(chaos.refused > 0);
     }
     // The states were of all kinds.
     let seen = [busy, pinned, loose, held, garbage];
     assert!(seen.iter().all(|&n| n >= 3), "jobs, pinned, segments of memtables, kept, garbage: {seen:?}");
+    assert!(refused >= 2, "limits were reached in {refused} stores");
 }
