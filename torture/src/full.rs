@@ -59,6 +59,9 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let data = Data::churn(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);
     let ran = run(&mut driver, squeeze, &mut rng);
+    if ran.is_err() && std::env::var_os(crate::crash::TRACE).is_some() {
+        println!("the run:\n{}\n{}", driver.sim.trace(), driver.db().describe());
+    }
     outcome.note("calls refused", driver.refused);
     outcome.take(ran.map_err(|why| format!("{squeeze:?}, {}: {why}", plan::describe(&driver.options))));
     driver.abandon();

@@ -172,6 +172,11 @@ impl SpaceBudget {
     pub fn refresh(&self, engine: &Engine) {
         self.ask_volume(engine);
         let volume_limit = self.volume_limit_bytes.load(Relaxed);
+        // What recovery flushes was admitted when it was logged, and the log is there until the end of it: so long there is no
+        // ceiling.
+        if engine.wal.get().is_none() {
+            return;
+        }
         let Some(limit) = engine.options.space_limit else {
             return self.follow_volume(engine, volume_limit);
         };

@@ -2,7 +2,11 @@
 
 use crate::common::*;
 use crate::overwrites::{Filled, bytes, kept, limited};
-use lavastore_lavakv::{Db, ErrorKind, Options, SpaceLimit, io::Rng, sim::SimEnv};
+use lavastore_lavakv::{
+    Db, ErrorKind, Options, SpaceLimit,
+    io::Rng,
+    sim::{CrashKind, SimEnv},
+};
 
 /// New keys until there is no room; returns how many were taken.
 fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
@@ -97,6 +101,25 @@ fn a_store_above_its_limit_comes_back_below_it() {
     kept(&sim, 2 << 20);
 }
 
+/// The same where the log holds more than the memtables may at the next open.
+#[test]
+fn recovery_above_the_limit() {
+    let (sim, mut model) = (SimEnv::new(12), Model::new());
+    let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(12 << 20) };
+    let db = Db::open_in(sim.env(), DIR, Options { wal_bytes_max: 4 << 20, ..options }).unwrap();
+    for n in 0..300 {
+        db.put(&key(n), &bytes(n, 0, 2500)).unwrap();
+        model.insert(key(n), bytes(n, 0, 2500));
+    }
+    let sim = sim.crash(CrashKind::ProcessKill, 1);
+    let db = Db::open_in(sim.env(), DIR, limited(800 << 10)).unwrap();
+    assert!(contents(&db) == model);
+    (0..300).for_each(|n| db.delete(&key(n)).unwrap_or_else(|e| panic!("{n}: {e}")));
+    settle(&db);
+    kept(&sim, 800 << 10);
+    db.put(&key(0), &bytes(0, 1, 2500)).unwrap_or_else(|e| panic!("{e}\n{}", db.describe()));
+}
+
 /// What a snapshot keeps takes room; once it is let go of, room returns, though all of it lies in the last level.
 #[test]
 fn room_returns_with_a_snapshot() {
@@ -178,10 +201,8 @@ fn fills_up(options: Options) {
 fn a_volume_that_others_fill() {
     let options = limited(1 << 40);
     let mut s = Filled::new(41, options.clone(), 1 << 40);
-    for n in 0..100 {
-        assert!(s.put(n, bytes(n, 0, 600)));
-        s.sim.set_capacity(Some(s.sim.used()));
-    }
+    (0..100).for_each(|n| assert!(s.put(n, bytes(n, 0, 600))));
+    s.sim.set_capacity(Some(s.sim.used()));
     let n = fill_up(&mut s, 100, 600);
     assert!(s.longest_ns < 1_000_000_000 && n < 1000, "{n} more, one after {} ns", s.longest_ns);
     assert!(contents(&s.db) == s.model);
