@@ -30,5 +30,17 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),
+    (
+        "model",
+        100_283,
+        "a family made for large files took the whole limit, and not even deletes were admitted",
+    ),
+    (
+        "full",
+        9,
+        "on a full volume a placed value that was visible was reported as refused, and the store poisoned",
+    ),
+    ("full", 84, "a writer under a limit waited for ever for a flush that a full volume held up"),
+    ("full", 1242, "a store above its limit refused to open: recovery met the ceiling"),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];
