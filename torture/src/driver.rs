@@ -13,8 +13,8 @@ use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, SimEnv};
 use lavastore::{
-    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, SpaceLimit, WriteBatch,
-    WriteOptions,
+    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, SpaceLimit, SpacePolicy,
+    WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -331,8 +331,10 @@ impl Driver {
         let deletes = changes.iter().all(|(_, change)| !matches!(change, Change::Put(..)));
         let limited = !self.squeezed && matches!(self.options.space_limit, Some(SpaceLimit::Bytes(_)));
         let kept = !self.snapshots.is_empty() || !self.iterators.is_empty();
+        // With a bound on the wait they are refused after it, however much is being freed.
+        let waited = matches!(self.options.space_policy, SpacePolicy::Wait { .. });
         ensure!(
-            !deletes || !limited || kept,
+            !deletes || !limited || kept || waited,
             "a write that only deletes was refused: {error}: {}",
             self.db().describe()
         );

@@ -46,6 +46,11 @@ fn some_errors() {
 }
 
 #[test]
+fn some_full_stores() {
+    run_some("full", 30);
+}
+
+#[test]
 fn some_damage() {
     run_some("flip", 300);
 }
