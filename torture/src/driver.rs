@@ -44,13 +44,18 @@ pub(crate) struct Knobs {
     pub first_number: u64,
     /// One in so many steps is a flush, compaction or the like.
     pub upkeep_one_in: u64,
+    /// No values are placed in the log.
+    pub in_tables: bool,
     /// Options are drawn by this.
     pub options: fn(&mut Rng) -> Options,
 }
 
 impl Knobs {
     fn draw_options(&self, rng: &mut Rng) -> Options {
-        let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
+        let mut drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
+        if self.in_tables {
+            drawn.family = plan::in_tables(drawn.family);
+        }
         // Refusals for want of space are to be told from faults.
         if self.faults { plan::roomy(drawn) } else { drawn }
     }
@@ -427,7 +432,9 @@ impl Driver {
         if create {
             let free = (0..6).map(|n| format!("family {n}")).find(|n| self.db().column_family(n).is_none());
             let name = free.ok_or("no free name")?;
-            let options = plan::family_options(&mut self.rng);
+            let drawn = plan::family_options(&mut self.rng);
+            let in_tables = self.knobs.in_tables || plan::is_tight(&self.options);
+            let options = if in_tables { plan::in_tables(drawn) } else { drawn };
             match self.db().create_column_family(&name, options) {
                 Ok(family) => {
                     self.model.insert(family.id(), Contents::default());

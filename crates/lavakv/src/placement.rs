@@ -400,8 +400,8 @@ fn place_one(
 }
 
 /// A write that had placed values was not logged, or could not place them: nothing more is appended to these files, as
-/// the sequences will be used again. See the module on failure.
-pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc<Family>]) {
+/// the sequences will be used again. See the module on failure. `unlogged`: nothing of the write is in the log for sure.
+pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc<Family>], unlogged: bool) {
     for family in families {
         let active = family.view().active.clone();
         let Some(file) = engine.placement.of(active.id()) else { continue };
@@ -418,7 +418,12 @@ pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc
         drop(file);
         if active.is_empty() {
             engine.placement.forget(engine, active.id());
-            engine.segments.dropped(engine, &[number]);
+            if unlogged && logged_bytes == 0 {
+                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                engine.segments.unlogged(engine, number);
+            } else {
+                engine.segments.dropped(engine, &[number]);
+            }
         } else {
             crate::write_path::freeze(engine, writer, family);
         }

@@ -175,6 +175,13 @@ impl Segments {
         engine.obsolete.add(gone);
     }
 
+    /// Neither the log nor a memtable refers to the file, though one was to.
+    pub fn unlogged(&self, engine: &Engine, number: u64) {
+        self.dropped(engine, &[number]);
+        lock(&self.known).remove(&number);
+        engine.scheduler.notify_work();
+    }
+
     /// A family was dropped: its segments go, except those that its last version lists (they go with the version).
     pub fn family_dropped(&self, engine: &Engine, family: FamilyId, listed: impl Fn(u64) -> bool) {
         let known = lock(&self.known);

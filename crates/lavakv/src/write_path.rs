@@ -170,14 +170,14 @@ impl<'a> WriteOp<'a> {
                 let placed = places
                     .then(|| crate::placement::place(engine, &self.payload, &families, first_seq))
                     .transpose()
-                    .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families))?
+                    .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families, true))?
                     .flatten();
                 let body = placed.as_deref();
                 let logged = log(engine, &mut writer, &self.payload, body, (first_seq, last_seq), durability);
-                if logged.is_err() && body.is_some() {
-                    crate::placement::give_up(engine, &mut writer, &families);
-                }
                 let unlogged = logged.as_ref().is_err_and(|failure| matches!(failure, Unlogged::Certain(_)));
+                if logged.is_err() && body.is_some() {
+                    crate::placement::give_up(engine, &mut writer, &families, unlogged);
+                }
                 self.drafts.iter_mut().filter(|_| !unlogged).for_each(Draft::keep);
                 Some(logged?)
             }

@@ -349,6 +349,11 @@ fn a_full_volume_refuses_writes_and_poisons_nothing() {
         sim.set_capacity(None);
         sim.advance_ns(500_000_000);
         settle(&db);
+        // A file whose only write was refused goes at once, not with the memtable it was made for.
+        let live = db.live_files().files;
+        let stray: Vec<_> =
+            files_like(&sim, ".vsst").into_iter().filter(|name| !live.contains(name)).collect();
+        assert!(stray.is_empty(), "step {step}: {stray:?}");
         for i in 0..100 {
             db.put(&key(i), &long(i, 9999, 3000)).unwrap_or_else(|e| panic!("step {step}: {e}"));
             model.insert(key(i), long(i, 9999, 3000));
