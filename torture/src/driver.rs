@@ -91,6 +91,8 @@ pub(crate) struct Driver {
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
     families: Vec<ColumnFamily>,
+    /// The next open is with other options than the last.
+    redrawn: bool,
     db: Option<Db>,
 }
 
@@ -113,6 +115,7 @@ impl Driver {
             was_full: false,
             refused: 0,
             peak_max: None,
+            redrawn: false,
             iterators: Vec::new(),
             snapshots: Vec::new(),
             families: Vec::new(),
@@ -145,6 +148,10 @@ impl Driver {
         self.families = families_of(&db)?;
         self.db = Some(db);
         self.peak_max = self.peak_max(before)?;
+        if std::mem::take(&mut self.redrawn) && plan::is_tight(&self.options) {
+            // What was logged under other options was admitted under them, and may be more than the limit now.
+            self.sim.watch(DIR);
+        }
         self.check_peak()?;
         let mut ids: Vec<FamilyId> = self.families.iter().map(ColumnFamily::id).collect();
         ids.sort_unstable();
@@ -503,6 +510,7 @@ impl Driver {
             return;
         }
         self.options = self.knobs.draw_options(&mut self.rng);
+        self.redrawn = true;
     }
 
     fn reopen(&mut self) -> Check {
