@@ -17,11 +17,12 @@
 //! fast as single ones.
 //!
 //! The modules: `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `mmap`
-//! (the four kinds of files), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
+//! (the four kinds of files), [`device`] (raw devices and images), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
 //! entropy), `ffi` (system calls without a safe wrapper) and [`usage`] (counters of the process and of devices, for
 //! benchmarks).
 
 mod append;
+pub mod device;
 mod ffi;
 mod fs;
 mod handle;

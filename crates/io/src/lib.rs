@@ -12,6 +12,7 @@
 pub mod batch;
 pub mod buf;
 pub mod clock;
+pub mod device;
 pub mod env;
 pub mod fs;
 pub mod kernel;
@@ -21,6 +22,7 @@ pub mod sim;
 pub use batch::{FileRead, read_files};
 pub use buf::{AlignedBuf, PAGE};
 pub use clock::Clock;
+pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,

@@ -74,6 +74,7 @@ mod clock;
 mod content;
 mod crash;
 mod damage;
+mod device;
 mod disk;
 mod fault;
 mod file;
@@ -88,7 +89,8 @@ pub use crash::{CrashKind, Policy};
 pub use fault::{FaultEffect, FaultPlan, OpKind};
 pub use world::Record;
 
-use crate::{Clock, Env, PAGE, Rng};
+use crate::{BlockDevice, Clock, Env, PAGE, Rng};
+use base::Result;
 use clock::{SimClock, SimEntropy};
 use disk::Disk;
 use std::fmt;
@@ -152,6 +154,12 @@ impl SimEnv {
             spawner: None,
             entropy: self.0.entropy.clone(),
         }
+    }
+
+    /// A block device of this machine, made (of durable zeros) if there is none of that name. It is a file like others:
+    /// crashes, faults, records and damage treat it as one that is written in place.
+    pub fn device(&self, name: &str, len: u64) -> Result<Arc<dyn BlockDevice>> {
+        Ok(Arc::new(device::SimDevice::open(&self.0, name.as_ref(), len)?))
     }
 
     // Time.

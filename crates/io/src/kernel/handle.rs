@@ -66,6 +66,8 @@ pub(super) struct Handle {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
     direct: AtomicBool,
+    /// The file system does not know durable writes.
+    dsync_refused: AtomicBool,
 }
 
 impl Handle {
@@ -75,7 +77,12 @@ impl Handle {
         let fd = retry(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))
             .map_err(|e| fail(action, path, e))?;
         let direct = access == Access::Direct && switch_direct(&fd, true).is_ok();
-        Ok(Handle { fd, path: path.to_owned(), direct: AtomicBool::new(direct) })
+        Ok(Handle {
+            fd,
+            path: path.to_owned(),
+            direct: AtomicBool::new(direct),
+            dsync_refused: AtomicBool::new(false),
+        })
     }
 
     /// True while transfers go around the page cache.
@@ -191,6 +198,19 @@ impl Handle {
             }
         }
         Ok(())
+    }
+
+    /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write where the file system
+    /// and the device have it, else with a sync of the file.
+    pub(super) fn write_durable_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
+        if !self.dsync_refused.load(Ordering::Relaxed) {
+            match self.write_all_at(data, offset, ReadWriteFlags::DSYNC) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dsync_refused.store(true, Ordering::Relaxed),
+                result => return result,
+            }
+        }
+        self.write_all_at(data, offset, ReadWriteFlags::empty())?;
+        self.sync(SyncKind::Data)
     }
 
     /// Writes zeros over `[0, len)`.

@@ -15,9 +15,8 @@ use super::read::Engine;
 use crate::{Access, AlignedBuf, InPlaceFile, PAGE, SyncKind};
 use base::{Error, Result};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::ReadWriteFlags;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Debug)]
@@ -25,7 +24,6 @@ pub(super) struct KernelInPlaceFile {
     handle: Handle,
     len: u64,
     engine: Arc<Engine>,
-    dsync_refused: AtomicBool,
     poison: OnceLock<Error>,
 }
 
@@ -62,13 +60,7 @@ impl KernelInPlaceFile {
     }
 
     fn new(handle: Handle, len: u64, engine: &Arc<Engine>) -> Self {
-        KernelInPlaceFile {
-            handle,
-            len,
-            engine: engine.clone(),
-            dsync_refused: AtomicBool::new(false),
-            poison: OnceLock::new(),
-        }
+        KernelInPlaceFile { handle, len, engine: engine.clone(), poison: OnceLock::new() }
     }
 
     fn check(&self, data: &AlignedBuf, offset: u64) {
@@ -89,17 +81,6 @@ impl KernelInPlaceFile {
             error
         })
     }
-
-    fn write_dsync(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
-        if !self.dsync_refused.load(Ordering::Relaxed) {
-            match self.handle.write_all_at(data, offset, ReadWriteFlags::DSYNC) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dsync_refused.store(true, Ordering::Relaxed),
-                result => return result,
-            }
-        }
-        self.handle.write_all_at(data, offset, ReadWriteFlags::empty())?;
-        self.handle.sync(SyncKind::Data)
-    }
 }
 
 impl InPlaceFile for KernelInPlaceFile {
@@ -117,8 +98,10 @@ impl InPlaceFile for KernelInPlaceFile {
 
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check(data, offset);
-        self.guarded("cannot write a file durably in place", || self.write_dsync(data.as_slice(), offset))
-            .map_err(|e| e.at_offset(offset))
+        self.guarded("cannot write a file durably in place", || {
+            self.handle.write_durable_at(data.as_slice(), offset)
+        })
+        .map_err(|e| e.at_offset(offset))
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -33,6 +33,8 @@ static HELD: Mutex<BTreeMap<FileId, String>> = Mutex::new(BTreeMap::new());
 struct KernelLock {
     id: FileId,
     fd: Option<OwnedFd>,
+    /// The file holds the holder's line and nothing else.
+    has_line: bool,
 }
 
 impl FileLock for KernelLock {}
@@ -90,10 +92,36 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
             // Best effort: the line decorates a message, and a full disk must not keep a store from being opened.
             let _ = write_holder(&fd, &line);
             held.insert(opened, line);
-            return Ok(Box::new(KernelLock { id: opened, fd: Some(fd) }));
+            return Ok(Box::new(KernelLock { id: opened, fd: Some(fd), has_line: true }));
         }
     }
     Err(Error::new(ErrorKind::Busy, "the lock file is replaced again and again; try again").at_file(path))
+}
+
+/// Takes the lock of a file that has contents of its own, which stay as they are: a device or an image. `shared`: beside
+/// other shared ones.
+pub(super) fn lock_contents(path: &Path, shared: bool) -> Result<Box<dyn FileLock>> {
+    let action = "cannot lock a device";
+    let mut held = held();
+    if let Some(line) = rustix::fs::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
+        return Err(locked(path, line));
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = retry(|| rustix::fs::open(path, flags, Mode::empty())).map_err(|e| fail(action, path, e))?;
+    let operation = match shared {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match retry(|| rustix::fs::flock(&fd, operation)) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(locked(path, "another process that has it open")),
+        Err(e) => return Err(fail(action, path, e)),
+    }
+    let opened = id(&rustix::fs::fstat(&fd).map_err(|e| fail(action, path, e))?);
+    if !shared {
+        held.insert(opened, format!("this process ({})", std::process::id()));
+    }
+    Ok(Box::new(KernelLock { id: opened, fd: Some(fd), has_line: false }))
 }
 
 fn write_holder(fd: &OwnedFd, line: &str) -> rustix::io::Result<()> {
@@ -105,8 +133,10 @@ impl Drop for KernelLock {
     fn drop(&mut self) {
         let mut held = held();
         if let Some(fd) = &self.fd {
-            // Best effort: a stale line only decorates a message, since the lock itself is free.
-            let _ = rustix::fs::ftruncate(fd, 0);
+            if self.has_line {
+                // Best effort: a stale line only decorates a message, since the lock itself is free.
+                let _ = rustix::fs::ftruncate(fd, 0);
+            }
             // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
             // its own program. Should unlocking fail, closing still does it a moment later.
             let _ = rustix::fs::flock(fd, FlockOperation::Unlock);

@@ -46,7 +46,7 @@ impl KernelMapping {
             .and_then(|()| handle.write_zeros(len as u64))
             .and_then(|()| handle.sync(SyncKind::Data))
             .map_err(|e| handle.fail("cannot allocate a file", e));
-        let mapped = made.and_then(|()| Self::map(&handle, len));
+        let mapped = made.and_then(|()| Self::map(&handle, 0, len));
         if mapped.is_err() {
             // The first error is the one to report; the file holds nothing.
             let _ = rustix::fs::unlink(path);
@@ -54,12 +54,18 @@ impl KernelMapping {
         mapped
     }
 
-    fn map(handle: &Handle, len: usize) -> Result<Self> {
+    /// Maps a part of a file whose blocks are allocated: `offset` is a multiple of the page, `len` is positive.
+    pub(super) fn map(handle: &Handle, offset: u64, len: usize) -> Result<Self> {
+        if len == 0 || len > isize::MAX as usize {
+            return Err(
+                Error::invalid(format!("a mapping of {len} bytes is not possible")).at_file(&handle.path)
+            );
+        }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice cannot overlap memory in use; `len` is positive
         // and not beyond `isize::MAX`.
         let start = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &handle.fd, 0)
+            rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &handle.fd, offset)
         };
         let start = start.map_err(|e| handle.fail("cannot map a file", e))?;
         let base = NonNull::new(start.cast::<u8>()).expect("a mapping is never at address zero");

@@ -50,6 +50,15 @@ impl KernelReadFile {
         Ok(KernelReadFile { handle, engine: engine.clone() })
     }
 
+    /// A handle that is open for reading, at least.
+    pub(super) fn of(handle: Handle, engine: Arc<Engine>) -> Self {
+        KernelReadFile { handle, engine }
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     fn bounce(&self, request: &ReadRequest<'_>) -> Option<Bounce> {
         if !self.handle.is_direct() || is_aligned(request.buf, request.offset) {
             return None;

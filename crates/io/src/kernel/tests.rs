@@ -2,6 +2,7 @@
 //! file system or privilege is missing, a line says so and that part is left out.
 
 mod append;
+mod device;
 mod files;
 mod names;
 mod system;

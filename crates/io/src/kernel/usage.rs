@@ -6,6 +6,7 @@
 use super::ffi;
 use super::handle::{dir_or_current, fail};
 use base::{Error, ErrorKind, Result};
+use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 
 /// Sectors in the kernel's counters have 512 bytes, whatever the device's.
@@ -63,11 +64,13 @@ pub fn process() -> Result<ProcessUsage> {
     })
 }
 
-/// Counters of the device (or partition) that holds `path`. `Unsupported` where the file system is not on one device
+/// Counters of the device (or partition) that `path` is, or else that holds it. `Unsupported` where the file system is not on one device
 /// of its own (tmpfs, network, btrfs).
 pub fn device(path: &Path) -> Result<DeviceCounters> {
     let stat = rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
-    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+    let number = if is_device { stat.st_rdev } else { stat.st_dev };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let source = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let text = read_text(&source).map_err(|e| match e.kind() {
         ErrorKind::NotFound => {

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 /// An open file. As long as it lives the contents stay, with or without a name.
 pub(super) struct Handle {
-    shared: Arc<Shared>,
-    ino: Ino,
-    path: PathBuf,
-    shown: Arc<str>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ino: Ino,
+    pub(super) path: PathBuf,
+    pub(super) shown: Arc<str>,
 }
 
 impl Handle {
@@ -35,7 +35,7 @@ impl Handle {
         })
     }
 
-    fn read(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+    pub(super) fn read(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
         let offset = requests.first().map_or(0, |r| r.offset);
         let len = requests.iter().map(|r| r.buf.len() as u64).sum();
         self.shared.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
@@ -63,7 +63,7 @@ impl Handle {
         })
     }
 
-    fn write(&self, kind: OpKind, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, kind: OpKind, offset: u64, data: &[u8]) -> Result<()> {
         let range = (offset, data.len() as u64);
         let durable = kind == OpKind::WriteDurable;
         let put = |world: &mut World, offset, data: &[u8], durable| {
@@ -117,7 +117,7 @@ impl Handle {
         (last > 0).then_some(past_itself)
     }
 
-    fn sync(&self, kind: OpKind) -> Result<()> {
+    pub(super) fn sync(&self, kind: OpKind) -> Result<()> {
         let ino = self.ino;
         self.shared.op(kind, &self.shown, (0, 0), |world, verdict| {
             match &verdict {
@@ -306,12 +306,14 @@ impl InPlaceFile for SimInPlaceFile {
 #[derive(Debug)]
 pub(super) struct SimMapping {
     handle: Handle,
+    /// Where in the file the memory begins.
+    start: u64,
     len: usize,
 }
 
 impl SimMapping {
-    pub(super) fn new(handle: Handle, len: usize) -> Self {
-        SimMapping { handle, len }
+    pub(super) fn new(handle: Handle, start: u64, len: usize) -> Self {
+        SimMapping { handle, start, len }
     }
 
     fn check(&self, offset: usize, len: usize) {
@@ -326,11 +328,11 @@ impl SharedMapping for SimMapping {
     }
     fn write(&self, offset: usize, data: &[u8]) {
         self.check(offset, data.len());
-        let range = (offset as u64, data.len() as u64);
+        let range = (self.start + offset as u64, data.len() as u64);
         let written = self.handle.shared.op(OpKind::MapWrite, &self.handle.shown, range, |world, _| {
             if !data.is_empty() {
-                let (ino, offset) = (self.handle.ino, offset as u64);
-                world.apply(Change::Write { ino, offset, data: data.into(), durable: false });
+                let ino = self.handle.ino;
+                world.apply(Change::Write { ino, offset: range.0, data: data.into(), durable: false });
             }
             Ok(())
         });
@@ -341,8 +343,9 @@ impl SharedMapping for SimMapping {
         let world = self.handle.shared.lock();
         let content = &world.disk.file(self.handle.ino).live;
         // Damage may have cut the file under the mapping.
-        let present = content.len().saturating_sub(offset as u64).min(buf.len() as u64) as usize;
-        content.read(offset as u64, &mut buf[..present]);
+        let offset = self.start + offset as u64;
+        let present = content.len().saturating_sub(offset).min(buf.len() as u64) as usize;
+        content.read(offset, &mut buf[..present]);
         buf[present..].fill(0);
     }
 }

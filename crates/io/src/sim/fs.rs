@@ -224,7 +224,7 @@ impl FileSystem for SimFs {
             let present = world.disk.file(ino).live.allocated_pages() * PAGE as u64;
             world.require_free((len as u64).saturating_sub(present), path)?;
             world.apply(Change::Reset { ino, len: len as u64 });
-            Ok(Arc::new(SimMapping::new(self.handle(world, ino, path), len)) as _)
+            Ok(Arc::new(SimMapping::new(self.handle(world, ino, path), 0, len)) as _)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Each promise and each legal loss as a test. `files`: what a healthy file system does. `losses`: what crashes keep
-//! and take. `faults`: errors and damage. `history`: records, determinism, random runs against an oracle.
+//! and take. `faults`: errors and damage. `history`: records, determinism, random runs against an oracle. `device`: block devices.
 
+mod device;
 mod faults;
 mod files;
 mod history;

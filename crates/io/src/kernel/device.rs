@@ -1,0 +1,210 @@
+//! Block devices of the machine: a raw device, or an image file that stands for one.
+//!
+//! Both are opened with direct access (image files on file systems without it go through the page cache, which callers
+//! cannot tell except by speed) and locked: a raw device is claimed from the kernel, which refuses one that is mounted
+//! or belongs to another; both carry a lock that other processes of ours meet.
+//!
+//! An image is written once when it is made, unless it is to be sparse: a data sync of a block that was never written is
+//! a transaction of the file system below. For the same reason only a sparse image gives discarded blocks back.
+//!
+//! Mappings share the page cache of the device. Direct reads write dirty pages of their range back first, and direct
+//! writes drop them, so that a range may be mapped at one time and written directly at another.
+
+use super::handle::{Handle, fail, retry};
+use super::lock;
+use super::mmap::KernelMapping;
+use super::pool::BufPool;
+use super::read::{Engine, KernelReadFile};
+use super::uring::RingPool;
+use super::{IoEngine, KernelOptions};
+use crate::device::{BlockDevice, check_blocks, check_write};
+use crate::{Access, BLOCK, FileLock, ReadFile, ReadRequest, SharedMapping, SyncKind};
+use base::{Error, ErrorKind, Result};
+use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceOptions {
+    /// Which engine does the I/O.
+    pub kernel: KernelOptions,
+    /// Open it beside other readers, and refuse writes.
+    pub read_only: bool,
+}
+
+/// What a path is to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A block device.
+    Raw,
+    /// A plain file that stands for one.
+    Image,
+}
+
+#[derive(Debug)]
+struct KernelDevice {
+    file: KernelReadFile,
+    len: u64,
+    read_only: bool,
+    _lock: Box<dyn FileLock>,
+}
+
+/// Opens a device or an image.
+///
+/// # Errors
+/// `Locked` if another process of ours has it open, or the kernel itself (mounted, swapped to); `InvalidArgument` if the
+/// path is neither; those of the system.
+pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>> {
+    let kind = kind(path)?;
+    let lock = lock::lock_contents(path, options.read_only)?;
+    let mut flags = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    if kind == DeviceKind::Raw && !options.read_only {
+        // Without CREATE this claims the device.
+        flags |= OFlags::EXCL;
+    }
+    let handle =
+        Handle::open("cannot open a device", path, flags, Access::Direct).map_err(|e| match kind {
+            DeviceKind::Raw if busy(path, flags) => {
+                Error::new(ErrorKind::Locked, "the device is mounted, or in use by the system").at_file(path)
+            }
+            _ => e,
+        })?;
+    let end = rustix::fs::seek(&handle.fd, SeekFrom::End(0))
+        .map_err(|e| handle.fail("cannot read the size of a device", e))?;
+    let rings = match options.kernel.engine {
+        IoEngine::Portable => None,
+        IoEngine::Auto | IoEngine::IoUring => RingPool::probe().ok(),
+    };
+    let engine = Arc::new(Engine { pool: BufPool::default(), rings });
+    Ok(Arc::new(KernelDevice {
+        file: KernelReadFile::of(handle, engine),
+        len: end / BLOCK as u64 * BLOCK as u64,
+        read_only: options.read_only,
+        _lock: lock,
+    }))
+}
+
+/// Whether a path is a device, an image, or (an error) neither.
+pub fn kind(path: &Path) -> Result<DeviceKind> {
+    let stat = rustix::fs::stat(path).map_err(|e| fail("cannot look a device up", path, e))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => Ok(DeviceKind::Raw),
+        FileType::RegularFile => Ok(DeviceKind::Image),
+        _ => Err(Error::invalid("neither a block device nor a plain file").at_file(path)),
+    }
+}
+
+fn busy(path: &Path, flags: OFlags) -> bool {
+    let opened = rustix::fs::open(path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    matches!(opened, Err(Errno::BUSY))
+}
+
+/// Makes an image file of `len` bytes: written once from front to back, or sparse.
+///
+/// # Errors
+/// `AlreadyExists`; `NoSpace` leaves no file behind.
+pub fn create_image(path: &Path, len: u64, sparse: bool) -> Result<()> {
+    if len == 0 || !len.is_multiple_of(BLOCK as u64) {
+        let why = format!("an image must have whole blocks of {BLOCK} bytes, not {len} bytes");
+        return Err(Error::invalid(why).at_file(path));
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+    let handle = Handle::open("cannot create an image", path, flags, Access::Direct)?;
+    let made = if sparse {
+        retry(|| rustix::fs::ftruncate(&handle.fd, len))
+    } else {
+        handle.allocate(len).and_then(|()| handle.write_zeros(len))
+    };
+    let made = made.and_then(|()| handle.sync(SyncKind::Full));
+    made.map_err(|e| {
+        // The first error is the one to report.
+        let _ = rustix::fs::unlink(path);
+        handle.fail("cannot make an image", e)
+    })
+}
+
+impl KernelDevice {
+    fn handle(&self) -> &Handle {
+        self.file.handle()
+    }
+
+    fn writable(&self) -> Result<()> {
+        match self.read_only {
+            false => Ok(()),
+            true => {
+                let why = "the device was opened for reading only";
+                Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.handle().path))
+            }
+        }
+    }
+}
+
+impl BlockDevice for KernelDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        self.file.read_batch(requests)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        check_write(data, offset, self.len);
+        self.writable()?;
+        self.handle()
+            .write_all_at(data, offset, ReadWriteFlags::empty())
+            .map_err(|e| self.handle().fail("cannot write a device", e).at_offset(offset))
+    }
+
+    fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
+        check_write(data, offset, self.len);
+        self.writable()?;
+        self.handle()
+            .write_durable_at(data, offset)
+            .map_err(|e| self.handle().fail("cannot write a device durably", e).at_offset(offset))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.writable()?;
+        self.handle().sync(SyncKind::Data).map_err(|e| self.handle().fail("cannot sync a device", e))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        check_blocks(offset, len, self.len);
+        self.writable()?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        retry(|| rustix::fs::fallocate(&self.handle().fd, flags, offset, len)).map_err(|e| {
+            let error = self.handle().fail("cannot discard blocks of a device", e).at_offset(offset);
+            match e {
+                Errno::OPNOTSUPP | Errno::NOSYS => error.with_kind(ErrorKind::Unsupported),
+                _ => error,
+            }
+        })
+    }
+
+    fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>> {
+        check_blocks(offset, len as u64, self.len);
+        self.writable()?;
+        Ok(Arc::new(KernelMapping::map(self.handle(), offset, len)?))
+    }
+
+    fn path(&self) -> &Path {
+        &self.handle().path
+    }
+}
+
+impl DeviceKind {
+    /// A word for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Raw => "device",
+            DeviceKind::Image => "image",
+        }
+    }
+}

@@ -1,0 +1,186 @@
+use super::*;
+use crate::AlignedBuf;
+use crate::device::{BLOCK, BlockDevice, DeviceWrite};
+use crate::kernel::device::{DeviceKind, DeviceOptions, create_image, kind, open};
+use crate::kernel::usage;
+use crate::{Access, ReadRequest};
+use base::ErrorKind;
+use std::sync::Arc;
+
+const LEN: u64 = 64 * BLOCK as u64;
+
+fn each_device(test: impl Fn(&Path, &dyn Fn() -> Arc<dyn BlockDevice>)) {
+    for engine in [IoEngine::Portable, IoEngine::Auto] {
+        for sparse in [false, true] {
+            let dir = Temp::new();
+            let path = dir.0.join("image");
+            create_image(&path, LEN, sparse).unwrap();
+            let options = DeviceOptions { kernel: KernelOptions { engine }, ..Default::default() };
+            test(&path, &|| open(&path, &options).unwrap());
+        }
+    }
+}
+
+fn blocks(count: usize, byte: u8) -> AlignedBuf {
+    let mut buf = AlignedBuf::zeroed(count * BLOCK);
+    buf.as_mut_slice().fill(byte);
+    buf
+}
+
+#[test]
+fn what_is_written_is_read_at_any_offset() {
+    each_device(|_, open| {
+        let device = open();
+        assert_eq!(device.len(), LEN);
+        let two = blocks(2, 2);
+        device.write_at(two.as_slice(), BLOCK as u64).unwrap();
+        let writes = [
+            DeviceWrite { offset: 5 * BLOCK as u64, data: &two.as_slice()[..BLOCK] },
+            DeviceWrite { offset: 8 * BLOCK as u64, data: &two.as_slice()[BLOCK..] },
+        ];
+        device.write_batch(&writes).unwrap();
+        device.sync().unwrap();
+        device.write_durable(blocks(1, 7).as_slice(), 63 * BLOCK as u64).unwrap();
+        drop(device);
+        let device = open();
+        let (mut a, mut b, mut c) = ([9; 3], [9; 5000], [9; 1]);
+        let mut requests = [
+            ReadRequest { offset: BLOCK as u64 - 1, buf: &mut a },
+            ReadRequest { offset: 4 * BLOCK as u64 + 7, buf: &mut b },
+            ReadRequest { offset: LEN - 1, buf: &mut c },
+        ];
+        device.read_batch(&mut requests).unwrap();
+        assert_eq!((a, c), ([0, 2, 2], [7]));
+        assert!(b[..BLOCK - 7].iter().all(|&x| x == 0) && b[BLOCK - 7..].iter().all(|&x| x == 2));
+        let past = device.read_at(&mut [0; 2], LEN - 1).unwrap_err();
+        assert_eq!((past.kind(), past.file()), (ErrorKind::Corruption, Some(device.path())));
+    });
+}
+
+#[test]
+fn a_device_is_opened_once_for_writing_and_keeps_its_contents() {
+    each_device(|path, open_again| {
+        let device = open_again();
+        device.write_durable(blocks(1, 5).as_slice(), 0).unwrap();
+        let read_only = DeviceOptions { read_only: true, ..Default::default() };
+        for options in [DeviceOptions::default(), read_only] {
+            assert_eq!(open(path, &options).unwrap_err().kind(), ErrorKind::Locked);
+        }
+        drop(device);
+        let (a, b) = (open(path, &read_only).unwrap(), open(path, &read_only).unwrap());
+        assert_eq!(open(path, &DeviceOptions::default()).unwrap_err().kind(), ErrorKind::Locked);
+        let block = blocks(1, 6);
+        for refused in [a.write_at(block.as_slice(), 0), b.write_durable(block.as_slice(), 0), b.sync()] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
+        }
+        drop((a, b));
+        let mut byte = [0];
+        open_again().read_at(&mut byte, 0).unwrap();
+        assert_eq!(byte, [5], "the lock left the contents alone");
+    });
+}
+
+#[test]
+fn mapped_blocks_are_read_and_rewritten_directly() {
+    each_device(|_, open| {
+        let device = open();
+        let at = 4 * BLOCK as u64;
+        device.write_durable(blocks(2, 0).as_slice(), at).unwrap();
+        let mapping = device.map(at, 2 * BLOCK).unwrap();
+        mapping.write(BLOCK - 1, b"ab");
+        let mut found = [0; 4];
+        device.read_at(&mut found, at + BLOCK as u64 - 2).unwrap();
+        assert_eq!(&found, b"\0ab\0");
+        drop(mapping);
+        device.write_at(blocks(2, 1).as_slice(), at).unwrap();
+        device.sync().unwrap();
+        device.read_at(&mut found, at + BLOCK as u64 - 2).unwrap();
+        assert_eq!(found, [1; 4], "no page of the mapping comes back");
+    });
+}
+
+#[test]
+fn discarded_blocks_are_given_back_by_a_sparse_image() {
+    each_device(|path, open| {
+        let device = open();
+        device.write_at(blocks(64, 3).as_slice(), 0).unwrap();
+        device.sync().unwrap();
+        match device.discard(BLOCK as u64, 32 * BLOCK as u64) {
+            Ok(()) => {
+                let left = env(IoEngine::Portable).fs.metadata(path).unwrap().allocated;
+                assert!(left <= LEN / 2 + BLOCK as u64, "{left} bytes are still allocated");
+            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported),
+        }
+        let mut byte = [0];
+        device.read_at(&mut byte, 40 * BLOCK as u64).unwrap();
+        assert_eq!(byte, [3]);
+    });
+}
+
+#[test]
+fn only_devices_and_plain_files_are_devices() {
+    let dir = Temp::new();
+    assert_eq!(kind(&dir.0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(open(&dir.0.join("none"), &DeviceOptions::default()).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(create_image(&dir.0.join("odd"), 100, true).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let path = dir.0.join("image");
+    create_image(&path, LEN, true).unwrap();
+    assert_eq!(kind(&path).unwrap(), DeviceKind::Image);
+    assert_eq!(create_image(&path, LEN, true).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    let plain = env(IoEngine::Portable).fs.open(&path, Access::Buffered).unwrap();
+    assert_eq!(plain.len().unwrap(), LEN);
+}
+
+#[test]
+fn an_image_that_does_not_fit_leaves_nothing_behind() {
+    let Some(volume) = SmallVolume::mount(1 << 20) else { return };
+    let path = volume.0.0.join("image");
+    assert_eq!(create_image(&path, 4 << 20, false).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert!(!path.exists());
+}
+
+/// A loop device over a file, where the machine lets us.
+struct Loop(String);
+
+impl Loop {
+    fn over(image: &Path) -> Option<Loop> {
+        let done = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
+        match done {
+            Ok(out) if out.status.success() => {
+                Some(Loop(String::from_utf8(out.stdout).unwrap().trim().into()))
+            }
+            _ => {
+                println!("skipped: no loop device can be had here");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).output();
+    }
+}
+
+#[test]
+fn a_raw_device_is_claimed_and_counted() {
+    let dir = Temp::new();
+    let image = dir.0.join("image");
+    create_image(&image, 1 << 20, false).unwrap();
+    let Some(raw) = Loop::over(&image) else { return };
+    let path = Path::new(&raw.0);
+    assert_eq!(kind(path).unwrap(), DeviceKind::Raw);
+    let before = usage::device(path).unwrap();
+    let device = open(path, &DeviceOptions::default()).unwrap();
+    assert_eq!(device.len(), 1 << 20);
+    device.write_durable(blocks(16, 4).as_slice(), 0).unwrap();
+    let after = usage::device(path).unwrap();
+    assert_eq!(after.write_bytes - before.write_bytes, 16 * BLOCK as u64);
+    assert_eq!(open(path, &DeviceOptions::default()).unwrap_err().kind(), ErrorKind::Locked);
+    match device.discard(0, 8 * BLOCK as u64) {
+        Ok(()) => {}
+        Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported),
+    }
+}

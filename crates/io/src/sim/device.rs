@@ -1,0 +1,89 @@
+//! The simulated block device: a file of the volume that is written in place.
+//!
+//! Writes, durable writes and syncs are those of an in-place file, so that every crash state and every fault of those
+//! is one of the device's as well. A discard is a pending write of zeros: a crash may show the old bytes or the zeros.
+
+use super::disk::Change;
+use super::fault::OpKind;
+use super::file::{Handle, SimMapping};
+use super::fs::shown;
+use super::world::Shared;
+use crate::device::{BlockDevice, check_blocks, check_write};
+use crate::{BLOCK, ReadRequest, SharedMapping};
+use base::{Error, Result};
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct SimDevice {
+    handle: Handle,
+    len: u64,
+}
+
+impl SimDevice {
+    pub(super) fn open(shared: &Arc<Shared>, path: &Path, len: u64) -> Result<Self> {
+        if !len.is_multiple_of(BLOCK as u64) {
+            let why = format!("a device must have whole blocks of {BLOCK} bytes, not {len} bytes");
+            return Err(Error::invalid(why).at_file(path));
+        }
+        shared.op(OpKind::OpenInPlace, &shown(path), (0, 0), |world, verdict| {
+            verdict.all_or_nothing()?;
+            let (ino, len) = match world.disk.look_up(path)? {
+                Some(_) => {
+                    let ino = world.disk.file_at(path)?;
+                    (ino, world.disk.file(ino).live.len() / BLOCK as u64 * BLOCK as u64)
+                }
+                None => {
+                    let ino = world.make_file(path)?;
+                    world.apply(Change::Preallocate { ino, len });
+                    let (dir, _) = world.disk.parent(path)?;
+                    world.apply(Change::SyncDir { dir });
+                    (ino, len)
+                }
+            };
+            Ok(SimDevice { handle: Handle::new(shared.clone(), world, ino, path), len })
+        })
+    }
+}
+
+impl BlockDevice for SimDevice {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.handle.read(&mut [ReadRequest { offset, buf }])
+    }
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        self.handle.read(requests)
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        check_write(data, offset, self.len);
+        self.handle.write(OpKind::WriteAt, offset, data)
+    }
+    fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
+        check_write(data, offset, self.len);
+        self.handle.write(OpKind::WriteDurable, offset, data)
+    }
+    fn sync(&self) -> Result<()> {
+        self.handle.sync(OpKind::SyncData)
+    }
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        check_blocks(offset, len, self.len);
+        self.handle.shared.op(OpKind::PunchHole, &self.handle.shown, (offset, len), |world, verdict| {
+            verdict.all_or_nothing()?;
+            world.apply(Change::Punch { ino: self.handle.ino, offset, len });
+            Ok(())
+        })
+    }
+    fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>> {
+        check_blocks(offset, len as u64, self.len);
+        self.handle.shared.op(OpKind::CreateMapping, &self.handle.shown, (offset, len as u64), |world, v| {
+            v.all_or_nothing()?;
+            let handle = Handle::new(self.handle.shared.clone(), world, self.handle.ino, &self.handle.path);
+            Ok(Arc::new(SimMapping::new(handle, offset, len)) as _)
+        })
+    }
+    fn path(&self) -> &Path {
+        &self.handle.path
+    }
+}
