@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["base"],
     &["io"],
-    &["cache", "critbit"],
+    &["cache", "critbit", "lavafs"],
     &["table"],
     &["version"],
     &["lsm", "values", "wal", "memtable"],

@@ -1,0 +1,199 @@
+//! Compaction of the journal: the metadata is dumped, and what led to it is forgotten. Nothing waits for it.
+//!
+//! ```text
+//!  superblock -> [old dump] jump -> [ t1 t2 ... t99 switch ] -> [ t101 t102 ...       one lock, a moment
+//!                                                  |
+//!                [new dump of the state after t100 = the switch] jump -> [ t101 ...    in the background
+//!  superblock -> [new dump] jump -> [ t101 t102 ... ]                                  both slots
+//! ```
+//!
+//! 1. *Switch.* Under the lock of the journal, the operations in line go into one last transaction of the old blocks,
+//!    which ends in a switch to new ones; under the lock of the core, held from before these operations are taken until
+//!    after, the metadata is copied (encoded, which is a copy). So the dump holds exactly the effects of all transactions
+//!    up to the switch: none in line can be replayed on top of it a second time, and none is missing.
+//! 2. *Dump.* The copy is written to blocks of its own, ending in a jump to the transaction after the switch. Commits
+//!    go on meanwhile, behind the switch, where the old journal leads as well: a crash now finds them there.
+//! 3. *Superblock.* The device is synced, and both slots are made to lead to the dump. Before the first of them is
+//!    written a crash finds the old journal, afterwards the new one; both lead to the same transactions.
+//! 4. *Free.* Only now the old blocks are given back.
+//!
+//! The jump belongs to the dump and the switch to the old journal, and both are made by the compaction alone; the
+//! committers write neither, so none of them can write or forget one on its behalf.
+
+use crate::core::{Core, DUMP_PART_LEN};
+use crate::journal::Switched;
+use crate::layout::{self, BLOCK, Extent};
+use crate::op::Op;
+use crate::superblock::{self, DUMP_EXTENTS_MAX, Superblock};
+use crate::transaction::{self, Header, Kind, Owner};
+use crate::volume::{Volume, count};
+use base::sync::lock;
+use base::{ErrorKind, Result};
+use io::AlignedBuf;
+
+/// Where a compaction is.
+#[derive(Debug, Default)]
+pub(crate) struct Compaction(Phase);
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Dumping(Dump),
+    Replacing(Dump),
+}
+
+/// A dump under way.
+#[derive(Debug)]
+struct Dump {
+    switched: Switched,
+    extents: Vec<Extent>,
+    /// All parts, padded.
+    image: AlignedBuf,
+    written: usize,
+}
+
+/// The parts of a dump as they are written: each padded to whole blocks.
+pub(crate) fn encode_dump(owner: Owner, sequence: u64, salt: u64, ops: Vec<Vec<u8>>, jump: &Op) -> Vec<u8> {
+    let mut parts = ops;
+    let mut last = Vec::new();
+    jump.encode(&mut last);
+    parts.push(last);
+    let mut image = Vec::new();
+    let mut chain = 0;
+    for (part, ops) in (0u32..).zip(&parts) {
+        let header = Header { kind: Kind::Dump, sequence, chain, durable: 0, salt, part };
+        let (bytes, hash) = transaction::encode(owner, &header, ops);
+        image.extend_from_slice(&bytes);
+        image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
+        chain = hash;
+    }
+    image
+}
+
+/// The operations of a dump, in parts.
+pub(crate) fn dump_parts(meta: &crate::meta::Meta) -> Vec<Vec<u8>> {
+    let mut parts = vec![Vec::new()];
+    meta.dump(|op| {
+        if parts.last().is_none_or(|part| part.len() >= DUMP_PART_LEN) {
+            parts.push(Vec::new());
+        }
+        if let Some(part) = parts.last_mut() {
+            op.encode(part);
+        }
+    });
+    parts
+}
+
+impl Compaction {
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.0, Phase::Idle)
+    }
+
+    /// One step; an idle compaction begins. Without room for it, it is put off: at most the journal has been switched.
+    ///
+    /// # Errors
+    /// Those of the device, which have poisoned the volume.
+    pub(crate) fn step(&mut self, volume: &Volume) -> Result<()> {
+        volume.check_sound()?;
+        self.0 = match std::mem::take(&mut self.0) {
+            Phase::Idle => match begin(volume) {
+                Ok(dump) => Phase::Dumping(dump),
+                Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => return Ok(()),
+                Err(e) => return volume.poisoned_by(Err(e)),
+            },
+            Phase::Dumping(mut dump) => match volume.poisoned_by(dump.write_some(volume))? {
+                true => Phase::Replacing(dump),
+                false => Phase::Dumping(dump),
+            },
+            Phase::Replacing(dump) => {
+                volume.poisoned_by(dump.replace(volume))?;
+                Phase::Idle
+            }
+        };
+        Ok(())
+    }
+}
+
+/// Switches the journal and copies the metadata.
+fn begin(volume: &Volume) -> Result<Dump> {
+    let owner = Owner { uid: volume.uid, key: volume.key };
+    let salt = volume.env.entropy.next_u64();
+    let mut parts = Vec::new();
+    // Room first: once the journal has been switched there is no way back.
+    let room = {
+        let mut core = lock(&volume.core);
+        let blocks = crate::core::dump_blocks(core.meta.dump_len()) + 2;
+        core.allocate_journal(blocks)?
+    };
+    let switched = {
+        let mut journal = lock(&volume.journal);
+        journal.switch(&*volume.device, &volume.core, |core: &Core| parts = dump_parts(&core.meta))
+    };
+    let switched = match switched {
+        Ok(switched) => switched,
+        Err(e) => {
+            lock(&volume.core).release(&room)?;
+            return Err(e);
+        }
+    };
+    let bytes = encode_dump(owner, switched.sequence, salt, parts, &switched.jump);
+    let mut image = AlignedBuf::zeroed(bytes.len());
+    image.as_mut_slice().copy_from_slice(&bytes);
+    let extents = fit(volume, room, layout::blocks_for(bytes.len() as u64))?;
+    Ok(Dump { switched, extents, image, written: 0 })
+}
+
+/// Makes the blocks taken for a dump those that it needs, in few enough runs for the superblock.
+fn fit(volume: &Volume, room: Vec<Extent>, blocks: u64) -> Result<Vec<Extent>> {
+    let mut core = lock(&volume.core);
+    let (mut extents, rest) = layout::split_at(&room, blocks);
+    core.release(&rest)?;
+    let had = layout::blocks_of(&extents);
+    if had < blocks {
+        // The metadata grew between the two holds of the lock.
+        extents.extend(core.allocate_journal(blocks - had)?);
+    }
+    if extents.len() > DUMP_EXTENTS_MAX {
+        core.release(&extents)?;
+        return Err(crate::core::no_space("the free blocks are too scattered for a dump".into()));
+    }
+    Ok(extents)
+}
+
+impl Dump {
+    /// Writes about one part more. True if that was the last.
+    fn write_some(&mut self, volume: &Volume) -> Result<bool> {
+        let len = DUMP_PART_LEN.min(self.image.len() - self.written);
+        let mut rest = &self.image.as_slice()[self.written..self.written + len];
+        for piece in layout::pieces(&self.extents, self.written as u64, len as u64) {
+            let (now, later) = rest.split_at(piece.len as usize);
+            volume.device.write_at(now, piece.offset.expect("a dump has no holes"))?;
+            rest = later;
+        }
+        self.written += len;
+        count(&volume.counters.dump_bytes, len as u64);
+        Ok(self.written == self.image.len())
+    }
+
+    /// Makes the superblock lead to the dump, and gives the old blocks back.
+    fn replace(self, volume: &Volume) -> Result<()> {
+        volume.device.sync()?;
+        let mut superblock = lock(&volume.superblock);
+        let next = Superblock {
+            generation: superblock.generation + 1,
+            checkpoint: self.switched.sequence,
+            reached: superblock.reached.max(self.switched.sequence),
+            dump: self.extents.clone(),
+            ..superblock.clone()
+        };
+        superblock::write(&*volume.device, &next)?;
+        *superblock = next;
+        let mut journal = lock(&volume.journal);
+        journal.note_durable(self.switched.sequence);
+        journal.dumped(&self.extents, self.switched.behind.len());
+        lock(&volume.core).release(&self.switched.behind)?;
+        count(&volume.counters.compactions, 1);
+        Ok(())
+    }
+}

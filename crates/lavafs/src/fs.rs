@@ -1,0 +1,452 @@
+//! The file system: names, and the making of files.
+
+use crate::append::LavaAppendFile;
+use crate::core::{Core, Live};
+use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaMapping};
+use crate::layout::{self, BLOCK, Extent, blocks_for};
+use crate::meta::joined;
+use crate::op::{FileRecord, Ino, Op};
+use crate::path::{dir_of, file_of};
+use crate::read::LavaReadFile;
+use crate::stats::Statistics;
+use crate::volume::Volume;
+use base::sync::lock;
+use base::{Error, ErrorKind, Result, Uid};
+use io::{
+    Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Env, FileLock, FileSystem, FsSpace, InPlaceFile,
+    Metadata, ReadFile, SharedMapping,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The longest line of a lock's holder, bytes.
+const HOLDER_LEN_MAX: usize = 1000;
+
+/// A mounted volume. Dropping it makes everything durable that can be, and notes that the volume was closed.
+#[derive(Debug)]
+pub struct LavaFs {
+    volume: Arc<Volume>,
+}
+
+fn not_found(path: &Path) -> Error {
+    Error::not_found("there is no such file or directory").at_file(path)
+}
+
+fn exists(path: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, "the name is taken").at_file(path)
+}
+
+fn wrong(why: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Io, why).at_file(path)
+}
+
+/// A new file that is to have a name.
+struct NewFile<'a> {
+    dir: &'a str,
+    name: &'a str,
+    size: u64,
+    closed: bool,
+    extents: Vec<Extent>,
+}
+
+impl LavaFs {
+    pub(crate) fn new(volume: Volume) -> Self {
+        LavaFs { volume: Arc::new(volume) }
+    }
+
+    /// The environment in which this is the file system.
+    pub fn into_env(self) -> Env {
+        let below = self.volume.env.clone();
+        Env { fs: Arc::new(self), ..below }
+    }
+
+    /// Counters, and what the volume holds.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(&self.volume)
+    }
+
+    /// Bytes with which a file's records should be masked, so that what its blocks held before, as part of another file,
+    /// is never taken for one of them. It cannot be guessed from outside of the volume, and no two files ever have the
+    /// same one.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn stamp(&self, path: &Path) -> Result<Uid> {
+        let core = lock(&self.volume.core);
+        let ino = find(&core, path)?;
+        let word = |salt: u8| {
+            let mut bytes = self.volume.key.0.to_vec();
+            bytes.extend_from_slice(&ino.to_le_bytes());
+            bytes.push(salt);
+            base::hash::key_hash(&bytes)
+        };
+        Ok(Uid::from_words(word(1), word(2)))
+    }
+
+    /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
+    ///
+    /// # Errors
+    /// Those of the device, and `Poisoned` after an earlier one.
+    pub fn unmount(&self) -> Result<()> {
+        self.volume.unmount()
+    }
+
+    fn add_file(&self, core: &mut Core, new: NewFile<'_>) -> Result<(Ino, u64)> {
+        let NewFile { dir, name, size, closed, extents } = new;
+        let ino = core.meta.next_ino();
+        self.volume.queue(core, &Op::File(FileRecord { ino, size, closed, extents }))?;
+        let link = Op::Link { dir: dir.to_owned(), name: name.to_owned(), ino };
+        Ok((ino, self.volume.queue(core, &link)?))
+    }
+
+    fn live(&self, path: &Path) -> Result<Arc<Live>> {
+        let mut core = lock(&self.volume.core);
+        let ino = find(&core, path)?;
+        core.open(ino)
+    }
+
+    /// Adds a file with blocks that hold durable zeros, in place of what has the name if `replace`.
+    fn create_zeroed(&self, path: &Path, len: u64, replace: bool) -> Result<Arc<Live>> {
+        let (dir, name) = file_of(path)?;
+        self.volume.check_writable(path)?;
+        let vacant = |core: &Core| match (check_vacant(core, path), replace) {
+            (Err(e), true) if e.kind() == ErrorKind::AlreadyExists => find(core, path).map(|_| ()),
+            (vacancy, _) => vacancy,
+        };
+        vacant(&lock(&self.volume.core))?;
+        self.volume.check_room().map_err(|e| e.at_file(path))?;
+        let extents = match len {
+            0 => Vec::new(),
+            _ => self.volume.allocate(blocks_for(len), None).map_err(|e| e.at_file(path))?,
+        };
+        let zeroed = inplace::write_zeros(&self.volume, &extents).map_err(|e| e.at_file(path));
+        let mut core = lock(&self.volume.core);
+        let made = zeroed.and_then(|()| vacant(&core)).and_then(|()| {
+            if core.meta.look_up(&dir, &name).is_some() {
+                let old = Op::Unlink { dir: dir.clone(), name: name.clone() };
+                self.volume.queue(&mut core, &old)?;
+            }
+            let new = NewFile { dir: &dir, name: &name, size: len, closed: true, extents: extents.clone() };
+            self.add_file(&mut core, new)
+        });
+        let (ino, position) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                core.release(&extents)?;
+                return Err(e);
+            }
+        };
+        let live = core.open(ino)?;
+        drop(core);
+        self.volume.commit(position).map_err(|e| e.at_file(path))?;
+        Ok(live)
+    }
+
+    /// The file of a mapping that is there already and can be used again: of the right length, without holes.
+    fn reuse_zeroed(&self, path: &Path, len: u64) -> Result<Option<Arc<Live>>> {
+        self.volume.check_writable(path)?;
+        let live = {
+            let mut core = lock(&self.volume.core);
+            let ino = match find(&core, path) {
+                Ok(ino) => ino,
+                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(e) => return Err(e),
+            };
+            let fits = core.meta.node(ino).is_some_and(|n| {
+                n.closed && n.size == len && layout::allocated_of(n.extents.as_slice()) == blocks_for(len)
+            });
+            if !fits {
+                return Ok(None);
+            }
+            core.open(ino)?
+        };
+        inplace::write_zeros(&self.volume, &live.extents()).map_err(|e| e.at_file(path))?;
+        Ok(Some(live))
+    }
+
+    /// Writes the line of a lock's holder into its file. Nobody depends on it.
+    fn write_holder(&self, live: &Live, holder: &str) -> Result<()> {
+        let mut line: String = holder.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        while line.len() > HOLDER_LEN_MAX {
+            line.pop();
+        }
+        line.push('\n');
+        if live.extents().is_empty() {
+            self.volume.grow(live, 0, 1, true)?;
+        }
+        let mut block = AlignedBuf::zeroed(BLOCK as usize);
+        block.as_mut_slice()[..line.len()].copy_from_slice(line.as_bytes());
+        if let Some(extent) = live.extents().first().filter(|e| !e.is_hole()) {
+            let written = self.volume.device.write_durable(block.as_slice(), extent.offset());
+            self.volume.poisoned_by(written)?;
+            let mut core = lock(&self.volume.core);
+            let op = Op::Size { ino: live.ino, size: line.len() as u64, closed: true };
+            self.volume.queue(&mut core, &op)?;
+            live.set_size(line.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LavaFs {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `unmount` first. What is not made durable here nobody was promised.
+        let _ = self.volume.unmount();
+    }
+}
+
+/// The file of a path.
+fn find(core: &Core, path: &Path) -> Result<Ino> {
+    let (dir, name) = file_of(path)?;
+    match core.meta.look_up(&dir, &name) {
+        Some(ino) => Ok(ino),
+        None if core.meta.has_dir(&joined(&dir, &name)) => Err(wrong("it is a directory", path)),
+        None => Err(not_found(path)),
+    }
+}
+
+/// Refuses a path at which nothing can be made.
+fn check_vacant(core: &Core, path: &Path) -> Result<()> {
+    let (dir, name) = file_of(path)?;
+    if !core.meta.has_dir(&dir) {
+        return Err(not_found(path));
+    }
+    let taken = core.meta.look_up(&dir, &name).is_some() || core.meta.has_dir(&joined(&dir, &name));
+    if taken { Err(exists(path)) } else { Ok(()) }
+}
+
+impl FileSystem for LavaFs {
+    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
+        let (dir, name) = file_of(path)?;
+        self.volume.check_writable(path)?;
+        check_vacant(&lock(&self.volume.core), path)?;
+        self.volume.check_room().map_err(|e| e.at_file(path))?;
+        let (live, position) = {
+            let mut core = lock(&self.volume.core);
+            check_vacant(&core, path)?;
+            let new = NewFile { dir: &dir, name: &name, size: 0, closed: false, extents: Vec::new() };
+            let (ino, position) = self.add_file(&mut core, new)?;
+            (core.open(ino)?, position)
+        };
+        self.volume.relieve()?;
+        Ok(Box::new(LavaAppendFile::new(self.volume.clone(), live, path.to_owned(), position, options)))
+    }
+
+    fn open(&self, path: &Path, _access: Access) -> Result<Arc<dyn ReadFile>> {
+        let live = self.live(path)?;
+        Ok(Arc::new(LavaReadFile { volume: self.volume.clone(), live, path: path.to_owned() }))
+    }
+
+    fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        if !len.is_multiple_of(BLOCK) {
+            let why = format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
+            return Err(Error::invalid(why).at_file(path));
+        }
+        let live = self.create_zeroed(path, len, false)?;
+        Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
+    }
+
+    fn open_in_place(&self, path: &Path, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
+        let live = self.live(path)?;
+        let len = live.size();
+        if !len.is_multiple_of(BLOCK) {
+            let why = format!("a file written in place has {len} bytes, not whole pages of {BLOCK} bytes");
+            return Err(Error::corruption(why).at_file(path));
+        }
+        Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
+    }
+
+    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
+        if len == 0 || len > isize::MAX as usize {
+            return Err(Error::invalid(format!("a mapping of {len} bytes is not possible")).at_file(path));
+        }
+        let live = match self.reuse_zeroed(path, len as u64)? {
+            Some(live) => live,
+            None => self.create_zeroed(path, len as u64, true)?,
+        };
+        let mapping = LavaMapping::new(&self.volume, live, len).map_err(|e| e.at_file(path))?;
+        Ok(Arc::new(mapping))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.volume.check_writable(to)?;
+        let ((from_dir, from_name), (to_dir, to_name)) = (file_of(from)?, file_of(to)?);
+        let mut core = lock(&self.volume.core);
+        let (source, target) = (joined(&from_dir, &from_name), joined(&to_dir, &to_name));
+        if core.meta.has_dir(&source) {
+            check_vacant(&core, to)?;
+            if source == target || target.starts_with(&format!("{source}/")) {
+                return Err(wrong("a directory cannot be moved into itself", to));
+            }
+            self.volume.queue(&mut core, &Op::RenameDir { from: source, to: target })?;
+            return Ok(());
+        }
+        find(&core, from)?;
+        match check_vacant(&core, to) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => drop(find(&core, to)?),
+            vacant => vacant?,
+        }
+        self.volume.queue(&mut core, &Op::Rename { from_dir, from: from_name, to_dir, to: to_name })?;
+        drop(core);
+        self.volume.relieve()
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.volume.check_writable(path)?;
+        let (dir, name) = file_of(path)?;
+        {
+            let mut core = lock(&self.volume.core);
+            find(&core, path)?;
+            self.volume.queue(&mut core, &Op::Unlink { dir, name })?;
+        }
+        self.volume.relieve()
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.volume.check_writable(to)?;
+        self.volume.check_room().map_err(|e| e.at_file(to))?;
+        let (dir, name) = file_of(to)?;
+        {
+            let mut core = lock(&self.volume.core);
+            let ino = find(&core, from)?;
+            check_vacant(&core, to)?;
+            self.volume.queue(&mut core, &Op::Link { dir, name, ino })?;
+        }
+        self.volume.relieve()
+    }
+
+    fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.volume.check_writable(path)?;
+        let mut core = lock(&self.volume.core);
+        let ino = find(&core, path)?;
+        let extents = core.meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
+        let first = offset.div_ceil(BLOCK);
+        let end = (offset.saturating_add(len) / BLOCK).min(layout::blocks_of(&extents));
+        if first >= end {
+            return Ok(());
+        }
+        let (_, rest) = layout::split_at(&extents, first);
+        let (inside, _) = layout::split_at(&rest, end - first);
+        if layout::allocated_of(&inside) > 0 {
+            let blocks = u32::try_from(end - first).unwrap_or(u32::MAX);
+            self.volume.queue(&mut core, &Op::Punch { ino, block: first, blocks })?;
+        }
+        drop(core);
+        self.volume.relieve()
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
+        let core = lock(&self.volume.core);
+        let whole = dir_of(dir)?;
+        let names = core.meta.names(&whole).ok_or_else(|| not_found(dir))?;
+        let entry = |(name, ino): (&str, Ino)| DirEntry {
+            name: name.to_owned(),
+            len: core.size_of(ino),
+            allocated: allocated(&core, ino),
+        };
+        let mut found: Vec<DirEntry> = names.map(entry).collect();
+        found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Metadata> {
+        let core = lock(&self.volume.core);
+        if core.meta.has_dir(&dir_of(path)?) {
+            return Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true });
+        }
+        let ino = find(&core, path)?;
+        let links = core.meta.node(ino).map_or(0, |n| u64::from(n.links));
+        Ok(Metadata { len: core.size_of(ino), allocated: allocated(&core, ino), links, is_dir: false })
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        let whole = dir_of(dir)?;
+        if lock(&self.volume.core).meta.has_dir(&whole) {
+            return Ok(());
+        }
+        self.volume.check_writable(dir)?;
+        self.volume.check_room().map_err(|e| e.at_file(dir))?;
+        let mut core = lock(&self.volume.core);
+        let ends = whole.match_indices('/').map(|(at, _)| at).chain(std::iter::once(whole.len()));
+        for above in ends.filter_map(|end| whole.get(..end)) {
+            if core.meta.has_dir(above) {
+                continue;
+            }
+            if crate::meta::parent(above).is_some_and(|(dir, name)| core.meta.look_up(dir, name).is_some()) {
+                return Err(exists(dir));
+            }
+            self.volume.queue(&mut core, &Op::MakeDir { dir: above.to_owned() })?;
+        }
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> Result<()> {
+        self.volume.check_writable(dir)?;
+        let name = dir_of(dir)?;
+        let mut core = lock(&self.volume.core);
+        if !core.meta.has_dir(&name) {
+            return Err(not_found(dir));
+        }
+        if name.is_empty() || !core.meta.is_empty_dir(&name) {
+            return Err(wrong("the directory is not empty", dir));
+        }
+        self.volume.queue(&mut core, &Op::RemoveDir { dir: name })?;
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        if !lock(&self.volume.core).meta.has_dir(&dir_of(dir)?) {
+            return Err(not_found(dir));
+        }
+        self.volume.check_writable(dir)?;
+        self.volume.commit_all().map_err(|e| e.at_file(dir))
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
+        self.volume.check_writable(path)?;
+        let (dir, name) = file_of(path)?;
+        let live = {
+            let mut core = lock(&self.volume.core);
+            let ino = match find(&core, path) {
+                Ok(ino) => ino,
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    check_vacant(&core, path)?;
+                    let new = NewFile { dir: &dir, name: &name, size: 0, closed: true, extents: Vec::new() };
+                    self.add_file(&mut core, new)?.0
+                }
+                Err(e) => return Err(e),
+            };
+            if let Some(present) = core.locks.get(&ino) {
+                let why = format!("the lock is held by {present}; close that first, or open a copy");
+                return Err(Error::new(ErrorKind::Locked, why).at_file(path));
+            }
+            core.locks.insert(ino, holder.to_owned());
+            core.open(ino)?
+        };
+        let held = LavaLock { volume: self.volume.clone(), ino: live.ino };
+        match self.write_holder(&live, holder) {
+            // The line decorates a message: a full volume must not keep a store from being opened.
+            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(Box::new(held)),
+            Err(e) => Err(e.at_file(path)),
+            Ok(()) => Ok(Box::new(held)),
+        }
+    }
+
+    fn space(&self, dir: &Path) -> Result<FsSpace> {
+        let core = lock(&self.volume.core);
+        if !core.meta.has_dir(&dir_of(dir)?) {
+            return Err(not_found(dir));
+        }
+        let total = core.meta.volume_blocks() * BLOCK;
+        let free = core.free.blocks() + core.freeing_blocks();
+        Ok(FsSpace { total, available: free.saturating_sub(core.reserve()) * BLOCK })
+    }
+
+    fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
+        Ok(self.live(path)?.view().readable)
+    }
+}
+
+fn allocated(core: &Core, ino: Ino) -> u64 {
+    core.meta.node(ino).map_or(0, |n| layout::allocated_of(n.extents.as_slice()) * BLOCK)
+}

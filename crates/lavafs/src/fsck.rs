@@ -1,0 +1,241 @@
+//! Checking a volume that is not mounted, and putting right what can be.
+//!
+//! The check reads both slots of the superblock and the whole journal, and looks whether the metadata fits together. It
+//! does not read the contents of files, whose checksums belong to those who wrote them.
+//!
+//! A repair never changes anything in place: it writes a dump of the metadata as far as they could be read, with the
+//! contradictions taken out, to free blocks, and then makes the superblock lead there. What it gives up is in the
+//! report.
+
+use crate::format::write_journal;
+use crate::layout::{BLOCK, Extent, HEAD_BLOCKS, SLOTS};
+use crate::meta::Meta;
+use crate::mount::{check_len, free_map};
+use crate::op::{Ino, Op};
+use crate::replay::{Replayed, replay_as_far_as_possible};
+use crate::superblock::{self, Slots, Superblock};
+use base::{Error, ErrorKind, Result};
+use io::{BlockDevice, Env};
+
+/// What is wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What, where, and what it means.
+    pub what: String,
+    /// It has been put right.
+    pub repaired: bool,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Everything that is wrong.
+    pub findings: Vec<Finding>,
+    /// Number of files.
+    pub files: u64,
+    /// Number of directories, the root included.
+    pub dirs: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Bytes that belong to nobody.
+    pub free_bytes: u64,
+    /// Transactions since the dump.
+    pub transactions: u64,
+}
+
+impl Report {
+    /// True if nothing is wrong, or nothing any more.
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|f| f.repaired)
+    }
+
+    fn add(&mut self, what: impl Into<String>) {
+        self.findings.push(Finding { what: what.into(), repaired: false });
+    }
+}
+
+/// Checks the volume on a device; repairs it if `repair`.
+///
+/// # Errors
+/// `NotFound` if there is no volume; `Unsupported` if a newer release made it; those of the device. What is damaged is in
+/// the report.
+pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report> {
+    let mut report = Report::default();
+    let slots = Slots::read(device)?;
+    if slots.found.iter().all(|slot| matches!(slot, Err(e) if e.kind() == ErrorKind::NotFound)) {
+        return Err(Error::not_found("there is no LavaFS on it").at_file(device.path()));
+    }
+    for (slot, found) in slots.found.iter().enumerate() {
+        if let Err(e) = found {
+            report.add(format!("slot {slot} of the superblock (block {}): {e}", SLOTS[slot]));
+        }
+    }
+    let generations = slots.found.iter().flatten().map(|s| s.generation).max();
+    let (superblock, agree) = match slots.choose() {
+        Ok(chosen) => chosen,
+        Err(e) if e.kind() == ErrorKind::Unsupported => return Err(e.at_file(device.path())),
+        Err(e) => {
+            report.add(format!("the superblock: {e}"));
+            return Ok(report);
+        }
+    };
+    if !agree && report.findings.is_empty() {
+        report.add("the two slots of the superblock differ: a crash came between them (a mount puts that right)");
+    }
+    if let Err(e) = check_len(device, &superblock) {
+        report.add(e.to_string());
+        return Ok(report);
+    }
+    let (replayed, damage) = match replay_as_far_as_possible(device, &superblock, &mut |_| {}) {
+        Ok(replayed) => replayed,
+        Err(e) if e.is_corruption() => {
+            report.add(e.to_string());
+            return Ok(report);
+        }
+        Err(e) => return Err(e),
+    };
+    if let Some(e) = &damage {
+        report.add(format!("{e} (a repair gives up transactions from {} on)", replayed.sequence + 1));
+    }
+    let mut meta = replayed.meta.clone();
+    let contradictory = check_owners(&mut meta, &replayed.journal(), &mut report);
+    let nameless = name_all(&mut meta, &mut report);
+    report.count(&meta, &replayed);
+    if repair && !report.findings.is_empty() {
+        let rewrite = damage.is_some() || contradictory || nameless;
+        put_right(env, device, &superblock, generations, rewrite.then_some((&meta, &replayed)))?;
+        report.findings.iter_mut().for_each(|f| f.repaired = true);
+    }
+    Ok(report)
+}
+
+impl Report {
+    fn count(&mut self, meta: &Meta, replayed: &Replayed) {
+        self.transactions = replayed.transactions;
+        self.files = meta.file_count();
+        self.dirs = meta.dirs().count() as u64;
+        self.file_bytes = meta.file_blocks() * BLOCK;
+        self.journal_bytes = crate::layout::blocks_of(&replayed.journal()) * BLOCK;
+        let free = free_map(meta, &replayed.journal()).map_or(0, |free| free.blocks());
+        self.free_bytes = free * BLOCK;
+    }
+}
+
+/// Finds blocks with two owners. The journal keeps its own; of two files the older does; the other goes.
+fn check_owners(meta: &mut Meta, journal: &[Extent], report: &mut Report) -> bool {
+    let mut free = crate::alloc::FreeMap::default();
+    let volume_blocks = u32::try_from(meta.volume_blocks()).unwrap_or(u32::MAX);
+    let whole = free.release(Extent::new(HEAD_BLOCKS, volume_blocks.saturating_sub(HEAD_BLOCKS)));
+    debug_assert!(whole, "nothing was free before");
+    for &extent in journal {
+        if !free.claim(extent) {
+            report.add(format!("the blocks {extent} are in the journal twice"));
+        }
+    }
+    let mut inos: Vec<Ino> = meta.nodes().map(|(ino, _)| ino).collect();
+    inos.sort_unstable();
+    let mut expelled = false;
+    for ino in inos {
+        let extents = meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
+        let mut taken = Vec::new();
+        let clash = extents.into_iter().filter(|e| !e.is_hole()).find(|&e| {
+            let claimed = free.claim(e);
+            if claimed {
+                taken.push(e);
+            }
+            !claimed
+        });
+        if let Some(extent) = clash {
+            report.add(format!("the blocks {extent} of file {ino} have another owner (a repair removes the file)"));
+            taken.into_iter().for_each(|e| {
+                let released = free.release(e);
+                debug_assert!(released, "it was taken a moment ago");
+            });
+            meta.expel(ino);
+            expelled = true;
+        }
+    }
+    expelled
+}
+
+/// Finds files without names, and names them in the root.
+fn name_all(meta: &mut Meta, report: &mut Report) -> bool {
+    let mut nameless: Vec<Ino> = meta.nodes().filter(|(_, n)| n.links == 0).map(|(ino, _)| ino).collect();
+    nameless.sort_unstable();
+    for &ino in &nameless {
+        let name = format!("lost-{ino}");
+        report.add(format!("file {ino} has no name (a repair calls it /{name})"));
+        if meta.apply(&Op::Link { dir: String::new(), name, ino }).is_err() {
+            meta.expel(ino);
+        }
+    }
+    !nameless.is_empty()
+}
+
+/// Writes what is right now.
+fn put_right(
+    env: &Env,
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    generation: Option<u64>,
+    rewrite: Option<(&Meta, &Replayed)>,
+) -> Result<()> {
+    let Some((meta, replayed)) = rewrite else { return superblock::heal(device, superblock) };
+    let next = Superblock {
+        generation: generation.unwrap_or(superblock.generation) + 1,
+        ..superblock.clone()
+    };
+    // A number that no transaction given up can have.
+    let sequence = replayed.sequence.max(superblock.reached) + (1 << 32);
+    write_journal(env, device, next, meta, &replayed.journal(), sequence)
+}
+
+/// Lists a volume's superblock and journal for people: a line for each slot, each transaction and each operation in it.
+/// What cannot be read is said in the last line.
+///
+/// # Errors
+/// Those of the device.
+pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Result<()> {
+    let slots = Slots::read(device)?;
+    for (slot, found) in slots.found.iter().enumerate() {
+        match found {
+            Ok(s) => emit(&format!(
+                "slot {slot}: volume {:?}, generation {}, {} blocks, dump of transaction {} in {} runs, reached {}",
+                s.uid,
+                s.generation,
+                s.blocks(),
+                s.checkpoint,
+                s.dump.len(),
+                s.reached
+            )),
+            Err(e) => emit(&format!("slot {slot}: {e}")),
+        }
+    }
+    let superblock = match slots.choose() {
+        Ok((superblock, _)) => superblock,
+        Err(e) => {
+            emit(&e.to_string());
+            return Ok(());
+        }
+    };
+    let replayed = replay_as_far_as_possible(device, &superblock, &mut |seen| {
+        let h = seen.header;
+        let what = match h.kind {
+            crate::transaction::Kind::Change => format!("transaction {}", h.sequence),
+            crate::transaction::Kind::Dump => format!("dump of transaction {}, part {}", h.sequence, h.part),
+        };
+        emit(&format!("offset {}: {what}, durable {}", seen.offset, h.durable));
+        seen.ops.iter().for_each(|op| emit(&format!("  {op}")));
+    });
+    match replayed {
+        Ok((replayed, None)) => emit(&format!("end: transaction {} is the last", replayed.sequence)),
+        Ok((_, Some(e))) | Err(e) if e.is_corruption() => emit(&e.to_string()),
+        Ok((_, Some(e))) | Err(e) => return Err(e),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Writing the journal.
+//!
+//! One lock covers a commit from the moment it takes the operations in line until the device has them: so the numbers of
+//! transactions, their places and the order of operations agree, and a commit that waited for another one often finds
+//! its operations written already.
+//!
+//! **Room.** Behind the last transaction there are always [`SPARE_BLOCKS`] more blocks, enough for a transaction that
+//! says where the journal goes on. A commit that would leave less first writes such a one. The blocks come out of a
+//! reserve that files cannot use ([`crate::core`]).
+//!
+//! **Durability.** A transaction may be written without being made durable, when memory is short or a log is switched.
+//! The next durable commit then syncs the device instead of making its own blocks durable alone.
+
+use crate::core::Core;
+use crate::layout::{self, BLOCK, Extent};
+use crate::op::Op;
+use crate::replay::Replayed;
+use crate::transaction::{self, Header, Kind, Owner};
+use base::Result;
+use base::sync::lock;
+use io::{AlignedBuf, BlockDevice, Rng};
+use std::sync::Mutex;
+
+/// Blocks that are kept for the transaction that says where the journal goes on.
+pub(crate) const SPARE_BLOCKS: u64 = 1;
+/// Runs of such a transaction, so that it fits.
+pub(crate) const GROWTH_RUNS_MAX: usize = 256;
+
+/// Where the journal is written.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    owner: Owner,
+    /// The runs in use.
+    runs: Vec<Extent>,
+    room: u64,
+    /// The next block in them.
+    at: u64,
+    /// All earlier runs since the last dump, and the dump.
+    behind: Vec<Extent>,
+    /// The last transaction written, and its hash.
+    sequence: u64,
+    chain: u64,
+    /// The last transaction known to be durable.
+    durable: u64,
+    /// Blocks of transactions since the dump.
+    since_dump: u64,
+    salt: Rng,
+    buf: AlignedBuf,
+    /// Transactions and blocks written, for statistics.
+    pub written: (u64, u64),
+}
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// All operations up to here are written, or durable if that was asked for.
+    pub position: u64,
+}
+
+/// The beginning of a dump: what it is a dump of, and where the journal goes on after it.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    pub sequence: u64,
+    pub jump: Op,
+    /// Blocks that are of no use once the dump is in the superblock.
+    pub behind: Vec<Extent>,
+}
+
+impl Journal {
+    pub(crate) fn new(owner: Owner, replayed: &Replayed, salt: Rng) -> Self {
+        Journal {
+            owner,
+            room: layout::blocks_of(&replayed.runs),
+            runs: replayed.runs.clone(),
+            at: replayed.at,
+            behind: replayed.behind.clone(),
+            sequence: replayed.sequence,
+            chain: replayed.chain,
+            // What was found was on the device, but perhaps only in its cache: the next durable commit syncs.
+            durable: 0,
+            since_dump: replayed.since_dump,
+            salt,
+            buf: AlignedBuf::zeroed(BLOCK as usize),
+            written: (0, 0),
+        }
+    }
+
+    /// The last transaction known to be durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// The last transaction written.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Blocks written since the dump.
+    pub(crate) fn since_dump(&self) -> u64 {
+        self.since_dump
+    }
+
+    /// Blocks of the journal, the dump included.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.room + layout::blocks_of(&self.behind)
+    }
+
+    /// Writes one transaction behind the last.
+    fn write(&mut self, device: &dyn BlockDevice, ops: &[u8], durable: bool) -> Result<()> {
+        let header = Header {
+            kind: Kind::Change,
+            sequence: self.sequence + 1,
+            chain: self.chain,
+            durable: self.durable,
+            salt: self.salt.next_u64(),
+            part: 0,
+        };
+        let (bytes, hash) = transaction::encode(self.owner, &header, ops);
+        let blocks = transaction::blocks_of(ops.len());
+        let len = (blocks * BLOCK) as usize;
+        self.buf.resize(len);
+        let buf = self.buf.as_mut_slice();
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        buf[bytes.len()..].fill(0);
+        let pieces = layout::pieces(&self.runs, self.at * BLOCK, len as u64);
+        let alone = durable && self.durable == self.sequence && pieces.len() == 1;
+        let mut rest = &self.buf.as_slice()[..len];
+        for piece in &pieces {
+            let (now, later) = rest.split_at(piece.len as usize);
+            let offset = piece.offset.expect("the journal has no holes");
+            match alone {
+                true => device.write_durable(now, offset)?,
+                false => device.write_at(now, offset)?,
+            }
+            rest = later;
+        }
+        assert!(rest.is_empty(), "the journal has room for what is written");
+        if durable && !alone {
+            device.sync()?;
+        }
+        (self.sequence, self.chain) = (header.sequence, hash);
+        if durable {
+            self.durable = self.sequence;
+        }
+        self.at += blocks;
+        self.since_dump += blocks;
+        self.written = (self.written.0 + 1, self.written.1 + blocks);
+        Ok(())
+    }
+
+    /// Makes room for `blocks` blocks and the spare ones. The core stays as it is if that is not possible.
+    fn make_room(&mut self, device: &dyn BlockDevice, core: &Mutex<Core>, blocks: u64) -> Result<()> {
+        if self.room - self.at >= blocks + SPARE_BLOCKS {
+            return Ok(());
+        }
+        let extents = {
+            let mut core = lock(core);
+            let growth = u64::from(core.journal_blocks).max(blocks + SPARE_BLOCKS);
+            take_few_runs(&mut core, growth)?
+        };
+        let mut ops = Vec::new();
+        Op::JournalExtend { extents: extents.clone() }.encode(&mut ops);
+        self.write(device, &ops, false)?;
+        self.room += layout::blocks_of(&extents);
+        self.runs.extend(extents);
+        Ok(())
+    }
+
+    /// Writes everything in line, and makes it durable if asked to.
+    ///
+    /// # Errors
+    /// `NoSpace` if the journal cannot grow: nothing has changed then. Any other error leaves the journal in a state that
+    /// nobody knows.
+    pub(crate) fn commit(
+        &mut self,
+        device: &dyn BlockDevice,
+        core: &Mutex<Core>,
+        durable: bool,
+    ) -> Result<Committed> {
+        loop {
+            let wanted = transaction::blocks_of(lock(core).pending.len());
+            self.make_room(device, core, wanted)?;
+            let (ops, position) = {
+                let mut core = lock(core);
+                // More may have come in line meanwhile.
+                if transaction::blocks_of(core.pending.len()) + SPARE_BLOCKS > self.room - self.at {
+                    continue;
+                }
+                (std::mem::take(&mut core.pending), core.position)
+            };
+            if !ops.is_empty() {
+                self.write(device, &ops, durable)?;
+            } else if durable && self.durable < self.sequence {
+                device.sync()?;
+                self.durable = self.sequence;
+            }
+            return Ok(Committed { position });
+        }
+    }
+
+    /// Writes everything in line, the last in the blocks used so far, and goes on in others. `dump` is called when the
+    /// core holds exactly what has been written.
+    pub(crate) fn switch(
+        &mut self,
+        device: &dyn BlockDevice,
+        core: &Mutex<Core>,
+        dump: impl FnOnce(&Core),
+    ) -> Result<Switched> {
+        let (mut ops, extents) = loop {
+            let wanted = transaction::blocks_of(lock(core).pending.len() + BLOCK as usize);
+            self.make_room(device, core, wanted)?;
+            let mut core = lock(core);
+            if transaction::blocks_of(core.pending.len() + BLOCK as usize) > self.room - self.at {
+                continue;
+            }
+            let growth = u64::from(core.journal_blocks);
+            let extents = take_few_runs(&mut core, growth)?;
+            let ops = std::mem::take(&mut core.pending);
+            dump(&core);
+            break (ops, extents);
+        };
+        Op::JournalSwitch { extents: extents.clone() }.encode(&mut ops);
+        self.write(device, &ops, false)?;
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.append(&mut self.runs);
+        self.behind = behind.clone();
+        (self.runs, self.at) = (extents.clone(), 0);
+        self.room = layout::blocks_of(&extents);
+        self.since_dump = 0;
+        let jump = Op::Jump { sequence: self.sequence + 1, chain: self.chain, extents };
+        Ok(Switched { sequence: self.sequence, jump, behind })
+    }
+
+    /// The dump is in the superblock: it is all there is behind the runs that were in use when it was begun.
+    pub(crate) fn dumped(&mut self, dump: &[Extent], replaced: usize) {
+        self.behind.drain(..replaced);
+        self.behind.extend_from_slice(dump);
+    }
+
+    /// Transactions up to this one are known to be durable.
+    pub(crate) fn note_durable(&mut self, sequence: u64) {
+        self.durable = self.durable.max(sequence);
+    }
+}
+
+/// Blocks for the journal in so few runs that one operation can name them.
+fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
+    let extents = core.allocate_journal(blocks)?;
+    if extents.len() > GROWTH_RUNS_MAX {
+        core.release(&extents)?;
+        return Err(crate::core::no_space(format!(
+            "the journal needs {blocks} blocks, and the free ones are too scattered; remove files"
+        )));
+    }
+    Ok(extents)
+}

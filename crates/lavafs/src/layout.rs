@@ -1,0 +1,209 @@
+//! Where things are on the device, in blocks.
+//!
+//! A block has 4,096 bytes and a 32-bit number, so a volume has at most 16 TiB. The first [`HEAD_BLOCKS`] blocks hold
+//! the two slots of the superblock and otherwise zeros; everything behind them is handed out in [`Extent`]s, to files and
+//! to the journal alike.
+
+use base::codec::{Reader, put_varint};
+use base::{Error, Result};
+
+/// Bytes of a block.
+pub const BLOCK: u64 = io::BLOCK as u64;
+/// Blocks before the first that is handed out.
+pub const HEAD_BLOCKS: u32 = 32;
+/// Blocks of the two slots of the superblock. Far apart, so that one misdirected or torn write does not reach both.
+pub const SLOTS: [u32; 2] = [1, 16];
+/// The smallest volume, blocks.
+pub const VOLUME_BLOCKS_MIN: u64 = 128;
+/// The largest volume, blocks: the largest number is kept to mark holes.
+pub const VOLUME_BLOCKS_MAX: u64 = u32::MAX as u64;
+
+/// `start` of a run without blocks.
+const HOLE: u32 = u32::MAX;
+
+/// A run of blocks; or, in the list of a file, a hole of that length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    /// The first block.
+    pub start: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
+impl Extent {
+    /// A run of blocks.
+    pub fn new(start: u32, blocks: u32) -> Self {
+        Extent { start, blocks }
+    }
+
+    /// A hole.
+    pub fn hole(blocks: u32) -> Self {
+        Extent { start: HOLE, blocks }
+    }
+
+    /// True for a hole.
+    pub fn is_hole(self) -> bool {
+        self.start == HOLE
+    }
+
+    /// One more than the last block; meaningless for a hole.
+    pub fn end(self) -> u64 {
+        u64::from(self.start) + u64::from(self.blocks)
+    }
+
+    /// Where it begins on the device, bytes.
+    pub fn offset(self) -> u64 {
+        u64::from(self.start) * BLOCK
+    }
+
+    /// Bytes.
+    pub fn len(self) -> u64 {
+        u64::from(self.blocks) * BLOCK
+    }
+
+    /// True if it has no blocks at all.
+    pub fn is_empty(self) -> bool {
+        self.blocks == 0
+    }
+
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(self.start));
+        put_varint(out, u64::from(self.blocks));
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Extent> {
+        Ok(Extent { start: decode_u32(r)?, blocks: decode_u32(r)? })
+    }
+
+    /// Checks numbers from the device: a run of at least one block behind the head of a volume of so many blocks.
+    pub(crate) fn check(self, volume_blocks: u64) -> Result<()> {
+        let inside = self.start >= HEAD_BLOCKS && self.end() <= volume_blocks;
+        if self.blocks > 0 && inside {
+            return Ok(());
+        }
+        let (start, blocks) = (self.start, self.blocks);
+        Err(Error::corruption(format!("{blocks} blocks at {start} are not on a volume of {volume_blocks} blocks")))
+    }
+}
+
+impl std::fmt::Display for Extent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.is_hole() {
+            true => write!(f, "hole+{}", self.blocks),
+            false => write!(f, "{}+{}", self.start, self.blocks),
+        }
+    }
+}
+
+/// A varint that must fit in 32 bits.
+pub(crate) fn decode_u32(r: &mut Reader<'_>) -> Result<u32> {
+    let value = r.varint()?;
+    u32::try_from(value).map_err(|_| Error::corruption(format!("the number {value} does not fit in 32 bits")))
+}
+
+/// Blocks of a list, holes included.
+pub(crate) fn blocks_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|e| u64::from(e.blocks)).sum()
+}
+
+/// Blocks of a list that are on the device.
+pub(crate) fn allocated_of(extents: &[Extent]) -> u64 {
+    extents.iter().filter(|e| !e.is_hole()).map(|e| u64::from(e.blocks)).sum()
+}
+
+/// Adds a run to a list; continues the last one if it can.
+pub(crate) fn push(list: &mut Vec<Extent>, extent: Extent) {
+    if extent.is_empty() {
+        return;
+    }
+    if let Some(last) = list.last_mut()
+        && let Some(blocks) = last.blocks.checked_add(extent.blocks)
+        && (last.is_hole() == extent.is_hole())
+        && (extent.is_hole() || last.end() == u64::from(extent.start))
+    {
+        last.blocks = blocks;
+        return;
+    }
+    list.push(extent);
+}
+
+/// Splits a list after so many blocks.
+pub(crate) fn split_at(extents: &[Extent], blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut left = blocks;
+    for &e in extents {
+        let head = left.min(u64::from(e.blocks)) as u32;
+        left -= u64::from(head);
+        let start = if e.is_hole() { e.start } else { e.start + head };
+        push(&mut before, Extent { start: e.start, blocks: head });
+        push(&mut after, Extent { start, blocks: e.blocks - head });
+    }
+    (before, after)
+}
+
+/// A range of a file: where it is on the device (`None`: a hole), and how many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub offset: Option<u64>,
+    pub len: u64,
+}
+
+/// Where `[offset, offset + len)` of a file is, front to back. Ends early if the list does.
+pub(crate) fn pieces(extents: &[Extent], offset: u64, len: u64) -> Vec<Piece> {
+    let mut found = Vec::new();
+    let (mut skip, mut left) = (offset, len);
+    for e in extents {
+        if left == 0 {
+            break;
+        }
+        if skip >= e.len() {
+            skip -= e.len();
+            continue;
+        }
+        let n = left.min(e.len() - skip);
+        found.push(Piece { offset: (!e.is_hole()).then(|| e.offset() + skip), len: n });
+        left -= n;
+        skip = 0;
+    }
+    found
+}
+
+/// Whole blocks that hold so many bytes.
+pub(crate) fn blocks_for(len: u64) -> u64 {
+    len.div_ceil(BLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_split_joined_and_looked_up() {
+        let list = [Extent::new(40, 2), Extent::hole(3), Extent::new(50, 4)];
+        assert_eq!((blocks_of(&list), allocated_of(&list)), (9, 6));
+        for cut in 0..=10 {
+            let (mut before, after) = split_at(&list, cut);
+            assert_eq!(blocks_of(&before), cut.min(9));
+            after.into_iter().for_each(|e| push(&mut before, e));
+            assert_eq!(before, list, "cut at {cut}");
+        }
+        let at = |offset, len| pieces(&list, offset, len);
+        let piece = |offset, len| Piece { offset, len };
+        assert_eq!(at(10, 20), [piece(Some(40 * BLOCK + 10), 20)]);
+        assert_eq!(
+            at(BLOCK, 5 * BLOCK),
+            [piece(Some(41 * BLOCK), BLOCK), piece(None, 3 * BLOCK), piece(Some(50 * BLOCK), BLOCK)]
+        );
+        assert_eq!(at(8 * BLOCK, 9 * BLOCK), [piece(Some(53 * BLOCK), BLOCK)], "the list ends early");
+        assert_eq!(at(9 * BLOCK, 1), []);
+    }
+
+    #[test]
+    fn runs_outside_the_volume_are_refused() {
+        for (start, blocks, sound) in
+            [(HEAD_BLOCKS, 1, true), (0, 1, false), (99, 1, true), (99, 2, false), (50, 0, false), (u32::MAX, 9, false)]
+        {
+            assert_eq!(Extent::new(start, blocks).check(100).is_ok(), sound, "{start}+{blocks}");
+        }
+    }
+}

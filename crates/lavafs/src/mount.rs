@@ -1,0 +1,85 @@
+//! Mounting: from a device to a volume.
+//!
+//! The superblock is chosen, the journal replayed, and everything that neither a file nor the journal has is free. The
+//! only thing written is a slot of the superblock that differs from the one that counts: a crash came between the two,
+//! or one is damaged.
+
+use crate::alloc::FreeMap;
+use crate::core::Core;
+use crate::fs::LavaFs;
+use crate::journal::Journal;
+use crate::layout::{Extent, HEAD_BLOCKS};
+use crate::meta::Meta;
+use crate::replay::{Replayed, replay};
+use crate::superblock::{self, Slots, Superblock};
+use crate::transaction::Owner;
+use crate::volume::{MountOptions, Volume};
+use base::{Error, Result};
+use io::{BlockDevice, Env};
+use std::sync::Arc;
+
+/// The blocks that neither a file nor the journal has.
+///
+/// # Errors
+/// `Corruption` if a block has two owners.
+pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeMap> {
+    let mut free = FreeMap::default();
+    let volume_blocks = u32::try_from(meta.volume_blocks()).unwrap_or(u32::MAX);
+    let all = Extent::new(HEAD_BLOCKS, volume_blocks.saturating_sub(HEAD_BLOCKS));
+    let mut sound = free.release(all);
+    let of_files = meta.nodes().flat_map(|(_, node)| node.extents.as_slice());
+    for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
+        sound &= free.claim(extent);
+        if !sound {
+            let why = format!("the journal contradicts itself: the blocks {extent} have two owners; run fsck");
+            return Err(Error::corruption(why));
+        }
+    }
+    Ok(free)
+}
+
+/// What a device holds.
+pub(crate) struct Loaded {
+    pub superblock: Superblock,
+    pub slots_agree: bool,
+    pub replayed: Replayed,
+    pub free: FreeMap,
+}
+
+/// Reads everything; writes nothing.
+pub(crate) fn load(device: &dyn BlockDevice) -> Result<Loaded> {
+    let located = |e: Error| e.at_file(device.path());
+    let (superblock, slots_agree) = Slots::read(device)?.choose().map_err(located)?;
+    check_len(device, &superblock)?;
+    let replayed = replay(device, &superblock, &mut |_| {})?;
+    let free = free_map(&replayed.meta, &replayed.journal()).map_err(located)?;
+    Ok(Loaded { superblock, slots_agree, replayed, free })
+}
+
+/// A device that is shorter than its volume was cut off, or is another one.
+pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    let wanted = superblock.blocks() * crate::layout::BLOCK;
+    if device.len() >= wanted {
+        return Ok(());
+    }
+    let why = format!("the volume has {wanted} bytes, but the device only {}: it was cut off", device.len());
+    Err(Error::corruption(why).at_file(device.path()))
+}
+
+/// Mounts the volume on a device.
+///
+/// # Errors
+/// `NotFound` if there is none; `Unsupported` if a newer release made it; `Corruption`, naming the place, if it is
+/// damaged; those of the device.
+pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
+    let Loaded { superblock, slots_agree, replayed, free } = load(&*device)?;
+    if !slots_agree && !options.read_only {
+        superblock::heal(&*device, &superblock)?;
+    }
+    let owner = Owner { uid: superblock.uid, key: superblock.key };
+    let journal = Journal::new(owner, &replayed, env.rng());
+    let units = (superblock.unit_blocks, superblock.small_unit_blocks, superblock.journal_blocks);
+    let discard = options.discard && !options.read_only;
+    let core = Core::new(replayed.meta, free, units, discard);
+    Ok(LavaFs::new(Volume::new(device, env.clone(), options, superblock, core, journal)))
+}

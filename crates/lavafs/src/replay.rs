@@ -1,0 +1,300 @@
+//! Reading the journal: from the superblock to the state that was last made durable.
+//!
+//! The superblock leads to a *dump*: parts that make the metadata as of the transaction `checkpoint`. Its last operation
+//! is a jump to the transactions after it, which follow each other block by block through the runs that they themselves
+//! announce (`JournalExtend`, `JournalSwitch`).
+//!
+//! # Where it ends
+//!
+//! At the first place where the next transaction is not: its number, its chain and its checksum must all be right.
+//! Either a crash tore it, or it was never written; or it was durable and has been damaged since. It was durable if the
+//! superblock says so (`reached`), or any later transaction of this volume in the journal's blocks does (`durable`):
+//! then this is corruption. Otherwise nobody was ever told that it is durable, and the journal goes on in its place.
+
+use crate::layout::{self, BLOCK, Extent};
+use crate::meta::Meta;
+use crate::op::Op;
+use crate::superblock::Superblock;
+use crate::transaction::{self, Header, Kind, Owner};
+use base::{Error, Result};
+use io::BlockDevice;
+
+/// Blocks read at a time.
+const AHEAD_BLOCKS: u64 = 64;
+
+/// A transaction, as it is shown to whoever listens.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// Where on the device it begins, bytes.
+    pub offset: u64,
+    /// Its header.
+    pub header: &'a Header,
+    /// What it changed.
+    pub ops: &'a [Op],
+}
+
+/// What the journal led to.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub meta: Meta,
+    /// Blocks of the dump and of all runs behind the one in use.
+    pub behind: Vec<Extent>,
+    /// The runs in use, and where in them the next transaction goes.
+    pub runs: Vec<Extent>,
+    pub at: u64,
+    /// The last transaction, and its hash.
+    pub sequence: u64,
+    pub chain: u64,
+    /// Blocks of transactions since the dump.
+    pub since_dump: u64,
+    /// Number of transactions since the dump.
+    pub transactions: u64,
+}
+
+/// Blocks of the journal in the order in which they are written.
+struct Stream<'d> {
+    device: &'d dyn BlockDevice,
+    runs: Vec<Extent>,
+    len: u64,
+    /// Bytes from block `start` on.
+    ahead: Vec<u8>,
+    start: u64,
+}
+
+impl<'d> Stream<'d> {
+    fn new(device: &'d dyn BlockDevice, runs: Vec<Extent>) -> Self {
+        let len = layout::blocks_of(&runs);
+        Stream { device, runs, len, ahead: Vec::new(), start: 0 }
+    }
+
+    fn extend(&mut self, runs: &[Extent]) {
+        self.runs.extend_from_slice(runs);
+        self.len += layout::blocks_of(runs);
+    }
+
+    /// Where a block is on the device, bytes.
+    fn offset(&self, at: u64) -> u64 {
+        let piece = layout::pieces(&self.runs, at * BLOCK, 1).into_iter().next();
+        piece.and_then(|p| p.offset).unwrap_or(0)
+    }
+
+    /// Makes sure that the bytes of `blocks` blocks from `at` on are there, as far as there are so many.
+    fn load(&mut self, at: u64, blocks: u64) -> Result<&[u8]> {
+        let end = at.saturating_add(blocks).min(self.len);
+        let loaded = self.start + self.ahead.len() as u64 / BLOCK;
+        if at < self.start || end > loaded {
+            let wanted = end.max(at + AHEAD_BLOCKS.min(self.len.saturating_sub(at))) - at;
+            self.ahead = vec![0; (wanted * BLOCK) as usize];
+            self.start = at;
+            let mut rest = &mut self.ahead[..];
+            for piece in layout::pieces(&self.runs, at * BLOCK, wanted * BLOCK) {
+                let (now, later) = rest.split_at_mut(piece.len as usize);
+                if let Some(offset) = piece.offset {
+                    self.device.read_at(now, offset)?;
+                }
+                rest = later;
+            }
+        }
+        let from = ((at - self.start) * BLOCK) as usize;
+        let to = ((end.max(at) - self.start) * BLOCK) as usize;
+        Ok(self.ahead.get(from..to).unwrap_or_default())
+    }
+
+    /// The bytes of the transaction that claims to begin at block `at`; empty if none does.
+    fn candidate(&mut self, owner: Owner, at: u64) -> Result<&[u8]> {
+        if at >= self.len {
+            return Ok(&[]);
+        }
+        match transaction::decode_header(owner, self.load(at, 1)?) {
+            Some((_, len)) => self.load(at, (len as u64).div_ceil(BLOCK)),
+            None => Ok(&[]),
+        }
+    }
+}
+
+fn owner(superblock: &Superblock) -> Owner {
+    Owner { uid: superblock.uid, key: superblock.key }
+}
+
+fn check_runs(superblock: &Superblock, runs: &[Extent]) -> Result<()> {
+    if runs.is_empty() {
+        return Err(Error::corruption("the journal goes on in no blocks"));
+    }
+    runs.iter().try_for_each(|e| e.check(superblock.blocks()))
+}
+
+/// Replays the journal; `see` is shown every transaction and every part of the dump.
+///
+/// # Errors
+/// `Corruption` with the offset, if something that was durable is damaged; those of the device.
+pub(crate) fn replay(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    see: &mut dyn FnMut(&Seen<'_>),
+) -> Result<Replayed> {
+    match replay_as_far_as_possible(device, superblock, see)? {
+        (replayed, None) => Ok(replayed),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// The same, but damage behind the dump ends the replay: what came before it, and the damage.
+///
+/// # Errors
+/// `Corruption` if the dump is damaged; those of the device.
+pub(crate) fn replay_as_far_as_possible(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    see: &mut dyn FnMut(&Seen<'_>),
+) -> Result<(Replayed, Option<Error>)> {
+    let (meta, jump) = read_dump(device, superblock, see)?;
+    let mut replayed = Replayed {
+        meta,
+        behind: superblock.dump.clone(),
+        runs: jump.extents.clone(),
+        at: 0,
+        sequence: superblock.checkpoint,
+        chain: jump.chain,
+        since_dump: 0,
+        transactions: 0,
+    };
+    let mut stream = Stream::new(device, jump.extents);
+    let damage = loop {
+        match replayed.next(superblock, &mut stream, see) {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(e) if e.is_corruption() => break Some(e),
+            Err(e) => return Err(e),
+        }
+    };
+    let damage = match damage {
+        Some(e) => Some(e),
+        None => replayed.missing(superblock, &mut stream)?,
+    };
+    replayed.runs = stream.runs;
+    Ok((replayed, damage))
+}
+
+struct Jump {
+    chain: u64,
+    extents: Vec<Extent>,
+}
+
+fn read_dump(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    see: &mut dyn FnMut(&Seen<'_>),
+) -> Result<(Meta, Jump)> {
+    let mut meta = Meta::new(superblock.blocks());
+    let mut stream = Stream::new(device, superblock.dump.clone());
+    let (mut at, mut chain, mut part) = (0, 0, 0u32);
+    loop {
+        let offset = stream.offset(at);
+        let located = |e: Error| e.at_file(device.path()).at_offset(offset);
+        let damaged = |e: Error| located(e.context("the dump of metadata is damaged; run fsck"));
+        let bytes = stream.candidate(owner(superblock), at)?;
+        let found = transaction::decode(owner(superblock), bytes).map_err(damaged)?;
+        let (h, hash, blocks) = (found.header, found.hash, found.blocks);
+        if h.kind != Kind::Dump || (h.sequence, h.part, h.chain) != (superblock.checkpoint, part, chain) {
+            return Err(damaged(Error::corruption("a part of another dump stands there")));
+        }
+        let ops = Op::decode_all(found.ops).map_err(damaged)?;
+        see(&Seen { offset, header: &h, ops: &ops });
+        let (last, rest) = match ops.split_last() {
+            Some((last, rest)) => (last, rest),
+            None => return Err(damaged(Error::corruption("an empty part"))),
+        };
+        rest.iter().try_for_each(|op| meta.apply(op).map(|_| ())).map_err(located)?;
+        if let Op::Jump { sequence, chain, extents } = last {
+            if *sequence != superblock.checkpoint + 1 {
+                return Err(damaged(Error::corruption(format!("a jump to transaction {sequence}"))));
+            }
+            check_runs(superblock, extents).map_err(located)?;
+            return Ok((meta, Jump { chain: *chain, extents: extents.clone() }));
+        }
+        meta.apply(last).map_err(located)?;
+        (at, chain, part) = (at + blocks, hash, part.saturating_add(1));
+    }
+}
+
+impl Replayed {
+    /// Blocks of the journal.
+    pub fn journal(&self) -> Vec<Extent> {
+        self.behind.iter().chain(&self.runs).copied().collect()
+    }
+
+    /// The error, if the transaction that is not there was durable.
+    fn missing(&self, superblock: &Superblock, stream: &mut Stream<'_>) -> Result<Option<Error>> {
+        let lost = self.sequence + 1;
+        let by = vouched(superblock, stream, self.at, lost)?;
+        let path = stream.device.path();
+        Ok(by.map(|by| {
+            let why = format!(
+                "transaction {lost} of the journal is damaged or missing, and {by} says that it was durable; run fsck"
+            );
+            Error::corruption(why).at_file(path).at_offset(stream.offset(self.at))
+        }))
+    }
+
+    /// Reads the next transaction and applies it. False if it is not there.
+    fn next(
+        &mut self,
+        superblock: &Superblock,
+        stream: &mut Stream<'_>,
+        see: &mut dyn FnMut(&Seen<'_>),
+    ) -> Result<bool> {
+        let offset = stream.offset(self.at);
+        let path = stream.device.path().to_owned();
+        let bytes = stream.candidate(owner(superblock), self.at)?;
+        let Ok(found) = transaction::decode(owner(superblock), bytes) else { return Ok(false) };
+        let (h, hash, blocks) = (found.header, found.hash, found.blocks);
+        if h.kind != Kind::Change || h.sequence != self.sequence + 1 || h.chain != self.chain {
+            return Ok(false);
+        }
+        // From here on it is the right transaction: what it says is believed, or the journal is contradictory.
+        let located = |e: Error| e.at_file(&path).at_offset(offset);
+        let ops = Op::decode_all(found.ops).map_err(located)?;
+        see(&Seen { offset, header: &h, ops: &ops });
+        (self.sequence, self.chain) = (h.sequence, hash);
+        self.since_dump += blocks;
+        self.transactions += 1;
+        self.at += blocks;
+        for (n, op) in ops.iter().enumerate() {
+            match op {
+                Op::JournalExtend { extents } => {
+                    check_runs(superblock, extents).map_err(located)?;
+                    stream.extend(extents);
+                }
+                Op::JournalSwitch { extents } => {
+                    check_runs(superblock, extents).map_err(located)?;
+                    if n + 1 != ops.len() {
+                        return Err(located(Error::corruption("a journal goes on behind its switch")));
+                    }
+                    self.behind.append(&mut stream.runs);
+                    *stream = Stream::new(stream.device, extents.clone());
+                    self.at = 0;
+                }
+                Op::Jump { .. } => return Err(located(Error::corruption("a jump outside a dump"))),
+                op => drop(self.meta.apply(op).map_err(located)?),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Who says that transaction `lost`, which is not at block `at`, was durable.
+fn vouched(superblock: &Superblock, stream: &mut Stream<'_>, at: u64, lost: u64) -> Result<Option<String>> {
+    if superblock.reached >= lost {
+        return Ok(Some("the superblock".to_owned()));
+    }
+    for block in at..stream.len {
+        if let Some((h, _)) = transaction::decode_header(owner(superblock), stream.load(block, 1)?)
+            && h.kind == Kind::Change
+            && h.sequence >= lost
+            && h.durable >= lost
+        {
+            return Ok(Some(format!("transaction {}", h.sequence)));
+        }
+    }
+    Ok(None)
+}

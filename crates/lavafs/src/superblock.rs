@@ -1,0 +1,280 @@
+//! The superblock: what the volume is, and where its journal begins.
+//!
+//! One block, kept twice. Each change gives it a higher generation and writes both slots, one after the other and each
+//! durably; only then may anything that the older one led to be overwritten. So the higher of the intact generations is
+//! always right, and either slot alone leads to all that was ever acknowledged.
+//!
+//! `reached` is the number of a transaction that is durable: a journal that ends before it was damaged.
+//!
+//! The byte map is in `docs/format/lavafs.md`.
+
+use crate::layout::{BLOCK, Extent, HEAD_BLOCKS, SLOTS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
+use base::codec::{Reader, put_u32, put_u64};
+use base::{Error, ErrorKind, Result, Uid, checksum};
+use io::{AlignedBuf, BlockDevice};
+
+/// The first bytes of a slot.
+pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
+/// The version of the format that this release reads and writes.
+pub const VERSION: u32 = 1;
+/// Runs of blocks that the dump of metadata may consist of.
+pub const DUMP_EXTENTS_MAX: usize = 64;
+/// Devices that the format has room for.
+pub const DEVICES_MAX: usize = 2;
+
+/// The image gives discarded blocks back.
+const FLAG_SPARSE: u32 = 1;
+const CHECKSUM_AT: usize = 12;
+
+/// A device of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRecord {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its size.
+    pub blocks: u64,
+}
+
+/// What a slot holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The identity of the volume.
+    pub uid: Uid,
+    /// Counts changes of the superblock.
+    pub generation: u64,
+    /// What file stamps and the checksums of the journal are masked with: random, and known to nobody who writes files.
+    pub key: Uid,
+    /// Blocks in which files grow.
+    pub unit_blocks: u32,
+    /// Blocks of the first allocation of a file of unknown length.
+    pub small_unit_blocks: u32,
+    /// Blocks in which the journal grows.
+    pub journal_blocks: u32,
+    /// See [`FLAG_SPARSE`].
+    pub sparse: bool,
+    /// The transaction that the dump stands for.
+    pub checkpoint: u64,
+    /// A transaction that is durable.
+    pub reached: u64,
+    /// Where the dump of metadata is.
+    pub dump: Vec<Extent>,
+    /// The devices, the one that holds this slot first.
+    pub devices: Vec<DeviceRecord>,
+}
+
+impl Superblock {
+    /// Blocks of the volume (its one device).
+    pub fn blocks(&self) -> u64 {
+        self.devices.first().map_or(0, |d| d.blocks)
+    }
+
+    /// The bytes of slot 0 or 1.
+    pub fn encode(&self, slot: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BLOCK as usize);
+        out.extend_from_slice(&MAGIC);
+        put_u32(&mut out, VERSION);
+        put_u32(&mut out, 0);
+        out.extend_from_slice(&self.uid.0);
+        put_u64(&mut out, self.generation);
+        out.extend_from_slice(&self.key.0);
+        put_u32(&mut out, BLOCK as u32);
+        put_u32(&mut out, self.unit_blocks);
+        put_u32(&mut out, self.small_unit_blocks);
+        put_u32(&mut out, self.journal_blocks);
+        put_u32(&mut out, if self.sparse { FLAG_SPARSE } else { 0 });
+        put_u32(&mut out, self.devices.len() as u32);
+        for n in 0..DEVICES_MAX {
+            let device = self.devices.get(n).copied().unwrap_or(DeviceRecord { uid: Uid::default(), blocks: 0 });
+            out.extend_from_slice(&device.uid.0);
+            put_u64(&mut out, device.blocks);
+        }
+        put_u64(&mut out, self.checkpoint);
+        put_u64(&mut out, self.reached);
+        put_u32(&mut out, self.dump.len() as u32);
+        for extent in &self.dump {
+            put_u32(&mut out, extent.start);
+            put_u32(&mut out, extent.blocks);
+        }
+        assert!(self.dump.len() <= DUMP_EXTENTS_MAX && out.len() <= BLOCK as usize, "a superblock fits its block");
+        out.resize(BLOCK as usize, 0);
+        let sum = checksum::stored(&out, self.uid, slot_offset(slot));
+        out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads the bytes of a slot.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no superblock, `Unsupported` if a newer release wrote it, `Corruption`.
+    pub fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
+        let mut r = Reader::new(bytes);
+        if r.array::<8>()? != MAGIC {
+            return Err(Error::not_found("there is no LavaFS on it"));
+        }
+        let version = r.u32()?;
+        let stored = r.u32()?;
+        let uid = Uid(r.array()?);
+        let mut payload = bytes.to_vec();
+        if let Some(field) = payload.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
+            field.fill(0);
+        }
+        if bytes.len() != BLOCK as usize {
+            return Err(Error::corruption(format!("a superblock of {} bytes", bytes.len())));
+        }
+        checksum::verify(&payload, uid, slot_offset(slot), stored)?;
+        if version != VERSION {
+            let why = format!("the volume has format {version}, this release reads {VERSION}: use a newer one");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let found = Self::decode_fields(&mut r, uid)?;
+        found.check()?;
+        Ok(found)
+    }
+
+    fn decode_fields(r: &mut Reader<'_>, uid: Uid) -> Result<Superblock> {
+        let generation = r.u64()?;
+        let key = Uid(r.array()?);
+        let block = r.u32()?;
+        if u64::from(block) != BLOCK {
+            let why = format!("the volume has blocks of {block} bytes, this release reads {BLOCK}");
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let (unit_blocks, small_unit_blocks, journal_blocks) = (r.u32()?, r.u32()?, r.u32()?);
+        let flags = r.u32()?;
+        let device_count = r.u32()? as usize;
+        let mut devices = Vec::new();
+        for _ in 0..DEVICES_MAX {
+            devices.push(DeviceRecord { uid: Uid(r.array()?), blocks: r.u64()? });
+        }
+        if device_count == 0 || device_count > DEVICES_MAX {
+            return Err(Error::corruption(format!("a volume of {device_count} devices")));
+        }
+        if device_count > 1 {
+            let why = "the volume has two devices, which this release cannot read: use a newer one";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        devices.truncate(device_count);
+        let (checkpoint, reached) = (r.u64()?, r.u64()?);
+        let extent_count = r.u32()? as usize;
+        if extent_count > DUMP_EXTENTS_MAX {
+            return Err(Error::corruption(format!("a dump of {extent_count} runs of blocks")));
+        }
+        let mut dump = Vec::new();
+        for _ in 0..extent_count {
+            dump.push(Extent::new(r.u32()?, r.u32()?));
+        }
+        let sparse = flags & FLAG_SPARSE != 0;
+        Ok(Superblock {
+            uid,
+            generation,
+            key,
+            unit_blocks,
+            small_unit_blocks,
+            journal_blocks,
+            sparse,
+            checkpoint,
+            reached,
+            dump,
+            devices,
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let blocks = self.blocks();
+        if !(VOLUME_BLOCKS_MIN..=VOLUME_BLOCKS_MAX).contains(&blocks) {
+            return Err(Error::corruption(format!("a volume of {blocks} blocks")));
+        }
+        let units = [self.unit_blocks, self.small_unit_blocks, self.journal_blocks];
+        if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks {
+            return Err(Error::corruption("units of allocation that do not fit the volume"));
+        }
+        if self.dump.is_empty() || self.generation == 0 || self.reached >= u64::MAX / 2 {
+            return Err(Error::corruption("a superblock that no release writes"));
+        }
+        self.dump.iter().try_for_each(|e| e.check(blocks))
+    }
+}
+
+fn slot_offset(slot: usize) -> u64 {
+    u64::from(SLOTS[slot]) * BLOCK
+}
+
+/// The slots of a device as they were found.
+#[derive(Debug)]
+pub struct Slots {
+    /// What each holds, or why it cannot be read.
+    pub found: [Result<Superblock>; 2],
+}
+
+impl Slots {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
+        let mut found = [Err(Error::not_found("there is no LavaFS on it")), Err(Error::not_found("not read"))];
+        if device.len() < u64::from(HEAD_BLOCKS) * BLOCK {
+            found[1] = Err(Error::not_found("the device is too small for a LavaFS"));
+            return Ok(Slots { found });
+        }
+        for (slot, result) in found.iter_mut().enumerate() {
+            let mut bytes = vec![0; BLOCK as usize];
+            device.read_at(&mut bytes, slot_offset(slot))?;
+            *result = Superblock::decode(&bytes, slot)
+                .map_err(|e| e.at_file(device.path()).at_offset(slot_offset(slot)));
+        }
+        Ok(Slots { found })
+    }
+
+    /// The one that counts, and whether the other says the same.
+    ///
+    /// # Errors
+    /// If neither can be read: the more telling of the two reasons.
+    pub fn choose(self) -> Result<(Superblock, bool)> {
+        match self.found {
+            [Ok(a), Ok(b)] if a.uid != b.uid => Err(Error::corruption(
+                "the two slots of the superblock belong to different volumes; run fsck to choose one",
+            )),
+            [Ok(a), Ok(b)] => {
+                let same = a == b;
+                Ok((if a.generation >= b.generation { a } else { b }, same))
+            }
+            [Ok(one), Err(other)] | [Err(other), Ok(one)] => match other.kind() {
+                // The slot that is not understood may be the newer one.
+                ErrorKind::Unsupported => Err(other),
+                _ => Ok((one, false)),
+            },
+            [Err(a), Err(b)] => Err(if a.kind() == ErrorKind::NotFound { b } else { a }),
+        }
+    }
+}
+
+/// Writes both slots, one after the other, each durably.
+///
+/// # Errors
+/// Those of the device. The second slot is as it was if the first could not be written.
+pub fn write(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    (0..SLOTS.len()).try_for_each(|slot| write_slot(device, superblock, slot))
+}
+
+/// Makes the slots say the same again, by writing only the one that does not say what counts.
+///
+/// # Errors
+/// Those of the device.
+pub fn heal(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
+    for (slot, found) in Slots::read(device)?.found.iter().enumerate() {
+        if found.as_ref().ok() != Some(superblock) {
+            write_slot(device, superblock, slot)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_slot(device: &dyn BlockDevice, superblock: &Superblock, slot: usize) -> Result<()> {
+    let mut block = AlignedBuf::zeroed(BLOCK as usize);
+    block.as_mut_slice().copy_from_slice(&superblock.encode(slot));
+    device.write_durable(block.as_slice(), slot_offset(slot))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Transactions: what the journal is written in.
+//!
+//! A transaction is a header and operations; it begins at a block and is padded to whole blocks. It has no commit
+//! record: it is there if its checksum is right, its number is the next, and its `chain` is the hash of the one before
+//! it. The chain keeps a transaction that outlived a crash, while one before it did not, from being taken for the
+//! continuation of what was written in the lost one's place later.
+//!
+//! `durable` is the number of a transaction that was durable when this one was made: whoever finds this one intact
+//! knows that those up to there were not torn by a crash, whatever they look like now.
+//!
+//! The header has a checksum of its own, so that its length can be believed before the rest is read, and so that what it
+//! says of `durable` counts even if the rest is torn.
+//!
+//! Checksums are masked with the volume's key and the number of the transaction (for a part of a dump: and of the part).
+
+use crate::layout::BLOCK;
+use base::checksum::{checksum, mask};
+use base::codec::{Reader, put_u32, put_u64};
+use base::hash::key_hash;
+use base::{Error, Result, Uid};
+
+/// The first bytes of a transaction.
+pub const MAGIC: [u8; 4] = *b"LFTX";
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 72;
+/// The longest transaction.
+pub const TRANSACTION_LEN_MAX: usize = 16 << 20;
+
+const CHECKSUM_AT: usize = 4;
+/// Bytes under the checksum of the header.
+const HEADER_SUMMED: std::ops::Range<usize> = 8..68;
+
+/// What a transaction is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Changes, in the order in which they were made.
+    Change,
+    /// A part of the metadata as a whole, as of the transaction with this number.
+    Dump,
+}
+
+/// The header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is part of.
+    pub kind: Kind,
+    /// Its number; of a dump that of the last transaction in it.
+    pub sequence: u64,
+    /// The hash of the transaction, or part, before it.
+    pub chain: u64,
+    /// A transaction that was durable when this one was made.
+    pub durable: u64,
+    /// Random: two transactions of one number differ.
+    pub salt: u64,
+    /// Number of the part of a dump.
+    pub part: u32,
+}
+
+/// A transaction that was found.
+#[derive(Clone, Debug)]
+pub struct Found<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Its operations, encoded.
+    pub ops: &'a [u8],
+    /// What the next one must chain to.
+    pub hash: u64,
+    /// How many blocks it takes.
+    pub blocks: u64,
+}
+
+/// Which volume transactions belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its key.
+    pub key: Uid,
+}
+
+/// Where headers are, to the mask of their checksums: nowhere a transaction is.
+const HEADER_PLACE: u64 = u64::MAX;
+
+fn place(sequence: u64, part: u32) -> u64 {
+    sequence ^ (u64::from(part) << 40)
+}
+
+/// How many blocks a transaction with so many bytes of operations takes.
+pub fn blocks_of(ops_len: usize) -> u64 {
+    ((HEADER_LEN + ops_len) as u64).div_ceil(BLOCK)
+}
+
+/// The bytes of a transaction, not padded, and its hash.
+pub fn encode(owner: Owner, header: &Header, ops: &[u8]) -> (Vec<u8>, u64) {
+    let len = HEADER_LEN + ops.len();
+    assert!(len <= TRANSACTION_LEN_MAX, "a transaction of {len} bytes");
+    let mut out = Vec::with_capacity(len);
+    out.extend_from_slice(&MAGIC);
+    put_u32(&mut out, 0);
+    put_u32(&mut out, len as u32);
+    put_u32(&mut out, if header.kind == Kind::Change { 1 } else { 2 });
+    out.extend_from_slice(&owner.uid.0);
+    for word in [header.sequence, header.chain, header.durable, header.salt] {
+        put_u64(&mut out, word);
+    }
+    put_u32(&mut out, header.part);
+    let sum = checksum(&out[HEADER_SUMMED]) ^ mask(owner.key, HEADER_PLACE);
+    put_u32(&mut out, sum);
+    assert_eq!(out.len(), HEADER_LEN, "the header has its length");
+    out.extend_from_slice(ops);
+    let sum = checksum(&out[CHECKSUM_AT + 4..]) ^ mask(owner.key, place(header.sequence, header.part));
+    out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    let hash = key_hash(&out);
+    (out, hash)
+}
+
+/// The header at the start of a block and the length of the transaction, if there is an intact one of this volume.
+pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
+    let summed = block.get(HEADER_SUMMED)?;
+    let mut r = Reader::new(block);
+    let magic = r.array::<4>().ok()?;
+    let _checksum = r.u32().ok()?;
+    let len = r.u32().ok()? as usize;
+    let kind = match r.u32().ok()? {
+        1 => Kind::Change,
+        2 => Kind::Dump,
+        _ => return None,
+    };
+    let uid = Uid(r.array().ok()?);
+    let mut word = || r.u64().ok();
+    let (sequence, chain, durable, salt) = (word()?, word()?, word()?, word()?);
+    let part = r.u32().ok()?;
+    let sum = r.u32().ok()?;
+    let sound = checksum(summed) ^ mask(owner.key, HEADER_PLACE) == sum;
+    let ours = sound && magic == MAGIC && uid == owner.uid && (HEADER_LEN..=TRANSACTION_LEN_MAX).contains(&len);
+    ours.then_some((Header { kind, sequence, chain, durable, salt, part }, len))
+}
+
+/// Reads a transaction at the start of `bytes`, which may hold more.
+///
+/// # Errors
+/// `Corruption` if there is none, or none of this volume, or a damaged one.
+pub fn decode(owner: Owner, bytes: &[u8]) -> Result<Found<'_>> {
+    let (header, len) =
+        decode_header(owner, bytes).ok_or_else(|| Error::corruption("no transaction of this volume"))?;
+    let whole = bytes
+        .get(..len)
+        .ok_or_else(|| Error::corruption(format!("a transaction of {len} bytes is cut short")))?;
+    let mut r = Reader::new(whole);
+    let _magic = r.u32()?;
+    let stored = r.u32()?;
+    if checksum(r.rest()) ^ mask(owner.key, place(header.sequence, header.part)) != stored {
+        return Err(Error::corruption("the checksum of a transaction does not match"));
+    }
+    let _rest_of_header = r.take(HEADER_LEN - 8)?;
+    let blocks = (len as u64).div_ceil(BLOCK);
+    Ok(Found { header, ops: r.rest(), hash: key_hash(whole), blocks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { uid: Uid::from_words(1, 2), key: Uid::from_words(3, 4) }
+    }
+
+    fn header() -> Header {
+        Header { kind: Kind::Change, sequence: 9, chain: 8, durable: 7, salt: 6, part: 0 }
+    }
+
+    #[test]
+    fn a_transaction_is_read_as_it_was_written() {
+        for kind in [Kind::Change, Kind::Dump] {
+            let header = Header { kind, part: 3, ..header() };
+            let (mut bytes, hash) = encode(owner(), &header, b"operations");
+            bytes.resize(BLOCK as usize, 0);
+            let found = decode(owner(), &bytes).unwrap();
+            assert_eq!((found.header, found.ops, found.hash, found.blocks), (header, &b"operations"[..], hash, 1));
+        }
+        assert_eq!(blocks_of(BLOCK as usize - HEADER_LEN), 1);
+        assert_eq!(blocks_of(BLOCK as usize - HEADER_LEN + 1), 2);
+    }
+
+    #[test]
+    fn every_flip_and_every_other_volume_is_noticed() {
+        let (good, _) = encode(owner(), &header(), b"operations");
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(owner(), &bytes).is_err(), "bit {bit}");
+        }
+        assert!(decode(Owner { uid: Uid::default(), ..owner() }, &good).is_err());
+        assert!(decode(Owner { key: Uid::default(), ..owner() }, &good).is_err(), "the key cannot be guessed");
+        (0..good.len()).for_each(|cut| assert!(decode(owner(), &good[..cut]).is_err(), "cut at {cut}"));
+    }
+}

@@ -1,0 +1,419 @@
+//! A mounted volume: what all its files share.
+//!
+//! Locks, in the order in which they may be taken: `compaction`, `journal`, `core`, then the state of one open file.
+//!
+//! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, nobody knows what the
+//! device holds. The first such error is kept, and from then on nothing is acknowledged: everything that would change
+//! the volume or make it durable fails with `Poisoned`. Reads go on. The remedy is to mount again.
+
+use crate::compaction::Compaction;
+use crate::core::{Core, Live};
+use crate::journal::Journal;
+use crate::layout::{BLOCK, Extent};
+use crate::op::Op;
+use crate::superblock::{self, Superblock};
+use base::sync::lock;
+use base::{Error, ErrorKind, Result, Uid};
+use io::{BlockDevice, Env, ThreadHandle};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Operations in line for the journal, bytes, above which they are written although nobody asked for it.
+const PENDING_LEN_MAX: usize = 512 << 10;
+/// The most blocks told to the device in one discard.
+const DISCARD_BLOCKS_MAX: u32 = 4096;
+
+/// How a volume is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct MountOptions {
+    /// Refuse everything that would write.
+    pub read_only: bool,
+    /// Bytes an append file collects before it writes; more if the file is created with a longer buffer.
+    pub write_buffer_len: usize,
+    /// Bytes of journal after which it is compacted (or an eighth of the volume, if that is less).
+    pub compact_journal_at: u64,
+    /// Tell the device of free blocks.
+    pub discard: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            write_buffer_len: 512 << 10,
+            compact_journal_at: 16 << 20,
+            discard: false,
+        }
+    }
+}
+
+/// Counters of a volume since it was mounted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub data_bytes: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub data_syncs: AtomicU64,
+    pub journal_commits: AtomicU64,
+    pub compactions: AtomicU64,
+    pub dump_bytes: AtomicU64,
+    pub discarded_bytes: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// See the module.
+pub(crate) struct Volume {
+    pub device: Arc<dyn BlockDevice>,
+    pub env: Env,
+    pub options: MountOptions,
+    pub uid: Uid,
+    pub key: Uid,
+    pub core: Mutex<Core>,
+    pub journal: Mutex<Journal>,
+    pub superblock: Mutex<Superblock>,
+    pub compaction: Mutex<Compaction>,
+    pub counters: Counters,
+    /// Operations up to here are durable.
+    durable_position: AtomicU64,
+    poison: OnceLock<Error>,
+    /// Blocks of journal since the dump, for those who do not hold its lock.
+    since_dump: AtomicU64,
+    compacting: AtomicBool,
+    thread: Mutex<Option<Box<dyn ThreadHandle>>>,
+}
+
+impl std::fmt::Debug for Volume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LavaFS on {}", self.device.path().display())
+    }
+}
+
+impl Volume {
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        env: Env,
+        options: MountOptions,
+        superblock: Superblock,
+        core: Core,
+        journal: Journal,
+    ) -> Self {
+        Volume {
+            device,
+            env,
+            options,
+            uid: superblock.uid,
+            key: superblock.key,
+            core: Mutex::new(core),
+            superblock: Mutex::new(superblock),
+            compaction: Mutex::new(Compaction::default()),
+            counters: Counters::default(),
+            durable_position: AtomicU64::new(0),
+            poison: OnceLock::new(),
+            since_dump: AtomicU64::new(journal.since_dump()),
+            compacting: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            journal: Mutex::new(journal),
+        }
+    }
+
+    // Poison.
+
+    /// Refuses what may not be done any more, or not at all.
+    pub(crate) fn check_writable(&self, path: &Path) -> Result<()> {
+        if self.options.read_only {
+            let why = "the volume is mounted for reading only";
+            return Err(Error::new(ErrorKind::ReadOnly, why).at_file(path));
+        }
+        self.check_sound().map_err(|e| e.at_file(path))
+    }
+
+    pub(crate) fn check_sound(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(first) => Err(first.clone().with_kind(ErrorKind::Poisoned).context(
+                "an earlier write or sync of the device failed, so what it holds is unknown; mount it again",
+            )),
+        }
+    }
+
+    /// Remembers a failure after which nothing may be acknowledged.
+    pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(e) = &result {
+            self.poison.get_or_init(|| e.clone());
+        }
+        result
+    }
+
+    /// Makes all data written so far durable.
+    pub(crate) fn sync_device(&self) -> Result<()> {
+        self.check_sound()?;
+        count(&self.counters.data_syncs, 1);
+        self.poisoned_by(self.device.sync())
+    }
+
+    // The journal.
+
+    /// Puts an operation in line; its position.
+    pub(crate) fn queue(&self, core: &mut Core, op: &Op) -> Result<u64> {
+        self.check_sound()?;
+        core.queue(op)
+    }
+
+    /// True if operations up to `position` are durable.
+    pub(crate) fn is_durable(&self, position: u64) -> bool {
+        self.durable_position.load(Ordering::Acquire) >= position
+    }
+
+    /// Makes operations up to `position` durable, together with everything else in line.
+    pub(crate) fn commit(self: &Arc<Self>, position: u64) -> Result<()> {
+        self.check_sound()?;
+        if self.is_durable(position) {
+            return Ok(());
+        }
+        let committed = {
+            let mut journal = lock(&self.journal);
+            if self.is_durable(position) {
+                return Ok(());
+            }
+            // Whoever held the lock may have failed.
+            self.check_sound()?;
+            self.commit_locked(&mut journal, true)
+        };
+        committed?;
+        self.after_commit()
+    }
+
+    fn commit_locked(&self, journal: &mut Journal, durable: bool) -> Result<()> {
+        let result = journal.commit(&*self.device, &self.core, durable);
+        let committed = match result {
+            // Refused before anything was written.
+            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => return Err(e),
+            result => self.poisoned_by(result)?,
+        };
+        count(&self.counters.journal_commits, 1);
+        self.since_dump.store(journal.since_dump(), Ordering::Relaxed);
+        if durable {
+            self.durable_position.fetch_max(committed.position, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Makes everything in line durable.
+    pub(crate) fn commit_all(self: &Arc<Self>) -> Result<()> {
+        let position = lock(&self.core).position;
+        // Also what was written without being made durable, before this mount or in it.
+        {
+            let mut journal = lock(&self.journal);
+            self.check_sound()?;
+            if !self.is_durable(position) || journal.durable() < journal.sequence() {
+                self.commit_locked(&mut journal, true)?;
+            }
+        }
+        self.after_commit()
+    }
+
+    /// Writes the line to the journal if it has become long.
+    pub(crate) fn relieve(self: &Arc<Self>) -> Result<()> {
+        if lock(&self.core).pending.len() < PENDING_LEN_MAX {
+            return Ok(());
+        }
+        {
+            let mut journal = lock(&self.journal);
+            self.check_sound()?;
+            self.commit_locked(&mut journal, false)?;
+        }
+        self.after_commit()
+    }
+
+    fn after_commit(self: &Arc<Self>) -> Result<()> {
+        self.reap()?;
+        if self.env.is_simulated() {
+            return self.compact_step();
+        }
+        self.start_compaction();
+        Ok(())
+    }
+
+    /// Gives blocks back that nothing holds any more.
+    pub(crate) fn reap(&self) -> Result<()> {
+        let position = self.durable_position.load(Ordering::Acquire);
+        self.poisoned_by(lock(&self.core).reap(position))
+    }
+
+    // Room.
+
+    /// Blocks for a file. If there are not enough, but some would be free were the journal durable, it is made so.
+    pub(crate) fn allocate(self: &Arc<Self>, blocks: u64, goal: Option<u32>) -> Result<Vec<Extent>> {
+        let wanted = u32::try_from(blocks).ok();
+        for last_try in [false, true] {
+            let mut core = lock(&self.core);
+            if let Some(extents) = wanted.and_then(|blocks| core.allocate(blocks, goal)) {
+                return Ok(extents);
+            }
+            let (free, waits) = (core.available() * BLOCK, core.has_freeing());
+            drop(core);
+            if last_try || !waits {
+                let wanted = blocks.saturating_mul(BLOCK);
+                return Err(crate::core::no_space(format!(
+                    "{wanted} bytes are needed and {free} are free on the volume; remove files, or use a larger one"
+                )));
+            }
+            self.commit_all()?;
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// Refuses new names when there is no room to record them.
+    pub(crate) fn check_room(self: &Arc<Self>) -> Result<()> {
+        if lock(&self.core).available() > 0 {
+            return Ok(());
+        }
+        if lock(&self.core).has_freeing() {
+            self.commit_all()?;
+        }
+        match lock(&self.core).available() {
+            0 => Err(crate::core::no_space("the volume is full; remove files, or use a larger one".into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds blocks to an open file, which had `allocated` of them and needs `needed`. The position of the operation that
+    /// records it, unless the file has no name any more.
+    pub(crate) fn grow(self: &Arc<Self>, live: &Live, allocated: u64, needed: u64, exact: bool) -> Result<Option<u64>> {
+        let goal = live.extents().last().filter(|e| !e.is_hole()).and_then(|e| u32::try_from(e.end()).ok());
+        let generous = lock(&self.core).growth(allocated, needed);
+        let least = needed - allocated;
+        let wanted = if exact { least } else { generous };
+        let extents = match self.allocate(wanted, goal) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && wanted > least => self.allocate(least, goal)?,
+            result => result?,
+        };
+        let mut core = lock(&self.core);
+        if live.is_orphan() {
+            core.extend_orphan(live, &extents);
+            return Ok(None);
+        }
+        let queued = self.queue(&mut core, &Op::Extend { ino: live.ino, extents: extents.clone() });
+        match queued {
+            Ok(position) => Ok(Some(position)),
+            Err(e) => {
+                core.release(&extents)?;
+                Err(e)
+            }
+        }
+    }
+
+    // Upkeep.
+
+    /// True if the journal has grown so long that it should be compacted.
+    pub(crate) fn wants_compaction(&self) -> bool {
+        let since_dump = self.since_dump.load(Ordering::Relaxed);
+        let core = lock(&self.core);
+        let blocks = self.device.len() / BLOCK;
+        let at = (self.options.compact_journal_at / BLOCK).min(blocks / 8).max(2);
+        let dump = crate::core::dump_blocks(core.meta.dump_len());
+        since_dump >= at.max(2 * dump)
+            || (core.available() == 0 && since_dump >= 2 * dump + u64::from(core.journal_blocks) / 2)
+    }
+
+    /// One step of the upkeep: of the compaction under way, or of one that is due, or a discard.
+    pub(crate) fn compact_step(&self) -> Result<()> {
+        let mut compaction = lock(&self.compaction);
+        if compaction.is_idle() && !self.wants_compaction() {
+            drop(compaction);
+            return self.discard_step();
+        }
+        compaction.step(self)?;
+        self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the device of one run of free blocks.
+    pub(crate) fn discard_step(&self) -> Result<()> {
+        let Some(extent) = lock(&self.core).begin_discard(DISCARD_BLOCKS_MAX) else { return Ok(()) };
+        let told = self.device.discard(extent.offset(), extent.len());
+        let mut core = lock(&self.core);
+        core.end_discard(extent);
+        match told {
+            Ok(()) => count(&self.counters.discarded_bytes, extent.len()),
+            // A hint: a device that does not take it is not told again.
+            Err(_) => core.discards = None,
+        }
+        Ok(())
+    }
+
+    /// Starts a thread that compacts, if that is due and threads can be had.
+    fn start_compaction(self: &Arc<Self>) {
+        let Some(spawner) = self.env.spawner.clone() else { return };
+        if self.poison.get().is_some() || !self.wants_upkeep() || self.compacting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let volume = self.clone();
+        let body = move || {
+            // A failure has poisoned the volume, and whoever writes next is told.
+            let mut result = volume.compact_step();
+            while result.is_ok() && volume.wants_upkeep() {
+                result = volume.compact_step();
+            }
+            volume.compacting.store(false, Ordering::Release);
+        };
+        let mut thread = lock(&self.thread);
+        if let Some(ended) = thread.take() {
+            ended.join();
+        }
+        match spawner.spawn("lavafs-journal", io::Priority::Background, Box::new(body)) {
+            Ok(handle) => *thread = Some(handle),
+            // Without a thread the journal grows until one can be had.
+            Err(_) => self.compacting.store(false, Ordering::Release),
+        }
+    }
+
+    fn wants_upkeep(&self) -> bool {
+        // While a step is under way, its lock is held: then there is no need for another thread.
+        let idle = self.compaction.try_lock().map_or(true, |c| c.is_idle());
+        !idle || self.wants_compaction() || lock(&self.core).discards.as_ref().is_some_and(|d| d.blocks() > 0)
+    }
+
+    /// Waits for the thread that compacts.
+    pub(crate) fn join(&self) {
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            thread.join();
+        }
+    }
+
+    /// Makes everything durable, and says in the superblock how far the journal reaches.
+    pub(crate) fn unmount(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.join();
+        let mut compaction = lock(&self.compaction);
+        while !compaction.is_idle() {
+            compaction.step(self)?;
+        }
+        self.commit_all_quietly()?;
+        let reached = lock(&self.journal).sequence();
+        let mut superblock = lock(&self.superblock);
+        if superblock.reached == reached {
+            return Ok(());
+        }
+        let next = Superblock { generation: superblock.generation + 1, reached, ..superblock.clone() };
+        self.poisoned_by(superblock::write(&*self.device, &next))?;
+        *superblock = next;
+        Ok(())
+    }
+
+    /// As [`Volume::commit_all`], and begins no upkeep.
+    fn commit_all_quietly(&self) -> Result<()> {
+        let mut journal = lock(&self.journal);
+        self.check_sound()?;
+        self.commit_locked(&mut journal, true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
