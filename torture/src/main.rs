@@ -22,6 +22,7 @@ mod history;
 mod io_errors;
 mod iterators;
 mod kill;
+mod lavafs;
 mod ledger;
 mod model;
 mod plan;

@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{crash, flip, full, io_errors, kill, model, reclaim, threads};
+use crate::{crash, flip, full, io_errors, kill, lavafs, model, reclaim, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 150,
         alone: false,
         case: full::case,
+    },
+    Row {
+        name: "lavafs",
+        about: "LavaFS: crashes at any operation, also during compaction of its journal and recovery",
+        unit: Unit::Images,
+        ci: 20_000,
+        alone: false,
+        case: lavafs::case,
     },
     Row {
         name: "kill",

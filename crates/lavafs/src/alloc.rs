@@ -76,7 +76,8 @@ impl FreeMap {
     #[must_use]
     pub(crate) fn claim(&mut self, extent: Extent) -> bool {
         let found = self.by_start.range(..=extent.start).next_back().map(|(&s, &n)| (s, n));
-        let Some((start, blocks)) = found.filter(|(s, n)| u64::from(*s) + u64::from(*n) >= extent.end()) else {
+        let Some((start, blocks)) = found.filter(|(s, n)| u64::from(*s) + u64::from(*n) >= extent.end())
+        else {
             return false;
         };
         self.drop_run(start, blocks);
@@ -153,7 +154,11 @@ mod tests {
     #[test]
     fn growth_continues_and_fits_best() {
         let mut free = map(&[(100, 10), (200, 50), (300, 20)]);
-        assert_eq!(free.allocate(5, Some(205)), Some(vec![Extent::new(100, 5)]), "205 is inside a run: best fit");
+        assert_eq!(
+            free.allocate(5, Some(205)),
+            Some(vec![Extent::new(100, 5)]),
+            "205 is inside a run: best fit"
+        );
         assert_eq!(free.allocate(15, None), Some(vec![Extent::new(300, 15)]));
         assert_eq!(free.allocate(3, Some(105)), Some(vec![Extent::new(105, 3)]));
         let many = free.allocate(54, None).unwrap();

@@ -61,7 +61,8 @@ impl LavaAppendFile {
         position: u64,
         options: &io::CreateOptions,
     ) -> Self {
-        let buffer_len_max = options.write_buffer_len.max(volume.options.write_buffer_len).max(BLOCK as usize);
+        let buffer_len_max =
+            options.write_buffer_len.max(volume.options.write_buffer_len).max(BLOCK as usize);
         let buffer_len_max = buffer_len_max.next_multiple_of(BLOCK as usize);
         LavaAppendFile {
             volume,
@@ -89,8 +90,11 @@ impl LavaAppendFile {
                 "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
             ));
         }
-        let result =
-            self.volume.check_writable(&self.path).and_then(|()| step(self)).map_err(|e| e.at_file(&self.path));
+        let result = self
+            .volume
+            .check_writable(&self.path)
+            .and_then(|()| step(self))
+            .map_err(|e| e.at_file(&self.path));
         if let Err(e) = &result {
             self.poison = Some(e.clone());
         }
@@ -233,6 +237,11 @@ impl AppendFile for LavaAppendFile {
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.guarded(|f| {
+            if f.live.is_orphan() {
+                // Its last name went, perhaps not yet for good: a crash must not bring the file back without the bytes
+                // that are synced now.
+                return f.volume.commit_all();
+            }
             f.sync_data()?;
             // When the journal must be written anyway, the size costs nothing.
             if kind == SyncKind::Full || !f.volume.is_durable(f.position) {

@@ -74,7 +74,9 @@ pub fn occupant(device: &dyn BlockDevice) -> Result<Option<String>> {
 fn blocks(len: u64, what: &str, least: u32) -> Result<u32> {
     let blocks = u32::try_from(len / BLOCK).ok().filter(|&b| b >= least && len.is_multiple_of(BLOCK));
     blocks.ok_or_else(|| {
-        Error::invalid(format!("{what} takes whole blocks of {BLOCK} bytes, at least {least}, not {len} bytes"))
+        Error::invalid(format!(
+            "{what} takes whole blocks of {BLOCK} bytes, at least {least}, not {len} bytes"
+        ))
     })
 }
 
@@ -88,7 +90,8 @@ pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> R
     let small_unit_blocks = blocks(options.small_unit_len, "the small unit", 1)?;
     let journal_blocks = blocks(options.journal_len, "the unit of the journal", 4)?;
     let least = VOLUME_BLOCKS_MIN.max(u64::from(HEAD_BLOCKS) + 8 * u64::from(journal_blocks));
-    if volume_blocks < least || small_unit_blocks > unit_blocks || u64::from(unit_blocks) > volume_blocks / 4 {
+    if volume_blocks < least || small_unit_blocks > unit_blocks || u64::from(unit_blocks) > volume_blocks / 4
+    {
         let why = format!(
             "a volume of {} bytes is too small for these units; it needs {} bytes at least",
             volume_blocks * BLOCK,

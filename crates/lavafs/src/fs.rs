@@ -239,7 +239,8 @@ impl FileSystem for LavaFs {
 
     fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
         if !len.is_multiple_of(BLOCK) {
-            let why = format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
+            let why =
+                format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
             return Err(Error::invalid(why).at_file(path));
         }
         let live = self.create_zeroed(path, len, false)?;

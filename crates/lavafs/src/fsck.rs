@@ -82,7 +82,9 @@ pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report>
         }
     };
     if !agree && report.findings.is_empty() {
-        report.add("the two slots of the superblock differ: a crash came between them (a mount puts that right)");
+        report.add(
+            "the two slots of the superblock differ: a crash came between them (a mount puts that right)",
+        );
     }
     if let Err(e) = check_len(device, &superblock) {
         report.add(e.to_string());
@@ -148,7 +150,9 @@ fn check_owners(meta: &mut Meta, journal: &[Extent], report: &mut Report) -> boo
             !claimed
         });
         if let Some(extent) = clash {
-            report.add(format!("the blocks {extent} of file {ino} have another owner (a repair removes the file)"));
+            report.add(format!(
+                "the blocks {extent} of file {ino} have another owner (a repair removes the file)"
+            ));
             taken.into_iter().for_each(|e| {
                 let released = free.release(e);
                 debug_assert!(released, "it was taken a moment ago");
@@ -183,10 +187,8 @@ fn put_right(
     rewrite: Option<(&Meta, &Replayed)>,
 ) -> Result<()> {
     let Some((meta, replayed)) = rewrite else { return superblock::heal(device, superblock) };
-    let next = Superblock {
-        generation: generation.unwrap_or(superblock.generation) + 1,
-        ..superblock.clone()
-    };
+    let next =
+        Superblock { generation: generation.unwrap_or(superblock.generation) + 1, ..superblock.clone() };
     // A number that no transaction given up can have.
     let sequence = replayed.sequence.max(superblock.reached) + (1 << 32);
     write_journal(env, device, next, meta, &replayed.journal(), sequence)

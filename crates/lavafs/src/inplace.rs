@@ -74,7 +74,9 @@ impl LavaInPlaceFile {
         for piece in layout::pieces(&view.extents, offset, data.len() as u64) {
             let (now, later) = rest.split_at(piece.len as usize);
             let at = piece.offset.ok_or_else(|| {
-                Error::invalid("the range was punched out of the file, which cannot be written there any more")
+                Error::invalid(
+                    "the range was punched out of the file, which cannot be written there any more",
+                )
             })?;
             write(now, at)?;
             rest = later;
@@ -97,8 +99,7 @@ impl InPlaceFile for LavaInPlaceFile {
 
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check(data.len(), offset);
-        let durable =
-            |d: &[u8], at| self.volume.poisoned_by(self.volume.device.write_durable(d, at));
+        let durable = |d: &[u8], at| self.volume.poisoned_by(self.volume.device.write_durable(d, at));
         self.guarded(|| self.each_run(data.as_slice(), offset, durable)).map_err(|e| e.at_offset(offset))
     }
 

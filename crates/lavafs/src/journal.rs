@@ -67,7 +67,8 @@ pub(crate) struct Switched {
 }
 
 impl Journal {
-    pub(crate) fn new(owner: Owner, replayed: &Replayed, salt: Rng) -> Self {
+    /// Goes on where the replay ended; `synced`: all of it is durable.
+    pub(crate) fn new(owner: Owner, replayed: &Replayed, synced: bool, salt: Rng) -> Self {
         Journal {
             owner,
             room: layout::blocks_of(&replayed.runs),
@@ -76,8 +77,7 @@ impl Journal {
             behind: replayed.behind.clone(),
             sequence: replayed.sequence,
             chain: replayed.chain,
-            // What was found was on the device, but perhaps only in its cache: the next durable commit syncs.
-            durable: 0,
+            durable: if synced { replayed.sequence } else { 0 },
             since_dump: replayed.since_dump,
             salt,
             buf: AlignedBuf::zeroed(BLOCK as usize),

@@ -82,7 +82,9 @@ impl Extent {
             return Ok(());
         }
         let (start, blocks) = (self.start, self.blocks);
-        Err(Error::corruption(format!("{blocks} blocks at {start} are not on a volume of {volume_blocks} blocks")))
+        Err(Error::corruption(format!(
+            "{blocks} blocks at {start} are not on a volume of {volume_blocks} blocks"
+        )))
     }
 }
 
@@ -200,9 +202,14 @@ mod tests {
 
     #[test]
     fn runs_outside_the_volume_are_refused() {
-        for (start, blocks, sound) in
-            [(HEAD_BLOCKS, 1, true), (0, 1, false), (99, 1, true), (99, 2, false), (50, 0, false), (u32::MAX, 9, false)]
-        {
+        for (start, blocks, sound) in [
+            (HEAD_BLOCKS, 1, true),
+            (0, 1, false),
+            (99, 1, true),
+            (99, 2, false),
+            (50, 0, false),
+            (u32::MAX, 9, false),
+        ] {
             assert_eq!(Extent::new(start, blocks).check(100).is_ok(), sound, "{start}+{blocks}");
         }
     }

@@ -224,9 +224,8 @@ impl Meta {
 
     fn rename_dir(&mut self, from: &str, to: &str) -> Result<Freed> {
         let free = !self.has_dir(to)
-            && parent(to).is_some_and(|(above, name)| {
-                self.has_dir(above) && self.look_up(above, name).is_none()
-            });
+            && parent(to)
+                .is_some_and(|(above, name)| self.has_dir(above) && self.look_up(above, name).is_none());
         if from.is_empty() || !self.has_dir(from) || !free || is_below(to, from) {
             return Err(contradiction(format!("the directory /{from} cannot become /{to}")));
         }
@@ -235,9 +234,8 @@ impl Meta {
         for old in moved {
             let new = format!("{to}{}", old.get(from.len()..).unwrap_or_default());
             if let Some(names) = self.dirs.remove(&old) {
-                let costs = |dir: &str| {
-                    names.keys().map(|n| name_cost(dir, n)).sum::<u64>() + name_cost(dir, "")
-                };
+                let costs =
+                    |dir: &str| names.keys().map(|n| name_cost(dir, n)).sum::<u64>() + name_cost(dir, "");
                 self.dump_len = (self.dump_len + costs(&new)).saturating_sub(costs(&old));
                 self.dirs.insert(new.into(), names);
             }

@@ -1,8 +1,10 @@
 //! Mounting: from a device to a volume.
 //!
-//! The superblock is chosen, the journal replayed, and everything that neither a file nor the journal has is free. The
-//! only thing written is a slot of the superblock that differs from the one that counts: a crash came between the two,
-//! or one is damaged.
+//! The superblock is chosen, the journal replayed, and everything that neither a file nor the journal has is free. Then
+//! the device is synced: what was read may still be in its cache only, when a process has died and not the machine, and
+//! a later loss of power could bring a file back whose blocks have been given to another meanwhile. The only thing
+//! written is a slot of the superblock that differs from the one that counts: a crash came between the two, or one is
+//! damaged.
 
 use crate::alloc::FreeMap;
 use crate::core::Core;
@@ -31,7 +33,8 @@ pub(crate) fn free_map(meta: &Meta, journal: &[Extent]) -> Result<FreeMap> {
     for &extent in of_files.chain(journal).filter(|e| !e.is_hole()) {
         sound &= free.claim(extent);
         if !sound {
-            let why = format!("the journal contradicts itself: the blocks {extent} have two owners; run fsck");
+            let why =
+                format!("the journal contradicts itself: the blocks {extent} have two owners; run fsck");
             return Err(Error::corruption(why));
         }
     }
@@ -73,11 +76,14 @@ pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Re
 /// damaged; those of the device.
 pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
     let Loaded { superblock, slots_agree, replayed, free } = load(&*device)?;
-    if !slots_agree && !options.read_only {
-        superblock::heal(&*device, &superblock)?;
+    if !options.read_only {
+        device.sync()?;
+        if !slots_agree {
+            superblock::heal(&*device, &superblock)?;
+        }
     }
     let owner = Owner { uid: superblock.uid, key: superblock.key };
-    let journal = Journal::new(owner, &replayed, env.rng());
+    let journal = Journal::new(owner, &replayed, !options.read_only, env.rng());
     let units = (superblock.unit_blocks, superblock.small_unit_blocks, superblock.journal_blocks);
     let discard = options.discard && !options.read_only;
     let core = Core::new(replayed.meta, free, units, discard);

@@ -110,7 +110,11 @@ fn dir(r: &mut Reader<'_>) -> Result<String> {
 
 /// True for what may name a file or directory.
 pub fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= NAME_LEN_MAX && name != "." && name != ".." && !name.contains(['/', '\0'])
+    !name.is_empty()
+        && name.len() <= NAME_LEN_MAX
+        && name != "."
+        && name != ".."
+        && !name.contains(['/', '\0'])
 }
 
 fn flag(r: &mut Reader<'_>) -> Result<bool> {
@@ -322,7 +326,9 @@ pub(crate) mod tests {
 
     #[test]
     fn names_are_checked() {
-        for (name, sound) in [("a", true), ("", false), (".", false), ("..", false), ("a/b", false), ("\0", false)] {
+        for (name, sound) in
+            [("a", true), ("", false), (".", false), ("..", false), ("a/b", false), ("\0", false)]
+        {
             assert_eq!(is_name(name), sound, "{name:?}");
             let mut bytes = Vec::new();
             Op::Link { dir: String::new(), name: name.into(), ino: 1 }.encode(&mut bytes);

@@ -10,9 +10,10 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
     for component in path.components() {
         match component {
             Component::Normal(name) => {
-                let name = name.to_str().filter(|n| is_name(n)).ok_or_else(|| {
-                    Error::invalid("names are UTF-8 of at most 255 bytes").at_file(path)
-                })?;
+                let name = name
+                    .to_str()
+                    .filter(|n| is_name(n))
+                    .ok_or_else(|| Error::invalid("names are UTF-8 of at most 255 bytes").at_file(path))?;
                 if !dir.is_empty() {
                     dir.push('/');
                 }
@@ -20,7 +21,9 @@ pub(crate) fn dir_of(path: &Path) -> Result<String> {
             }
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir | Component::Prefix(_) => {
-                return Err(Error::invalid("a path on a LavaFS has no parent directories in it").at_file(path));
+                return Err(
+                    Error::invalid("a path on a LavaFS has no parent directories in it").at_file(path)
+                );
             }
         }
     }
@@ -53,6 +56,8 @@ mod tests {
         assert_eq!(dir_of(Path::new("/")).unwrap(), "");
         assert_eq!(dir_of(Path::new("")).unwrap(), "");
         assert!(file_of(Path::new("/")).is_err() && dir_of(Path::new("a/../b")).is_err());
-        assert!(dir_of(Path::new(&"x".repeat(256))).is_err() && dir_of(Path::new(&"x/".repeat(1000))).is_err());
+        assert!(
+            dir_of(Path::new(&"x".repeat(256))).is_err() && dir_of(Path::new(&"x/".repeat(1000))).is_err()
+        );
     }
 }

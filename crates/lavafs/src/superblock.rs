@@ -84,7 +84,8 @@ impl Superblock {
         put_u32(&mut out, if self.sparse { FLAG_SPARSE } else { 0 });
         put_u32(&mut out, self.devices.len() as u32);
         for n in 0..DEVICES_MAX {
-            let device = self.devices.get(n).copied().unwrap_or(DeviceRecord { uid: Uid::default(), blocks: 0 });
+            let device =
+                self.devices.get(n).copied().unwrap_or(DeviceRecord { uid: Uid::default(), blocks: 0 });
             out.extend_from_slice(&device.uid.0);
             put_u64(&mut out, device.blocks);
         }
@@ -95,7 +96,10 @@ impl Superblock {
             put_u32(&mut out, extent.start);
             put_u32(&mut out, extent.blocks);
         }
-        assert!(self.dump.len() <= DUMP_EXTENTS_MAX && out.len() <= BLOCK as usize, "a superblock fits its block");
+        assert!(
+            self.dump.len() <= DUMP_EXTENTS_MAX && out.len() <= BLOCK as usize,
+            "a superblock fits its block"
+        );
         out.resize(BLOCK as usize, 0);
         let sum = checksum::stored(&out, self.uid, slot_offset(slot));
         out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
@@ -123,7 +127,8 @@ impl Superblock {
         }
         checksum::verify(&payload, uid, slot_offset(slot), stored)?;
         if version != VERSION {
-            let why = format!("the volume has format {version}, this release reads {VERSION}: use a newer one");
+            let why =
+                format!("the volume has format {version}, this release reads {VERSION}: use a newer one");
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let found = Self::decode_fields(&mut r, uid)?;
@@ -185,7 +190,8 @@ impl Superblock {
             return Err(Error::corruption(format!("a volume of {blocks} blocks")));
         }
         let units = [self.unit_blocks, self.small_unit_blocks, self.journal_blocks];
-        if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks {
+        if units.iter().any(|&u| u == 0 || u64::from(u) > blocks) || self.small_unit_blocks > self.unit_blocks
+        {
             return Err(Error::corruption("units of allocation that do not fit the volume"));
         }
         if self.dump.is_empty() || self.generation == 0 || self.reached >= u64::MAX / 2 {
@@ -212,7 +218,8 @@ impl Slots {
     /// # Errors
     /// Those of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
-        let mut found = [Err(Error::not_found("there is no LavaFS on it")), Err(Error::not_found("not read"))];
+        let mut found =
+            [Err(Error::not_found("there is no LavaFS on it")), Err(Error::not_found("not read"))];
         if device.len() < u64::from(HEAD_BLOCKS) * BLOCK {
             found[1] = Err(Error::not_found("the device is too small for a LavaFS"));
             return Ok(Slots { found });

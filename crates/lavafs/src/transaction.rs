@@ -132,7 +132,8 @@ pub fn decode_header(owner: Owner, block: &[u8]) -> Option<(Header, usize)> {
     let part = r.u32().ok()?;
     let sum = r.u32().ok()?;
     let sound = checksum(summed) ^ mask(owner.key, HEADER_PLACE) == sum;
-    let ours = sound && magic == MAGIC && uid == owner.uid && (HEADER_LEN..=TRANSACTION_LEN_MAX).contains(&len);
+    let ours =
+        sound && magic == MAGIC && uid == owner.uid && (HEADER_LEN..=TRANSACTION_LEN_MAX).contains(&len);
     ours.then_some((Header { kind, sequence, chain, durable, salt, part }, len))
 }
 
@@ -176,7 +177,10 @@ mod tests {
             let (mut bytes, hash) = encode(owner(), &header, b"operations");
             bytes.resize(BLOCK as usize, 0);
             let found = decode(owner(), &bytes).unwrap();
-            assert_eq!((found.header, found.ops, found.hash, found.blocks), (header, &b"operations"[..], hash, 1));
+            assert_eq!(
+                (found.header, found.ops, found.hash, found.blocks),
+                (header, &b"operations"[..], hash, 1)
+            );
         }
         assert_eq!(blocks_of(BLOCK as usize - HEADER_LEN), 1);
         assert_eq!(blocks_of(BLOCK as usize - HEADER_LEN + 1), 2);
@@ -191,7 +195,10 @@ mod tests {
             assert!(decode(owner(), &bytes).is_err(), "bit {bit}");
         }
         assert!(decode(Owner { uid: Uid::default(), ..owner() }, &good).is_err());
-        assert!(decode(Owner { key: Uid::default(), ..owner() }, &good).is_err(), "the key cannot be guessed");
+        assert!(
+            decode(Owner { key: Uid::default(), ..owner() }, &good).is_err(),
+            "the key cannot be guessed"
+        );
         (0..good.len()).for_each(|cut| assert!(decode(owner(), &good[..cut]).is_err(), "cut at {cut}"));
     }
 }

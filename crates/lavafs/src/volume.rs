@@ -282,7 +282,13 @@ impl Volume {
 
     /// Adds blocks to an open file, which had `allocated` of them and needs `needed`. The position of the operation that
     /// records it, unless the file has no name any more.
-    pub(crate) fn grow(self: &Arc<Self>, live: &Live, allocated: u64, needed: u64, exact: bool) -> Result<Option<u64>> {
+    pub(crate) fn grow(
+        self: &Arc<Self>,
+        live: &Live,
+        allocated: u64,
+        needed: u64,
+        exact: bool,
+    ) -> Result<Option<u64>> {
         let goal = live.extents().last().filter(|e| !e.is_hole()).and_then(|e| u32::try_from(e.end()).ok());
         let generous = lock(&self.core).growth(allocated, needed);
         let least = needed - allocated;
@@ -348,7 +354,8 @@ impl Volume {
     /// Starts a thread that compacts, if that is due and threads can be had.
     fn start_compaction(self: &Arc<Self>) {
         let Some(spawner) = self.env.spawner.clone() else { return };
-        if self.poison.get().is_some() || !self.wants_upkeep() || self.compacting.swap(true, Ordering::AcqRel) {
+        if self.poison.get().is_some() || !self.wants_upkeep() || self.compacting.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let volume = self.clone();

@@ -148,7 +148,8 @@ impl World {
             return;
         }
         let nth = self.rng.below(self.appenders.len() as u64) as usize;
-        let len = [self.rng.below(100), self.rng.below(9000), self.rng.below(90_000)][self.rng.below(3) as usize];
+        let len =
+            [self.rng.below(100), self.rng.below(9000), self.rng.below(90_000)][self.rng.below(3) as usize];
         let mut data = vec![0; len as usize];
         self.rng.fill(&mut data);
         let appender = &mut self.appenders[nth];
@@ -237,7 +238,10 @@ impl World {
                 assert_eq!(found, data.as_slice());
             }
             Err(e) => {
-                assert!([ErrorKind::InvalidArgument, ErrorKind::Poisoned].contains(&e.kind()), "punched: {e}");
+                assert!(
+                    [ErrorKind::InvalidArgument, ErrorKind::Poisoned].contains(&e.kind()),
+                    "punched: {e}"
+                );
                 let (file, bytes) = self.in_place.swap_remove(nth);
                 let mut now = bytes.borrow_mut();
                 file.read_at(&mut now, 0).unwrap();

@@ -125,4 +125,5 @@ pub use lavakv::{
     ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch, WriteOptions,
 };
 
+pub use lavafs;
 pub use lavakv::{dump, io, sim};

@@ -1,0 +1,132 @@
+//! Row `lavafs`: random operations on a small volume are recorded once, and then the machine dies in the middle of them
+//! many times over.
+//!
+//! After each death the volume must mount unaided, and hold
+//!
+//! * the names as they were at one moment: after all that were durable, and none that had not begun. So no file is gone,
+//!   none is back from the dead, and a rename is whole;
+//! * of every file at least the bytes that were synced, and below its size nothing but its own bytes: every byte tells
+//!   which file it belongs to and where in it;
+//! * of files written in place, sector by sector, a version not older than the last durable one;
+//! * a journal in which `fsck` finds nothing wrong.
+//!
+//! Then it goes on: more operations, another death or a clean end, and the same again. The journal is so short that most
+//! deaths come during its compaction or extension.
+
+mod files;
+mod volume;
+
+use crate::check::{Check, Doing, ensure};
+use crate::crash::{TRACE, kind};
+use crate::runner::{Context, Outcome, guarded};
+use files::Files;
+use lavastore::io::Rng;
+use lavastore::lavafs::fsck::fsck;
+use lavastore::sim::{CrashKind, SimEnv};
+use volume::{DEVICE, Volume};
+
+/// Crash states tried of one run.
+const STATES: u64 = 24;
+/// Deaths in a row, at most.
+const DEATHS_MAX: u64 = 3;
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x6c61_7661_6673);
+    let mut volume = match guarded(|| Volume::make(seed, &mut rng)).and_then(|made| made) {
+        Ok(volume) => volume,
+        Err(why) => {
+            outcome.failures.push(why);
+            return outcome;
+        }
+    };
+    let steps = rng.range(10, 80);
+    let ran = guarded(|| (0..steps).try_for_each(|_| volume.step())).and_then(|ran| ran);
+    if let Err(why) = ran {
+        outcome.failures.push(format!("while recording: {why}"));
+        return outcome;
+    }
+    let statistics = volume.statistics();
+    outcome.note("journal compactions", statistics.journal_compactions);
+    outcome.note("journal transactions", statistics.journal_transactions);
+    outcome.note("calls that found the volume full", volume.full);
+    let record = volume.sim.record();
+    let ops = record.mutations();
+    for state in 0..STATES {
+        let mut rng = rng.fork();
+        let Some(&op) = ops.get(rng.below(ops.len().max(1) as u64) as usize) else { break };
+        let kind = kind(&mut rng);
+        let sim = match rng.one_in(4) {
+            true => record.crash_before(op, kind, rng.next_u64()),
+            false => record.crash_at(op, kind, rng.next_u64()),
+        };
+        outcome.images.push(sim.state_hash());
+        let checked = guarded(|| live_on(&volume.files, &sim, op, kind, &mut rng)).and_then(|c| c);
+        if checked.is_err() && std::env::var_os(TRACE).is_some() {
+            println!("{:#?}\nthe run:\n{}\nafterwards:\n{}", volume.files, volume.sim.trace(), sim.trace());
+        }
+        outcome.take(checked.map_err(|why| format!("state {state}, {kind:?} at operation {op}: {why}")));
+        if outcome.failures.len() > 2 {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Checks what a crash left, goes on with it, dies again.
+fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
+    let (mut sim, mut files, mut op, mut kind) = (sim.clone(), files.clone(), op, kind);
+    for death in 0..rng.range(1, DEATHS_MAX + 1) {
+        check_image(&sim).map_err(|why| format!("death {death}: {why}"))?;
+        let mut volume =
+            Volume::mount(&sim, rng.next_u64(), rng).doing(|| format!("mount after death {death}"))?;
+        if std::env::var_os(TRACE).is_some() {
+            println!("death {death}: {kind:?} at operation {op}");
+            files.moments.iter().for_each(|m| println!("  {:?} {:?}", m.span, m.names));
+            println!("  {:?}", files.settled);
+        }
+        files = volume.check(&files, op, kind).map_err(|why| format!("death {death}: {why}"))?;
+        volume.files = files;
+        // An end in the middle of the mount comes up as well: its writes are operations of this record.
+        for _ in 0..rng.below(12) {
+            volume.step().map_err(|why| format!("after death {death}: {why}"))?;
+        }
+        if rng.one_in(3) {
+            return end_cleanly(volume, rng);
+        }
+        let record = volume.sim.record();
+        let ops = record.mutations();
+        files = volume.files.clone();
+        let Some(&at) = ops.get(rng.below(ops.len().max(1) as u64) as usize) else { return Ok(()) };
+        (op, kind) = (at, crate::crash::kind(rng));
+        sim = record.crash_at(op, kind, rng.next_u64());
+    }
+    check_image(&sim)?;
+    let volume = Volume::mount(&sim, rng.next_u64(), rng).doing(|| "the last mount".into())?;
+    volume.check(&files, op, kind).map(|_| ())
+}
+
+/// After a clean end everything is there, and nothing is wrong.
+fn end_cleanly(volume: Volume, rng: &mut Rng) -> Check {
+    let Volume { sim, files, fs, open, .. } = volume;
+    drop(open);
+    fs.unmount().doing(|| "unmount".into())?;
+    drop(fs);
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    let report = fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    ensure!(report.findings.is_empty(), "fsck after a clean end: {:?}", report.findings);
+    let after = sim.crash(CrashKind::PowerLoss, rng.next_u64());
+    let volume = Volume::mount(&after, rng.next_u64(), rng).doing(|| "mount after a clean end".into())?;
+    volume.check_all(&files)
+}
+
+/// Nothing is wrong with an image that a crash could not leave: the slots of the superblock may differ, a mount heals
+/// them.
+fn check_image(sim: &SimEnv) -> Check {
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    let report = fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    let harmless = |what: &str| what.contains("slot");
+    let wrong: Vec<_> = report.findings.iter().filter(|f| !harmless(&f.what)).collect();
+    ensure!(wrong.is_empty() && report.findings.len() <= 1, "fsck found {:?}", report.findings);
+    Ok(())
+}
