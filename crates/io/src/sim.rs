@@ -156,6 +156,11 @@ impl SimEnv {
         }
     }
 
+    /// True if both are handles to the same machine.
+    pub fn is_same(&self, other: &SimEnv) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// A block device of this machine, made (of durable zeros) if there is none of that name. It is a file like others:
     /// crashes, faults, records and damage treat it as one that is written in place.
     pub fn device(&self, name: &str, len: u64) -> Result<Arc<dyn BlockDevice>> {

@@ -83,6 +83,29 @@ impl LavaFs {
         Ok(Uid::from_words(word(1), word(2)))
     }
 
+    /// The names of the directories in a directory, sorted.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn directories(&self, dir: &Path) -> Result<Vec<String>> {
+        let core = lock(&self.volume.core);
+        let whole = dir_of(dir)?;
+        if !core.meta.has_dir(&whole) {
+            return Err(not_found(dir));
+        }
+        let inside =
+            core.meta.dirs().filter_map(|d| crate::meta::parent(d)).filter(|(above, _)| *above == whole);
+        Ok(inside.map(|(_, name)| name.to_owned()).collect())
+    }
+
+    /// Where the bytes of a file are.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn extents(&self, path: &Path) -> Result<Vec<Extent>> {
+        Ok(self.live(path)?.extents().to_vec())
+    }
+
     /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
     ///
     /// # Errors

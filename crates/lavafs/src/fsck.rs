@@ -238,6 +238,3 @@ pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Res
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -421,6 +421,3 @@ impl Volume {
         self.commit_locked(&mut journal, true)
     }
 }
-
-#[cfg(test)]
-mod tests;

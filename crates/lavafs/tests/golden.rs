@@ -1,0 +1,125 @@
+//! The format on disk does not change by accident: a volume made once is still read, and still written, byte for byte.
+//!
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore-lavafs --test golden` writes the files anew. The image is stored without its
+//! blocks of zeros: block number (4 bytes), block.
+
+use io::sim::SimEnv;
+use io::{Access, CreateOptions, Env, FileSystem, SyncKind};
+use lavastore_lavafs::{FormatOptions, MountOptions, dump_journal, format, fsck, mount};
+use std::path::Path;
+
+const IMAGE: &[u8] = include_bytes!("golden/volume-v1.bin");
+const TEXT: &str = include_str!("golden/volume-v1.txt");
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 160;
+
+/// A volume with a bit of everything.
+fn write() -> SimEnv {
+    let sim = SimEnv::new(11);
+    let options = FormatOptions {
+        unit_len: 8 * BLOCK as u64,
+        small_unit_len: 2 * BLOCK as u64,
+        journal_len: 4 * BLOCK as u64,
+        ..FormatOptions::default()
+    };
+    let env = sim.env();
+    format(&env, &*sim.device("/device", (BLOCKS * BLOCK) as u64).unwrap(), &options).unwrap();
+    let options = MountOptions { compact_journal_at: 3 * BLOCK as u64, ..MountOptions::default() };
+    let fs = mount(&env, sim.device("/device", 0).unwrap(), options).unwrap();
+    let p = Path::new;
+    fs.create_dir_all(p("/store/tables")).unwrap();
+    fs.create_dir_all(p("/old")).unwrap();
+    let mut file = fs.create(p("/store/tables/a"), &CreateOptions::default()).unwrap();
+    file.append(&[b'a'; 20_000]).unwrap();
+    file.sync(SyncKind::Data).unwrap();
+    file.append(&[b'b'; 7]).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    drop(file);
+    fs.link(p("/store/tables/a"), p("/second name")).unwrap();
+    fs.create_in_place(p("/store/log"), 3 * BLOCK as u64, Access::Direct).unwrap();
+    fs.punch_hole(p("/store/tables/a"), 4096, 8192).unwrap();
+    drop(fs.create(p("/gone"), &CreateOptions::default()).unwrap());
+    fs.sync_dir(p("/")).unwrap();
+    fs.remove(p("/gone")).unwrap();
+    fs.rename(p("/old"), p("/new")).unwrap();
+    fs.rename(p("/second name"), p("/new/name")).unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    let mut open = fs.create(p("/open"), &CreateOptions::default()).unwrap();
+    open.append(b"not closed").unwrap();
+    open.sync(SyncKind::Data).unwrap();
+    // As a loss of power leaves it: nothing is closed.
+    sim.fork(0)
+}
+
+fn packed(sim: &SimEnv) -> Vec<u8> {
+    let bytes = sim.read_file("/device").unwrap();
+    let mut out = Vec::new();
+    for (n, block) in bytes.chunks(BLOCK).enumerate().filter(|(_, b)| b.iter().any(|&x| x != 0)) {
+        out.extend_from_slice(&(n as u32).to_le_bytes());
+        out.extend_from_slice(block);
+    }
+    out
+}
+
+fn unpacked(packed: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCKS * BLOCK];
+    for entry in packed.chunks(BLOCK + 4) {
+        let n = u32::from_le_bytes(entry[..4].try_into().unwrap()) as usize;
+        bytes[n * BLOCK..][..BLOCK].copy_from_slice(&entry[4..]);
+    }
+    bytes
+}
+
+fn described(sim: &SimEnv) -> String {
+    let mut text = String::new();
+    dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| text += &format!("{line}\n")).unwrap();
+    text
+}
+
+fn bless(name: &str, bytes: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let fs = Env::kernel().fs;
+    if fs.exists(&path).unwrap() {
+        fs.remove(&path).unwrap();
+    }
+    let mut file = fs.create(&path, &CreateOptions::default()).unwrap();
+    file.append(bytes).unwrap();
+    file.sync(SyncKind::Data).unwrap();
+}
+
+#[test]
+fn a_volume_is_written_byte_for_byte() {
+    let sim = write();
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        bless("volume-v1.bin", &packed(&sim));
+        bless("volume-v1.txt", described(&sim).as_bytes());
+        return;
+    }
+    assert_eq!(described(&sim), TEXT);
+    assert!(
+        packed(&sim) == IMAGE,
+        "the bytes of a volume have changed: that needs a new version of the format"
+    );
+}
+
+#[test]
+fn a_volume_of_version_1_is_read() {
+    let sim = SimEnv::new(1);
+    sim.write_file("/device", &unpacked(IMAGE)).unwrap();
+    let device = sim.device("/device", 0).unwrap();
+    let report = fsck::fsck(&sim.env(), &*device, false).unwrap();
+    assert!(report.findings.is_empty() && report.dirs == 4 && report.files == 3, "{report:?}");
+    assert_eq!(described(&sim), TEXT);
+    let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
+    let mut a = vec![b'a'; 20_000];
+    a.extend_from_slice(&[b'b'; 7]);
+    a[4096..12_288].fill(0);
+    for name in ["/store/tables/a", "/new/name"] {
+        assert!(fs.read_all(Path::new(name), 1 << 20).unwrap() == a, "{name}");
+    }
+    assert_eq!(fs.metadata(Path::new("/new/name")).unwrap().links, 2);
+    assert_eq!(fs.open_in_place(Path::new("/store/log"), Access::Direct).unwrap().len(), 3 * BLOCK as u64);
+    assert_eq!(fs.read_all(Path::new("/open"), 100).unwrap(), b"not closed");
+    assert_eq!(fs.scan_extent_tail(Path::new("/open")).unwrap(), 2 * BLOCK as u64);
+    assert!(!fs.exists(Path::new("/gone")).unwrap() && !fs.exists(Path::new("/old")).unwrap());
+}

@@ -1,0 +1,405 @@
+//! The mistakes that file systems of this shape have made, each as a test that would show it.
+
+use base::{ErrorKind, Result, checksum};
+use io::kernel::device::{DeviceOptions, create_image, open};
+use io::sim::{CrashKind, Policy, SimEnv};
+use io::{Access, AppendFile, CreateOptions, Env, FileSystem, ReadFile, SyncKind};
+use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, fsck, mount};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BLOCK: u64 = 4096;
+
+fn small() -> FormatOptions {
+    FormatOptions {
+        unit_len: 8 * BLOCK,
+        small_unit_len: 2 * BLOCK,
+        journal_len: 4 * BLOCK,
+        ..FormatOptions::default()
+    }
+}
+
+fn eager() -> MountOptions {
+    MountOptions {
+        compact_journal_at: 4 * BLOCK,
+        write_buffer_len: BLOCK as usize,
+        ..MountOptions::default()
+    }
+}
+
+/// A simulated machine with a volume of so many blocks.
+fn machine(blocks: u64, options: &FormatOptions) -> SimEnv {
+    let sim = SimEnv::new(7);
+    format(&sim.env(), &*sim.device("/device", blocks * BLOCK).unwrap(), options).unwrap();
+    sim
+}
+
+fn mounted(sim: &SimEnv, options: MountOptions) -> LavaFs {
+    mount(&sim.env(), sim.device("/device", 0).unwrap(), options).unwrap()
+}
+
+fn power_losses(sim: &SimEnv) -> impl Iterator<Item = SimEnv> {
+    let each = |policy| (0..20).map(move |seed| (CrashKind::PowerLossWith(policy), seed));
+    Policy::ALL.into_iter().flat_map(each).map(|(kind, seed)| sim.crash(kind, seed))
+}
+
+fn p(path: &str) -> &Path {
+    Path::new(path)
+}
+
+fn create(fs: &LavaFs, path: &str) -> Box<dyn AppendFile> {
+    fs.create(p(path), &CreateOptions::default()).unwrap()
+}
+
+fn write_file(fs: &LavaFs, path: &str, bytes: &[u8]) -> Result<()> {
+    let mut file = fs.create(p(path), &CreateOptions::default())?;
+    file.append(bytes)?;
+    file.sync(SyncKind::Full)
+}
+
+fn names(fs: &LavaFs) -> Vec<String> {
+    fs.list(p("/")).unwrap().into_iter().map(|e| e.name).collect()
+}
+
+/// A directory that is removed at the end.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Temp {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("lavafs-test-{}-{n}", std::process::id()));
+        Env::kernel().fs.create_dir_all(&path).unwrap();
+        Temp(path)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn operations_in_line_during_a_compaction_are_replayed_once() {
+    let sim = machine(1000, &small());
+    let fs = mounted(&sim, eager());
+    // Each round queues operations that can be applied only once, and commits, which moves the compaction a step on.
+    for round in 0..60 {
+        let name = format!("/file{}", round % 3);
+        drop(create(&fs, &name));
+        fs.rename(p(&name), p("/moved")).unwrap();
+        fs.create_dir_all(p(&format!("/dir{round}"))).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        fs.remove(p("/moved")).unwrap();
+        for after in power_losses(&sim).step_by(7) {
+            let fs = mounted(&after, eager());
+            assert_eq!(names(&fs), ["moved"], "round {round}");
+            assert_eq!(fs.directories(p("/")).unwrap().len(), round + 1);
+        }
+    }
+    assert!(fs.statistics().journal_compactions > 3, "{:?}", fs.statistics());
+}
+
+#[test]
+fn the_journal_finds_room_for_itself() {
+    let sim = machine(4000, &small());
+    let fs = mounted(&sim, MountOptions { compact_journal_at: 1 << 30, ..eager() });
+    let long = "n".repeat(200);
+    for round in 0..3 {
+        // One transaction of many blocks, where the journal grows by four.
+        (0..2000).for_each(|n| drop(create(&fs, &format!("/{long}{round}-{n}"))));
+        fs.sync_dir(p("/")).unwrap();
+        let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), round);
+        assert_eq!(names(&mounted(&after, eager())).len() as u64, 2000 * (round + 1));
+    }
+}
+
+#[test]
+fn a_journal_short_of_room_is_compacted_also_on_a_full_volume() {
+    let sim = machine(300, &small());
+    let fs = mounted(&sim, eager());
+    let mut count = 0;
+    let full = loop {
+        match write_file(&fs, &format!("/{count}"), &[7; 9000]) {
+            Ok(()) => count += 1,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::NoSpace);
+    assert!(count > 20);
+    // Reading, and changing names, goes on; so does removing, and with it everything else.
+    for round in 0..200 {
+        fs.rename(p("/0"), p("/zero")).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        fs.rename(p("/zero"), p("/0")).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        assert!(fs.statistics().journal_bytes < 40 * BLOCK, "round {round}: {:?}", fs.statistics());
+    }
+    let after = mounted(&sim.crash(CrashKind::PowerLoss, 1), eager());
+    assert_eq!(after.read_all(p("/0"), 1 << 20).unwrap(), [7; 9000]);
+    for n in 0..count {
+        fs.remove(p(&format!("/{n}"))).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+    }
+    write_file(&fs, "/again", &[8; 400_000]).unwrap();
+}
+
+#[test]
+fn no_space_is_found_before_anything_is_changed() {
+    let sim = machine(300, &small());
+    let fs = mounted(&sim, eager());
+    let before = fs.statistics();
+    let too_much = before.total_bytes;
+    assert_eq!(fs.create_in_place(p("/a"), too_much, Access::Direct).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(fs.create_mapping(p("/b"), too_much as usize).unwrap_err().kind(), ErrorKind::NoSpace);
+    let mut file = create(&fs, "/c");
+    assert_eq!(file.append(&vec![1; too_much as usize]).unwrap_err().kind(), ErrorKind::NoSpace);
+    drop(file);
+    fs.remove(p("/c")).unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    let Statistics { free_bytes, files, file_bytes, .. } = fs.statistics();
+    assert_eq!((files, file_bytes, names(&fs).len()), (0, 0, 0));
+    assert!(free_bytes + 8 * BLOCK >= before.free_bytes, "{free_bytes} of {}", before.free_bytes);
+}
+
+#[test]
+fn a_file_that_stays_open_does_not_keep_the_journal_from_being_cut() {
+    let sim = machine(4000, &small());
+    let fs = mounted(&sim, eager());
+    let mut long = create(&fs, "/long");
+    long.append(&[5; 5000]).unwrap();
+    long.sync(SyncKind::Data).unwrap();
+    let mut other = create(&fs, "/other");
+    for _ in 0..2000 {
+        other.append(&[6; 100]).unwrap();
+        other.sync(SyncKind::Full).unwrap();
+    }
+    assert!(fs.statistics().journal_bytes < 40 * BLOCK, "{:?}", fs.statistics());
+    let after = mounted(&sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 3), eager());
+    assert_eq!(after.read_all(p("/long"), 1 << 20).unwrap(), [5; 5000]);
+    assert_eq!(after.metadata(p("/other")).unwrap().len, 200_000);
+}
+
+/// Records that end with a checksum under a file's stamp.
+fn record(stamp: base::Uid, n: u64) -> Vec<u8> {
+    let mut bytes = vec![n as u8; 500];
+    bytes.extend_from_slice(&n.to_le_bytes());
+    let sum = checksum::stored(&bytes, stamp, n);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// How many records follow each other in a file whose size lags behind.
+fn scan(fs: &LavaFs, path: &str) -> u64 {
+    let stamp = fs.stamp(p(path)).unwrap();
+    let file = fs.open(p(path), Access::Direct).unwrap();
+    let end = fs.scan_extent_tail(p(path)).unwrap();
+    (0..)
+        .take_while(|n| {
+            let mut bytes = vec![0; 512];
+            (n + 1) * 512 <= end && file.read_at(&mut bytes, n * 512).is_ok() && bytes == record(stamp, *n)
+        })
+        .count() as u64
+}
+
+#[test]
+fn a_recycled_extent_is_never_the_tail_of_another_file() {
+    let sim = machine(300, &small());
+    let fs = mounted(&sim, eager());
+    // Whoever writes the old file knows all stamps there are, and how the next file's records will look but for its own.
+    let mut stamps = Vec::new();
+    for round in 0..8 {
+        let old = format!("/old{round}");
+        let mut file = create(&fs, &old);
+        stamps.push(fs.stamp(p(&old)).unwrap());
+        (0..800).for_each(|n| file.append(&record(stamps[n as usize % stamps.len()], n)).unwrap());
+        file.sync(SyncKind::Full).unwrap();
+        drop(file);
+        fs.remove(p(&old)).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        let new = format!("/new{round}");
+        let mut file = create(&fs, &new);
+        let stamp = fs.stamp(p(&new)).unwrap();
+        assert!(!stamps.contains(&stamp));
+        for n in 0..37 {
+            file.append(&record(stamp, n)).unwrap();
+            if n % 9 == 0 {
+                file.sync(SyncKind::Data).unwrap();
+            }
+        }
+        (37..40).for_each(|n| file.append(&record(stamp, n)).unwrap());
+        file.flush().unwrap();
+        let mut tails = false;
+        for after in power_losses(&sim) {
+            let fs = mounted(&after, eager());
+            let found = scan(&fs, &new);
+            assert!((37..=40).contains(&found), "{found} records");
+            assert!(fs.metadata(p(&new)).unwrap().len <= 40 * 512);
+            tails |= fs.scan_extent_tail(p(&new)).unwrap() > 40 * 512;
+        }
+        assert!(tails, "there is something behind the last record");
+        drop(file);
+        fs.remove(p(&new)).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+    }
+}
+
+#[test]
+fn blocks_are_not_handed_out_while_somebody_reads_them() {
+    let sim = machine(300, &small());
+    let fs = mounted(&sim, eager());
+    write_file(&fs, "/read", &[1; 300_000]).unwrap();
+    let reader = fs.open(p("/read"), Access::Direct).unwrap();
+    fs.remove(p("/read")).unwrap();
+    fs.sync_dir(p("/")).unwrap();
+    let mut count = 0;
+    while write_file(&fs, &format!("/{count}"), &[2; 20_000]).is_ok() {
+        count += 1;
+    }
+    let mut bytes = vec![0; 300_000];
+    reader.read_at(&mut bytes, 0).unwrap();
+    assert!(bytes.iter().all(|&b| b == 1), "the open file was overwritten");
+    drop(reader);
+    fs.remove(p(&format!("/{count}"))).unwrap_or(());
+    write_file(&fs, "/more", &[3; 200_000]).unwrap();
+}
+
+#[test]
+fn a_data_sync_writes_the_bytes_and_little_else() {
+    for (kind, most) in [(SyncKind::Data, 1.05), (SyncKind::Full, 2.05)] {
+        let sim = machine(16_384, &FormatOptions::default());
+        let fs = mounted(&sim, MountOptions::default());
+        let before = fs.statistics();
+        let mut file = create(&fs, "/log");
+        for _ in 0..8192 {
+            file.append(&[9; 4096]).unwrap();
+            file.sync(kind).unwrap();
+        }
+        let after = fs.statistics();
+        let written = after.data_bytes_written + after.journal_bytes_written + after.dump_bytes_written;
+        let amplification = (written - before.journal_bytes_written) as f64 / (8192.0 * 4096.0);
+        assert!(amplification <= most, "{kind:?}: {amplification}");
+    }
+}
+
+#[test]
+fn a_failed_sync_is_the_last_thing_that_is_acknowledged() {
+    use io::sim::{FaultEffect, FaultPlan, OpKind};
+    let kinds = [OpKind::SyncData, OpKind::WriteDurable];
+    for kind in kinds {
+        let sim = machine(1000, &small());
+        let fs = mounted(&sim, eager());
+        let mut file = create(&fs, "/a");
+        file.append(&[1; 10_000]).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+        sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[kind]));
+        let mut acknowledged = 10_000;
+        while file.append(&[1; 5_000]).and_then(|()| file.sync(SyncKind::Full)).is_ok() {
+            acknowledged += 5_000;
+        }
+        assert!(sim.faults_fired() == 1, "{kind:?}");
+        for refused in [
+            file.sync(SyncKind::Data).unwrap_err(),
+            fs.sync_dir(p("/")).unwrap_err(),
+            fs.remove(p("/a")).unwrap_err(),
+            fs.create(p("/b"), &CreateOptions::default()).err().unwrap(),
+            fs.unmount().unwrap_err(),
+        ] {
+            assert_eq!(refused.kind(), ErrorKind::Poisoned, "{kind:?}: {refused}");
+        }
+        let mut bytes = vec![0; 10_000];
+        fs.open(p("/a"), Access::Direct).unwrap().read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [1; 10_000], "reads go on");
+        let again = mounted(&sim.crash(CrashKind::PowerLoss, 5), eager());
+        assert!(again.metadata(p("/a")).unwrap().len >= acknowledged);
+    }
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let sim = machine(1000, &small());
+    let fs = mounted(&sim, eager());
+    write_file(&fs, "/a", b"bytes").unwrap();
+    drop(fs);
+    let before = sim.state_hash();
+    let fs = mounted(&sim, MountOptions { read_only: true, ..eager() });
+    assert_eq!(fs.read_all(p("/a"), 100).unwrap(), b"bytes");
+    for refused in [
+        fs.create(p("/b"), &CreateOptions::default()).err(),
+        fs.remove(p("/a")).err(),
+        fs.lock(p("/LOCK"), "me").err(),
+        fs.sync_dir(p("/")).err(),
+        fs.create_in_place(p("/c"), BLOCK, Access::Direct).err(),
+    ] {
+        assert_eq!(refused.unwrap().kind(), ErrorKind::ReadOnly);
+    }
+    drop(fs);
+    assert_eq!(sim.state_hash(), before);
+}
+
+#[test]
+fn locks_name_their_holder_and_mappings_outlive_the_process() {
+    let sim = machine(1000, &small());
+    let fs = mounted(&sim, eager());
+    let held = fs.lock(p("/LOCK"), "process 7").unwrap();
+    let refused = fs.lock(p("/LOCK"), "process 8").unwrap_err();
+    assert!(refused.kind() == ErrorKind::Locked && refused.to_string().contains("process 7"), "{refused}");
+    assert_eq!(fs.read_all(p("/LOCK"), 100).unwrap(), b"process 7\n");
+    drop(held);
+    drop(fs.lock(p("/LOCK"), "process 9").unwrap());
+    let mapping = fs.create_mapping(p("/STAGING"), 10_000).unwrap();
+    mapping.write(9_000, b"the last words");
+    let after = mounted(&sim.crash(CrashKind::ProcessKill, 1), eager());
+    let mut bytes = [0; 14];
+    after.open(p("/STAGING"), Access::Buffered).unwrap().read_at(&mut bytes, 9_000).unwrap();
+    assert_eq!(&bytes, b"the last words");
+    let again = after.create_mapping(p("/STAGING"), 10_000).unwrap();
+    again.read(9_000, &mut bytes);
+    assert_eq!(bytes, [0; 14], "a mapping made again is zeros");
+}
+
+#[test]
+fn threads_commit_while_the_journal_is_compacted() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 400;
+    let dir = Temp::new();
+    let image = dir.0.join("image");
+    create_image(&image, 64 << 20, false).unwrap();
+    let env = Env::kernel();
+    let device = open(&image, &DeviceOptions::default()).unwrap();
+    format(&env, &*device, &FormatOptions { journal_len: 16 * BLOCK, ..FormatOptions::default() }).unwrap();
+    let options = MountOptions { compact_journal_at: 64 * BLOCK, ..MountOptions::default() };
+    let fs = mount(&env, device, options).unwrap();
+    let work = |thread: usize| {
+        for round in 0..ROUNDS {
+            let path = format!("/{thread}-{round}");
+            write_file(&fs, &path, path.as_bytes()).unwrap();
+            let reader: Arc<dyn ReadFile> = fs.open(p(&path), Access::Direct).unwrap();
+            if round % 4 != 0 {
+                fs.remove(p(&path)).unwrap();
+            }
+            let mut bytes = vec![0; path.len()];
+            reader.read_at(&mut bytes, 0).unwrap();
+            assert_eq!(bytes, path.as_bytes());
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
+    });
+    let statistics = fs.statistics();
+    assert!(statistics.journal_compactions > 2, "{statistics:?}");
+    fs.unmount().unwrap();
+    drop(fs);
+    let device = open(&image, &DeviceOptions::default()).unwrap();
+    let report = fsck::fsck(&env, &*device, false).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let fs = mount(&env, device, options).unwrap();
+    assert_eq!(names(&fs).len(), THREADS * ROUNDS / 4);
+    for name in names(&fs) {
+        let path = format!("/{name}");
+        assert_eq!(fs.read_all(p(&path), 100).unwrap(), path.as_bytes());
+    }
+}
