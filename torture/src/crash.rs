@@ -8,6 +8,7 @@ use crate::check::{Check, Doing, ensure};
 use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
 use crate::files::check_at_rest;
 use crate::history::{Found, Loss};
+use crate::machine;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::Contents;
@@ -124,7 +125,8 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
         for _ in 0..rng.range(1, DEATHS_MAX + 1) {
             let options = plan::options(rng);
             // A failure to open shows again below, without another crash.
-            let opened = guarded(|| drop(Db::open_in(sim.env(), DIR, options)));
+            let opened = guarded(|| machine::env(&sim).map(|env| drop(Db::open_in(env, DIR, options))))
+                .and_then(|r| r);
             if let Err(why) = opened {
                 return (sim.state_hash(), Err(format!("{story}: {why}")));
             }
@@ -171,7 +173,7 @@ fn each_state(seed: u64, mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, C
 fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> Check {
     let driver = &run.driver;
     let options = Options { durability: Durability::Durable, ..plan::options(rng) };
-    let db = Db::open_in(sim.env(), DIR, options.clone())
+    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     let found = scan(&db)?;
     driver.history.check(op, loss, &found)?;
@@ -250,7 +252,7 @@ pub(crate) fn go_on(
         db.flush().doing(|| "flush after recovery".into())?;
     }
     if rng.one_in(4) {
-        check_at_rest(&db, &sim.env(), DIR.as_ref(), false)
+        check_at_rest(&db, &machine::env(sim)?, DIR.as_ref(), false)
             .map_err(|why| format!("after recovery: {why}"))?;
         compare(&model, &scan(&db)?).map_err(|why| format!("at rest after recovery: {why}"))?;
     }
@@ -265,7 +267,8 @@ pub(crate) fn go_on(
         _ => sim.crash(CrashKind::PowerLoss, rng.next_u64()),
     };
     let options = plan::options(rng);
-    let db = Db::open_in(after.env(), DIR, options).doing(|| "refused to open the second time".into())?;
+    let db = Db::open_in(machine::env(&after)?, DIR, options)
+        .doing(|| "refused to open the second time".into())?;
     compare(&model, &scan(&db)?).map_err(|why| format!("the second time: {why}"))?;
     if rng.one_in(4) { check_verify(&db) } else { Ok(()) }
 }

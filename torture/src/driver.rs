@@ -7,6 +7,7 @@ use crate::check::{Check, Doing, ensure, show};
 use crate::files;
 use crate::history::{Barrier, FamilyChange, Found, History, Write};
 use crate::iterators::{Twin, read_options};
+use crate::machine;
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId, difference};
 use crate::tally;
@@ -57,7 +58,7 @@ impl Knobs {
             drawn.family = plan::in_tables(drawn.family);
         }
         // Refusals for want of space are to be told from faults.
-        if self.faults { plan::roomy(drawn) } else { drawn }
+        if self.faults || machine::is_lavafs() { plan::roomy(drawn) } else { drawn }
     }
 }
 
@@ -101,7 +102,7 @@ impl Driver {
         let mut rng = Rng::new(seed);
         let options = knobs.draw_options(&mut rng);
         Driver {
-            sim: SimEnv::new(seed),
+            sim: machine::new(seed),
             rng,
             data,
             knobs,
@@ -133,7 +134,8 @@ impl Driver {
             self.sim.watch(DIR);
         }
         let before = self.sim.peak();
-        let open = || Db::open_in(self.sim.env(), DIR, self.options.clone());
+        let env = machine::env(&self.sim)?;
+        let open = || Db::open_in(env.clone(), DIR, self.options.clone());
         let db = match open() {
             // What recovery writes may not fit, or not as other options want it.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
@@ -570,7 +572,8 @@ impl Driver {
             return Ok(());
         }
         let options = plan::options(&mut self.rng);
-        let db = Db::open_read_only_in(self.sim.env(), DIR, options).doing(|| "open_read_only".into())?;
+        let db = Db::open_read_only_in(machine::env(&self.sim)?, DIR, options)
+            .doing(|| "open_read_only".into())?;
         compare(&self.model, &scan(&db).map_err(|why| format!("read-only: {why}"))?)
             .map_err(|why| format!("read-only: {why}"))?;
         let refused = db.put(b"k", b"v").map_err(|e| e.kind());
@@ -595,7 +598,7 @@ impl Driver {
         }
         let readers = !self.iterators.is_empty();
         let check = if self.was_full { files::check_files_at_rest } else { files::check_at_rest };
-        check(self.db(), &self.sim.env(), DIR.as_ref(), readers)
+        check(self.db(), &machine::env(&self.sim)?, DIR.as_ref(), readers)
     }
 
     /// Drops all iterators and snapshots.
@@ -764,7 +767,7 @@ pub(crate) fn compare(model: &Model, found: &Found) -> Check {
 /// Opens a checkpoint and compares it.
 pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
     let options = Options { create_if_missing: false, ..options };
-    let db = Db::open_in(sim.env(), dir, options).doing(|| format!("open of checkpoint {dir}"))?;
+    let db = Db::open_in(machine::env(sim)?, dir, options).doing(|| format!("open of checkpoint {dir}"))?;
     compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
 }
 

@@ -8,6 +8,7 @@ use crate::check::{Check, Doing};
 use crate::crash::{TRACE, check_verify, go_on};
 use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
+use crate::machine;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome, guarded};
 use lavastore::io::Rng;
@@ -114,7 +115,7 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
     driver.abandon();
     let again = || -> Check {
         let options = Options { durability: Durability::Durable, ..plan::options(rng) };
-        let db = Db::open_in(sim.env(), DIR, options.clone()).doing(|| "refused to open".into())?;
+        let db = Db::open_in(machine::env(&sim)?, DIR, options.clone()).doing(|| "refused to open".into())?;
         let found = scan(&db)?;
         driver.history.check_with_failures(op, loss, &found)?;
         check_verify(&db)?;

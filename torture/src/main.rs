@@ -24,6 +24,7 @@ mod iterators;
 mod kill;
 mod lavafs;
 mod ledger;
+mod machine;
 mod model;
 mod plan;
 mod reclaim;

@@ -11,6 +11,7 @@ use crate::crash::{check_verify, kind, loss};
 use crate::driver::{DIR, Driver, Knobs, compare, scan};
 use crate::files::check_at_rest;
 use crate::history::Loss;
+use crate::machine;
 use crate::plan::{self, Data, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::tally;
@@ -72,14 +73,14 @@ fn run(driver: &mut Driver) -> Check {
     driver.run()?;
     driver.settle()?;
     driver.let_readers_go();
-    check_at_rest(driver.db(), &driver.sim.env(), DIR.as_ref(), false)?;
+    check_at_rest(driver.db(), &machine::env(&driver.sim)?, DIR.as_ref(), false)?;
     driver.compare_all()?;
     driver.verify()
 }
 
 fn recover(driver: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let options = Options { durability: Durability::Durable, ..plan::churn_options(rng) };
-    let db = Db::open_in(sim.env(), DIR, options.clone())
+    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     let found = scan(&db)?;
     let loss: Loss = loss(kind);
@@ -89,7 +90,7 @@ fn recover(driver: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rn
         let all = db.default_column_family();
         db.compact_range(all, None, None).doing(|| "compact_range after recovery".into())?;
     }
-    check_at_rest(&db, &sim.env(), DIR.as_ref(), false)?;
+    check_at_rest(&db, &machine::env(sim)?, DIR.as_ref(), false)?;
     compare(&model, &scan(&db)?).map_err(|why| format!("at rest: {why}"))?;
     tally::add(&db);
     check_verify(&db)

@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{crash, flip, full, io_errors, kill, lavafs, model, reclaim, threads};
+use crate::{crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,30 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 20_000,
         alone: false,
         case: lavafs::case,
+    },
+    Row {
+        name: "model-on-lavafs",
+        about: "the row model, on LavaFS",
+        unit: Unit::Cases,
+        ci: 1_000,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| model::case(context, seed)),
+    },
+    Row {
+        name: "crash-on-lavafs",
+        about: "the row crash, on LavaFS",
+        unit: Unit::Images,
+        ci: 5_000,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| crash::case(context, seed)),
+    },
+    Row {
+        name: "recrash-on-lavafs",
+        about: "the row recrash, on LavaFS",
+        unit: Unit::Images,
+        ci: 1_000,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| crash::case_recrash(context, seed)),
     },
     Row {
         name: "kill",

@@ -1,9 +1,11 @@
 //! The commands, and how they open the store.
 
 pub mod bench;
+pub mod fs;
 pub mod gc;
 pub mod inspect;
 pub mod keys;
+pub mod place;
 pub mod space;
 pub mod transfer;
 
@@ -11,9 +13,10 @@ use crate::Result;
 use crate::output::usage;
 use clap::Args;
 use lavastore::{ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options};
+use place::Place;
 use std::path::PathBuf;
 
-/// The directory that the user named.
+/// The directory (or volume) that the user named.
 pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
     match db {
         Some(dir) => Ok(dir),
@@ -23,7 +26,8 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
 
 /// Opens the store for reading, also beside a process that writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
-    Ok(Db::open_read_only(directory(db)?, Options::default())?)
+    let place = Place::to_read(&directory(db)?)?;
+    Ok(Db::open_read_only_in(place.env, place.dir, Options::default())?)
 }
 
 /// Opens the store for writing; makes it if `create`.
@@ -34,12 +38,13 @@ pub fn open_to_write(db: Option<PathBuf>, create: bool) -> Result<Db> {
 /// Opens the store for writing. The options of its families stay what they are: an open replaces those of the default
 /// family, and a command that sets one key has no business doing so.
 pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
-    let own = match Db::stored_family_options(&dir) {
+    let place = Place::to_write(&dir, options.create_if_missing)?;
+    let own = match Db::stored_family_options_in(&place.env, &place.dir) {
         Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e.into()),
     };
-    Ok(Db::open_with(dir, Options { family: own.unwrap_or(options.family), ..options })?)
+    Ok(Db::open_in(place.env, place.dir, Options { family: own.unwrap_or(options.family), ..options })?)
 }
 
 /// How new data of a column family is stored, from now on.

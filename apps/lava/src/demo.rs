@@ -10,6 +10,7 @@ pub mod data;
 pub mod ledger;
 pub mod writer;
 
+use crate::commands::place::{self, Place};
 use crate::commands::space::{space_json, space_text};
 use crate::output::Screen;
 use crate::{Error, Result, output};
@@ -18,7 +19,7 @@ use bench::report::{Latency, human_bytes, human_count, human_us};
 use clap::Args;
 use data::DataSet;
 use hdrhistogram::Histogram;
-use lavastore::{Db, FamilyOptions, Options, Space};
+use lavastore::{Db, ErrorKind, FamilyOptions, Options, Space};
 use ledger::{Ledger, VERSIONS, value};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -143,6 +144,9 @@ fn say(args: &DemoArgs, line: String) -> Result<()> {
 
 /// Makes sure that the directory is new, empty, or a store of an earlier demo, which is then removed.
 fn prepare(dir: &Path) -> Result<()> {
+    if place::volume_of(dir).is_some() {
+        return prepare_on_volume(dir);
+    }
     if !output::has_entries(dir)? {
         return Ok(());
     }
@@ -158,10 +162,38 @@ fn prepare(dir: &Path) -> Result<()> {
     output::remove_directory(dir)
 }
 
+/// The same on a volume, which is made if there is none.
+fn prepare_on_volume(db: &Path) -> Result<()> {
+    let place = Place::to_write(db, true)?;
+    let fs = place.env.fs.clone();
+    let files = match fs.list(&place.dir) {
+        Ok(files) => files,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e.into()),
+    };
+    let options = Options { create_if_missing: false, ..Options::default() };
+    let ours = files.is_empty()
+        || Db::open_in(place.env.clone(), &place.dir, options)
+            .is_ok_and(|db| db.column_family(MARK).is_some());
+    if !ours {
+        return Err(format!("{} holds no store of an earlier demo: name another volume", db.display()).into());
+    }
+    for file in fs.list(&place.dir)? {
+        fs.remove(&place.dir.join(&file.name))?;
+    }
+    Ok(fs.sync_dir(&place.dir)?)
+}
+
+/// Opens the store for writing, making it if need be.
+pub fn open_store(db: &Path) -> Result<Db> {
+    let place = Place::to_write(db, true)?;
+    Ok(Db::open_in(place.env, place.dir, Options::default())?)
+}
+
 fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
     let total = data.records.len() as u64 * u64::from(VERSIONS);
     let mut ledger = Ledger::new(data);
-    let store = Db::open(dir)?;
+    let store = open_store(dir)?;
     store.create_column_family(MARK, FamilyOptions::default())?;
     store.close()?;
 
@@ -180,7 +212,7 @@ fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
 
     let before = process_counters();
     let reopen_ns = now_ns();
-    let store = Db::open(dir)?;
+    let store = open_store(dir)?;
     let reopen_seconds = (now_ns() - reopen_ns) as f64 / 1e9;
     let mut get = new_histogram()?;
     let first = ledger.verify(&store, data, false, &mut get)?;

@@ -1,6 +1,6 @@
 //! `lava`: the command line of LavaStore.
 //!
-//! Every command works on the store in `--db DIR`. Results go to standard output, as text for people or with `--json`
+//! Every command works on the store in `--db DIR`, or on a LavaFS volume in `--db lavafs:PATH`; `fs` works on volumes. Results go to standard output, as text for people or with `--json`
 //! for programs; an error is one line on standard error that starts with `lava:`. Exit status: 0 done, 1 an error (also:
 //! a key that is not there, damage found), 2 wrong usage.
 
@@ -24,7 +24,7 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Parser)]
 #[command(name = "lava", version, disable_help_subcommand = true)]
 struct Cli {
-    /// Directory of the store
+    /// Directory of the store, or lavafs:PATH for one on a LavaFS volume (a device or an image)
     #[arg(long, global = true, value_name = "DIR", env = "LAVA_DB")]
     db: Option<PathBuf>,
     #[command(subcommand)]
@@ -62,6 +62,9 @@ enum Command {
     Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
     Demo(demo::DemoArgs),
+    /// Make, look into and check LavaFS volumes
+    #[command(subcommand)]
+    Fs(commands::fs::FsCommand),
     /// Print the contents of the store's files
     #[command(visible_alias = "inspect")]
     Dump(commands::inspect::DumpArgs),
@@ -87,6 +90,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Checkpoint(args) => commands::inspect::checkpoint(db, &args),
         Command::Bench(args) => commands::bench::bench(db, &args),
         Command::Demo(args) => demo::demo(db, &args),
+        Command::Fs(command) => commands::fs::run(command),
         Command::Dump(args) => commands::inspect::dump(db, &args),
         Command::DemoWriter(args) => demo::writer::write(db, &args),
     }

@@ -215,6 +215,11 @@ pub trait ReadFile: Any + Send + Sync + fmt::Debug {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// How many bytes can be read: more than its length where that may lag behind what a data sync made durable (see
+    /// [`FileSystem::scan_extent_tail`]). The reader validates records itself.
+    fn readable_len(&self) -> Result<u64> {
+        self.len()
+    }
     /// Fills `buf` from `offset`. `Corruption` if the file ends before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Fills many buffers, with as many reads in flight as the engine allows. The first error is returned; other

@@ -60,6 +60,10 @@ impl ReadFile for LavaReadFile {
         Ok(self.live.size())
     }
 
+    fn readable_len(&self) -> Result<u64> {
+        Ok(self.live.view().readable)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read_batch(&mut [ReadRequest { offset, buf }])
     }

@@ -315,7 +315,15 @@ impl Db {
     /// # Errors
     /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
     pub fn stored_family_options(path: impl AsRef<Path>) -> Result<Vec<(String, FamilyOptions)>> {
-        crate::read_only::family_options(&Env::kernel(), path.as_ref())
+        Self::stored_family_options_in(&Env::kernel(), path)
+    }
+
+    /// As [`Db::stored_family_options`], in an environment.
+    pub fn stored_family_options_in(
+        env: &Env,
+        path: impl AsRef<Path>,
+    ) -> Result<Vec<(String, FamilyOptions)>> {
+        crate::read_only::family_options(env, path.as_ref())
     }
 
     /// Drops a column family with all its data. Its handles then fail; iterators over it go on.

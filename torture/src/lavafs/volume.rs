@@ -171,8 +171,8 @@ impl Volume {
             return Ok(());
         };
         let (id, Handle::Append(mut file)) = self.open.swap_remove(nth) else { return Ok(()) };
-        let more =
-            [self.rng.below(600), self.rng.below(5000), self.rng.below(60_000)][self.rng.below(3) as usize];
+        let most = [600, 5000, 60_000, 600_000][[0, 1, 1, 2, 2, 3][self.rng.below(6) as usize]];
+        let more = self.rng.below(most);
         let bytes = own_bytes(id, file.len(), more as usize);
         if let Some(Contents::Appended { len, .. }) = self.files.contents.get_mut(&id) {
             *len = file.len() + more;

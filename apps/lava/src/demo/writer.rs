@@ -35,7 +35,7 @@ pub fn write(db: Option<PathBuf>, args: &WriterArgs) -> Result<()> {
         None => Source::Files(args.files.clone()),
     };
     let data = DataSet::load(source)?;
-    let store = Db::open(directory(db)?)?;
+    let store = super::open_store(&directory(db)?)?;
     write_all(&store, &data, &|_| 0, &|index, version, latency_ns| {
         let mut ack = [0u8; ACK_LEN];
         ack[..4].copy_from_slice(&(index as u32).to_le_bytes());

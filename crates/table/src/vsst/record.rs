@@ -140,7 +140,7 @@ pub struct LooseRecord {
 pub fn read_loose(file: &dyn ReadFile, uid: Uid, offset: u64, stored_len: u64) -> Result<LooseRecord> {
     let here = |e: Error| e.at_offset(offset).at_file(file.path());
     let end = offset.checked_add(stored_len).filter(|_| stored_len <= RECORD_LEN_MAX as u64);
-    if end.is_none_or(|end| file.len().is_ok_and(|len| len < end)) {
+    if end.is_none_or(|end| file.readable_len().is_ok_and(|len| len < end)) {
         return Err(here(Error::corruption(format!("a record of {stored_len} bytes is not in the file"))));
     }
     let mut bytes = vec![0; stored_len as usize];

@@ -1,0 +1,332 @@
+//! `fs`: volumes of LavaFS, looked at from outside of any store.
+//!
+//! Where a file may be on the volume or on the machine, one on the volume begins with a colon: `:/db/CURRENT`.
+
+use super::place::open_volume;
+use crate::{Result, output};
+use bench::report::{human_bytes, human_count};
+use clap::{Args, Subcommand};
+use lavastore::Env;
+use lavastore::io::kernel::device::{self, DeviceKind, DeviceOptions};
+use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, ReadFile, SyncKind};
+use lavastore::lavafs::{self, FormatOptions, LavaFs};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes copied at a time.
+const COPY_LEN: usize = 1 << 20;
+
+/// What is done with a volume.
+#[derive(Subcommand)]
+pub enum FsCommand {
+    /// Make a volume on a device, or in an image file, which is made too
+    Mkfs(MkfsArgs),
+    /// List a directory
+    Ls(LsArgs),
+    /// Print a file
+    Cat(FileArgs),
+    /// Copy a file; on the volume it begins with a colon
+    Cp(CpArgs),
+    /// Show what is known of a file
+    Stat(FileArgs),
+    /// Show who has which bytes of the volume
+    Df(VolumeArgs),
+    /// Check a volume; exit status 1 if anything is wrong
+    Fsck(FsckArgs),
+    /// Print superblock and journal
+    DumpJournal(VolumeArgs),
+}
+
+/// Options of `mkfs`.
+#[derive(Args)]
+pub struct MkfsArgs {
+    /// The device or image
+    path: PathBuf,
+    /// Bytes of the image: a number with K, M, G or T. Devices are taken as they are
+    #[arg(long, value_parser = size)]
+    size: Option<u64>,
+    /// Do not write the image once from end to end: made sooner, and slower when files are synced
+    #[arg(long)]
+    sparse: bool,
+    /// Overwrite what is there. A device that is mounted is refused all the same
+    #[arg(long)]
+    force: bool,
+}
+
+/// Options of `ls`.
+#[derive(Args)]
+pub struct LsArgs {
+    /// The device or image
+    path: PathBuf,
+    /// The directory
+    #[arg(default_value = "/")]
+    dir: PathBuf,
+}
+
+/// A file on a volume.
+#[derive(Args)]
+pub struct FileArgs {
+    /// The device or image
+    path: PathBuf,
+    /// The file
+    file: PathBuf,
+}
+
+/// Options of `cp`.
+#[derive(Args)]
+pub struct CpArgs {
+    /// The device or image
+    path: PathBuf,
+    /// What is copied
+    from: String,
+    /// Where to; must not exist
+    to: String,
+}
+
+/// A volume.
+#[derive(Args)]
+pub struct VolumeArgs {
+    /// The device or image
+    path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Options of `fsck`.
+#[derive(Args)]
+pub struct FsckArgs {
+    /// The device or image
+    path: PathBuf,
+    /// Put right what can be
+    #[arg(long)]
+    repair: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bytes from a number with a unit.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("a number of bytes, with K, M, G or T behind it".to_owned()),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| "a number of bytes, with K, M, G or T behind it".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "too many bytes".to_owned())
+}
+
+/// Runs a command.
+pub fn run(command: FsCommand) -> Result<()> {
+    match command {
+        FsCommand::Mkfs(args) => mkfs(&args),
+        FsCommand::Ls(args) => ls(&args),
+        FsCommand::Cat(args) => cat(&args),
+        FsCommand::Cp(args) => cp(&args),
+        FsCommand::Stat(args) => stat(&args),
+        FsCommand::Df(args) => df(&args),
+        FsCommand::Fsck(args) => fsck(&args),
+        FsCommand::DumpJournal(args) => dump_journal(&args),
+    }
+}
+
+fn mkfs(args: &MkfsArgs) -> Result<()> {
+    let env = Env::kernel();
+    let exists = env.fs.exists(&args.path)?;
+    match (exists, args.size) {
+        (false, Some(len)) => device::create_image(&args.path, len, args.sparse)?,
+        (false, None) => return output::usage("say how large the image is to be with --size"),
+        (true, _) => {}
+    }
+    let kind = device::kind(&args.path)?;
+    let device = device::open(&args.path, &DeviceOptions::default())?;
+    if exists && args.size.is_some_and(|len| len != device.len()) {
+        let (name, len) = (kind.name(), device.len());
+        return Err(format!("the {name} is there already and has {len} bytes: leave --size out").into());
+    }
+    let sparse = args.sparse && kind == DeviceKind::Image;
+    let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
+    lavafs::format(&env, &*device, &options)?;
+    println!("made a volume of {} on the {} {}", human_bytes(device.len()), kind.name(), args.path.display());
+    Ok(())
+}
+
+fn ls(args: &LsArgs) -> Result<()> {
+    let volume = open_volume(&args.path, true)?;
+    let mut out = output::stdout();
+    for dir in volume.directories(&args.dir)? {
+        writeln!(out, "{:>14} {dir}/", "")?;
+    }
+    for entry in volume.list(&args.dir)? {
+        writeln!(out, "{:>14} {}", entry.len, entry.name)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Reads a file from end to end.
+fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let len = file.len()?;
+    let mut buf = vec![0; COPY_LEN];
+    let mut offset = 0;
+    while offset < len {
+        let n = (len - offset).min(COPY_LEN as u64) as usize;
+        file.read_at(&mut buf[..n], offset)?;
+        take(&buf[..n])?;
+        offset += n as u64;
+    }
+    Ok(())
+}
+
+fn cat(args: &FileArgs) -> Result<()> {
+    let volume = open_volume(&args.path, true)?;
+    let file = volume.open(&args.file, Access::Direct)?;
+    let mut out = output::stdout();
+    each_piece(&*file, |bytes| Ok(out.write_all(bytes)?))?;
+    Ok(out.flush()?)
+}
+
+fn cp(args: &CpArgs) -> Result<()> {
+    let (from, to) = (args.from.strip_prefix(':'), args.to.strip_prefix(':'));
+    if from.is_none() && to.is_none() {
+        return output::usage("one of the two files must be on the volume: it begins with a colon");
+    }
+    let volume = Arc::new(open_volume(&args.path, to.is_none())?);
+    let machine = Env::kernel().fs;
+    let side = |on_volume: Option<&str>, plain: &str| -> (Arc<dyn FileSystem>, PathBuf) {
+        match on_volume {
+            Some(path) => (volume.clone(), path.into()),
+            None => (machine.clone(), plain.into()),
+        }
+    };
+    let ((source, from), (target, to)) = (side(from, &args.from), side(to, &args.to));
+    let file = source.open(&from, Access::Buffered)?;
+    let dir = to.parent().unwrap_or(Path::new(""));
+    target.create_dir_all(dir)?;
+    let options = CreateOptions { expected_len: file.len()?, ..CreateOptions::default() };
+    let mut copy: Box<dyn AppendFile> = target.create(&to, &options)?;
+    each_piece(&*file, |bytes| Ok(copy.append(bytes)?))?;
+    copy.sync(SyncKind::Full)?;
+    drop(copy);
+    Ok(target.sync_dir(dir)?)
+}
+
+fn stat(args: &FileArgs) -> Result<()> {
+    let volume = open_volume(&args.path, true)?;
+    let found = volume.metadata(&args.file)?;
+    if found.is_dir {
+        println!("directory");
+        return Ok(());
+    }
+    println!("bytes      {}", found.len);
+    println!("allocated  {}", found.allocated);
+    println!("names      {}", found.links);
+    println!("readable   {}", volume.scan_extent_tail(&args.file)?);
+    let runs: Vec<String> = volume.extents(&args.file)?.iter().map(ToString::to_string).collect();
+    println!("blocks     {}", runs.join(" "));
+    Ok(())
+}
+
+fn df(args: &VolumeArgs) -> Result<()> {
+    let volume: LavaFs = open_volume(&args.path, true)?;
+    let s = volume.statistics();
+    let report = json!({
+        "total_bytes": s.total_bytes, "free_bytes": s.free_bytes, "available_bytes": s.available_bytes,
+        "file_bytes": s.file_bytes, "journal_bytes": s.journal_bytes, "files": s.files, "free_runs": s.free_runs,
+        "longest_free_run_bytes": s.longest_free_run_bytes,
+    });
+    output::report(args.json, &report, || {
+        let mut text = String::new();
+        let parts = [
+            ("volume", s.total_bytes),
+            ("files", s.file_bytes),
+            ("journal", s.journal_bytes),
+            ("free", s.free_bytes),
+            ("free for files", s.available_bytes),
+        ];
+        for (name, bytes) in parts {
+            let _ = writeln!(text, "{name:<15} {:>12}", human_bytes(bytes));
+        }
+        let _ = writeln!(
+            text,
+            "{} files, {} runs of free blocks",
+            human_count(s.files),
+            human_count(s.free_runs)
+        );
+        text
+    })
+}
+
+fn fsck(args: &FsckArgs) -> Result<()> {
+    let options = DeviceOptions { read_only: !args.repair, ..DeviceOptions::default() };
+    let device = device::open(&args.path, &options)?;
+    let found = lavafs::fsck(&Env::kernel(), &*device, args.repair)?;
+    let findings: Vec<String> = found
+        .findings
+        .iter()
+        .map(|f| format!("{}{}", output::one_line(&f.what), if f.repaired { " (repaired)" } else { "" }))
+        .collect();
+    let report = json!({
+        "findings": findings, "clean": found.is_clean(), "files": found.files, "directories": found.dirs,
+        "file_bytes": found.file_bytes, "journal_bytes": found.journal_bytes, "free_bytes": found.free_bytes,
+        "transactions": found.transactions,
+    });
+    output::report(args.json, &report, || {
+        let mut text: String = findings.iter().map(|f| format!("{f}\n")).collect();
+        let _ = writeln!(
+            text,
+            "{} files with {}, {} of journal ({} transactions), {} free",
+            human_count(found.files),
+            human_bytes(found.file_bytes),
+            human_bytes(found.journal_bytes),
+            human_count(found.transactions),
+            human_bytes(found.free_bytes)
+        );
+        text
+    })?;
+    match found.is_clean() {
+        true => Ok(()),
+        false => Err(format!("{} things are wrong with the volume", found.findings.len()).into()),
+    }
+}
+
+fn dump_journal(args: &VolumeArgs) -> Result<()> {
+    let device = device::open(&args.path, &DeviceOptions { read_only: true, ..DeviceOptions::default() })?;
+    let mut out = output::stdout();
+    let mut failed = None;
+    lavafs::dump_journal(&*device, &mut |line| {
+        let text = if args.json { json!({ "text": line }).to_string() } else { line.to_owned() };
+        if let (None, Err(e)) = (&failed, writeln!(out, "{text}")) {
+            failed = Some(e);
+        }
+    })?;
+    if let Some(e) = failed {
+        return Err(e.into());
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in
+            [("0", 0), ("512", 512), ("4K", 4096), ("64M", 64 << 20), ("4G", 4 << 30), ("1TiB", 1 << 40)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "4X", "-1", "99999999999T"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Where a store is: in a directory of the machine, or on a LavaFS volume.
+//!
+//! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`. An image that
+//! is not there is made, sparse, by commands that make stores.
+
+use crate::Result;
+use lavastore::Env;
+use lavastore::io::kernel::device::{self, DeviceOptions};
+use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
+use std::path::{Path, PathBuf};
+
+/// The directory of the store on a volume.
+const STORE_DIR: &str = "/db";
+/// The size of an image that is made because there is none.
+const IMAGE_LEN: u64 = 8 << 30;
+
+/// An environment, and the directory in it.
+pub struct Place {
+    /// Where its files are.
+    pub env: Env,
+    /// The directory of the store.
+    pub dir: PathBuf,
+}
+
+/// The device or image of `lavafs:PATH`.
+pub fn volume_of(db: &Path) -> Option<&Path> {
+    db.to_str()?.strip_prefix("lavafs:").map(Path::new)
+}
+
+impl Place {
+    /// For a command that only reads.
+    pub fn to_read(db: &Path) -> Result<Place> {
+        match volume_of(db) {
+            None => Ok(Place::on_the_machine(db)),
+            Some(path) => Place::on(open_volume(path, true)?),
+        }
+    }
+
+    /// For a command that writes; `create`: a store may be made.
+    pub fn to_write(db: &Path, create: bool) -> Result<Place> {
+        let Some(path) = volume_of(db) else { return Ok(Place::on_the_machine(db)) };
+        let env = Env::kernel();
+        if create && !env.fs.exists(path)? {
+            device::create_image(path, IMAGE_LEN, true)?;
+            let device = device::open(path, &DeviceOptions::default())?;
+            format(&env, &*device, &FormatOptions { sparse: true, ..FormatOptions::default() })?;
+        }
+        Place::on(open_volume(path, false)?)
+    }
+
+    fn on_the_machine(db: &Path) -> Place {
+        Place { env: Env::kernel(), dir: db.to_owned() }
+    }
+
+    fn on(volume: LavaFs) -> Result<Place> {
+        Ok(Place { env: volume.into_env(), dir: STORE_DIR.into() })
+    }
+}
+
+/// Mounts the volume on a device or in an image.
+pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
+    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() })?;
+    Ok(mount(&Env::kernel(), device, MountOptions { read_only, ..MountOptions::default() })?)
+}

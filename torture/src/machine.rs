@@ -1,0 +1,77 @@
+//! The machine that a row runs on: the simulated file system, or LavaFS on a simulated device.
+//!
+//! Rows ask for the environment of a simulation whenever they open a store. On LavaFS that is a mounted volume, of which
+//! there is one at a time: the one that is mounted as long as anybody uses it, else a new mount.
+
+use crate::check::{Check, Doing};
+use lavastore::Env;
+use lavastore::io::FileSystem;
+use lavastore::lavafs::{FormatOptions, MountOptions, format, mount};
+use lavastore::sim::SimEnv;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Weak};
+
+const DEVICE: &str = "/volume";
+const DEVICE_LEN: u64 = 256 << 20;
+
+thread_local! {
+    static ON_LAVAFS: Cell<bool> = const { Cell::new(false) };
+    static MOUNTED: RefCell<Vec<(SimEnv, Weak<dyn FileSystem>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a case on LavaFS.
+pub(crate) fn on_lavafs<T>(case: impl FnOnce() -> T) -> T {
+    /// Puts things back, also after a panic.
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ON_LAVAFS.set(false);
+            MOUNTED.with(|mounted| mounted.borrow_mut().clear());
+        }
+    }
+    let _back = Back;
+    ON_LAVAFS.set(true);
+    case()
+}
+
+/// True if the case runs on LavaFS.
+pub(crate) fn is_lavafs() -> bool {
+    ON_LAVAFS.get()
+}
+
+/// A new machine; its record begins behind the making of the volume.
+pub(crate) fn new(seed: u64) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    if !ON_LAVAFS.get() {
+        return sim;
+    }
+    let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..FormatOptions::default() };
+    let device = sim.device(DEVICE, DEVICE_LEN).expect("a device can be made");
+    format(&sim.env(), &*device, &options).expect("a new device can be formatted");
+    drop(device);
+    sim.fork(seed)
+}
+
+/// The environment of a machine.
+pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
+    if !ON_LAVAFS.get() {
+        return Ok(sim.env());
+    }
+    let found = MOUNTED.with(|mounted| {
+        let mounted = mounted.borrow();
+        mounted.iter().find(|(of, _)| of.is_same(sim)).and_then(|(_, fs)| fs.upgrade())
+    });
+    if let Some(fs) = found {
+        return Ok(Env { fs, ..sim.env() });
+    }
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    // A short journal: its compaction is met as often as possible.
+    let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
+    let env = mount(&sim.env(), device, options).doing(|| "mount".into())?.into_env();
+    MOUNTED.with(|mounted| {
+        let mut mounted = mounted.borrow_mut();
+        mounted.retain(|(_, fs)| fs.strong_count() > 0);
+        mounted.push((sim.clone(), Arc::downgrade(&env.fs)));
+    });
+    Ok(env)
+}
