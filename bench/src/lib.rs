@@ -29,6 +29,7 @@ pub mod contract;
 pub mod distribution;
 pub mod drive;
 pub mod engine;
+pub mod fs;
 pub mod full;
 pub mod host;
 pub mod keys;

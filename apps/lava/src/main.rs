@@ -73,6 +73,30 @@ enum Command {
     DemoWriter(demo::writer::WriterArgs),
 }
 
+/// `bench fs` has options of its own, some under the names of those of the other benchmarks.
+#[derive(Parser)]
+#[command(name = "lava bench fs", version, disable_help_subcommand = true)]
+struct BenchFsCli {
+    /// Directory, or lavafs:PATH for a LavaFS volume
+    #[arg(long, value_name = "DIR", env = "LAVA_DB")]
+    db: Option<PathBuf>,
+    #[command(flatten)]
+    args: commands::bench::BenchFsCommand,
+}
+
+/// The arguments of `bench fs`, if that is the command.
+fn bench_fs_args(all: &[std::ffi::OsString]) -> Option<Vec<std::ffi::OsString>> {
+    let at = all.windows(2).position(|pair| pair[0] == "bench" && pair[1] == "fs")?;
+    // Before it, only the store may be named.
+    let named = match &all[1..at] {
+        [] => true,
+        [option, _] => option == "--db",
+        [option] => option.to_str().is_some_and(|o| o.starts_with("--db=")),
+        _ => false,
+    };
+    named.then(|| [&all[..at], &all[at + 2..]].concat())
+}
+
 fn run(cli: Cli) -> Result<()> {
     let db = cli.db;
     match cli.command {
@@ -97,11 +121,18 @@ fn run(cli: Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let all: Vec<_> = std::env::args_os().collect();
+    let done = match bench_fs_args(&all) {
+        Some(args) => {
+            BenchFsCli::try_parse_from(args).map(|cli| commands::bench::bench_fs(cli.db, &cli.args))
+        }
+        None => Cli::try_parse_from(all).map(run),
+    };
+    let done = match done {
+        Ok(done) => done,
         Err(error) => return usage(&error),
     };
-    match run(cli) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -138,6 +169,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_benchmark_of_file_systems_is_found() {
+        BenchFsCli::command().debug_assert();
+        for line in [
+            "lava bench fs --db lavafs:x --io-size 4096 --sync fdatasync --threads 2 --file-size 64M --json f",
+            "lava --db x bench fs --sync none",
+        ] {
+            let all: Vec<_> = line.split(' ').map(std::ffi::OsString::from).collect();
+            let cli = BenchFsCli::try_parse_from(bench_fs_args(&all).unwrap()).unwrap();
+            assert!(cli.db.is_some());
+        }
+        let other: Vec<_> = "lava get bench fs".split(' ').map(std::ffi::OsString::from).collect();
+        assert!(bench_fs_args(&other).is_none());
     }
 
     #[test]
