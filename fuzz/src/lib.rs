@@ -9,7 +9,7 @@
 //! (`cargo-fuzz/`, nightly, guided by coverage). `README.md` has the commands.
 //!
 //! * [`blocks`], [`mod@ksst`]: the table format. [`index`], [`mod@vsst`]: files of values. [`log`]: the write-ahead log. [`mod@manifest`]: edits, manifest and `CURRENT`.
-//!   [`engine`]: batches, family options, whole directories.
+//!   [`mod@lavafs`]: volumes. [`engine`]: batches, family options, whole directories.
 //! * [`files`]: files in memory, and valid things to begin with. [`script`]: scripts of damage. [`seal`]: where the
 //!   checksums are, and how they are computed anew.
 //! * [`mutate`], [`memory`], [`runner`]: the harness.
@@ -19,6 +19,7 @@ pub mod engine;
 pub mod files;
 pub mod index;
 pub mod ksst;
+pub mod lavafs;
 pub mod log;
 pub mod manifest;
 pub mod memory;
@@ -88,6 +89,11 @@ targets! {
     manifest::current, current_seeds, 256, 3000;
     manifest::manifest, manifest_seeds, 32 << 10, 800;
     manifest::manifest_sealed, manifest_sealed_seeds, 16 << 10, 800;
+    lavafs::superblock, superblock_seeds, 4096, 3000;
+    lavafs::operations, operations_seeds, 8192, 4000;
+    lavafs::transaction, transaction_seeds, 8192, 3000;
+    lavafs::volume, volume_seeds, 80 << 10, 200;
+    lavafs::volume_sealed, volume_sealed_seeds, 4000, 200;
     engine::write_batch, write_batch_seeds, 96 << 10, 60;
     engine::family_options, family_options_seeds, 128, 60;
     engine::directory, directory_seeds, 512, 40;

@@ -1,0 +1,5 @@
+//! A transaction of the journal of a LavaFS.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::transaction(data));
