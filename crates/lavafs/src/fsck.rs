@@ -102,12 +102,19 @@ pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report>
         report.add(format!("{e} (a repair gives up transactions from {} on)", replayed.sequence + 1));
     }
     let mut meta = replayed.meta.clone();
-    let contradictory = check_owners(&mut meta, &replayed.journal(), &mut report);
+    let mut journal = replayed.journal();
+    let contradictory = check_owners(&mut meta, &mut journal, &mut report);
     let nameless = name_all(&mut meta, &mut report);
     report.count(&meta, &replayed);
     if repair && !report.findings.is_empty() {
         let rewrite = damage.is_some() || contradictory || nameless;
-        put_right(env, device, &superblock, generations, rewrite.then_some((&meta, &replayed)))?;
+        put_right(
+            env,
+            device,
+            &superblock,
+            generations,
+            rewrite.then_some((&meta, &replayed, &journal[..])),
+        )?;
         report.findings.iter_mut().for_each(|f| f.repaired = true);
     }
     Ok(report)
@@ -126,19 +133,28 @@ impl Report {
 }
 
 /// Finds blocks with two owners. The journal keeps its own; of two files the older does; the other goes.
-fn check_owners(meta: &mut Meta, journal: &[Extent], report: &mut Report) -> bool {
+fn check_owners(meta: &mut Meta, journal: &mut Vec<Extent>, report: &mut Report) -> bool {
     let mut free = crate::alloc::FreeMap::default();
     let volume_blocks = u32::try_from(meta.volume_blocks()).unwrap_or(u32::MAX);
     let whole = free.release(Extent::new(HEAD_BLOCKS, volume_blocks.saturating_sub(HEAD_BLOCKS)));
     debug_assert!(whole, "nothing was free before");
-    for &extent in journal {
-        if !free.claim(extent) {
-            report.add(format!("the blocks {extent} are in the journal twice"));
+    let mut expelled = false;
+    // What is left of the list names each block once.
+    for extent in std::mem::take(journal) {
+        if free.claim(extent) {
+            journal.push(extent);
+            continue;
+        }
+        report.add(format!("the blocks {extent} are in the journal twice (a repair writes it anew)"));
+        expelled = true;
+        for part in free.overlapping(extent) {
+            let claimed = free.claim(part);
+            debug_assert!(claimed, "it was found free");
+            journal.push(part);
         }
     }
     let mut inos: Vec<Ino> = meta.nodes().map(|(ino, _)| ino).collect();
     inos.sort_unstable();
-    let mut expelled = false;
     for ino in inos {
         let extents = meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
         let mut taken = Vec::new();
@@ -184,14 +200,14 @@ fn put_right(
     device: &dyn BlockDevice,
     superblock: &Superblock,
     generation: Option<u64>,
-    rewrite: Option<(&Meta, &Replayed)>,
+    rewrite: Option<(&Meta, &Replayed, &[Extent])>,
 ) -> Result<()> {
-    let Some((meta, replayed)) = rewrite else { return superblock::heal(device, superblock) };
+    let Some((meta, replayed, journal)) = rewrite else { return superblock::heal(device, superblock) };
     let next =
         Superblock { generation: generation.unwrap_or(superblock.generation) + 1, ..superblock.clone() };
     // A number that no transaction given up can have.
     let sequence = replayed.sequence.max(superblock.reached) + (1 << 32);
-    write_journal(env, device, next, meta, &replayed.journal(), sequence)
+    write_journal(env, device, next, meta, journal, sequence)
 }
 
 /// Lists a volume's superblock and journal for people: a line for each slot, each transaction and each operation in it.

@@ -171,7 +171,8 @@ pub(crate) fn replay_as_far_as_possible(
         Some(e) => Some(e),
         // Whoever writes a journal leaves room for the transaction that says where it goes on.
         None if replayed.at >= stream.len => {
-            let why = "the journal has no room behind its last transaction, as no release leaves it; run fsck";
+            let why =
+                "the journal has no room behind its last transaction, as no release leaves it; run fsck";
             Some(Error::corruption(why).at_file(device.path()))
         }
         None => replayed.missing(superblock, &mut stream)?,
