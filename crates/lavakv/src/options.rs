@@ -31,7 +31,7 @@ pub struct Options {
     pub memtable_bytes: usize,
     /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
     pub memory_bytes: usize,
-    /// Length of a log group, the unit in which the write-ahead log is allocated. Default: 32 MiB.
+    /// Length of a log group, the unit in which the write-ahead log is allocated. Default: 16 MiB.
     pub log_group_bytes: u64,
     /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
     pub wal_bytes_max: u64,
@@ -156,9 +156,9 @@ pub struct FamilyOptions {
     pub levels: usize,
     /// Files in L0 that start a compaction. Default: 4.
     pub l0_compaction_files: usize,
-    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 8.
+    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 16.
     pub l0_slowdown_files: usize,
-    /// Depth of L0, in flushed memtables, at which writers wait. Default: 20.
+    /// Depth of L0, in flushed memtables, at which writers wait. Default: 32.
     pub l0_stop_files: usize,
     /// Values of at least so many bytes are kept apart from the keys, in vSSTs; 0: every value stays with its key. May
     /// change at every open: old data is read as it is, and moves when compaction rewrites it. Default: 512.

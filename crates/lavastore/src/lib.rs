@@ -76,7 +76,7 @@
 //!
 //! # Large values
 //!
-//! A value may have up to 1 GiB. Above a quarter of a log group (8 MiB with default options) it is written once, to a
+//! A value may have up to 1 GiB. Above a quarter of a log group (4 MiB with default options) it is written once, to a
 //! file of its own; it goes in and out in pieces, in constant memory.
 //!
 //! ```
