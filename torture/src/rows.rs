@@ -81,8 +81,8 @@ pub(crate) const ROWS: &[Row] = &[
         name: "full",
         about: "limits that are reached and volumes that fill up: refusals, deaths there, and writes that resume",
         unit: Unit::Cases,
-        // Not 1,500, which take a minute of two cores: seed 173 is open. On a full volume, below a limit far off, writes
-        // do not resume after everything was deleted; flushes make no progress and the log cannot get a group.
+        // Not 1,500, which take a minute of two cores: seed 173 is open. On a full volume, below a limit far off, small
+        // durable deletes fill log groups until these leave no room for a flush.
         ci: 150,
         alone: false,
         case: full::case,

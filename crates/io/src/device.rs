@@ -1,7 +1,8 @@
 //! A block device: what a file system in this process stands on.
 //!
 //! Addressed in bytes, transferred in blocks of [`BLOCK`] bytes. A write names whole blocks and its memory begins at a
-//! page, as direct I/O demands (take it from an [`AlignedBuf`]); a read may ask for any range. Two make them:
+//! page, as direct I/O demands (take it from an [`AlignedBuf`](crate::AlignedBuf)); a read may ask for any
+//! range. Two make them:
 //! [`crate::kernel::device`] (a raw device, or an image file) and [`crate::sim::SimEnv::device`].
 //!
 //! # What is promised

@@ -1,6 +1,6 @@
 //! Operations: the changes of metadata that the journal is made of.
 //!
-//! Each is applied exactly once, in order, to the state that all before it have made ([`crate::meta`]); none is
+//! Each is applied exactly once, in order, to the state that all before it have made (`meta`); none is
 //! repeated, so none need be idempotent. A directory is named by its path without a leading slash: the root is the
 //! empty string.
 

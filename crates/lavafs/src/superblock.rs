@@ -50,7 +50,7 @@ pub struct Superblock {
     pub small_unit_blocks: u32,
     /// Blocks in which the journal grows.
     pub journal_blocks: u32,
-    /// See [`FLAG_SPARSE`].
+    /// The image was made without writing it once: bit 0 of the flags.
     pub sparse: bool,
     /// The transaction that the dump stands for.
     pub checkpoint: u64,

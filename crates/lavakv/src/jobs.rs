@@ -80,7 +80,8 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
         return None;
     }
     let mut claims = lock(&engine.claims);
-    if duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(engine) {
+    let log = duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(engine);
+    if log && !engine.log.gives_way() {
         claims.log = true;
         return Some(Box::new(log::LogJob));
     }

@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::options::Options;
 use crate::throttle::StallCause;
 use crate::write_path::record_stall;
-use base::Result;
 use base::sync::lock;
+use base::{Error, ErrorKind, Result};
 use io::InPlaceFile;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,8 @@ pub(crate) struct LogGroups {
     state: Mutex<Groups>,
     /// Something happened after which groups may have become releasable.
     release_hint: AtomicBool,
+    /// There was no room for a spare group when it was last tried.
+    spare_refused: AtomicBool,
     idle: Mutex<Idle>,
     /// In a read-only store: the groups that were replayed, oldest first.
     replayed: OnceLock<Vec<PriorGroup>>,
@@ -134,7 +136,9 @@ impl LogGroups {
     pub fn prepare_ahead(&self, engine: &Engine) -> Result<()> {
         let _guard = lock(&self.preparing);
         if engine.wal().groups_wanted() > 0 {
-            self.prepare(engine, engine.options.log_group_bytes)?;
+            let refused =
+                |e: &Error| self.spare_refused.store(e.kind() == ErrorKind::NoSpace, Ordering::Release);
+            self.prepare(engine, engine.options.log_group_bytes).inspect_err(refused)?;
         }
         Ok(())
     }
@@ -178,6 +182,13 @@ impl LogGroups {
         let file = engine.env.fs.create_in_place(&path, len, engine.options.access)?;
         engine.env.fs.sync_dir(&engine.dir)?;
         Ok(GroupFile { number, len, file })
+    }
+
+    /// True once after there was no room for a spare group: then others have a turn. The log is the most urgent class, and
+    /// after a refusal all wait for a while; without this it would be the first to be refused again, for ever, and the
+    /// flush that makes room for it would never run.
+    pub fn gives_way(&self) -> bool {
+        self.spare_refused.swap(false, Ordering::AcqRel)
     }
 
     /// Groups may have become releasable.

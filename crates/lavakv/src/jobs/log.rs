@@ -12,12 +12,35 @@ use std::sync::atomic::Ordering;
 
 pub(crate) struct LogJob;
 
+/// What there is to do for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    WriteOut,
+    Prepare,
+    Release,
+    Vouch,
+}
+
+/// The most urgent of it. After something found no room, nothing that takes any is tried for a while: a job for anything else
+/// would be refused in its place, and put off everybody's next try again and again.
+fn task(engine: &Engine) -> Option<Task> {
+    let has_room = !engine.health.must_wait(engine.env.clock.now_ns());
+    if engine.wal().wants_write_out() {
+        Some(Task::WriteOut)
+    } else if has_room && wants_spare(engine) {
+        Some(Task::Prepare)
+    } else if has_room && engine.log.may_release() {
+        Some(Task::Release)
+    } else if engine.log.is_idle(engine) {
+        Some(Task::Vouch)
+    } else {
+        None
+    }
+}
+
 /// True if the log has work.
 pub(crate) fn wanted(engine: &Engine) -> bool {
-    let has_room = !engine.health.must_wait(engine.env.clock.now_ns());
-    engine.wal().wants_write_out()
-        || (has_room && (wants_spare(engine) || engine.log.may_release()))
-        || engine.log.is_idle(engine)
+    task(engine).is_some()
 }
 
 fn wants_spare(engine: &Engine) -> bool {
@@ -31,18 +54,21 @@ impl Job for LogJob {
     }
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
-        if engine.wal().wants_write_out() {
-            engine.wal().write_out()?;
-            engine.log.hint_release();
-        } else if wants_spare(engine) {
-            engine.log.prepare_ahead(engine)?;
-            if engine.wal().live_bytes() > live_log_bytes_max(&engine.options, engine.space.limit_bytes()) {
-                engine.log_over_bound.store(true, Ordering::Release);
+        match task(engine) {
+            Some(Task::WriteOut) => {
+                engine.wal().write_out()?;
+                engine.log.hint_release();
             }
-        } else if engine.log.may_release() {
-            engine.log.release(engine)?;
-        } else {
-            engine.log.persist_watermark(engine)?;
+            Some(Task::Prepare) => {
+                engine.log.prepare_ahead(engine)?;
+                let live_max = live_log_bytes_max(&engine.options, engine.space.limit_bytes());
+                if engine.wal().live_bytes() > live_max {
+                    engine.log_over_bound.store(true, Ordering::Release);
+                }
+            }
+            Some(Task::Release) => engine.log.release(engine)?,
+            Some(Task::Vouch) => engine.log.persist_watermark(engine)?,
+            None => {}
         }
         lock(&engine.claims).log = false;
         Ok(Progress::Done)

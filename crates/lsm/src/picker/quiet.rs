@@ -5,7 +5,7 @@
 //! separated, merging an upper level moves only references, and the values that it exposes can be collected: there it
 //! nearly always pays, until one level is left. Where values are inline it pays for tombstones, and for little else.
 //!
-//! How much that is, is estimated in [`super::gain`]. Every such compaction brings entries to a deeper level, so there is
+//! How much that is, is estimated in `super::gain`. Every such compaction brings entries to a deeper level, so there is
 //! an end to them: then the store rests.
 
 use super::gain::Gain;
