@@ -12,8 +12,9 @@
 
 use crate::check::{Check, Doing};
 use crate::crash::check_verify;
-use crate::driver::{DIR, Driver, Knobs, compare, scan};
+use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
+use crate::model;
 use crate::plan::{self, Data, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::tally;
@@ -93,12 +94,7 @@ fn run(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     }
     driver.let_readers_go();
     driver.settle()?;
-    driver.compare_all()?;
-    driver.verify()?;
-    driver.close()?;
-    driver.open()?;
-    compare(&driver.model, &scan(driver.db())?)?;
-    driver.verify()
+    model::ends_well(driver)
 }
 
 /// Until there is no room, at that point, and until there is some again.

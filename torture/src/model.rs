@@ -40,6 +40,11 @@ fn run(seed: u64, first_number: u64) -> Check {
     let data = Data::new(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);
     driver.run()?;
+    ends_well(&mut driver)
+}
+
+/// The store is what the model is, intact, and the same after a close.
+pub(crate) fn ends_well(driver: &mut Driver) -> Check {
     driver.compare_all()?;
     driver.verify()?;
     driver.close()?;

@@ -25,8 +25,8 @@
 //!
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
 //! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
-//! something; compaction takes everything down (`lsm::picker::pick_for_space`). If nothing is left that could free
-//! anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
+//! something; compaction takes down what frees enough for what it writes, and everything where nothing else can make room
+//! (`lsm::picker::pick_for_space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
 //!
 //! Where the volume has less left than the limit, what it has left is the limit: a store keeps its reserve on a volume that
 //! fills up, too. Without a `space_limit` it does so from the moment the volume has little more left than the reserve,

@@ -69,7 +69,8 @@ pub struct LeveledOptions {
     pub file_bytes: u64,
     /// An output ends when it meets as much as this many full tables in the level below its own, physical bytes.
     pub overlap_ratio_max: u64,
-    /// A compaction is not widened beyond this many physical input bytes. 0: 25 times `file_bytes`.
+    /// Level 0, merges within it and walks are not widened beyond this many physical input bytes. 0: 25 times `file_bytes`.
+    /// A file of a deeper level takes neighbours along up to `overlap_ratio_max` and two full tables, if that is less.
     pub compaction_bytes_max: u64,
     /// Which file of a level goes first.
     pub choice: FileChoice,
