@@ -41,6 +41,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         "on a full volume a placed value that was visible was reported as refused, and the store poisoned",
     ),
     ("full", 84, "a writer under a limit waited for ever for a flush that a full volume held up"),
+    ("full", 173, "small durable deletes filled log groups on a full volume until no flush had room"),
     ("full", 1242, "a store above its limit refused to open: recovery met the ceiling"),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];

@@ -24,6 +24,7 @@ use crate::jobs;
 use crate::options::{Durability, ValuePlacement};
 use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
+use crate::space_limit::live_log_bytes_max;
 use crate::throttle::{Pressure, SLEEP_NS_MAX, SPACE_SLEEP_NS_MAX, StallCause};
 use base::sync::{lock, read};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
@@ -261,28 +262,66 @@ fn log(
     durability: Durability,
 ) -> Result<Position, Unlogged> {
     let header = batch::header(first_seq, payload.count());
+    let mut scratch = std::mem::take(&mut writer.scratch);
     let body: &[u8] = match payload {
         _ if body.is_some() => body.unwrap_or_default(),
         Payload::Batch(b) => b.body(),
         Payload::One(_, change) => {
-            writer.scratch.clear();
-            change.encode_into(&mut writer.scratch);
-            &writer.scratch
+            scratch.clear();
+            change.encode_into(&mut scratch);
+            &scratch
         }
     };
     let witness = engine.manifest.durable_edit();
-    loop {
+    let out = loop {
         match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
-            Ok(position) => return Ok(position),
+            Ok(position) => break Ok(position),
             Err(e) if e.kind() == ErrorKind::Busy => {
-                engine.log.provide(engine, header.len() + body.len()).map_err(Unlogged::Certain)?;
+                shorten_log(engine, writer);
+                if let Err(e) = engine.log.provide(engine, header.len() + body.len()) {
+                    break Err(Unlogged::Certain(e));
+                }
             }
             Err(e) => {
                 engine.health.poison(&e);
-                return Err(Unlogged::Perhaps(e));
+                break Err(Unlogged::Perhaps(e));
             }
         }
+    };
+    writer.scratch = scratch;
+    out
+}
+
+/// Before another group is made for a log that is over its bound: waits for the flushes that make it shorter. Where space
+/// is scarce such a group takes what these flushes are going to need, and a durable delete takes a page of it, so that
+/// small deletes fill groups long before they fill a memtable.
+fn shorten_log(engine: &Arc<Engine>, writer: &mut Writer) {
+    if !engine.space.is_limited() {
+        return;
     }
+    let live_max = live_log_bytes_max(&engine.options, engine.space.limit_bytes());
+    while engine.wal().live_bytes() > live_max {
+        let oldest = oldest_unflushed(engine);
+        if let Some((_, family)) = &oldest {
+            freeze(engine, writer, family);
+        }
+        let oldest_seq = oldest.map(|(seq, _)| seq);
+        let moved = stall(engine, StallCause::Log, || {
+            let short = engine.wal().live_bytes() <= live_max;
+            let flushed = oldest_unflushed(engine).map(|(seq, _)| seq) != oldest_seq;
+            let stuck = engine.health.out_of_space() || !jobs::can_work(engine);
+            (short || flushed || stuck).then_some(short || flushed)
+        });
+        if !moved {
+            return;
+        }
+    }
+}
+
+/// The family with the oldest change that is in memtables only, and that change's sequence.
+fn oldest_unflushed(engine: &Engine) -> Option<(SeqNo, Arc<Family>)> {
+    let families = engine.all_families().into_iter();
+    families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
 }
 
 /// Puts the changes into the memtables; returns key and value bytes.
@@ -332,11 +371,10 @@ fn make_room(
             freeze(engine, writer, family);
         }
     }
-    if engine.log_over_bound.swap(false, Ordering::AcqRel) {
-        let oldest = |f: &Arc<Family>| f.oldest_unflushed_seq().unwrap_or(SeqNo::MAX);
-        if let Some(family) = engine.all_families().into_iter().min_by_key(oldest) {
-            freeze(engine, writer, &family);
-        }
+    if engine.log_over_bound.swap(false, Ordering::AcqRel)
+        && let Some((_, family)) = oldest_unflushed(engine)
+    {
+        freeze(engine, writer, &family);
     }
     wait_for_memory(engine, writer, weight as u64, payload)?;
     let stop_files = |f: &Arc<Family>| f.options().l0_stop_files;

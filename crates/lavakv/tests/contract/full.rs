@@ -3,10 +3,11 @@
 use crate::common::*;
 use crate::overwrites::{Filled, bytes, kept, limited};
 use lavastore_lavakv::{
-    Db, ErrorKind, Options, SpaceLimit,
-    io::Rng,
+    Db, Durability, ErrorKind, Options, SpaceLimit,
+    io::{DirEntry, Rng},
     sim::{CrashKind, SimEnv},
 };
+use std::path::Path;
 
 /// New keys until there is no room; returns how many were taken.
 fn fill_up(s: &mut Filled, from: u64, len: usize) -> u64 {
@@ -212,4 +213,31 @@ fn a_volume_that_others_fill() {
     settle(&s.db);
     assert!(s.put(0, bytes(0, 1, 600)), "{}", s.refusal);
     s.check(options);
+}
+
+/// A durable delete takes a page of the log, however short it is: on a full volume the log keeps its bound all the same,
+/// because a flush that it has made impossible would be the end.
+#[test]
+fn small_durable_deletes_on_a_full_volume() {
+    let capacity = 3 << 20;
+    let options = Options { durability: Durability::Durable, ..limited(1 << 40) };
+    let mut s = Filled::new(33, options.clone(), capacity);
+    s.sim.set_capacity(Some(capacity));
+    s.sim.advance_ns(200_000_000);
+    let n = fill_up(&mut s, 0, 3000);
+    // What is gone already may be deleted as often as anybody likes.
+    for round in 0..3000 {
+        s.delete(round % (n / 3));
+        let log: u64 = s.sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(log_bytes).sum();
+        assert!(log <= options.wal_bytes_max + 3 * options.log_group_bytes, "{log} bytes of log");
+    }
+    s.sim.advance_ns(200_000_000);
+    let again = fill_up(&mut s, n, 3000);
+    assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());
+    assert_eq!(s.db.stats().background_errors, 0);
+    s.check(options);
+}
+
+fn log_bytes(entry: &DirEntry) -> u64 {
+    if entry.name.ends_with(".log") { entry.allocated } else { 0 }
 }
