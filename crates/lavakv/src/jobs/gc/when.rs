@@ -36,11 +36,11 @@ use values::Ledger;
 use version::Version;
 
 /// Garbage, in percent of live bytes, from which writers are slowed down.
-const GARBAGE_SLOW_PERCENT: u64 = 27;
+const GARBAGE_SLOW_PERCENT: u64 = 22;
 /// The same where a space limit is set: the limit slows them down before, unless it is far away.
 const LIMITED_SLOW_PERCENT: u64 = 100;
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
-const EXPOSED_FULL_PERCENT: u64 = 25;
+const EXPOSED_FULL_PERCENT: u64 = 21;
 /// The same at most where a space limit leaves room for more.
 const EXPOSED_LIMITED_PERCENT: u64 = 60;
 /// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(strain(0, 0), 0);
         let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent(false);
         assert_eq!(strain(of(GARBAGE_SLOW_PERCENT), 0), 100);
-        assert!(of(GARBAGE_SLOW_PERCENT / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
+        assert!(of((GARBAGE_SLOW_PERCENT - 1) / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
         assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));
         assert_eq!(strain(100, 80), 100);
     }
