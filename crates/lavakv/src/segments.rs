@@ -71,8 +71,18 @@ struct Known {
     stored_len: u64,
     /// See the module.
     token: Arc<()>,
-    /// No table will refer to it: it is on the list of obsolete files.
-    dropped: bool,
+    fate: Fate,
+}
+
+/// Who sees to the file's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Nobody yet: no edit names it.
+    Held,
+    /// An edit names it, or one did: it goes as any file of a version does.
+    Listed,
+    /// No edit will ever name it: it is on the list of obsolete files.
+    Dropped,
 }
 
 impl Segments {
@@ -92,7 +102,7 @@ impl Segments {
             family,
             stored_len,
             token: Arc::new(()),
-            dropped: false,
+            fate: Fate::Held,
         };
         known.insert(number, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
@@ -106,15 +116,15 @@ impl Segments {
         lock(&self.known).contains_key(&number)
     }
 
-    /// Bytes of the segments that memtables refer to.
+    /// Bytes of the segments that only memtables refer to.
     pub fn bytes(&self) -> u64 {
-        lock(&self.known).values().filter(|k| !k.dropped).map(|k| k.stored_len).sum()
+        lock(&self.known).values().filter(|k| k.fate == Fate::Held).map(|k| k.stored_len).sum()
     }
 
-    /// Numbers of the segments that memtables refer to, but for those that are on the list of obsolete files.
+    /// Numbers of the segments that memtables refer to and no edit names.
     pub fn live(&self) -> Vec<u64> {
         let known = lock(&self.known);
-        let live = known.iter().filter(|(_, k)| !k.dropped && k.memtable.strong_count() > 0);
+        let live = known.iter().filter(|(_, k)| k.fate == Fate::Held && k.memtable.strong_count() > 0);
         live.map(|(&number, _)| number).collect()
     }
 
@@ -158,15 +168,23 @@ impl Segments {
     /// A flush of these memtables was installed that took in some of their files: no edit will ever name the others.
     /// Called while the flush still holds the memtables.
     pub fn flushed(&self, engine: &Engine, memtables: &[Arc<MemTable>], taken: impl Fn(u64) -> bool) {
-        let known = lock(&self.known);
-        let of_memtables = known.iter().filter(|(_, k)| memtables.iter().any(|m| m.id() == k.memtable_id));
-        let left = of_memtables.map(|(&number, _)| number).filter(|&number| !taken(number));
-        let left: Vec<u64> = left.collect();
+        let mut known = lock(&self.known);
+        let mut left = Vec::new();
+        for (&number, known) in known.iter_mut() {
+            if !memtables.iter().any(|m| m.id() == known.memtable_id) {
+                continue;
+            }
+            match known.fate {
+                Fate::Held if taken(number) => known.fate = Fate::Listed,
+                Fate::Held => left.push(number),
+                Fate::Listed | Fate::Dropped => {}
+            }
+        }
         std::mem::drop(known);
         self.dropped(engine, &left);
     }
 
-    /// No edit will ever name these files.
+    /// No edit will ever name these files, if none has.
     pub fn dropped(&self, engine: &Engine, numbers: &[u64]) {
         let mut known = lock(&self.known);
         let gone = numbers.iter().filter_map(|number| Some((number, known.get_mut(number)?.drop_token()?)));
@@ -193,9 +211,13 @@ impl Segments {
 }
 
 impl Known {
-    /// The token, the first time.
+    /// The token, if the file is to go on the list of obsolete files now.
     fn drop_token(&mut self) -> Option<Arc<()>> {
-        (!std::mem::replace(&mut self.dropped, true)).then(|| self.token.clone())
+        if self.fate != Fate::Held {
+            return None;
+        }
+        self.fate = Fate::Dropped;
+        Some(self.token.clone())
     }
 }
 

@@ -106,6 +106,35 @@ fn whatever_is_done_to_it_it_holds_what_was_written() {
     }
 }
 
+/// A file that was in tables, and of which nothing was left, waits for a reader; then its family is dropped, and then the
+/// reader goes. It waits on one list, once.
+#[test]
+fn files_of_a_dropped_family_go_with_the_last_reader() {
+    // Placed values, and a value with a file of its own.
+    for (len, family) in [(1000, placed_family()), (100_000, small_family())] {
+        let sim = SimEnv::new(21);
+        let db = open_placed(&sim);
+        let gone = db.create_column_family("gone soon", family).unwrap();
+        for i in 0..4 {
+            db.put_cf(&gone, &key(i), &long(i, 0, len)).unwrap();
+        }
+        let mut reader = db.iter_cf(&gone, Default::default()).unwrap();
+        reader.seek_to_first().unwrap();
+        db.flush().unwrap();
+        (0..4).for_each(|i| db.delete_cf(&gone, &key(i)).unwrap());
+        db.flush().unwrap();
+        db.compact_range(&gone, None, None).unwrap();
+        settle(&db);
+        assert!(reader.valid() && reader.value().unwrap() == long(0, 0, len));
+        db.drop_column_family(&gone).unwrap();
+        drop((reader, gone));
+        settle(&db);
+        let data = |name: &String| name.ends_with(".vsst") || name.ends_with(".ksst");
+        let left: Vec<String> = files(&sim).into_iter().map(|(name, _)| name).filter(data).collect();
+        assert!(left.is_empty(), "values of {len} bytes: {left:?}");
+    }
+}
+
 #[test]
 fn files_go_when_nothing_refers_to_them() {
     let sim = SimEnv::new(20);
