@@ -25,8 +25,9 @@
 //! # A full volume
 //!
 //! Room for the values of a write is taken in its file before any of them is placed ([`reserve`]), and room for the index
-//! before it is written: a write is refused, or a flush tried again, with everything as it was. So a volume that is full is
-//! no failure in the sense of what follows.
+//! before it is written. Where there is none for the values, or for a tail, they are not placed: the log takes them like any
+//! others, and the flush writes them again. So with this placement a store gets on wherever it would without, a limit needs
+//! a reserve for two tails and no more, and a volume that is full is no failure in the sense of what follows.
 //!
 //! # Failure
 //!
@@ -38,7 +39,7 @@ use crate::batch::{Change, Entries, WriteBatch};
 use crate::engine::{Engine, Writer};
 use crate::family::Family;
 use crate::jobs::output;
-use crate::options::ValuePlacement;
+use crate::options::{FamilyOptions, ValuePlacement};
 use crate::write_path::Payload;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
@@ -48,13 +49,14 @@ use std::sync::{Arc, Mutex};
 use table::segment::RecordReference;
 use table::vsst::record;
 use table::{RecordLens, VsstBuilder, VsstOptions};
-use tail::{FreeTails, Tail};
-use version::{VsstMeta, names};
+use tail::{Tail, Tails};
+use version::{FamilyId, VsstMeta, names};
 
 mod replayed;
 mod tail;
 
 pub(crate) use replayed::Replayed;
+pub(crate) use tail::kept_bytes;
 
 /// Bytes collected before they are handed to the file system.
 const WRITE_BUFFER_LEN: usize = 256 << 10;
@@ -69,7 +71,7 @@ pub(crate) struct Placement {
     /// By memtable.
     files: Mutex<HashMap<u64, Arc<Mutex<ArrivalFile>>>>,
     count: AtomicUsize,
-    free_tails: FreeTails,
+    pub tails: Tails,
 }
 
 /// A file that values are appended to.
@@ -138,8 +140,9 @@ impl ArrivalFile {
         if needed <= self.reserved_bytes {
             return Ok(());
         }
-        // In pieces, but where there is too little for one, no more than is needed.
+        // In pieces, but where there is too little for one, no more than is needed. A limit admitted no more than the write.
         let ahead = engine.options.memtable_bytes as u64 / RESERVED_PART;
+        let ahead = if engine.has_room_left(ahead.saturating_add(3 * more)) { ahead } else { 0 };
         match builder.reserve(more.saturating_add(ahead)) {
             Ok(()) => self.reserved_bytes = needed.saturating_add(ahead),
             Err(e) if e.kind() == ErrorKind::NoSpace => {
@@ -263,21 +266,22 @@ impl Placement {
         self.count.store(files.len(), Ordering::Release);
         drop(files);
         if let Some(tail) = file.and_then(|file| lock(&file).tail.take()) {
-            self.free_tails.put(engine, tail);
+            self.tails.put(engine, tail);
         }
     }
 
-    fn file_for(&self, engine: &Engine, family: &Family) -> Result<Arc<Mutex<ArrivalFile>>> {
+    /// The file of the family's active memtable. It is made if there is none, for `more` bytes to begin with.
+    fn file_for(&self, engine: &Engine, family: &Family, more: u64) -> Result<Arc<Mutex<ArrivalFile>>> {
         let active = family.view().active.clone();
         let mut files = lock(&self.files);
         if let Some(file) = files.get(&active.id()) {
             return Ok(file.clone());
         }
-        let tail = self.free_tails.take(engine)?;
+        let tail = self.tails.take(engine, more)?;
         let mut file = match ArrivalFile::create(engine, family) {
             Ok(file) => file,
             Err(e) => {
-                self.free_tails.put(engine, tail);
+                self.tails.put(engine, tail);
                 return Err(e);
             }
         };
@@ -305,21 +309,27 @@ impl Placement {
     }
 }
 
-/// Values of at least so many bytes are placed while they are logged; `None`: none are.
-fn placed_from(family: &Family) -> Option<usize> {
-    let options = family.options();
-    let placed = options.value_placement == ValuePlacement::Log && options.min_blob_size > 0;
-    placed.then_some(options.min_blob_size)
+/// True if separated values of a family are placed while they are logged.
+pub(crate) fn is_on(options: &FamilyOptions) -> bool {
+    options.value_placement == ValuePlacement::Log && options.min_blob_size > 0
 }
 
-/// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. False if there
-/// are none to place; after an error nothing has changed, and the same write may be tried again.
-pub(crate) fn reserve(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<bool> {
-    let mut any = false;
+/// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
+/// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
+/// may be tried again.
+pub(crate) fn reserve(
+    engine: &Engine,
+    payload: &Payload<'_>,
+    families: &[Arc<Family>],
+) -> Result<Vec<FamilyId>> {
+    let mut places = Vec::new();
     for family in families {
-        let Some(from) = placed_from(family) else { continue };
+        let options = family.options();
+        if !is_on(&options) {
+            continue;
+        }
         let len = |change: &Change<'_>| {
-            let placed = change.kind == ValueKind::Value && change.value.len() >= from;
+            let placed = change.kind == ValueKind::Value && change.value.len() >= options.min_blob_size;
             if placed { record::len_max(change.key.len(), change.value.len()) as u64 } else { 0 }
         };
         let bytes: u64 = match payload {
@@ -329,28 +339,52 @@ pub(crate) fn reserve(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Fa
                 own.map(|change| len(&change)).sum()
             }
         };
-        if bytes > 0 {
-            lock(&*engine.placement.file_for(engine, family)?).reserve(engine, bytes)?;
-            any = true;
+        if bytes > 0 && has_place(engine, family, bytes)? {
+            places.push(family.id);
         }
     }
-    Ok(any)
+    Ok(places)
 }
 
-/// Places the values of a write whose first sequence is given, under the writer's lock, after [`reserve`]. The body to log
-/// instead of the payload's own; `None` if nothing was placed.
+/// True if there is a file with room for so many bytes of values of the family.
+fn has_place(engine: &Engine, family: &Family, bytes: u64) -> Result<bool> {
+    let reserved = engine
+        .placement
+        .file_for(engine, family, 3 * bytes)
+        .and_then(|file| lock(&file).reserve(engine, bytes));
+    match reserved {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NoSpace => {
+            let active = family.view().active.clone();
+            if active.is_empty()
+                && let Some(file) = engine.placement.of(active.id())
+            {
+                let number = lock(&file).number;
+                engine.placement.forget(engine, active.id());
+                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                engine.segments.unlogged(engine, number);
+            }
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Places the values of a write whose first sequence is given, under the writer's lock, in `places`: the families that
+/// [`reserve`] found. The body to log instead of the payload's own; `None` if nothing was placed.
 pub(crate) fn place(
     engine: &Engine,
     payload: &Payload<'_>,
     families: &[Arc<Family>],
+    places: &[FamilyId],
     first_seq: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
     let placed = match payload {
         Payload::One(family, change) => {
             let mut body = Vec::new();
-            place_one(engine, family, first_seq, change, &mut body)?.then_some(body)
+            place_one(engine, family, places, first_seq, change, &mut body)?.then_some(body)
         }
-        Payload::Batch(batch) => place_batch(engine, batch, families, first_seq)?,
+        Payload::Batch(batch) => place_batch(engine, batch, families, places, first_seq)?,
     };
     if placed.is_some() {
         for family in families {
@@ -366,6 +400,7 @@ fn place_batch(
     engine: &Engine,
     batch: &WriteBatch,
     families: &[Arc<Family>],
+    places: &[FamilyId],
     first_seq: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
     let (mut body, mut any) = (Vec::new(), false);
@@ -373,7 +408,7 @@ fn place_batch(
         let change = change.expect("a batch encodes its own entries");
         let family = families.iter().find(|f| f.id == change.family);
         let family = family.expect("families were looked up by the batch's list");
-        any |= place_one(engine, family, seq, &change, &mut body)?;
+        any |= place_one(engine, family, places, seq, &change, &mut body)?;
     }
     Ok(any.then_some(body))
 }
@@ -382,16 +417,17 @@ fn place_batch(
 fn place_one(
     engine: &Engine,
     family: &Family,
+    places: &[FamilyId],
     seq: SeqNo,
     change: &Change<'_>,
     body: &mut Vec<u8>,
 ) -> Result<bool> {
-    let from = placed_from(family).filter(|_| change.kind == ValueKind::Value);
-    if from.is_none_or(|from| change.value.len() < from) {
+    let long = change.kind == ValueKind::Value && change.value.len() >= family.options().min_blob_size;
+    if !long || !places.contains(&family.id) {
         change.encode_into(body);
         return Ok(false);
     }
-    let file = engine.placement.file_for(engine, family)?;
+    let file = engine.placement.file_for(engine, family, 0)?;
     let reference = lock(&file).append(engine, change.key, seq, change.value)?;
     engine.stats.segment_bytes_written.add(reference.stored_len);
     let reference = reference.encode();

@@ -39,6 +39,7 @@ use crate::engine::Engine;
 use crate::log_groups::free_groups_max;
 use crate::metered_fs::{Meter, MeteredFs};
 use crate::options::Options;
+use crate::placement;
 use base::{Error, Result};
 use io::Env;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,8 @@ pub(crate) struct SpaceBudget {
     /// What part of unflushed bytes may make the widest compaction or an output of a collection larger, in 1024ths.
     table_share: AtomicU64,
     fixed_bytes: AtomicU64,
+    /// Tails of values that are placed in the log: the part of them for which room is kept.
+    tails_bytes: AtomicU64,
     /// The longest output of a collection: space is freed in such pieces.
     collected_bytes: AtomicU64,
     /// What a waiting write asks for.
@@ -144,6 +147,7 @@ impl SpaceBudget {
             pool_bytes: AtomicU64::new(0),
             table_share: AtomicU64::new(0),
             fixed_bytes: AtomicU64::new(0),
+            tails_bytes: AtomicU64::new(0),
             collected_bytes: AtomicU64::new(0),
             wanted_bytes: AtomicU64::new(0),
             granted_bytes: AtomicU64::new(0),
@@ -182,25 +186,36 @@ impl SpaceBudget {
         };
         let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
         engine.manifest.set_roll_len(manifest_bytes(size.min(volume_limit)));
-        let state = self.take_in(Reserve::of(engine));
+        let exact = matches!(limit, SpaceLimit::Bytes(_));
+        let most = if exact { size.min(volume_limit) } else { volume_limit };
+        let state = self.take_in(engine, Reserve::of(engine), most);
         let own = match limit {
             SpaceLimit::Bytes(bytes) => bytes,
             SpaceLimit::Ratio(ratio) => {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
                 // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
                 // with tables and families, no more than there is overhead.
-                let overhead = overhead_bytes(&engine.options);
+                let overhead = overhead_bytes(&engine.options, state.places);
                 let least = overhead.saturating_add(engine.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
             }
         };
         let ceiling = self.set_limit(engine, own.min(volume_limit));
         // A ratio is of what is only estimated. A volume has a ceiling of its own.
-        let exact = matches!(engine.options.space_limit, Some(SpaceLimit::Bytes(_)));
         self.meter.set_ceiling(if exact { ceiling.max(own) } else { u64::MAX });
     }
 
-    fn take_in(&self, state: Reserve) -> Reserve {
+    /// What the reserve has for tails of values that are placed in the log.
+    pub fn tails_bytes(&self) -> u64 {
+        self.tails_bytes.load(Relaxed)
+    }
+
+    /// `most`: the limit, or more.
+    fn take_in(&self, engine: &Engine, state: Reserve, most: u64) -> Reserve {
+        // A family that is made later may place values under a limit that holds no tails.
+        let places = state.places && overhead_bytes(&engine.options, true) <= most;
+        let tails = if places { placement::kept_bytes(&engine.options) } else { 0 };
+        self.tails_bytes.store(tails, Relaxed);
         self.pool_bytes.store(state.pool_bytes, Relaxed);
         self.table_share.store(state.table_share, Relaxed);
         self.fixed_bytes.store(state.fixed_bytes, Relaxed);
@@ -222,13 +237,13 @@ impl SpaceBudget {
     fn follow_volume(&self, engine: &Engine, volume_limit: u64) {
         let options = &engine.options;
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
-        let overhead = overhead_bytes(options);
+        let overhead = overhead_bytes(options, engine.places_values());
         // No reserve is larger than what is there. It is summed only where it may matter.
         let far = left > self.meter.used_bytes().saturating_add(overhead);
         let tiny = volume_limit < overhead.saturating_mul(2);
         if !far && !tiny {
             engine.manifest.set_roll_len(manifest_bytes(volume_limit));
-            self.take_in(Reserve::of(engine));
+            self.take_in(engine, Reserve::of(engine), volume_limit);
             let (_, margin) = engine.room_below(volume_limit);
             // Until it is looked at again, memtables may be filled.
             let near = margin.saturating_add(2 * options.memory_bytes as u64);
@@ -339,6 +354,8 @@ struct Reserve {
     fixed_bytes: u64,
     collected_bytes: u64,
     live_bytes: u64,
+    /// Values of some family are placed in the log.
+    places: bool,
 }
 
 impl Reserve {
@@ -354,12 +371,13 @@ impl Reserve {
             widest = widest.max(with_overhead(lsm::picker::usual_width_bytes(version, &leveled)));
             // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
             let records = ledger.record_bytes();
+            sum.places |= placement::is_on(&options);
             let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
             if separates {
-                let longest = with_overhead(view.digest.file_bytes.min(records));
+                let longest = with_overhead(view.digest.collected_bytes.min(records));
                 sum.collected_bytes = sum.collected_bytes.max(longest);
             }
-            let widens = separates && records < view.digest.file_bytes;
+            let widens = separates && records < view.digest.collected_bytes;
             let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
             let known = tables > 0 && options.min_blob_size > 0 && !widens;
             sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });
@@ -391,24 +409,29 @@ fn delete_bytes(options: &Options) -> u64 {
 }
 
 /// The least that a store with these options occupies or keeps free, however little data it has.
-fn overhead_bytes(options: &Options) -> u64 {
+/// `places`: values of some family are placed in the log.
+fn overhead_bytes(options: &Options, places: bool) -> u64 {
     let staging = crate::open::staging_len(options.log_group_bytes) as u64;
     let log = log_bytes_max(options, 0);
     let family = &options.family;
-    let collected = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
+    let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
+    // A file of placed values is as long as its memtable.
+    let placed = if places { options.memtable_bytes as u64 } else { 0 };
+    let tails = if places { placement::kept_bytes(options) } else { 0 };
     let memory = (options.memtable_bytes as u64).saturating_mul(4);
-    let jobs = with_overhead(collected).saturating_add(with_overhead(memory));
-    staging + log + memory + jobs + delete_bytes(options) + MANIFEST_BYTES.0 + EDITS_BYTES + FAMILY_BYTES
+    let jobs = with_overhead(vsst.max(placed)).saturating_add(with_overhead(memory));
+    let files = staging + log + tails + MANIFEST_BYTES.0 + EDITS_BYTES + FAMILY_BYTES;
+    files + memory + jobs + delete_bytes(options)
 }
 
 /// Refuses a limit that leaves no room for anything.
 pub(crate) fn validate(options: &Options) -> Result<()> {
-    let needed = overhead_bytes(options);
+    let needed = overhead_bytes(options, placement::is_on(&options.family));
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
             "option space_limit = {bytes} bytes is less than log, memtables and reserve need: at least {needed} bytes with \
              these options; smaller log groups, memtables and value files (log_group_bytes, memtable_bytes, vsst_bytes) \
-             need less"
+             need less, and so does value_placement = table"
         ))),
         Some(SpaceLimit::Ratio(ratio)) if !(1.05..=1000.0).contains(&ratio) => Err(Error::invalid(format!(
             "option space_limit = {ratio} times the live data is out of range: 1.05 to 1000"
@@ -421,6 +444,11 @@ impl Engine {
     /// Bytes that the store's files occupy now.
     pub fn used_bytes(&self) -> u64 {
         self.space.meter.used_bytes()
+    }
+
+    /// True if somebody set a limit. There may be one without that: the end of the volume.
+    pub fn has_own_limit(&self) -> bool {
+        self.options.space_limit.is_some()
     }
 
     /// Those that running jobs have not begun to write.
@@ -450,10 +478,21 @@ impl Engine {
         log_bytes_max(&self.options, limit_bytes).saturating_sub(self.log.file_bytes())
     }
 
+    /// Bytes by which the tails of placed values may still grow.
+    pub fn tail_reserve_bytes(&self) -> u64 {
+        self.space.tails_bytes().saturating_sub(self.placement.tails.bytes())
+    }
+
+    /// True if values of some family are placed in the log.
+    pub fn places_values(&self) -> bool {
+        self.all_families().iter().any(|family| placement::is_on(&family.options()))
+    }
+
     /// What flush, compaction, collection and deletes need to go on at a limit.
     fn way_out_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.space.fixed_bytes.load(Relaxed);
-        fixed + self.log_reserve_below(limit_bytes) + delete_bytes(&self.options) + self.pool_bytes()
+        let log = self.log_reserve_below(limit_bytes) + self.tail_reserve_bytes();
+        fixed + log + delete_bytes(&self.options) + self.pool_bytes()
     }
 
     /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
@@ -476,9 +515,14 @@ impl Engine {
         (limit != u64::MAX).then(|| self.room_below(limit))
     }
 
+    /// True if so many bytes more fit beside what is used or spoken for.
+    pub fn has_room_left(&self, bytes: u64) -> bool {
+        self.space_room().is_none_or(|(room, _)| bytes <= room)
+    }
+
     /// The margin is a part of a limit that somebody set; of a volume it is no more than it must be.
     fn room_below(&self, limit: u64) -> (u64, u64) {
-        let part = if self.options.space_limit.is_some() { limit / 48 } else { 0 };
+        let part = if self.has_own_limit() { limit / 48 } else { 0 };
         // Space comes and goes in pieces: a few of them keep writers from running into the limit.
         let piece = self.space.collected_bytes.load(Relaxed).max(self.options.memtable_bytes as u64);
         let margin = part.max((2 * piece).min(limit / 8)).max(1);

@@ -21,7 +21,7 @@ use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::family::Family;
 use crate::jobs;
-use crate::options::{Durability, ValuePlacement};
+use crate::options::Durability;
 use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
 use crate::space_limit::live_log_bytes_max;
@@ -168,8 +168,8 @@ impl<'a> WriteOp<'a> {
             }
             durability => {
                 let places = crate::placement::reserve(engine, &self.payload, &families)?;
-                let placed = places
-                    .then(|| crate::placement::place(engine, &self.payload, &families, first_seq))
+                let placed = (!places.is_empty())
+                    .then(|| crate::placement::place(engine, &self.payload, &families, &places, first_seq))
                     .transpose()
                     .inspect_err(|_| crate::placement::give_up(engine, &mut writer, &families, true))?
                     .flatten();
@@ -207,7 +207,7 @@ impl<'a> WriteOp<'a> {
             if !engine.space.is_limited() {
                 return Ok((writer, families));
             }
-            let placed = families.iter().any(|f| f.options().value_placement == ValuePlacement::Log);
+            let placed = families.iter().any(|f| crate::placement::is_on(&f.options()));
             let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
             // A limit may begin to hold while this waits for the lock.
             let since_ns = *since_ns.get_or_insert_with(|| engine.env.clock.now_ns());
@@ -452,7 +452,7 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     if let Some((room, margin)) = engine.space_room() {
         (p.space_room, p.space_margin) = (room, margin);
     }
-    let limited = engine.options.space_limit.is_some();
+    let limited = engine.has_own_limit();
     for family in families {
         let view = family.view();
         p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));

@@ -11,19 +11,35 @@
 //!
 //! A tail serves one file until the values of that file are in tables, and then another. Which file's bytes it holds is
 //! written nowhere: the checksum of a record says to which file and offset it belongs. Recovery tries each tail there is.
+//!
+//! Tails occupy space. Under a limit [`KEPT_MAX`] of them are part of the reserve (`space_limit`). More are made only where
+//! there is room for them as for a write, and go as soon as room is short and no file needs them: whoever gets none does
+//! not place its values.
 
 use crate::engine::Engine;
+use crate::options::Options;
 use base::Result;
 use base::sync::lock;
 use base::{Error, ErrorKind};
 use io::{Access, PAGE, ReadFile, SharedMapping};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, open_loose};
 use version::names::{self, FileKind};
 
-/// Tails that are kept for the next file. Two memtables take turns where the flush keeps up.
-const FREE_MAX: usize = 2;
+/// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
+const KEPT_MAX: usize = 2;
+
+/// Bytes of a tail.
+fn tail_len(options: &Options) -> usize {
+    crate::open::staging_len(options.log_group_bytes) / PAGE * PAGE
+}
+
+/// Bytes of the tails that are part of the reserve where values are placed in the log.
+pub(crate) fn kept_bytes(options: &Options) -> u64 {
+    (KEPT_MAX * tail_len(options)) as u64
+}
 
 /// The ring of one file of values.
 pub(crate) struct Tail {
@@ -34,9 +50,14 @@ pub(crate) struct Tail {
 impl Tail {
     fn create(engine: &Engine) -> Result<Tail> {
         let number = engine.manifest.allocate_file_number();
-        let len = crate::open::staging_len(engine.options.log_group_bytes) / PAGE * PAGE;
-        let mapping = engine.env.fs.create_mapping(&engine.path(&names::tail(number)), len)?;
+        let path = engine.path(&names::tail(number));
+        let mapping = engine.env.fs.create_mapping(&path, tail_len(&engine.options))?;
         Ok(Tail { number, mapping })
+    }
+
+    fn remove(self, engine: &Engine) {
+        // What cannot be removed now is removed at the next open.
+        let _ = engine.env.fs.remove(&engine.path(&names::tail(self.number)));
     }
 
     /// Bytes of the ring.
@@ -53,27 +74,64 @@ impl Tail {
     }
 }
 
-/// The tails that serve no file now.
+/// All tails of the store.
 #[derive(Default)]
-pub(crate) struct FreeTails(Mutex<Vec<Tail>>);
+pub(crate) struct Tails {
+    /// Those that serve no file now.
+    free: Mutex<Vec<Tail>>,
+    /// What all of them occupy.
+    bytes: AtomicU64,
+}
 
-impl FreeTails {
-    /// One for a new file.
-    pub fn take(&self, engine: &Engine) -> Result<Tail> {
-        let free = lock(&self.0).pop();
-        free.map_or_else(|| Tail::create(engine), Ok)
+impl Tails {
+    /// One for a new file, whose first values are `more` bytes. `NoSpace` if there is no room for it.
+    pub fn take(&self, engine: &Engine, more: u64) -> Result<Tail> {
+        if let Some(free) = lock(&self.free).pop() {
+            return Ok(free);
+        }
+        let len = tail_len(&engine.options) as u64;
+        if engine.tail_reserve_bytes() < len && !engine.has_room_left(len.saturating_add(more)) {
+            let why = "no room for what keeps values that are placed in the log";
+            return Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir));
+        }
+        let tail = Tail::create(engine)?;
+        self.bytes.fetch_add(tail.len(), Ordering::Relaxed);
+        Ok(tail)
     }
 
     /// Nobody needs the records in it any more.
     pub fn put(&self, engine: &Engine, tail: Tail) {
-        let mut free = lock(&self.0);
-        if free.len() < FREE_MAX {
-            free.push(tail);
-            return;
+        lock(&self.free).push(tail);
+        self.let_go(engine, KEPT_MAX);
+        if engine.is_space_short() {
+            self.let_go_of_spare(engine);
         }
-        drop(free);
-        // What cannot be removed now is removed at the next open.
-        let _ = engine.env.fs.remove(&engine.path(&names::tail(tail.number)));
+    }
+
+    /// What all tails occupy.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Room is short: what the reserve has no part for goes, unless a file needs it.
+    pub fn let_go_of_spare(&self, engine: &Engine) {
+        let spare_bytes = self.bytes().saturating_sub(engine.space.tails_bytes());
+        let spare = spare_bytes.div_ceil(tail_len(&engine.options) as u64);
+        let free = lock(&self.free).len();
+        self.let_go(engine, free.saturating_sub(usize::try_from(spare).unwrap_or(free)));
+    }
+
+    /// Keeps at most so many that are free.
+    fn let_go(&self, engine: &Engine, most: usize) {
+        let surplus: Vec<Tail> = {
+            let mut free = lock(&self.free);
+            let keep = most.min(free.len());
+            free.drain(keep..).collect()
+        };
+        for tail in surplus {
+            self.bytes.fetch_sub(tail.len(), Ordering::Relaxed);
+            tail.remove(engine);
+        }
     }
 }
 

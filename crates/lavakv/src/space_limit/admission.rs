@@ -26,7 +26,7 @@ impl Ask {
     /// A write of `weight` bytes. Where values are placed with the log, they are in a file before they are flushed.
     pub fn of_write(weight: usize, placed: bool, frees: bool) -> Ask {
         let bytes = weight as u64;
-        Ask { bytes: (bytes + bytes / 8) * if placed { 2 } else { 1 }, frees }
+        Ask { bytes: (bytes + bytes / 8) * if placed && !frees { 2 } else { 1 }, frees }
     }
 }
 
@@ -50,8 +50,9 @@ impl Engine {
         }
         let needed = self.space_needed_bytes().saturating_add(ask.bytes);
         if ask.frees {
-            let own =
-                self.log_reserve_bytes().min(self.options.log_group_bytes) + delete_bytes(&self.options);
+            let log = self.log_reserve_bytes().min(self.options.log_group_bytes);
+            // Nothing of a delete is placed, and without room for tails nothing else is.
+            let own = log + delete_bytes(&self.options) + self.tail_reserve_bytes();
             return needed.saturating_sub(own) <= self.space.ceiling_bytes.load(Relaxed);
         }
         // What is new is live: a ratio rises with it.
@@ -76,6 +77,7 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
     engine.health.check()?;
     // The volume, and what the store has become, may have changed with no job that said so.
     engine.space.refresh(engine);
+    engine.placement.tails.let_go_of_spare(engine);
     if granted() {
         return Ok(Admission::Granted);
     }
@@ -107,7 +109,7 @@ fn may_free(engine: &Arc<Engine>) -> bool {
 
 fn no_space(engine: &Engine, ask: Ask) -> Error {
     let (limit, used) = (engine.space.limit_bytes.load(Relaxed), engine.used_bytes());
-    let what = if engine.options.space_limit.is_some() { "space limit" } else { "room on the volume," };
+    let what = if engine.has_own_limit() { "space limit" } else { "room on the volume," };
     let why = format!(
         "the {what} of {limit} bytes is reached ({used} occupied, {} reserved, {} asked for): delete something, \
          or make more room; writes resume when there is some",

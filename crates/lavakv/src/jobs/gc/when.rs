@@ -76,6 +76,8 @@ pub(crate) struct Digest {
     allowance_percent: u64,
     /// The size of what a collection writes.
     pub file_bytes: u64,
+    /// What the collection of one file may have to copy: a file of placed values may be longer than that.
+    pub collected_bytes: u64,
     /// What the family adds to the pressures.
     pub tally: Tally,
 }
@@ -89,12 +91,14 @@ impl Digest {
         let live = ledger.referenced_bytes().saturating_sub(above_bytes);
         let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
         let mean_bytes = mean_record_bytes(version);
+        let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
         let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
         Digest {
             exposed_percent: percent(exposed, ledger, options),
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
-            file_bytes: file_bytes(ledger.record_bytes(), mean_bytes, options),
+            file_bytes,
+            collected_bytes: collected_bytes(version, file_bytes),
             tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
         }
     }
@@ -122,6 +126,14 @@ fn mean_record_bytes(version: &Version) -> u64 {
         (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
     });
     (bytes / count.max(1)).max(1)
+}
+
+/// What the collection of one file may have to copy.
+fn collected_bytes(version: &Version, file_bytes: u64) -> u64 {
+    let files = version.vssts.values().filter(|meta| !meta.segment);
+    let longest = files.map(|meta| meta.record_bytes).max().unwrap_or(0);
+    // The last output of a flush or collection takes in what would have been a short one.
+    if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
 }
 
 /// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
@@ -167,7 +179,7 @@ pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -
     }
     let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
     let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
-    let room = engine.space_room().filter(|_| engine.options.space_limit.is_some());
+    let room = engine.space_room().filter(|_| engine.has_own_limit());
     let full = room.map_or(usual, |(room, _)| {
         let more = room.saturating_mul(100) / engine.used_bytes().max(1);
         digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
@@ -185,7 +197,7 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
 
 /// How near the space is to where somebody suffers: 100 is there. See the module.
 pub(crate) fn strain_percent(engine: &Engine) -> u64 {
-    let limited = engine.options.space_limit.is_some();
+    let limited = engine.has_own_limit();
     let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
     strain(garbage.unwrap_or(0), engine.fill_percent())
 }
