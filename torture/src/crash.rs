@@ -44,7 +44,6 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
         faults: false,
         first_number: 1,
         upkeep_one_in: [3, 8, 20][rng.below(3) as usize],
-        in_tables: false,
         options: if churn { plan::churn_options } else { plan::options },
     };
     let data = match rng.below(4) {

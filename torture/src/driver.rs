@@ -45,18 +45,13 @@ pub(crate) struct Knobs {
     pub first_number: u64,
     /// One in so many steps is a flush, compaction or the like.
     pub upkeep_one_in: u64,
-    /// No values are placed in the log.
-    pub in_tables: bool,
     /// Options are drawn by this.
     pub options: fn(&mut Rng) -> Options,
 }
 
 impl Knobs {
     fn draw_options(&self, rng: &mut Rng) -> Options {
-        let mut drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
-        if self.in_tables {
-            drawn.family = plan::in_tables(drawn.family);
-        }
+        let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
         // Refusals for want of space are to be told from faults.
         if self.faults || machine::is_lavafs() { plan::roomy(drawn) } else { drawn }
     }
@@ -183,6 +178,18 @@ impl Driver {
             peak <= most,
             "{peak} B were occupied where {most} B may be: {}",
             plan::describe(&self.options)
+        );
+        Ok(())
+    }
+
+    /// The store was opened again under the same options, in `sim`, where it occupied `before`: if that was below a limit in
+    /// bytes, the open kept it.
+    pub fn check_peak_of(&self, sim: &SimEnv, before: u64) -> Check {
+        let Some(SpaceLimit::Bytes(limit)) = self.options.space_limit else { return Ok(()) };
+        let peak = sim.peak();
+        ensure!(
+            before > limit || peak <= limit,
+            "{before} B were there, {peak} B while it was opened: {limit} B may be"
         );
         Ok(())
     }
@@ -441,9 +448,7 @@ impl Driver {
         if create {
             let free = (0..6).map(|n| format!("family {n}")).find(|n| self.db().column_family(n).is_none());
             let name = free.ok_or("no free name")?;
-            let drawn = plan::family_options(&mut self.rng);
-            let in_tables = self.knobs.in_tables || plan::is_tight(&self.options);
-            let options = if in_tables { plan::in_tables(drawn) } else { drawn };
+            let options = plan::family_options(&mut self.rng);
             match self.db().create_column_family(&name, options) {
                 Ok(family) => {
                     self.model.insert(family.id(), Contents::default());

@@ -96,7 +96,6 @@ impl Store {
             faults: false,
             first_number: 1,
             upkeep_one_in: pick(rng, &[4, 8, 20]),
-            in_tables: false,
             options: if churn { plan::churn_options } else { plan::options },
         };
         let data = if churn { Data::churn(rng) } else { Data::small(rng) };

@@ -54,7 +54,6 @@ fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
         faults: true,
         first_number: 1,
         upkeep_one_in: 3,
-        in_tables: false,
         options: if churn { plan::churn_options } else { plan::options },
     }
 }

@@ -34,7 +34,6 @@ fn run(seed: u64, first_number: u64) -> Check {
         faults: false,
         first_number,
         upkeep_one_in: [4, 8, 16][rng.below(3) as usize],
-        in_tables: false,
         options: plan::options,
     };
     let data = Data::new(&mut rng);

@@ -97,18 +97,12 @@ fn ablation(rng: &Rng) -> Ablation {
     Ablation::without(off).expect("these are their names")
 }
 
-/// The same without values placed in the log, for stores that run out of room: see `docs/decisions/0013`.
-pub(crate) fn in_tables(family: FamilyOptions) -> FamilyOptions {
-    FamilyOptions { value_placement: ValuePlacement::Table, ..family }
-}
-
-/// The same with a limit that a run reaches: writes may be refused. No values are placed in the log then: [`in_tables`].
+/// The same with a limit that a run reaches: writes may be refused.
 pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
     let more = pick(rng, &[0, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
     let wait = Duration::from_millis(pick(rng, &[1, 60, 500]));
     let policies = [SpacePolicy::NoSpace, SpacePolicy::Wait { at_most: wait }];
-    let family = in_tables(options.family);
-    let options = Options { space_policy: pick(rng, &policies), family, ..options };
+    let options = Options { space_policy: pick(rng, &policies), ..options };
     if rng.one_in(3) {
         return Options { space_limit: Some(SpaceLimit::Ratio(1.05 + rng.unit())), ..options };
     }

@@ -36,7 +36,6 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         faults: false,
         first_number: 1,
         upkeep_one_in: pick(&mut rng, &[2, 3, 6]),
-        in_tables: false,
         options: if rng.one_in(4) { plan::options } else { plan::churn_options },
     };
     let data = Data::churn(&mut rng);
