@@ -167,6 +167,7 @@ impl<'a> WriteOp<'a> {
                 None
             }
             durability => {
+                shorten_log(engine, &mut writer, &self.payload);
                 let places = crate::placement::reserve(engine, &self.payload, &families)?;
                 let placed = (!places.is_empty())
                     .then(|| crate::placement::place(engine, &self.payload, &families, &places, first_seq))
@@ -262,41 +263,39 @@ fn log(
     durability: Durability,
 ) -> Result<Position, Unlogged> {
     let header = batch::header(first_seq, payload.count());
-    let mut scratch = std::mem::take(&mut writer.scratch);
     let body: &[u8] = match payload {
         _ if body.is_some() => body.unwrap_or_default(),
         Payload::Batch(b) => b.body(),
         Payload::One(_, change) => {
-            scratch.clear();
-            change.encode_into(&mut scratch);
-            &scratch
+            writer.scratch.clear();
+            change.encode_into(&mut writer.scratch);
+            &writer.scratch
         }
     };
     let witness = engine.manifest.durable_edit();
-    let out = loop {
+    loop {
         match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
-            Ok(position) => break Ok(position),
+            Ok(position) => return Ok(position),
             Err(e) if e.kind() == ErrorKind::Busy => {
-                shorten_log(engine, writer);
-                if let Err(e) = engine.log.provide(engine, header.len() + body.len()) {
-                    break Err(Unlogged::Certain(e));
-                }
+                engine.log.provide(engine, header.len() + body.len()).map_err(Unlogged::Certain)?;
             }
             Err(e) => {
                 engine.health.poison(&e);
-                break Err(Unlogged::Perhaps(e));
+                return Err(Unlogged::Perhaps(e));
             }
         }
-    };
-    writer.scratch = scratch;
-    out
+    }
 }
 
 /// Before another group is made for a log that is over its bound: waits for the flushes that make it shorter. Where space
 /// is scarce such a group takes what these flushes are going to need, and a durable delete takes a page of it, so that
 /// small deletes fill groups long before they fill a memtable.
-fn shorten_log(engine: &Arc<Engine>, writer: &mut Writer) {
-    if !engine.space.is_limited() {
+///
+/// Before anything of the write is placed: a value is to lie in the file of the memtable that takes it, and here memtables
+/// are frozen.
+fn shorten_log(engine: &Arc<Engine>, writer: &mut Writer, payload: &Payload<'_>) {
+    // A change may take more in the log than in the payload: where its value lies, if that is somewhere else.
+    if !engine.space.is_limited() || engine.wal().has_room(2 * payload.weight()) {
         return;
     }
     let live_max = live_log_bytes_max(&engine.options, engine.space.limit_bytes());

@@ -114,6 +114,11 @@ impl Groups {
         self.spares.len()
     }
 
+    /// True if a spare has room for `pages` of data.
+    pub fn has_spare(&self, pages: u64) -> bool {
+        self.spares.iter().any(|s| s.pages() > pages)
+    }
+
     /// Closes the active group at `end` and makes the first spare with room for `pages` of data the active one. Spares
     /// that are too small are closed empty. False, and nothing happened, if no spare fits.
     pub fn roll(&mut self, end: Chain, pages: u64) -> bool {

@@ -156,6 +156,14 @@ impl Tail {
         rolled
     }
 
+    /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.
+    pub fn has_room(&self, len: usize) -> bool {
+        let active = &self.groups.active;
+        let have = self.next_lpn + u64::from(self.used != 0) - active.first_lpn;
+        let pages = page::pages_to_open(0, len);
+        have + pages <= active.data_pages() || self.groups.has_spare(pages)
+    }
+
     /// Begins the next page. There must be a slot for it and no open page.
     pub fn open_page(&mut self, ring: &Ring, around: Surroundings) {
         assert_eq!(self.used, 0, "a page is open");

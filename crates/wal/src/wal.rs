@@ -326,6 +326,11 @@ impl Wal {
         self.options.spares.saturating_sub(lock(&self.tail).groups.spares())
     }
 
+    /// True if a batch of `len` bytes finds a group, unless another is appended before it.
+    pub fn has_room(&self, len: usize) -> bool {
+        lock(&self.tail).has_room(len)
+    }
+
     /// True if half of the active group's pages are taken: time to prepare a spare. (Before that a spare would only be
     /// disk space that a small store never needs.)
     pub fn is_half_full(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::overwrites::{Filled, bytes, kept, limited};
 use lavastore_lavakv::{
-    Db, Durability, ErrorKind, Options, SpaceLimit,
+    Db, Durability, ErrorKind, Options, SpaceLimit, ValuePlacement,
     io::{DirEntry, Rng},
     sim::{CrashKind, SimEnv},
 };
@@ -240,4 +240,60 @@ fn small_durable_deletes_on_a_full_volume() {
 
 fn log_bytes(entry: &DirEntry) -> u64 {
     if entry.name.ends_with(".log") { entry.allocated } else { 0 }
+}
+
+/// A memtable that is frozen because the log is at its bound takes its file of placed values along: what is being written
+/// then goes to the next memtable, and must be in that one's file.
+#[test]
+fn placed_values_where_the_log_is_at_its_bound() {
+    let limit = 6 << 20;
+    let mut options = Options { durability: Durability::Durable, ..limited(limit) };
+    options.family.value_placement = ValuePlacement::Log;
+    options.family.min_blob_size = 64;
+    let (mut s, mut rng) = (Filled::new(34, options.clone(), limit), Rng::new(34));
+    for round in 0..3000 {
+        // Mostly values that are not placed: then the file of a long one has nothing else in it.
+        let long = rng.one_in(16);
+        let k = round % 50;
+        assert!(s.put(k, bytes(k, round, if long { 900 } else { 20 })), "{}", s.refusal);
+        if long {
+            let after = s.sim.crash(CrashKind::PowerLoss, round);
+            let db =
+                Db::open_in(after.env(), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
+            assert!(contents(&db) == s.model, "{round}");
+        }
+    }
+    s.check(options);
+}
+
+/// What recovery writes fits below the limit beside what is there: values that were placed, free groups of the log, what jobs
+/// had begun.
+#[test]
+fn an_open_after_a_crash_keeps_the_limit() {
+    for (seed, placement) in [(35, ValuePlacement::Table), (36, ValuePlacement::Log)] {
+        let mut options = limited(0);
+        options.family.value_placement = placement;
+        let least = Db::open_in(SimEnv::new(1).env(), DIR, options.clone()).err().unwrap().to_string();
+        let least = least.split("at least ").nth(1).and_then(|t| t.split(' ').next()).unwrap().parse::<u64>();
+        let limit = least.unwrap();
+        options.space_limit = Some(SpaceLimit::Bytes(limit));
+        let (mut s, mut rng) = (Filled::new(seed, options.clone(), limit), Rng::new(seed));
+        for round in 0..4000 {
+            let k = rng.below(60);
+            match rng.below(4) {
+                0 => s.delete(k),
+                _ => drop(s.put(k, bytes(k, round, 100 + rng.below(6000) as usize))),
+            }
+            s.steps(rng.below(3));
+            if round % 20 == 0 {
+                let after = s.sim.crash(CrashKind::ProcessKill, round);
+                after.watch(DIR);
+                let db =
+                    Db::open_in(after.env(), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
+                assert!(after.peak() <= limit, "{placement:?}, {round}: {} of {limit} bytes", after.peak());
+                assert!(contents(&db) == s.model, "{round}");
+            }
+        }
+        s.check(options);
+    }
 }
