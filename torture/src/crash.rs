@@ -103,16 +103,7 @@ pub(crate) const TRACE: &str = "TORTURE_TRACE";
 /// Prints the run and the recovery.
 fn trace(run: &Recorded, sim: &SimEnv) {
     let history = &run.driver.history;
-    for (i, w) in history.writes.iter().enumerate() {
-        let changes: Vec<String> = w.changes.iter().map(|(id, c)| format!("{id}:{}", c.describe())).collect();
-        println!(
-            "write {i}: operations {}..{}, {:?}: {}",
-            w.begin_op,
-            w.end_op,
-            w.durability,
-            changes.join(", ")
-        );
-    }
+    history.writes.iter().enumerate().for_each(|(i, w)| println!("write {i}: {}", w.describe()));
     println!("families: {:?}\nbarriers: {:?}", history.families, history.barriers);
     println!("the run:\n{}\nafter the crash:\n{}", run.driver.sim.trace(), sim.trace());
 }

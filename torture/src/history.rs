@@ -27,6 +27,15 @@ pub(crate) struct Write {
 }
 
 impl Write {
+    /// A line about it.
+    pub fn describe(&self) -> String {
+        let changes: Vec<String> =
+            self.changes.iter().map(|(id, c)| format!("{id}:{}", c.describe())).collect();
+        let failed = if self.failed { ", failed" } else { "" };
+        let (begin, end) = (self.begin_op, self.end_op);
+        format!("operations {begin}..{end}, {:?}{failed}: {}", self.durability, changes.join(", "))
+    }
+
     fn touches(&self, family: FamilyId) -> bool {
         self.changes.iter().any(|(id, _)| *id == family)
     }

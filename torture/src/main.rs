@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     match cli.row.as_str() {
         "list" => {
             for row in rows::ROWS {
-                println!("{:<12}{:>9} {:<10} {}", row.name, row.ci, row.unit.name(), row.about);
+                println!("{:<20}{:>9} {:<10} {}", row.name, row.ci, row.unit.name(), row.about);
             }
             ExitCode::SUCCESS
         }

@@ -43,5 +43,10 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("full", 84, "a writer under a limit waited for ever for a flush that a full volume held up"),
     ("full", 173, "small durable deletes filled log groups on a full volume until no flush had room"),
     ("full", 1242, "a store above its limit refused to open: recovery met the ceiling"),
+    (
+        "io-errors-on-lavafs",
+        3,
+        "a write that was logged failed because the volume had stopped, and was reported as one that was not",
+    ),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];

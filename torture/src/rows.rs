@@ -118,6 +118,22 @@ pub(crate) const ROWS: &[Row] = &[
         case: |context, seed| machine::on_lavafs(|| crash::case_recrash(context, seed)),
     },
     Row {
+        name: "reclaim-on-lavafs",
+        about: "the row reclaim, on LavaFS",
+        unit: Unit::Checks,
+        ci: 1_000,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| reclaim::case(context, seed)),
+    },
+    Row {
+        name: "io-errors-on-lavafs",
+        about: "the row io-errors, on LavaFS: the calls that fail are those of the device",
+        unit: Unit::Cases,
+        ci: 4,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| io_errors::case(context, seed)),
+    },
+    Row {
         name: "kill",
         about: "SIGKILL of a writing process on the real disk",
         unit: Unit::Checks,

@@ -126,8 +126,8 @@ impl<'a> WriteOp<'a> {
             Stage::Logged(position) => {
                 // First the values, then what says where they are.
                 let engine = self.engine;
-                engine.placement.sync(engine).inspect_err(|e| engine.health.poison(e))?;
-                engine.wal().sync(position).inspect_err(|e| engine.health.poison(e))?;
+                let synced = engine.placement.sync(engine).and_then(|()| engine.wal().sync(position));
+                synced.inspect_err(|e| engine.health.poison(e)).map_err(of_unknown_fate)?;
                 self.stage = Stage::Done;
                 Ok(WriteStep::Done)
             }
@@ -253,6 +253,16 @@ impl From<Unlogged> for Error {
     }
 }
 
+/// The error of a write that may be found in the log after a restart, under a kind that does not say that nothing of it
+/// was logged. A file system may have kinds like that of its own: one that stopped everything after a failure elsewhere says
+/// `Poisoned`, and so does the log to all who wait for a sync that failed; a device may find out late that it is full.
+fn of_unknown_fate(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Poisoned | ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+        _ => error,
+    }
+}
+
 /// Appends to the log, providing a group where it asks for one. `body`: what to log instead of the payload's own entries.
 fn log(
     engine: &Arc<Engine>,
@@ -281,7 +291,7 @@ fn log(
             }
             Err(e) => {
                 engine.health.poison(&e);
-                return Err(Unlogged::Perhaps(e));
+                return Err(Unlogged::Perhaps(of_unknown_fate(e)));
             }
         }
     }
