@@ -7,7 +7,7 @@ use crate::check::{Check, Doing, ensure, show};
 use crate::files;
 use crate::history::{Barrier, FamilyChange, Found, History, Write};
 use crate::iterators::{Twin, read_options};
-use crate::machine;
+use crate::machine::{self, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId, difference};
 use crate::tally;
@@ -53,7 +53,7 @@ impl Knobs {
     fn draw_options(&self, rng: &mut Rng) -> Options {
         let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
         // Refusals for want of space are to be told from faults.
-        if self.faults || machine::is_lavafs() { plan::roomy(drawn) } else { drawn }
+        if self.faults { plan::roomy(drawn) } else { drawn }
     }
 }
 
@@ -126,16 +126,16 @@ impl Driver {
     /// Opens the store, finds its families, compares.
     pub fn open(&mut self) -> Check {
         if plan::is_tight(&self.options) {
-            self.sim.watch(DIR);
+            room::watch(&self.sim);
         }
-        let before = self.sim.peak();
+        let before = if plan::is_tight(&self.options) { room::peak(&self.sim)? } else { 0 };
         let env = machine::env(&self.sim)?;
         let open = || Db::open_in(env.clone(), DIR, self.options.clone());
         let db = match open() {
             // What recovery writes may not fit, or not as other options want it.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
                 self.capacity = None;
-                self.sim.set_capacity(None);
+                room::set_capacity(&self.sim, None)?;
                 open()
             }
             opened => opened,
@@ -147,7 +147,7 @@ impl Driver {
         self.peak_max = self.peak_max(before)?;
         if std::mem::take(&mut self.redrawn) && plan::is_tight(&self.options) {
             // What was logged under other options was admitted under them, and may be more than the limit now.
-            self.sim.watch(DIR);
+            room::watch(&self.sim);
         }
         self.check_peak()?;
         let mut ids: Vec<FamilyId> = self.families.iter().map(ColumnFamily::id).collect();
@@ -168,12 +168,12 @@ impl Driver {
         let space = self.db().space().doing(|| "space".into())?;
         let unflushed = space.memtable_bytes + space.memtable_bytes / 8;
         let needed = space.total_bytes + unflushed + space.reserve_bytes;
-        Ok(Some(if before.max(needed) <= limit { limit } else { needed.max(self.sim.peak()) }))
+        Ok(Some(if before.max(needed) <= limit { limit } else { needed.max(room::peak(&self.sim)?) }))
     }
 
     fn check_peak(&self) -> Check {
         let Some(most) = self.peak_max else { return Ok(()) };
-        let peak = self.sim.peak();
+        let peak = room::peak(&self.sim)?;
         ensure!(
             peak <= most,
             "{peak} B were occupied where {most} B may be: {}",
@@ -186,7 +186,7 @@ impl Driver {
     /// bytes, the open kept it.
     pub fn check_peak_of(&self, sim: &SimEnv, before: u64) -> Check {
         let Some(SpaceLimit::Bytes(limit)) = self.options.space_limit else { return Ok(()) };
-        let peak = sim.peak();
+        let peak = room::peak(sim)?;
         ensure!(
             before > limit || peak <= limit,
             "{before} B were there, {peak} B while it was opened: {limit} B may be"
@@ -195,11 +195,11 @@ impl Driver {
     }
 
     /// Bounds the volume, or no longer.
-    pub fn set_capacity(&mut self, bytes: Option<u64>) {
+    pub fn set_capacity(&mut self, bytes: Option<u64>) -> Check {
         self.capacity = bytes;
         self.squeezed |= bytes.is_some();
         self.was_full |= bytes.is_some();
-        self.sim.set_capacity(bytes);
+        room::set_capacity(&self.sim, bytes)
     }
 
     pub fn capacity(&self) -> Option<u64> {
@@ -208,7 +208,7 @@ impl Driver {
 
     /// Gives the store time to notice that the volume has room: from then on nothing may fail.
     pub fn has_room_again(&mut self) -> Check {
-        self.set_capacity(None);
+        self.set_capacity(None)?;
         self.sim.advance_ns(2_000_000_000);
         ensure!(
             self.db().wait_idle(Duration::from_secs(60)),

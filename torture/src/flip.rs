@@ -10,6 +10,7 @@
 use crate::check::{Check, ensure, show};
 use crate::driver::{DIR, Driver, Knobs, families_of};
 use crate::history::Found;
+use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Contents, Entries};
@@ -45,7 +46,14 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     for nth in 0..DAMAGES {
         let mut rng = rng.fork();
         let sim = store.sim.fork(rng.next_u64());
-        let Some(damage) = store.damage(&sim, &mut rng) else { continue };
+        let damage = match guarded(|| store.damage(&sim, &mut rng)).and_then(|d| d) {
+            Ok(Some(damage)) => damage,
+            Ok(None) => continue,
+            Err(why) => {
+                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
+                continue;
+            }
+        };
         if sim.state_hash() == store.image {
             continue;
         }
@@ -116,11 +124,13 @@ impl Store {
     }
 
     /// Damages a file; `None` if it cannot be done with the file that was drawn.
-    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Option<Damage> {
-        let files: Vec<(String, u64)> =
-            sim.files().iter().map(|(path, len)| (path.display().to_string(), *len)).collect();
-        let (path, len) = draw(&files, rng)?;
-        let (other, other_len) = draw(&files, rng)?;
+    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damage>> {
+        if machine::is_lavafs() && rng.one_in(5) {
+            return damage_metadata(sim, rng).map(Some);
+        }
+        let files = damage::files(sim)?;
+        let Some((path, len)) = draw(&files, rng) else { return Ok(None) };
+        let Some((other, other_len)) = draw(&files, rng) else { return Ok(None) };
         let block = pick(rng, &[512, 4096]);
         let (offset, from) = (place(len, block, rng), place(other_len, block, rng));
         let whole = |len: u64, offset: u64| len.saturating_sub(offset).min(block) as usize;
@@ -128,43 +138,49 @@ impl Store {
             0..=5 => {
                 let at = rng.below(len);
                 let text = format!("bit flipped at {at} of {path} ({len} B)");
-                return sim.flip_bit(&path, at, rng.next_u64() as u32).ok().map(|()| Damage {
-                    text,
-                    path,
-                    flip: true,
-                });
+                let done = damage::flip_bit(sim, &path, at, rng.next_u64() as u32);
+                return Ok(done.ok().map(|()| Damage { text, path, flip: true }));
             }
             6 => {
                 let n = whole(len, offset).min(whole(other_len, from));
                 (
                     format!("{n} B of {other} at {from} over {path} at {offset}"),
-                    sim.copy_block((&other, from), (&path, offset), n),
+                    damage::copy_block(sim, (&other, from), (&path, offset), n),
                 )
             }
             7 => {
                 let n = whole(len, offset);
                 (
                     format!("{n} B of {path} at {offset} as they were"),
-                    sim.restore_block(&self.older, &path, offset, n),
+                    damage::restore_block(sim, &self.older, &path, offset, n),
                 )
             }
-            8 => (format!("{path} and {other} exchanged"), sim.swap_files(&path, &other)),
+            8 => (format!("{path} and {other} exchanged"), damage::swap_files(sim, &path, &other)),
             9 => {
                 let cut = if rng.one_in(3) { 0 } else { rng.below(len) };
-                (format!("{path} cut from {len} to {cut} B"), sim.set_file_len(&path, cut))
+                (format!("{path} cut from {len} to {cut} B"), damage::cut(sim, &path, cut))
             }
-            10 => (format!("{path} erased"), sim.erase(&path)),
+            10 => (format!("{path} erased"), damage::erase(sim, &path)),
             _ => {
                 let n = whole(len, offset);
-                (format!("{n} zeros over {path} at {offset}"), sim.overwrite(&path, offset, &vec![0; n]))
+                let done = damage::overwrite(sim, &path, offset, &vec![0; n]);
+                (format!("{n} zeros over {path} at {offset}"), done)
             }
         };
-        done.ok().map(|()| Damage { text, path, flip: false })
+        Ok(done.ok().map(|()| Damage { text, path, flip: false }))
     }
 
     /// Opens the store and asks it everything.
     fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
-        let db = match Db::open_in(sim.env(), DIR, plan::options(rng)) {
+        let findings = machine::fsck(sim)?;
+        let env = match machine::try_env(sim) {
+            Ok(env) => env,
+            Err(e) => {
+                ensure!(!findings.is_empty(), "fsck finds nothing, but the mount failed: {e}");
+                return names_a_file(&e, "mount").map(|()| Seen::Error);
+            }
+        };
+        let db = match Db::open_in(env, DIR, plan::options(rng)) {
             Ok(db) => db,
             Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
         };
@@ -230,6 +246,17 @@ impl Store {
         let end = self.driver.history.longest_prefix(found)?;
         Ok(if end < self.driver.history.writes.len() { Seen::Cut } else { Seen::Right })
     }
+}
+
+/// Damages the volume itself.
+fn damage_metadata(sim: &SimEnv, rng: &mut Rng) -> Check<Damage> {
+    let offsets = damage::metadata_offsets(sim)?;
+    let block = pick(rng, &offsets);
+    // Most of what is written is at the front of its block.
+    let at = block + if rng.one_in(2) { rng.below(200) } else { rng.below(4096) };
+    damage::flip_device(sim, at, rng.next_u64() as u32)?;
+    let text = format!("bit flipped at {at} of the volume, in superblock or journal");
+    Ok(Damage { text, path: String::new(), flip: false })
 }
 
 /// A file with something in it, each kind of file as likely as another.

@@ -10,7 +10,7 @@ use crate::check::{Check, Doing};
 use crate::crash::check_verify;
 use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
-use crate::model;
+use crate::{machine, model};
 use crate::plan::{self, Data, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::tally;
@@ -99,7 +99,7 @@ fn squeezed(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     let by_deletes = squeeze == Squeeze::Limit || squeeze == Squeeze::Both && rng.one_in(2);
     let reserve = if by_deletes { 2 * plan::least_limit(&driver.options) } else { 0 };
     if squeeze != Squeeze::Limit {
-        driver.set_capacity(Some(driver.sim.used() + room + reserve));
+        driver.set_capacity(Some(machine::room::used(&driver.sim)? + room + reserve))?;
     }
     let before = driver.refused;
     for _ in 0..WRITES_MAX {
@@ -117,7 +117,7 @@ fn squeezed(driver: &mut Driver, squeeze: Squeeze, rng: &mut Rng) -> Check {
     if by_deletes {
         driver.delete_all()?;
     } else {
-        driver.set_capacity(None);
+        driver.set_capacity(None)?;
     }
     resume(driver)?;
     driver.has_room_again()?;
@@ -146,17 +146,18 @@ fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
     };
     driver.history.changed();
     let after = driver.sim.crash(kind, rng.next_u64());
-    after.set_capacity(driver.capacity());
+    machine::room::set_capacity_after_crash(&after, driver.capacity());
     guarded(|| check_crashed(driver, &after, loss)).and_then(|check| check)
 }
 
 fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
-    after.watch(DIR);
-    let before = after.peak();
-    let open = || Db::open_in(after.env(), DIR, driver.options.clone());
+    let env = machine::env(after)?;
+    machine::room::watch(after);
+    let before = machine::room::peak(after)?;
+    let open = || Db::open_in(env.clone(), DIR, driver.options.clone());
     let db = match open() {
         Err(e) if e.kind() == ErrorKind::NoSpace && driver.capacity().is_some() => {
-            after.set_capacity(None);
+            machine::room::set_capacity(after, None)?;
             open()
         }
         opened => opened,

@@ -3,6 +3,8 @@
 //! The child writes what its seed says, one batch after the other, and reports each acknowledgement through a pipe.
 //! The parent kills it at a random moment, opens the store with other options, and compares: what was acknowledged
 //! must be there, and of the rest at most the batch that was under way, whole. Then the next child goes on.
+//!
+//! The same on LavaFS, on an image file: there, `fsck` finds nothing wrong before the mount and after the end.
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{Model, add, compare, families_of, scan};
@@ -12,13 +14,20 @@ use crate::runner::{Context, Outcome};
 use crate::state::Change;
 use crate::tally;
 use lavastore::io::Rng;
+use lavastore::io::kernel::device::{self, DeviceOptions};
+use lavastore::lavafs::{FormatOptions, MountOptions, format, fsck, mount};
 use lavastore::{ColumnFamily, Db, Durability, Env, Options, WriteBatch, WriteOptions};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The hidden row that is the child.
 pub(crate) const CHILD: &str = "kill-child";
+/// The same on LavaFS.
+pub(crate) const CHILD_ON_LAVAFS: &str = "kill-child-on-lavafs";
+/// The image in the directory of a case.
+const IMAGE: &str = "volume";
+const IMAGE_LEN: u64 = 96 << 20;
 /// Marks a report of the child that counts vSSTs collected, not batches.
 const COLLECTIONS: u64 = 1 << 63;
 /// Kills of one store.
@@ -26,12 +35,75 @@ const ROUNDS: u64 = 5;
 /// The families besides the default one.
 const FAMILIES: [&str; 2] = ["left", "right"];
 
+/// Where the store of a case is.
+#[derive(Clone, Debug)]
+struct Place {
+    dir: PathBuf,
+    on_lavafs: bool,
+}
+
+impl Place {
+    /// Makes what a store needs that is not there by itself.
+    fn make(&self) -> Check {
+        if !self.on_lavafs {
+            return Ok(());
+        }
+        let make = || -> lavastore::Result<()> {
+            let env = Env::kernel();
+            env.fs.create_dir_all(&self.dir)?;
+            device::create_image(&self.dir.join(IMAGE), IMAGE_LEN, true)?;
+            let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default())?;
+            // Short, so that kills come during its compaction.
+            let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
+            format(&env, &*device, &FormatOptions { sparse: true, ..options })
+        };
+        make().doing(|| "make a volume".into())
+    }
+
+    /// The environment, and the directory of the store in it.
+    fn open(&self) -> Check<(Env, PathBuf)> {
+        if !self.on_lavafs {
+            return Ok((Env::kernel(), self.dir.clone()));
+        }
+        let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default());
+        let options = MountOptions { compact_journal_at: 128 << 10, ..MountOptions::default() };
+        let mounted = device.and_then(|device| mount(&Env::kernel(), device, options));
+        Ok((mounted.doing(|| "mount".into())?.into_env(), "/db".into()))
+    }
+
+    /// Nothing is wrong with the volume; a kill may have come between the two slots of the superblock.
+    fn check(&self, killed: bool) -> Check {
+        if !self.on_lavafs {
+            return Ok(());
+        }
+        let options = DeviceOptions { read_only: true, ..DeviceOptions::default() };
+        let device = device::open(&self.dir.join(IMAGE), &options).doing(|| "open the image".into())?;
+        let report = fsck(&Env::kernel(), &*device, false).doing(|| "fsck".into())?;
+        let wrong: Vec<_> =
+            report.findings.iter().filter(|f| !killed || !f.what.contains("slots")).collect();
+        ensure!(wrong.is_empty(), "fsck found {wrong:?}");
+        Ok(())
+    }
+}
+
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
+    kill(context, Place { dir: context.dir.join(format!("kill-{seed}")), on_lavafs: false }, seed)
+}
+
+pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
+    kill(context, Place { dir: context.dir.join(format!("kill-on-lavafs-{seed}")), on_lavafs: true }, seed)
+}
+
+fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let dir = context.dir.join(format!("kill-{seed}"));
     let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed) };
+    let made = place.make();
+    if made.is_err() {
+        outcome.take(made);
+        return outcome;
+    }
     for round in 0..ROUNDS {
-        let checked = run.round(&dir, seed).map_err(|why| format!("round {round}: {why}"));
+        let checked = run.round(&place, seed).map_err(|why| format!("round {round}: {why}"));
         let failed = checked.is_err();
         outcome.take(checked);
         if failed {
@@ -40,7 +112,7 @@ pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
         }
     }
     outcome.note("batches acknowledged", run.written);
-    let _ = std::fs::remove_dir_all(&dir);
+    let _ = std::fs::remove_dir_all(&place.dir);
     let _ = std::fs::remove_dir(&context.dir);
     outcome
 }
@@ -53,10 +125,18 @@ struct Run {
 }
 
 impl Run {
-    fn round(&mut self, dir: &Path, seed: u64) -> Check {
-        let acknowledged = self.let_child_write(dir, seed)?;
+    fn round(&mut self, place: &Place, seed: u64) -> Check {
+        let acknowledged = self.let_child_write(place, seed)?;
+        place.check(true).map_err(|why| format!("after the kill: {why}"))?;
+        self.look(place, seed, acknowledged)?;
+        place.check(false).map_err(|why| format!("after a clean end: {why}"))
+    }
+
+    /// Opens the store and compares.
+    fn look(&mut self, place: &Place, seed: u64, acknowledged: u64) -> Check {
         let options = plan::roomy(plan::options(&mut self.rng));
-        let db = Db::open_with(dir, options.clone())
+        let (env, dir) = place.open()?;
+        let db = Db::open_in(env.clone(), &dir, options.clone())
             .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
         let found = scan(&db)?;
         let families: Vec<u32> = found.keys().copied().collect();
@@ -75,7 +155,7 @@ impl Run {
                 expected.entry(*id).or_default();
             }
             match compare(&expected, &found) {
-                Ok(()) => return check_sound(&db, dir, &expected),
+                Ok(()) => return check_sound(&db, &env, &dir, &expected),
                 Err(e) if why.is_empty() => why = e,
                 Err(_) => {}
             }
@@ -84,12 +164,12 @@ impl Run {
     }
 
     /// Starts a child and kills it. Returns the number of batches that were acknowledged since the store was made.
-    fn let_child_write(&mut self, dir: &Path, seed: u64) -> Check<u64> {
+    fn let_child_write(&mut self, place: &Place, seed: u64) -> Check<u64> {
         let program = std::env::current_exe().doing(|| "own path".into())?;
         let mut child = Command::new(program)
-            .arg(CHILD)
+            .arg(if place.on_lavafs { CHILD_ON_LAVAFS } else { CHILD })
             .arg("--dir")
-            .arg(dir)
+            .arg(&place.dir)
             .args(["--seed", &seed.to_string(), "--count", &self.written.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -114,8 +194,8 @@ impl Run {
 }
 
 /// The store is sound, and still is when it has come to rest.
-fn check_sound(db: &Db, dir: &Path, expected: &Model) -> Check {
-    check_at_rest(db, &Env::kernel(), dir, false)?;
+fn check_sound(db: &Db, env: &Env, dir: &Path, expected: &Model) -> Check {
+    check_at_rest(db, env, dir, false)?;
     compare(expected, &scan(db)?).map_err(|why| format!("at rest: {why}"))?;
     tally::add(db);
     let report = db.verify().doing(|| "verify".into())?;
@@ -140,8 +220,8 @@ fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
 }
 
 /// The child: writes from batch `from` on until it is killed.
-pub(crate) fn child(dir: &Path, seed: u64, from: u64) -> ExitCode {
-    match write_forever(dir, seed, from) {
+pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, from: u64) -> ExitCode {
+    match write_forever(&Place { dir, on_lavafs }, seed, from) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("torture: child of seed {seed}: {why}");
@@ -150,11 +230,12 @@ pub(crate) fn child(dir: &Path, seed: u64, from: u64) -> ExitCode {
     }
 }
 
-fn write_forever(dir: &Path, seed: u64, from: u64) -> Check {
+fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
     let mut rng = Rng::new(seed ^ from.wrapping_mul(31));
     let drawn = if churns(seed) { plan::churn_options(&mut rng) } else { plan::options(&mut rng) };
     let options = Options { background_threads: 2, ..plan::roomy(drawn) };
-    let db = Db::open_with(dir, options).doing(|| "open".into())?;
+    let (env, dir) = place.open()?;
+    let db = Db::open_in(env, dir, options).doing(|| "open".into())?;
     for name in FAMILIES {
         if db.column_family(name).is_none() {
             db.create_column_family(name, plan::family_options(&mut rng)).doing(|| "create".into())?;

@@ -1,18 +1,24 @@
 //! The machine that a row runs on: the simulated file system, or LavaFS on a simulated device.
 //!
 //! Rows ask for the environment of a simulation whenever they open a store. On LavaFS that is a mounted volume, of which
-//! there is one at a time: the one that is mounted as long as anybody uses it, else a new mount.
+//! there is one at a time: the one that is mounted as long as anybody uses it, else a new mount. [`damage`] and [`room`]
+//! do to it what the simulator does to its own files.
+
+pub(crate) mod damage;
+pub(crate) mod room;
 
 use crate::check::{Check, Doing};
-use lavastore::Env;
 use lavastore::io::FileSystem;
-use lavastore::lavafs::{FormatOptions, MountOptions, format, mount};
+use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
+use lavastore::{Env, Result};
 use lavastore::sim::SimEnv;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
 const DEVICE: &str = "/volume";
 const DEVICE_LEN: u64 = 256 << 20;
+/// The file that takes room.
+const BALLAST: &str = "/ballast";
 
 thread_local! {
     static ON_LAVAFS: Cell<bool> = const { Cell::new(false) };
@@ -26,6 +32,7 @@ pub(crate) fn on_lavafs<T>(case: impl FnOnce() -> T) -> T {
     impl Drop for Back {
         fn drop(&mut self) {
             ON_LAVAFS.set(false);
+            room::clear();
             MOUNTED.with(|mounted| mounted.borrow_mut().clear());
         }
     }
@@ -54,6 +61,11 @@ pub(crate) fn new(seed: u64) -> SimEnv {
 
 /// The environment of a machine.
 pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
+    try_env(sim).doing(|| "mount".into())
+}
+
+/// The same where it may be damaged.
+pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     if !ON_LAVAFS.get() {
         return Ok(sim.env());
     }
@@ -64,14 +76,29 @@ pub(crate) fn env(sim: &SimEnv) -> Check<Env> {
     if let Some(fs) = found {
         return Ok(Env { fs, ..sim.env() });
     }
-    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
     // A short journal: its compaction is met as often as possible.
     let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
-    let env = mount(&sim.env(), device, options).doing(|| "mount".into())?.into_env();
+    let env = mount(&sim.env(), sim.device(DEVICE, 0)?, options)?.into_env();
     MOUNTED.with(|mounted| {
         let mut mounted = mounted.borrow_mut();
         mounted.retain(|(_, fs)| fs.strong_count() > 0);
         mounted.push((sim.clone(), Arc::downgrade(&env.fs)));
     });
     Ok(env)
+}
+
+/// The volume of a machine that nobody has mounted.
+fn mounted_by_hand(sim: &SimEnv, read_only: bool) -> Check<LavaFs> {
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    mount(&sim.env(), device, MountOptions { read_only, ..MountOptions::default() }).doing(|| "mount".into())
+}
+
+/// What `fsck` says about the device of a machine; nothing where there is none.
+pub(crate) fn fsck(sim: &SimEnv) -> Check<Vec<String>> {
+    if !ON_LAVAFS.get() {
+        return Ok(Vec::new());
+    }
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    let report = lavastore::lavafs::fsck(&sim.env(), &*device, false).doing(|| "fsck".into())?;
+    Ok(report.findings.into_iter().map(|finding| finding.what).collect())
 }

@@ -84,8 +84,10 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        kill::CHILD => {
-            kill::child(&cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0), cli.count.unwrap_or(0))
+        child @ (kill::CHILD | kill::CHILD_ON_LAVAFS) => {
+            let on_lavafs = child == kill::CHILD_ON_LAVAFS;
+            let (seed, from) = (cli.seed.unwrap_or(0), cli.count.unwrap_or(0));
+            kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
         }
         "all" => {
             let sound =

@@ -48,5 +48,10 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         3,
         "a write that was logged failed because the volume had stopped, and was reported as one that was not",
     ),
+    (
+        "full-on-lavafs",
+        339,
+        "what another file had left behind the end of a manifest was taken for a record that vouches",
+    ),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];

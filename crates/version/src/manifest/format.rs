@@ -26,6 +26,9 @@ pub(super) const RECORD_HEADER_LEN: usize = 24;
 /// The longest payload that is written or believed.
 pub(super) const PAYLOAD_LEN_MAX: usize = 1 << 30;
 
+/// How much is searched for a record that vouches for another, at least: a fraction of a second.
+const SEARCH_LEN_MAX: usize = 256 << 20;
+
 /// The header of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -125,18 +128,21 @@ pub(super) fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<
 
 /// True if some intact record at or behind `from` was written when `edit` was known to be durable.
 ///
-/// Looks at every offset, but computes a checksum only where the numbers could be those of such a record. A crafted
-/// file can make that happen often; when the checksums have covered sixteen times the file, the answer is true, which
-/// refuses the file.
+/// Looks at every offset, but computes a checksum only where the numbers could be those of such a record: edits follow
+/// each other, and none is shorter than its header. What other files left behind the end of a manifest whose length is
+/// not known (see `io::FileSystem::scan_extent_tail`) looks like that by accident or because somebody chose it to; there is
+/// no more of it than a file grows by at a time, and all of it is looked at. A crafted file can be longer: when the
+/// checksums have covered [`SEARCH_LEN_MAX`], or sixteen times the file, the answer is true, which refuses the file.
 pub(super) fn vouched(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bool {
-    let mut budget = bytes.len().saturating_mul(16);
+    let mut budget = bytes.len().saturating_mul(16).max(SEARCH_LEN_MAX);
     for offset in from..bytes.len().saturating_sub(RECORD_HEADER_LEN - 1) {
         let mut r = Reader::new(&bytes[offset..]);
         let (Ok(len), Ok(_), Ok(number), Ok(durable)) = (r.u32(), r.u32(), r.u64(), r.u64()) else {
             return false;
         };
         let fits = r.rest().len() >= len as usize;
-        if !fits || durable < edit || number <= durable || number > NUMBER_MAX {
+        let number_max = edit.saturating_add(((offset + 1 - from) / RECORD_HEADER_LEN) as u64).min(NUMBER_MAX);
+        if !fits || durable < edit || number <= durable || number > number_max {
             continue;
         }
         if read_record(manifest, bytes, offset).is_ok() {

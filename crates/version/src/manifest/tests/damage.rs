@@ -235,6 +235,30 @@ fn hostile_manifests() {
     assert!(replay(&crafted).is_err_and(|e| e.is_corruption()));
 }
 
+/// On LavaFS the end of a manifest that was not closed is not known, and its blocks go on with what other files left there:
+/// pages of the log, whose numbers are small, or values that somebody chose so that they look like records.
+#[test]
+fn what_other_files_left_behind_the_end_is_a_torn_tail() {
+    let (bytes, starts, _) = sample_bytes(30);
+    let history = replay(&bytes).unwrap();
+    let edit = history.state.edit_number;
+    // Length, checksum, number, durable number, as often as they fit: none of them is a record of this manifest.
+    let stale: [(u32, u64, u64); 3] = [(40_000, edit + 9, edit + 8), (65_000, edit + 2, edit + 1), (500, 7, 6)];
+    for (len, number, durable) in stale {
+        let mut longer = bytes.clone();
+        longer.resize(bytes.len().next_multiple_of(4096), 0);
+        while longer.len() < 64 << 10 {
+            longer.extend(len.to_le_bytes());
+            longer.extend([9; 4]);
+            longer.extend(number.to_le_bytes());
+            longer.extend(durable.to_le_bytes());
+        }
+        let found = replay(&longer).unwrap();
+        assert_eq!(found.state.edit_number, edit, "{len} {number} {durable}");
+        assert_eq!(found.torn_bytes, (longer.len() - starts[starts.len() - 1]) as u64);
+    }
+}
+
 #[test]
 fn the_listing_shows_every_record() {
     let (bytes, starts, _) = sample_bytes(29);

@@ -1,0 +1,152 @@
+//! Damage to the files of a store, wherever they are.
+//!
+//! On LavaFS the bytes of a file are damaged where they are on the device. What a device cannot do to a file, because its
+//! length and its name are in the journal, is done by a hand that has mounted the volume: exchange, cut, remove.
+
+use super::{DEVICE, mounted_by_hand};
+use crate::check::{Check, Doing};
+use crate::driver::DIR;
+use lavastore::io::{Access, BlockDevice, CreateOptions, FileSystem, SyncKind};
+use lavastore::lavafs::{LavaFs, dump_journal, layout};
+use lavastore::sim::SimEnv;
+use std::path::Path;
+
+const PATCH: usize = 4096;
+
+/// The files with their lengths.
+pub(crate) fn files(sim: &SimEnv) -> Check<Vec<(String, u64)>> {
+    if !super::is_lavafs() {
+        return Ok(sim.files().iter().map(|(path, len)| (path.display().to_string(), *len)).collect());
+    }
+    let listed = mounted_by_hand(sim, true)?.list(Path::new(DIR)).doing(|| "list".into())?;
+    Ok(listed.into_iter().map(|entry| (format!("{DIR}/{}", entry.name), entry.len)).collect())
+}
+
+/// The blocks of the device that hold the volume's own metadata: superblock and journal.
+pub(crate) fn metadata_offsets(sim: &SimEnv) -> Check<Vec<u64>> {
+    let mut offsets: Vec<u64> = layout::SLOTS.iter().map(|slot| u64::from(*slot) * layout::BLOCK).collect();
+    dump_journal(&*device(sim)?, &mut |line| {
+        let offset = line.strip_prefix("offset ").and_then(|l| l.split(':').next()?.parse::<u64>().ok());
+        offsets.extend(offset);
+    })
+    .doing(|| "dump the journal".into())?;
+    Ok(offsets)
+}
+
+fn device(sim: &SimEnv) -> Check<std::sync::Arc<dyn BlockDevice>> {
+    sim.device(DEVICE, 0).doing(|| "open the device".into())
+}
+
+/// Where the bytes of a file are on the device: offset and length of each run.
+fn runs(volume: &LavaFs, path: &str, offset: u64, len: u64) -> Check<Vec<(u64, u64)>> {
+    let extents = volume.extents(Path::new(path)).doing(|| format!("extents of {path}"))?;
+    let (mut found, mut begin) = (Vec::new(), 0);
+    for extent in extents {
+        let (from, to) = (offset.max(begin), (offset + len).min(begin + extent.len()));
+        if from < to && !extent.is_hole() {
+            found.push((extent.offset() + from - begin, to - from));
+        }
+        begin += extent.len();
+    }
+    Ok(found)
+}
+
+/// Flips a bit of a file.
+pub(crate) fn flip_bit(sim: &SimEnv, path: &str, at: u64, bit: u32) -> Check {
+    if !super::is_lavafs() {
+        return sim.flip_bit(path, at, bit).doing(|| "flip".into());
+    }
+    let runs = runs(&mounted_by_hand(sim, true)?, path, at, 1)?;
+    let (at, _) = *runs.first().ok_or("there is a hole")?;
+    sim.flip_bit(DEVICE, at, bit).doing(|| "flip".into())
+}
+
+/// Flips a bit of the device.
+pub(crate) fn flip_device(sim: &SimEnv, at: u64, bit: u32) -> Check {
+    sim.flip_bit(DEVICE, at, bit).doing(|| "flip".into())
+}
+
+/// Puts bytes into a file.
+pub(crate) fn overwrite(sim: &SimEnv, path: &str, offset: u64, bytes: &[u8]) -> Check {
+    if !super::is_lavafs() {
+        return sim.overwrite(path, offset, bytes).doing(|| "overwrite".into());
+    }
+    let runs = runs(&mounted_by_hand(sim, true)?, path, offset, bytes.len() as u64)?;
+    let mut rest = bytes;
+    for (at, len) in runs {
+        let (now, later) = rest.split_at(len as usize);
+        sim.overwrite(DEVICE, at, now).doing(|| "overwrite".into())?;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Puts bytes of one file into another, or elsewhere into the same.
+pub(crate) fn copy_block(sim: &SimEnv, from: (&str, u64), to: (&str, u64), len: usize) -> Check {
+    if !super::is_lavafs() {
+        return sim.copy_block(from, to, len).doing(|| "copy".into());
+    }
+    let bytes = read(&mounted_by_hand(sim, true)?, from.0, from.1, len)?;
+    overwrite(sim, to.0, to.1, &bytes)
+}
+
+/// Puts bytes of a file back to what was there in `older`; on LavaFS, at this place of the device.
+pub(crate) fn restore_block(sim: &SimEnv, older: &SimEnv, path: &str, offset: u64, len: usize) -> Check {
+    if !super::is_lavafs() {
+        return sim.restore_block(older, path, offset, len).doing(|| "restore".into());
+    }
+    let before = device(older)?;
+    for (at, len) in runs(&mounted_by_hand(sim, true)?, path, offset, len as u64)? {
+        let mut bytes = vec![0; len as usize];
+        before.read_at(&mut bytes, at).doing(|| "read the older device".into())?;
+        sim.overwrite(DEVICE, at, &bytes).doing(|| "restore".into())?;
+    }
+    Ok(())
+}
+
+fn read(volume: &LavaFs, path: &str, offset: u64, len: usize) -> Check<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let file = volume.open(Path::new(path), Access::Direct).doing(|| format!("open {path}"))?;
+    file.read_at(&mut bytes, offset).doing(|| format!("read {path}"))?;
+    Ok(bytes)
+}
+
+/// Exchanges the contents of two files.
+pub(crate) fn swap_files(sim: &SimEnv, a: &str, b: &str) -> Check {
+    if !super::is_lavafs() || a == b {
+        return sim.swap_files(a, b).doing(|| "swap".into());
+    }
+    let volume = mounted_by_hand(sim, false)?;
+    let aside = format!("{DIR}/aside");
+    for (from, to) in [(a, aside.as_str()), (b, a), (&aside, b)] {
+        volume.rename(Path::new(from), Path::new(to)).doing(|| "swap".into())?;
+    }
+    volume.unmount().doing(|| "swap".into())
+}
+
+/// Cuts a file.
+pub(crate) fn cut(sim: &SimEnv, path: &str, len: u64) -> Check {
+    if !super::is_lavafs() {
+        return sim.set_file_len(path, len).doing(|| "cut".into());
+    }
+    let volume = mounted_by_hand(sim, false)?;
+    let bytes = read(&volume, path, 0, len as usize)?;
+    let replace = || {
+        volume.remove(Path::new(path))?;
+        let mut file = volume.create(Path::new(path), &CreateOptions::default())?;
+        bytes.chunks(PATCH).try_for_each(|piece| file.append(piece))?;
+        file.sync(SyncKind::Full)?;
+        drop(file);
+        volume.unmount()
+    };
+    replace().doing(|| "cut".into())
+}
+
+/// Takes a file away.
+pub(crate) fn erase(sim: &SimEnv, path: &str) -> Check {
+    if !super::is_lavafs() {
+        return sim.erase(path).doing(|| "erase".into());
+    }
+    let volume = mounted_by_hand(sim, false)?;
+    volume.remove(Path::new(path)).and_then(|()| volume.unmount()).doing(|| "erase".into())
+}

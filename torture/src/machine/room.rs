@@ -1,0 +1,90 @@
+//! How much room there is: of the simulated volume, or of LavaFS on a simulated device.
+//!
+//! A device cannot shrink. A volume of LavaFS is made small by a file that takes the rest of it, and is open for as long as
+//! it has blocks that it does not fill.
+
+use super::{BALLAST, is_lavafs};
+use crate::check::{Check, Doing};
+use crate::driver::DIR;
+use lavastore::io::{AppendFile, CreateOptions, FileSystem, SyncKind};
+use lavastore::sim::SimEnv;
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+
+thread_local! {
+    /// The open file that takes room.
+    static HELD: RefCell<Option<Box<dyn AppendFile>>> = const { RefCell::new(None) };
+    /// The most bytes that the store's files were seen to occupy.
+    static PEAK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Forgets what a case left.
+pub(super) fn clear() {
+    HELD.with(|held| held.borrow_mut().take());
+    PEAK.set(0);
+}
+
+/// Bytes of the volume that are in use; those that only take room do not count.
+pub(crate) fn used(sim: &SimEnv) -> Check<u64> {
+    if !is_lavafs() {
+        return Ok(sim.used());
+    }
+    let fs = super::env(sim)?.fs;
+    let space = fs.space(Path::new("/")).doing(|| "space".into())?;
+    let held = fs.metadata(Path::new(BALLAST)).map_or(0, |found| found.allocated);
+    Ok(space.total - space.available - held)
+}
+
+/// Bounds the volume, or no longer.
+pub(crate) fn set_capacity(sim: &SimEnv, bytes: Option<u64>) -> Check {
+    if !is_lavafs() {
+        sim.set_capacity(bytes);
+        return Ok(());
+    }
+    let fs = super::env(sim)?.fs;
+    bound(&*fs, bytes).doing(|| "set the capacity".into())
+}
+
+fn bound(fs: &dyn FileSystem, bytes: Option<u64>) -> lavastore::Result<()> {
+    let path = Path::new(BALLAST);
+    if fs.exists(path)? {
+        fs.remove(path)?;
+    }
+    HELD.with(|held| held.borrow_mut().take());
+    fs.sync_dir(Path::new("/"))?;
+    let Some(bytes) = bytes else { return Ok(()) };
+    let space = fs.space(Path::new("/"))?;
+    let room = bytes.saturating_sub(space.total - space.available);
+    if space.available > room {
+        // One byte is written: blocks that are not filled are not read either.
+        let options = CreateOptions { expected_len: space.available - room, ..CreateOptions::default() };
+        let mut file = fs.create(path, &options)?;
+        file.append(&[0])?;
+        file.sync(SyncKind::Full)?;
+        HELD.with(|held| *held.borrow_mut() = Some(file));
+    }
+    Ok(())
+}
+
+/// The same for what a crash left: there, LavaFS is as full as it was by itself.
+pub(crate) fn set_capacity_after_crash(sim: &SimEnv, bytes: Option<u64>) {
+    if !is_lavafs() {
+        sim.set_capacity(bytes);
+    }
+}
+
+/// Begins to watch what the store's files occupy.
+pub(crate) fn watch(sim: &SimEnv) {
+    PEAK.set(0);
+    sim.watch(DIR);
+}
+
+/// The most that they occupied since then: at any moment, or (on LavaFS) whenever somebody asked.
+pub(crate) fn peak(sim: &SimEnv) -> Check<u64> {
+    if !is_lavafs() {
+        return Ok(sim.peak());
+    }
+    let listed = super::env(sim)?.fs.list(Path::new(DIR)).unwrap_or_default();
+    PEAK.set(PEAK.get().max(listed.iter().map(|entry| entry.allocated).sum()));
+    Ok(PEAK.get())
+}
