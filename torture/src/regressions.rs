@@ -48,6 +48,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         3,
         "a write that was logged failed because the volume had stopped, and was reported as one that was not",
     ),
+    ("io-errors-on-lavafs", 101, "a mount went on behind a transaction that a failed sync had lost"),
     (
         "full-on-lavafs",
         339,

@@ -2,9 +2,10 @@
 //!
 //! The superblock is chosen, the journal replayed, and everything that neither a file nor the journal has is free. Then
 //! the device is synced: what was read may still be in its cache only, when a process has died and not the machine, and
-//! a later loss of power could bring a file back whose blocks have been given to another meanwhile. The only thing
-//! written is a slot of the superblock that differs from the one that counts: a crash came between the two, or one is
-//! damaged.
+//! a later loss of power could bring a file back whose blocks have been given to another meanwhile. A sync is not enough
+//! where one has failed before: what it did not write is read from the cache as if nothing had happened, and no later
+//! sync writes it. So transactions of which nothing says that they were durable (mostly the last one) are written again.
+//! Besides them the slots of the superblock are written if they differ: a crash came between the two, or one is damaged.
 
 use crate::alloc::FreeMap;
 use crate::core::Core;
@@ -17,7 +18,7 @@ use crate::superblock::{self, Slots, Superblock};
 use crate::transaction::Owner;
 use crate::volume::{MountOptions, Volume};
 use base::{Error, Result};
-use io::{BlockDevice, Env};
+use io::{AlignedBuf, BlockDevice, Env};
 use std::sync::Arc;
 
 /// The blocks that neither a file nor the journal has.
@@ -69,6 +70,16 @@ pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Re
     Err(Error::corruption(why).at_file(device.path()))
 }
 
+/// Writes the transactions of which nothing says that they were durable once more, to the same place.
+fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
+    for &(_, offset, len) in &replayed.unvouched {
+        let mut bytes = AlignedBuf::zeroed(len as usize);
+        device.read_at(bytes.as_mut_slice(), offset)?;
+        device.write_at(bytes.as_slice(), offset)?;
+    }
+    Ok(())
+}
+
 /// Mounts the volume on a device.
 ///
 /// # Errors
@@ -77,6 +88,7 @@ pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Re
 pub fn mount(env: &Env, device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<LavaFs> {
     let Loaded { superblock, slots_agree, replayed, free } = load(&*device)?;
     if !options.read_only {
+        write_again(&*device, &replayed)?;
         device.sync()?;
         if !slots_agree {
             superblock::heal(&*device, &superblock)?;

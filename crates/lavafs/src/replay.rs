@@ -49,6 +49,8 @@ pub(crate) struct Replayed {
     pub since_dump: u64,
     /// Number of transactions since the dump.
     pub transactions: u64,
+    /// Where those are of which nothing says that they were durable: number, offset and length of each piece.
+    pub unvouched: Vec<(u64, u64, u64)>,
 }
 
 /// Blocks of the journal in the order in which they are written.
@@ -157,6 +159,7 @@ pub(crate) fn replay_as_far_as_possible(
         chain: jump.chain,
         since_dump: 0,
         transactions: 0,
+        unvouched: Vec::new(),
     };
     let mut stream = Stream::new(device, jump.extents);
     let damage = loop {
@@ -242,6 +245,16 @@ impl Replayed {
         }))
     }
 
+    fn note_unvouched(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
+        let vouched = h.durable.max(superblock.reached);
+        self.unvouched.retain(|(sequence, ..)| *sequence > vouched);
+        if h.sequence > vouched {
+            let pieces = layout::pieces(&stream.runs, self.at * BLOCK, blocks * BLOCK);
+            let placed = pieces.into_iter().filter_map(|p| Some((h.sequence, p.offset?, p.len)));
+            self.unvouched.extend(placed);
+        }
+    }
+
     /// Reads the next transaction and applies it. False if it is not there.
     fn next(
         &mut self,
@@ -261,6 +274,7 @@ impl Replayed {
         let located = |e: Error| e.at_file(&path).at_offset(offset);
         let ops = Op::decode_all(found.ops).map_err(located)?;
         see(&Seen { offset, header: &h, ops: &ops });
+        self.note_unvouched(superblock, stream, &h, blocks);
         (self.sequence, self.chain) = (h.sequence, hash);
         self.since_dump += blocks;
         self.transactions += 1;

@@ -264,17 +264,16 @@ pub fn write(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
     (0..SLOTS.len()).try_for_each(|slot| write_slot(device, superblock, slot))
 }
 
-/// Makes the slots say the same again, by writing only the one that does not say what counts.
+/// Makes the slots say the same again: first the one that does not say what counts is written, then the other, which a
+/// write that failed may have left in the cache of the device only.
 ///
 /// # Errors
 /// Those of the device.
 pub fn heal(device: &dyn BlockDevice, superblock: &Superblock) -> Result<()> {
-    for (slot, found) in Slots::read(device)?.found.iter().enumerate() {
-        if found.as_ref().ok() != Some(superblock) {
-            write_slot(device, superblock, slot)?;
-        }
-    }
-    Ok(())
+    let found = Slots::read(device)?.found;
+    let says = |slot: &usize| found.get(*slot).is_some_and(|f| f.as_ref().ok() == Some(superblock));
+    let (sound, other): (Vec<usize>, Vec<usize>) = (0..SLOTS.len()).partition(says);
+    other.into_iter().chain(sound).try_for_each(|slot| write_slot(device, superblock, slot))
 }
 
 fn write_slot(device: &dyn BlockDevice, superblock: &Superblock, slot: usize) -> Result<()> {
