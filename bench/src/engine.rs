@@ -2,6 +2,8 @@
 
 use crate::Result;
 use crate::args::{BenchArgs, Codec, Placement};
+use crate::host::{self, DeviceCounters};
+use crate::space::{self, Space};
 use lavastore::Ablation;
 use std::path::Path;
 use std::time::Duration;
@@ -172,6 +174,16 @@ pub trait Engine: Send + Sync {
     /// True if it keeps [`EngineSettings::space_limit_bytes`] itself; otherwise the harness makes its writers wait.
     fn keeps_space_limit(&self) -> bool {
         false
+    }
+
+    /// The space that the files of the store in `dir` have.
+    fn allocated(&self, dir: &Path) -> Space {
+        space::allocated(dir)
+    }
+
+    /// The counters of the device below the store in `dir`; `None` if there is none.
+    fn device_counters(&self, dir: &Path) -> Option<DeviceCounters> {
+        host::device_counters(dir)
     }
 
     /// Reads and checks every byte of every file: how many are damaged. An engine that cannot do so finds none.

@@ -1,20 +1,47 @@
-//! `bench fs`: what a file system makes of appends, each followed by a sync or by none.
+//! `bench fs`: what a file system makes of appends, writes in place and reads, each followed by a sync or by none.
 //!
-//! Each thread writes a file of its own from front to back, in appends of one size, around the page cache. The latency is
-//! that of an append with its sync. Device bytes are those of the device's own counter, from before the first append to
-//! after a last sync; so nothing else should use the device.
+//! Each thread has a file of its own and goes around the page cache, unless told otherwise: *append* writes it from front to
+//! back, *in-place* writes an existing file (made, with every byte written, before the clock starts) from front to back,
+//! *read* reads pages of an existing file in random order. The latency is that of an operation with its sync. Device bytes
+//! are those of the device's own counter, from before the first operation to after a last sync; so nothing else should
+//! use the device.
+//!
+//! On a bare device *in-place* is what any file system could reach at best: each thread writes its part of the device.
+//!
+//! `--files` makes so many more files beforehand, which the journal of a LavaFS must hold; with `--compact` that journal is
+//! compacted the whole time, one compaction after the other.
 
 use crate::Result;
-use crate::host::now_ns;
+use crate::host::{StopOnDrop, now_ns};
 use crate::report::{Latency, human_bytes, human_count, human_us};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
-use lavastore::io::kernel::usage;
-use lavastore::io::{Access, AppendFile, CreateOptions, Env, SyncKind};
+use io::kernel::usage;
+use io::{Access, AlignedBuf, AppendFile, BlockDevice, CreateOptions, Env, InPlaceFile, PAGE, Rng, SyncKind};
+use lavastore::lavafs::LavaFs;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What follows an append.
+/// Bytes written at a time where a file is only made.
+const FILL_LEN: usize = 1 << 20;
+/// The seed of the order of reads.
+const SEED: u64 = 1;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Bytes are written behind those of a new file.
+    Append,
+    /// Pages of a file that is written already are written again, from front to back.
+    InPlace,
+    /// Pages of a file are read in random order.
+    Read,
+}
+
+/// What follows a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
@@ -29,21 +56,53 @@ pub enum Sync {
 /// Options of `bench fs`.
 #[derive(Args, Clone, Debug)]
 pub struct FsArgs {
-    /// Bytes of an append
+    /// What is measured
+    #[arg(long, value_enum, default_value = "append")]
+    pub op: Operation,
+    /// Bytes of an operation
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub io_size: usize,
-    /// What follows it
+    /// What follows a write
     #[arg(long, value_enum, default_value = "fdatasync")]
     pub sync: Sync,
     /// Threads, each with a file of its own
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
+    /// Operations of a thread [default: as many as the file holds]
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Through the page cache (a LavaFS has none)
+    #[arg(long)]
+    pub buffered: bool,
+    /// Other files, made beforehand
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub files: u64,
+    /// LavaFS: compact the journal all the time
+    #[arg(long)]
+    pub compact: bool,
+}
+
+/// Where it is done.
+pub enum Ground<'a> {
+    /// In a directory.
+    Directory {
+        /// The files.
+        env: &'a Env,
+        /// The directory.
+        dir: &'a Path,
+        /// The volume, if it is a LavaFS.
+        volume: Option<&'a LavaFs>,
+    },
+    /// On a device without a file system, which loses what it holds.
+    Device(&'a dyn BlockDevice),
 }
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct FsReport {
-    /// Bytes of an append.
+    /// What was done.
+    pub op: Operation,
+    /// Bytes of an operation.
     pub io_size: usize,
     /// What followed it.
     pub sync: Sync,
@@ -51,80 +110,303 @@ pub struct FsReport {
     pub threads: usize,
     /// Bytes of each file.
     pub file_size: u64,
-    /// Bytes appended, all together.
+    /// Other files.
+    pub files: u64,
+    /// Bytes written or read, all together.
     pub user_bytes: u64,
     /// Bytes that the device wrote; nothing if it does not count.
     pub device_bytes_written: Option<u64>,
-    /// The one over the other.
+    /// Bytes that the device read.
+    pub device_bytes_read: Option<u64>,
+    /// Bytes written over user bytes; nothing for reads.
     pub device_write_amplification: Option<f64>,
-    /// From the first append to the end of the last sync.
+    /// From the first operation to the end of the last sync.
     pub seconds: f64,
-    /// Appends a second.
-    pub appends_per_second: f64,
-    /// Of an append with its sync.
+    /// Operations a second.
+    pub ops_per_second: f64,
+    /// Millions of user bytes a second.
+    pub mb_per_second: f64,
+    /// Compactions of the journal meanwhile, if they were asked for.
+    pub journal_compactions: Option<u64>,
+    /// Of an operation with its sync.
     pub latency: Latency,
 }
 
-/// Measures in the directory `dir` of `env`; `counted` is on the device, or is the device, whose counter is read.
+/// Measures; `counted` is on the device, or is the device, whose counter is read.
 ///
 /// # Errors
-/// Those of the file system.
-pub fn run(env: &Env, dir: &Path, counted: &Path, args: &FsArgs, file_size: u64) -> Result<FsReport> {
-    let device_bytes = || usage::device(counted).ok().map(|c| c.write_bytes);
-    env.fs.create_dir_all(dir)?;
-    let name = |thread: usize| dir.join(format!("bench-fs-{thread}"));
-    let before = device_bytes();
+/// Those of the file system; options that make no sense together.
+pub fn run(ground: &Ground<'_>, counted: &Path, args: &FsArgs, file_size: u64) -> Result<FsReport> {
+    args.check(ground, file_size)?;
+    let bench = Bench { ground, args, file_size };
+    bench.prepare()?;
+    let before = usage::device(counted).ok();
     let start_ns = now_ns();
-    let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.threads)
-            .map(|thread| scope.spawn(move || append_all(env, &name(thread), args, file_size)))
-            .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
-        };
-        threads.into_iter().map(join).collect()
-    });
-    env.fs.sync_dir(dir)?;
+    let (latency, compactions) = bench.measure()?;
+    bench.settle()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
-    let written = before.zip(device_bytes()).map(|(before, after)| after.saturating_sub(before));
-    let mut latency: Histogram<u64> = Histogram::new_with_bounds(1, 600_000_000_000, 3)?;
-    for result in results {
-        latency.add(result?)?;
-    }
-    (0..args.threads).try_for_each(|thread| env.fs.remove(&name(thread)))?;
-    env.fs.sync_dir(dir)?;
+    let after = usage::device(counted).ok();
+    bench.clean_up()?;
+    let grown = |of: fn(&usage::DeviceCounters) -> u64| {
+        before.as_ref().zip(after.as_ref()).map(|(before, after)| of(after).saturating_sub(of(before)))
+    };
+    let written = grown(|c| c.write_bytes);
     let user_bytes = latency.len() * args.io_size as u64;
+    let times = |bytes: u64| bytes as f64 / user_bytes.max(1) as f64;
     Ok(FsReport {
+        op: args.op,
         io_size: args.io_size,
         sync: args.sync,
         threads: args.threads,
         file_size,
+        files: args.files,
         user_bytes,
         device_bytes_written: written,
-        device_write_amplification: written.map(|bytes| bytes as f64 / user_bytes.max(1) as f64),
+        device_bytes_read: grown(|c| c.read_bytes),
+        device_write_amplification: written.filter(|_| args.op != Operation::Read).map(times),
         seconds,
-        appends_per_second: latency.len() as f64 / seconds,
+        ops_per_second: latency.len() as f64 / seconds,
+        mb_per_second: user_bytes as f64 / 1e6 / seconds,
+        journal_compactions: compactions,
         latency: Latency::of(&latency),
     })
 }
 
-fn append_all(env: &Env, path: &Path, args: &FsArgs, file_size: u64) -> Result<Histogram<u64>> {
-    let mut latency = Histogram::new_with_bounds(1, 600_000_000_000, 3)?;
-    let options = CreateOptions { access: Access::Direct, ..CreateOptions::default() };
-    let mut file: Box<dyn AppendFile> = env.fs.create(path, &options)?;
-    let data: Vec<u8> = (0..args.io_size).map(|n| (n * 131 + n / 256) as u8).collect();
-    for _ in 0..file_size / args.io_size as u64 {
-        let start_ns = now_ns();
-        file.append(&data)?;
-        match args.sync {
-            Sync::Fsync => file.sync(SyncKind::Full)?,
-            Sync::Fdatasync => file.sync(SyncKind::Data)?,
-            Sync::None => {}
-        }
-        latency.record((now_ns() - start_ns).max(1))?;
+impl FsArgs {
+    fn check(&self, ground: &Ground<'_>, file_size: u64) -> Result<()> {
+        let lavafs = matches!(ground, Ground::Directory { volume: Some(_), .. });
+        let device = matches!(ground, Ground::Device(_));
+        let complaint = if self.io_size == 0 || self.threads == 0 || file_size < self.io_size as u64 {
+            "a file holds at least one operation of at least one byte, by at least one thread"
+        } else if self.op != Operation::Append && !self.io_size.is_multiple_of(PAGE) {
+            "reads and writes in place are in whole pages of 4,096 bytes"
+        } else if self.op == Operation::InPlace && self.sync == Sync::Fsync {
+            "a write in place changes no size: --sync fdatasync or none"
+        } else if device && (self.op == Operation::Append || self.files > 0) {
+            "a device has no files: --op in-place or read"
+        } else if self.compact && !lavafs {
+            "only a LavaFS has a journal that can be compacted: --db lavafs:PATH"
+        } else {
+            return Ok(());
+        };
+        Err(complaint.into())
     }
-    file.sync(SyncKind::Full)?;
-    Ok(latency)
+
+    fn access(&self) -> Access {
+        if self.buffered { Access::Buffered } else { Access::Direct }
+    }
+}
+
+fn histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 600_000_000_000, 3)?)
+}
+
+/// Bytes that do not compress to nothing.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 131 + n / 256) as u8).collect()
+}
+
+fn aligned(len: usize) -> AlignedBuf {
+    let mut buf = AlignedBuf::zeroed(len);
+    buf.as_mut_slice().copy_from_slice(&pattern(len));
+    buf
+}
+
+/// One run.
+struct Bench<'a> {
+    ground: &'a Ground<'a>,
+    args: &'a FsArgs,
+    file_size: u64,
+}
+
+impl Bench<'_> {
+    /// The pages that an operation may touch, in units of its size.
+    fn places(&self) -> u64 {
+        self.file_size / self.args.io_size as u64
+    }
+
+    fn ops(&self) -> u64 {
+        match self.args.op {
+            Operation::Append => self.args.ops.unwrap_or(u64::MAX).min(self.places()),
+            Operation::InPlace | Operation::Read => self.args.ops.unwrap_or(self.places()),
+        }
+    }
+
+    fn file(&self, dir: &Path, thread: usize) -> PathBuf {
+        dir.join(format!("bench-fs-{thread}"))
+    }
+
+    fn other(&self, dir: &Path, n: u64) -> PathBuf {
+        dir.join(format!("bench-fs-other-{n:09}"))
+    }
+
+    /// Makes what the operations need.
+    fn prepare(&self) -> Result<()> {
+        let Ground::Directory { env, dir, .. } = self.ground else { return Ok(()) };
+        env.fs.create_dir_all(dir)?;
+        for n in 0..self.args.files {
+            drop(env.fs.create(&self.other(dir, n), &CreateOptions::default())?);
+        }
+        let len = self.file_size.next_multiple_of(PAGE as u64);
+        for thread in 0..self.args.threads {
+            let path = self.file(dir, thread);
+            match self.args.op {
+                Operation::Append => {}
+                Operation::InPlace => drop(env.fs.create_in_place(&path, len, self.args.access())?),
+                Operation::Read => self.fill(env, &path)?,
+            }
+        }
+        Ok(env.fs.sync_dir(dir)?)
+    }
+
+    fn fill(&self, env: &Env, path: &Path) -> Result<()> {
+        let options =
+            CreateOptions { access: Access::Direct, write_buffer_len: FILL_LEN, ..CreateOptions::default() };
+        let mut file = env.fs.create(path, &options)?;
+        let data = pattern(FILL_LEN);
+        let mut left = self.file_size;
+        while left > 0 {
+            let n = left.min(FILL_LEN as u64);
+            file.append(&data[..n as usize])?;
+            left -= n;
+        }
+        Ok(file.sync(SyncKind::Full)?)
+    }
+
+    /// All operations of all threads: their latencies, and how often the journal was compacted meanwhile.
+    fn measure(&self) -> Result<(Histogram<u64>, Option<u64>)> {
+        let (stop, compactions) = (AtomicBool::new(false), AtomicU64::new(0));
+        let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
+            if let (true, Ground::Directory { volume: Some(volume), .. }) = (self.args.compact, self.ground) {
+                let (stop, compactions) = (&stop, &compactions);
+                scope.spawn(move || {
+                    // A failure poisons the volume: the operations find it.
+                    while !stop.load(Ordering::Relaxed) && volume.compact_journal().is_ok() {
+                        compactions.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let _stop = StopOnDrop(&stop);
+            let threads: Vec<_> =
+                (0..self.args.threads).map(|thread| scope.spawn(move || self.operate(thread))).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut all = histogram()?;
+        for result in results {
+            all.add(result?)?;
+        }
+        Ok((all, self.args.compact.then(|| compactions.into_inner())))
+    }
+
+    fn operate(&self, thread: usize) -> Result<Histogram<u64>> {
+        let path = |dir: &Path| self.file(dir, thread);
+        match (self.ground, self.args.op) {
+            (Ground::Directory { env, dir, .. }, Operation::Append) => self.append(env, &path(dir)),
+            (Ground::Directory { env, dir, .. }, Operation::InPlace) => {
+                let file = env.fs.open_in_place(&path(dir), self.args.access())?;
+                self.write_in_place(&*file)
+            }
+            (Ground::Directory { env, dir, .. }, Operation::Read) => {
+                let file = env.fs.open(&path(dir), self.args.access())?;
+                self.read(thread, |buf, offset| Ok(file.read_at(buf, offset)?))
+            }
+            (Ground::Device(device), op) => {
+                let start = self.file_size.next_multiple_of(PAGE as u64) * thread as u64;
+                match op {
+                    Operation::Read => {
+                        self.read(thread, |buf, offset| Ok(device.read_at(buf, start + offset)?))
+                    }
+                    _ => self.write_device(*device, start),
+                }
+            }
+        }
+    }
+
+    fn append(&self, env: &Env, path: &Path) -> Result<Histogram<u64>> {
+        let mut latency = histogram()?;
+        let options = CreateOptions { access: self.args.access(), ..CreateOptions::default() };
+        let mut file: Box<dyn AppendFile> = env.fs.create(path, &options)?;
+        let data = pattern(self.args.io_size);
+        for _ in 0..self.ops() {
+            let start_ns = now_ns();
+            file.append(&data)?;
+            match self.args.sync {
+                Sync::Fsync => file.sync(SyncKind::Full)?,
+                Sync::Fdatasync => file.sync(SyncKind::Data)?,
+                Sync::None => {}
+            }
+            latency.record((now_ns() - start_ns).max(1))?;
+        }
+        file.sync(SyncKind::Full)?;
+        Ok(latency)
+    }
+
+    fn write_in_place(&self, file: &dyn InPlaceFile) -> Result<Histogram<u64>> {
+        let data = aligned(self.args.io_size);
+        let latency = self.in_turn(|offset| match self.args.sync {
+            Sync::None => Ok(file.write_at(&data, offset)?),
+            _ => Ok(file.write_durable(&data, offset)?),
+        })?;
+        file.sync_data()?;
+        Ok(latency)
+    }
+
+    fn write_device(&self, device: &dyn BlockDevice, start: u64) -> Result<Histogram<u64>> {
+        let data = aligned(self.args.io_size);
+        let latency = self.in_turn(|offset| match self.args.sync {
+            Sync::None => Ok(device.write_at(data.as_slice(), start + offset)?),
+            _ => Ok(device.write_durable(data.as_slice(), start + offset)?),
+        })?;
+        device.sync()?;
+        Ok(latency)
+    }
+
+    /// One operation after the other, from front to back, and again from the front if there are more.
+    fn in_turn(&self, op: impl Fn(u64) -> Result<()>) -> Result<Histogram<u64>> {
+        let mut latency = histogram()?;
+        for n in 0..self.ops() {
+            let start_ns = now_ns();
+            op(n % self.places() * self.args.io_size as u64)?;
+            latency.record((now_ns() - start_ns).max(1))?;
+        }
+        Ok(latency)
+    }
+
+    fn read(&self, thread: usize, op: impl Fn(&mut [u8], u64) -> Result<()>) -> Result<Histogram<u64>> {
+        let mut latency = histogram()?;
+        let mut order = Rng::new(SEED + thread as u64);
+        let mut buf = AlignedBuf::zeroed(self.args.io_size);
+        for _ in 0..self.ops() {
+            let offset = order.below(self.places()) * self.args.io_size as u64;
+            let start_ns = now_ns();
+            op(buf.as_mut_slice(), offset)?;
+            latency.record((now_ns() - start_ns).max(1))?;
+        }
+        Ok(latency)
+    }
+
+    /// Waits until everything is on the device.
+    fn settle(&self) -> Result<()> {
+        match self.ground {
+            Ground::Directory { env, dir, .. } => Ok(env.fs.sync_dir(dir)?),
+            Ground::Device(_) => Ok(()),
+        }
+    }
+
+    fn clean_up(&self) -> Result<()> {
+        let Ground::Directory { env, dir, .. } = self.ground else { return Ok(()) };
+        (0..self.args.threads).try_for_each(|thread| env.fs.remove(&self.file(dir, thread)))?;
+        (0..self.args.files).try_for_each(|n| env.fs.remove(&self.other(dir, n)))?;
+        Ok(env.fs.sync_dir(dir)?)
+    }
+}
+
+/// An environment on a volume, which is still at hand itself.
+pub fn env_of(volume: &Arc<LavaFs>) -> Env {
+    Env { fs: volume.clone(), ..Env::kernel() }
 }
 
 impl FsReport {
@@ -135,15 +417,29 @@ impl FsReport {
             (Some(bytes), Some(times)) => format!("{} on the device, {times:.3} times", human_bytes(bytes)),
             _ => "the device does not count".to_owned(),
         };
+        let (done, moved) = match self.op {
+            Operation::Append => (format!("appends with {:?}", self.sync), format!("appended, {device}")),
+            Operation::InPlace => {
+                (format!("writes in place with {:?}", self.sync), format!("written, {device}"))
+            }
+            Operation::Read => ("random reads".to_owned(), "read".to_owned()),
+        };
+        let compacted = self.journal_compactions.map_or(String::new(), |n| {
+            format!(
+                "\n{} compactions of the journal with {} more files",
+                human_count(n),
+                human_count(self.files)
+            )
+        });
         format!(
-            "{} appends of {} B with {:?}, {} threads, {:.2} s, {:.0} a second\n\
-             {} appended, {device}\nP50 {}   P99 {}   P99.9 {}   max {}\n",
+            "{} {done} of {} B, {} threads, {:.2} s, {:.0} a second, {:.1} MB/s\n\
+             {} {moved}\nP50 {}   P99 {}   P99.9 {}   max {}{compacted}\n",
             human_count(l.count),
             self.io_size,
-            self.sync,
             self.threads,
             self.seconds,
-            self.appends_per_second,
+            self.ops_per_second,
+            self.mb_per_second,
             human_bytes(self.user_bytes),
             human_us(l.p50_us),
             human_us(l.p99_us),

@@ -3,11 +3,13 @@
 use crate::Result;
 use crate::args::{Codec, Placement};
 use crate::engine::{Batch, Engine, EngineSettings, Opener};
+use crate::host::{self, DeviceCounters};
+use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, FamilyOptions, Options, ReadOptions, SpaceLimit, ValuePlacement,
-    WriteBatch, WriteOptions,
+    Access, Compression, Db, Durability, Env, FamilyOptions, Options, ReadOptions, SpaceLimit,
+    ValuePlacement, WriteBatch, WriteOptions,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Opens LavaStore.
@@ -22,7 +24,29 @@ impl Opener for Lava {
         let options = options(settings);
         let described = described(&options);
         let db = Db::open_with(dir, options)?;
-        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described }))
+        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere: None }))
+    }
+}
+
+/// Opens LavaStore in an environment that is not the machine's.
+pub struct LavaIn {
+    /// The environment.
+    pub env: Env,
+    /// The device below it, whose counter is read.
+    pub counted: PathBuf,
+}
+
+impl Opener for LavaIn {
+    fn name(&self) -> String {
+        Lava.name()
+    }
+
+    fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
+        let options = options(settings);
+        let described = described(&options);
+        let db = Db::open_in(self.env.clone(), dir, options)?;
+        let elsewhere = Some((self.env.clone(), self.counted.clone()));
+        Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere }))
     }
 }
 
@@ -89,6 +113,8 @@ struct LavaEngine {
     db: Db,
     sync: bool,
     settings: Vec<(String, String)>,
+    /// The environment, if it is not the machine's, and the device below it.
+    elsewhere: Option<(Env, PathBuf)>,
 }
 
 impl LavaEngine {
@@ -114,6 +140,18 @@ impl Engine for LavaEngine {
 
     fn keeps_space_limit(&self) -> bool {
         true
+    }
+
+    fn allocated(&self, dir: &Path) -> Space {
+        self.elsewhere
+            .as_ref()
+            .map_or_else(|| space::allocated(dir), |(env, _)| space::allocated_in(env, dir))
+    }
+
+    fn device_counters(&self, dir: &Path) -> Option<DeviceCounters> {
+        let Some((_, device)) = &self.elsewhere else { return host::device_counters(dir) };
+        let counters = io::kernel::usage::device(device).ok()?;
+        Some(DeviceCounters { read_bytes: counters.read_bytes, write_bytes: counters.write_bytes })
     }
 
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

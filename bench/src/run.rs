@@ -115,7 +115,7 @@ impl Counters {
     fn now(engine: &dyn Engine, dir: &Path) -> Self {
         Counters {
             process: host::process_counters(),
-            device: host::device_counters(dir),
+            device: engine.device_counters(dir),
             engine: engine.stats().into_iter().collect(),
         }
     }
@@ -133,7 +133,7 @@ fn measure(args: &BenchArgs, space: &Space, engine: &dyn Engine, dir: &Path) -> 
     let before = Counters::now(engine, dir);
     let watch = args.limit_bytes().map(Watch::new);
     // The first look is ours: a writer must not begin before anybody looked.
-    watch.iter().for_each(|watch| watch.note(space::allocated(dir).bytes));
+    watch.iter().for_each(|watch| watch.note(engine.allocated(dir).bytes));
     let throttled = watch.as_ref().filter(|_| !engine.keeps_space_limit());
     let throttle = throttled.map(|watch| Throttle::new(watch, (args.limit_patience * 1e9) as u64));
     let sampler_stop = AtomicBool::new(false);
@@ -160,7 +160,7 @@ fn measure_phases(
     let start_ns = now_ns();
     let (clients, writer) = operate(args, space, engine, throttle, start_ns)?;
     let end_ns = now_ns();
-    let space_end_bytes = space::allocated(dir).bytes;
+    let space_end_bytes = engine.allocated(dir).bytes;
     engine.phase(Phase::Settle);
     let settled = args.only_reads() || args.no_settle || engine.settle(SETTLE_MAX)?;
     let settle_seconds = (now_ns() - end_ns) as f64 / 1e9;
@@ -175,7 +175,7 @@ fn measure_phases(
         space: Samples::default(),
         limit: None,
         space_end_bytes,
-        space_settled_bytes: space::allocated(dir).bytes,
+        space_settled_bytes: engine.allocated(dir).bytes,
     })
 }
 

@@ -5,6 +5,7 @@
 use crate::engine::Engine;
 use crate::host::{now_ns, wait_until};
 use crate::limit::{self, Watch};
+use io::Env;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -52,7 +53,7 @@ pub fn sample(dir: &Path, engine: &dyn Engine, watch: Option<&Watch>, stop: &Ato
     let mut samples = Samples::default();
     loop {
         let seconds = (now_ns() - start_ns) as f64 / 1e9;
-        let space = Space { seconds, ..allocated(dir) };
+        let space = Space { seconds, ..engine.allocated(dir) };
         if let Some(watch) = watch {
             watch.note(space.bytes);
         }
@@ -88,6 +89,17 @@ pub fn watch(dir: &Path, watch: &Watch, stop: &AtomicBool) {
 pub fn allocated(dir: &Path) -> Space {
     let mut space = Space::default();
     walk(dir, "other", &mut BTreeSet::new(), &mut space);
+    space
+}
+
+/// The same of a store in an environment that is not the machine's; stores have no directories in them.
+pub fn allocated_in(env: &Env, dir: &Path) -> Space {
+    let mut space = Space::default();
+    for entry in env.fs.list(dir).unwrap_or_default() {
+        let kind = entry.name.rsplit_once('.').map_or("other", |(_, kind)| kind);
+        space.bytes += entry.allocated;
+        *space.kinds.entry(kind.to_owned()).or_default() += entry.allocated;
+    }
     space
 }
 

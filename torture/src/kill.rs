@@ -79,8 +79,7 @@ impl Place {
         let options = DeviceOptions { read_only: true, ..DeviceOptions::default() };
         let device = device::open(&self.dir.join(IMAGE), &options).doing(|| "open the image".into())?;
         let report = fsck(&Env::kernel(), &*device, false).doing(|| "fsck".into())?;
-        let wrong: Vec<_> =
-            report.findings.iter().filter(|f| !killed || !f.what.contains("slots")).collect();
+        let wrong: Vec<_> = report.findings.iter().filter(|f| !killed || !f.what.contains("slots")).collect();
         ensure!(wrong.is_empty(), "fsck found {wrong:?}");
         Ok(())
     }

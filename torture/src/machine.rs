@@ -10,8 +10,8 @@ pub(crate) mod room;
 use crate::check::{Check, Doing};
 use lavastore::io::FileSystem;
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
-use lavastore::{Env, Result};
 use lavastore::sim::SimEnv;
+use lavastore::{Env, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 

@@ -77,7 +77,7 @@ enum Command {
 #[derive(Parser)]
 #[command(name = "lava bench fs", version, disable_help_subcommand = true)]
 struct BenchFsCli {
-    /// Directory, or lavafs:PATH for a LavaFS volume
+    /// Directory, or lavafs:PATH for a LavaFS volume, or device:PATH for a bare device
     #[arg(long, value_name = "DIR", env = "LAVA_DB")]
     db: Option<PathBuf>,
     #[command(flatten)]

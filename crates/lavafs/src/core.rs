@@ -144,6 +144,8 @@ pub(crate) struct Core {
     pub free: FreeMap,
     /// Operations in line for the journal, encoded.
     pub pending: Vec<u8>,
+    /// Some of them are claims: the device must be synced with the transaction that they go into.
+    pub claims: bool,
     /// How many operations have been in line.
     pub position: u64,
     /// Units of allocation.
@@ -164,6 +166,7 @@ impl Core {
             meta,
             free,
             pending: Vec::new(),
+            claims: false,
             position: 0,
             unit_blocks: units.0,
             small_unit_blocks: units.1,
@@ -202,6 +205,7 @@ impl Core {
     pub(crate) fn queue(&mut self, op: &Op) -> Result<u64> {
         let Freed { extents, gone } = self.meta.apply(op)?;
         op.encode(&mut self.pending);
+        self.claims |= matches!(op, Op::Claim { .. });
         self.position += 1;
         if let Some(live) = self.live_of(op)
             && let Some(node) = self.meta.node(live.ino)

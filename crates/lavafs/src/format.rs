@@ -108,6 +108,7 @@ pub fn format(env: &Env, device: &dyn BlockDevice, options: &FormatOptions) -> R
     // The old head goes first: a crash in the middle leaves no volume, rather than half of two.
     device.write_durable(AlignedBuf::zeroed((u64::from(HEAD_BLOCKS) * BLOCK) as usize).as_slice(), 0)?;
     let superblock = Superblock {
+        version: superblock::VERSION,
         uid: env.new_uid(),
         generation: 1,
         key: env.new_uid(),

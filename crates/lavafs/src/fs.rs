@@ -106,6 +106,14 @@ impl LavaFs {
         Ok(self.live(path)?.extents().to_vec())
     }
 
+    /// Compacts the journal now, whether that is due or not.
+    ///
+    /// # Errors
+    /// Those of the device, which have poisoned the volume.
+    pub fn compact_journal(&self) -> Result<()> {
+        self.volume.compact()
+    }
+
     /// Makes everything durable and notes that the volume was closed; dropping does the same, but cannot tell of errors.
     ///
     /// # Errors
@@ -342,6 +350,12 @@ impl FileSystem for LavaFs {
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
         self.volume.check_writable(path)?;
         let mut core = lock(&self.volume.core);
+        while core.claims {
+            // A claim speaks of bytes that must be there as long as it may be asked for.
+            drop(core);
+            self.volume.commit_all().map_err(|e| e.at_file(path))?;
+            core = lock(&self.volume.core);
+        }
         let ino = find(&core, path)?;
         let extents = core.meta.node(ino).map(|n| n.extents.as_slice().to_vec()).unwrap_or_default();
         let first = offset.div_ceil(BLOCK);

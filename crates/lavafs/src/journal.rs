@@ -9,7 +9,10 @@
 //! reserve that files cannot use ([`crate::core`]).
 //!
 //! **Durability.** A transaction may be written without being made durable, when memory is short or a log is switched.
-//! The next durable commit then syncs the device instead of making its own blocks durable alone.
+//! The next durable commit then syncs the device instead of making its own blocks durable alone. A transaction with claims
+//! (operations that vouch for bytes of files which are not durable yet, see [`crate::append`]) is made durable by a sync of
+//! the device before the next one is written: so the next one says that it was, and only the last transaction of a journal
+//! can hold a claim that is not true.
 
 use crate::core::Core;
 use crate::layout::{self, BLOCK, Extent};
@@ -50,11 +53,24 @@ pub(crate) struct Journal {
     pub written: (u64, u64),
 }
 
+/// How far the write of a transaction goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// To the device.
+    Device,
+    /// To the media, with all transactions before it.
+    Alone,
+    /// To the media, with everything else that was written.
+    Everything,
+}
+
 /// What a commit did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
-    /// All operations up to here are written, or durable if that was asked for.
+    /// All operations up to here are written.
     pub position: u64,
+    /// They are durable, because that was asked for, or because a claim was among them.
+    pub durable: bool,
 }
 
 /// The beginning of a dump: what it is a dump of, and where the journal goes on after it.
@@ -106,7 +122,8 @@ impl Journal {
     }
 
     /// Writes one transaction behind the last.
-    fn write(&mut self, device: &dyn BlockDevice, ops: &[u8], durable: bool) -> Result<()> {
+    fn write(&mut self, device: &dyn BlockDevice, ops: &[u8], reach: Reach) -> Result<()> {
+        let durable = reach != Reach::Device;
         let header = Header {
             kind: Kind::Change,
             sequence: self.sequence + 1,
@@ -123,7 +140,7 @@ impl Journal {
         buf[..bytes.len()].copy_from_slice(&bytes);
         buf[bytes.len()..].fill(0);
         let pieces = layout::pieces(&self.runs, self.at * BLOCK, len as u64);
-        let alone = durable && self.durable == self.sequence && pieces.len() == 1;
+        let alone = reach == Reach::Alone && self.durable == self.sequence && pieces.len() == 1;
         let mut rest = &self.buf.as_slice()[..len];
         for piece in &pieces {
             let (now, later) = rest.split_at(piece.len as usize);
@@ -160,7 +177,7 @@ impl Journal {
         };
         let mut ops = Vec::new();
         Op::JournalExtend { extents: extents.clone() }.encode(&mut ops);
-        self.write(device, &ops, false)?;
+        self.write(device, &ops, Reach::Device)?;
         self.room += layout::blocks_of(&extents);
         self.runs.extend(extents);
         Ok(())
@@ -180,21 +197,26 @@ impl Journal {
         loop {
             let wanted = transaction::blocks_of(lock(core).pending.len());
             self.make_room(device, core, wanted)?;
-            let (ops, position) = {
+            let (ops, claims, position) = {
                 let mut core = lock(core);
                 // More may have come in line meanwhile.
                 if transaction::blocks_of(core.pending.len()) + SPARE_BLOCKS > self.room - self.at {
                     continue;
                 }
-                (std::mem::take(&mut core.pending), core.position)
+                (std::mem::take(&mut core.pending), std::mem::take(&mut core.claims), core.position)
             };
             if !ops.is_empty() {
-                self.write(device, &ops, durable)?;
+                let reach = match (claims, durable) {
+                    (true, _) => Reach::Everything,
+                    (false, true) => Reach::Alone,
+                    (false, false) => Reach::Device,
+                };
+                self.write(device, &ops, reach)?;
             } else if durable && self.durable < self.sequence {
                 device.sync()?;
                 self.durable = self.sequence;
             }
-            return Ok(Committed { position });
+            return Ok(Committed { position, durable: durable || claims });
         }
     }
 
@@ -203,14 +225,20 @@ impl Journal {
     pub(crate) fn switch(
         &mut self,
         device: &dyn BlockDevice,
-        core: &Mutex<Core>,
+        shared: &Mutex<Core>,
         dump: impl FnOnce(&Core),
     ) -> Result<Switched> {
         let (mut ops, extents) = loop {
-            let wanted = transaction::blocks_of(lock(core).pending.len() + BLOCK as usize);
-            self.make_room(device, core, wanted)?;
-            let mut core = lock(core);
+            let wanted = transaction::blocks_of(lock(shared).pending.len() + BLOCK as usize);
+            self.make_room(device, shared, wanted)?;
+            let mut core = lock(shared);
             if transaction::blocks_of(core.pending.len() + BLOCK as usize) > self.room - self.at {
+                continue;
+            }
+            if core.claims {
+                // A transaction that ends in a switch makes none: whoever makes one waits for our lock, so there are few.
+                drop(core);
+                self.commit(device, shared, true)?;
                 continue;
             }
             let growth = u64::from(core.journal_blocks);
@@ -220,7 +248,7 @@ impl Journal {
             break (ops, extents);
         };
         Op::JournalSwitch { extents: extents.clone() }.encode(&mut ops);
-        self.write(device, &ops, false)?;
+        self.write(device, &ops, Reach::Device)?;
         let mut behind = std::mem::take(&mut self.behind);
         behind.append(&mut self.runs);
         self.behind = behind.clone();

@@ -183,6 +183,7 @@ impl Meta {
             Op::Rename { from_dir, from, to_dir, to } => self.rename((from_dir, from), (to_dir, to)),
             Op::Extend { ino, extents } => self.extend(*ino, extents),
             Op::Size { ino, size, closed } => self.set_size(*ino, *size, *closed),
+            Op::Claim { ino, size, .. } => self.set_size(*ino, *size, false),
             Op::Trim { ino, blocks } => self.trim(*ino, *blocks),
             Op::Punch { ino, block, blocks } => self.punch(*ino, *block, *blocks),
             Op::NextIno { ino } => {

@@ -18,6 +18,8 @@ pub const NAME_LEN_MAX: usize = 255;
 pub const DIR_LEN_MAX: usize = 1024;
 /// Runs in one operation.
 pub const EXTENTS_MAX: usize = 1 << 16;
+/// Bytes that one claim speaks of.
+pub const CLAIM_LEN_MAX: u64 = 64 << 10;
 
 /// What a file is, apart from its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,9 @@ pub enum Op {
     Extend { ino: Ino, extents: Vec<Extent> },
     /// So many bytes are surely there, and perhaps there are no others.
     Size { ino: Ino, size: u64, closed: bool },
+    /// So many bytes are there, if those from `from` on have the hash `hash`: they were on their way to the device when this
+    /// was written, and became durable with it.
+    Claim { ino: Ino, size: u64, from: u64, hash: u64 },
     /// Gives up all blocks but the first few.
     Trim { ino: Ino, blocks: u64 },
     /// Makes a hole.
@@ -125,6 +130,14 @@ fn flag(r: &mut Reader<'_>) -> Result<bool> {
     }
 }
 
+fn claim(r: &mut Reader<'_>) -> Result<Op> {
+    let (ino, size, len) = (r.varint()?, r.varint()?, r.varint()?);
+    match size.checked_sub(len).filter(|_| len <= CLAIM_LEN_MAX) {
+        Some(from) => Ok(Op::Claim { ino, size, from, hash: r.u64()? }),
+        None => Err(Error::corruption(format!("a claim of {len} bytes of the file {ino}, which has {size}"))),
+    }
+}
+
 impl Op {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -162,6 +175,12 @@ impl Op {
                 put_varint(out, *size);
                 out.push(u8::from(*closed));
             }
+            Op::Claim { ino, size, from, hash } => {
+                put_varint(out, *ino);
+                put_varint(out, *size);
+                put_varint(out, size - from);
+                out.extend_from_slice(&hash.to_le_bytes());
+            }
             Op::Trim { ino, blocks } => {
                 put_varint(out, *ino);
                 put_varint(out, *blocks);
@@ -198,6 +217,7 @@ impl Op {
             Op::JournalExtend { .. } => 13,
             Op::JournalSwitch { .. } => 14,
             Op::Jump { .. } => 15,
+            Op::Claim { .. } => 16,
         }
     }
 
@@ -230,6 +250,7 @@ impl Op {
                 let sequence = r.varint()?;
                 Op::Jump { sequence, chain: r.u64()?, extents: extents(r)? }
             }
+            16 => claim(r)?,
             tag => return Err(Error::corruption(format!("an operation of the unknown kind {tag}"))),
         })
     }
@@ -271,6 +292,9 @@ impl fmt::Display for Op {
             Op::Size { ino, size, closed } => {
                 write!(f, "file {ino} has {size} bytes{}", if *closed { ", closed" } else { "" })
             }
+            Op::Claim { ino, size, from, hash } => {
+                write!(f, "file {ino} has {size} bytes, if those from {from} on have the hash {hash:016x}")
+            }
             Op::Trim { ino, blocks } => write!(f, "trim file {ino} to {blocks} blocks"),
             Op::Punch { ino, block, blocks } => write!(f, "punch blocks {block}+{blocks} of file {ino}"),
             Op::NextIno { ino } => write!(f, "next file number {ino}"),
@@ -301,6 +325,7 @@ pub(crate) mod tests {
             Op::Rename { from_dir: text(""), from: text("x"), to_dir: text("a"), to: text("y") },
             Op::Extend { ino: 9, extents: extents.clone() },
             Op::Size { ino: 9, size: u64::MAX, closed: true },
+            Op::Claim { ino: 9, size: 1 << 40, from: (1 << 40) - 4096, hash: u64::MAX - 7 },
             Op::Trim { ino: 9, blocks: 5 },
             Op::Punch { ino: 9, block: 1 << 33, blocks: 77 },
             Op::NextIno { ino: 1 << 40 },

@@ -10,12 +10,19 @@
 //! Either a crash tore it, or it was never written; or it was durable and has been damaged since. It was durable if the
 //! superblock says so (`reached`), or any later transaction of this volume in the journal's blocks does (`durable`):
 //! then this is corruption. Otherwise nobody was ever told that it is durable, and the journal goes on in its place.
+//!
+//! A transaction may hold *claims*: sizes of files whose last bytes went to the device with it. Whoever made the next one
+//! knew them to be durable. Where nothing says so, their bytes are read: if one claim is not true, the sync that should
+//! have made the transaction durable never returned, and it counts as torn. Once it was durable the bytes may change only
+//! after a later transaction became durable, or because this very one gives their blocks up, in which case they are not
+//! asked for.
 
 use crate::layout::{self, BLOCK, Extent};
-use crate::meta::Meta;
-use crate::op::Op;
+use crate::meta::{Meta, Node};
+use crate::op::{CLAIM_LEN_MAX, Op};
 use crate::superblock::Superblock;
 use crate::transaction::{self, Header, Kind, Owner};
+use base::hash::key_hash;
 use base::{Error, Result};
 use io::BlockDevice;
 
@@ -49,7 +56,8 @@ pub(crate) struct Replayed {
     pub since_dump: u64,
     /// Number of transactions since the dump.
     pub transactions: u64,
-    /// Where those are of which nothing says that they were durable: number, offset and length of each piece.
+    /// Where those are of which nothing says that they were durable, and the bytes that they claim: number of the
+    /// transaction, offset and length of each piece.
     pub unvouched: Vec<(u64, u64, u64)>,
 }
 
@@ -255,6 +263,43 @@ impl Replayed {
         }
     }
 
+    /// A claim that is true says where more bytes are of which nothing says that they were durable.
+    fn note_claims(&mut self, superblock: &Superblock, h: &Header, ops: &[Op]) {
+        if h.sequence <= h.durable.max(superblock.reached) {
+            return;
+        }
+        for op in ops {
+            if let Op::Claim { ino, size, from, .. } = op
+                && let Some(node) = self.meta.node(*ino)
+            {
+                let end =
+                    size.next_multiple_of(BLOCK).min(layout::blocks_of(node.extents.as_slice()) * BLOCK);
+                let begin = from / BLOCK * BLOCK;
+                let pieces = layout::pieces(node.extents.as_slice(), begin, end.saturating_sub(begin));
+                let placed = pieces.into_iter().filter_map(|p| Some((h.sequence, p.offset?, p.len)));
+                self.unvouched.extend(placed);
+            }
+        }
+    }
+
+    /// True if the bytes that the claims among `ops` speak of are there, as far as the files still have them after `ops`.
+    fn claims_hold(&self, device: &dyn BlockDevice, ops: &[Op]) -> Result<bool> {
+        let mut meta = self.meta.clone();
+        if !ops.iter().all(|op| meta.apply(op).is_ok()) {
+            // A contradiction; whoever applies them in earnest tells which.
+            return Ok(true);
+        }
+        for op in ops {
+            if let Op::Claim { ino, size, from, hash } = op
+                && let Some(node) = meta.node(*ino)
+                && !holds(device, node, (*from, *size), *hash)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Reads the next transaction and applies it. False if it is not there.
     fn next(
         &mut self,
@@ -273,6 +318,12 @@ impl Replayed {
         // From here on it is the right transaction: what it says is believed, or the journal is contradictory.
         let located = |e: Error| e.at_file(&path).at_offset(offset);
         let ops = Op::decode_all(found.ops).map_err(located)?;
+        if ops.iter().any(|op| matches!(op, Op::Claim { .. }))
+            && vouched(superblock, stream, self.at + blocks, h.sequence)?.is_none()
+            && !self.claims_hold(stream.device, &ops)?
+        {
+            return Ok(false);
+        }
         see(&Seen { offset, header: &h, ops: &ops });
         self.note_unvouched(superblock, stream, &h, blocks);
         (self.sequence, self.chain) = (h.sequence, hash);
@@ -298,8 +349,23 @@ impl Replayed {
                 op => drop(self.meta.apply(op).map_err(located)?),
             }
         }
+        self.note_claims(superblock, &h, &ops);
         Ok(true)
     }
+}
+
+/// True if the bytes of a file in a range have a hash.
+fn holds(device: &dyn BlockDevice, node: &Node, (from, to): (u64, u64), hash: u64) -> Result<bool> {
+    let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(CLAIM_LEN_MAX)).unwrap_or(0)];
+    let mut rest = &mut bytes[..];
+    for piece in layout::pieces(node.extents.as_slice(), from, rest.len() as u64) {
+        let (now, later) = rest.split_at_mut(piece.len as usize);
+        if let Some(offset) = piece.offset {
+            device.read_at(now, offset)?;
+        }
+        rest = later;
+    }
+    Ok(key_hash(&bytes) == hash)
 }
 
 /// Who says that transaction `lost`, which is not at block `at`, was durable.

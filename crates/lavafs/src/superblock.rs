@@ -15,8 +15,11 @@ use io::{AlignedBuf, BlockDevice};
 
 /// The first bytes of a slot.
 pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
-/// The version of the format that this release reads and writes.
-pub const VERSION: u32 = 1;
+/// The version of the format that this release makes. It reads and writes those before, too, and leaves them what they
+/// are.
+pub const VERSION: u32 = 2;
+/// The first version whose journal may hold claims.
+pub const VERSION_WITH_CLAIMS: u32 = 2;
 /// Runs of blocks that the dump of metadata may consist of.
 pub const DUMP_EXTENTS_MAX: usize = 64;
 /// Devices that the format has room for.
@@ -38,6 +41,8 @@ pub struct DeviceRecord {
 /// What a slot holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// The version of the format.
+    pub version: u32,
     /// The identity of the volume.
     pub uid: Uid,
     /// Counts changes of the superblock.
@@ -72,7 +77,7 @@ impl Superblock {
     pub fn encode(&self, slot: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK as usize);
         out.extend_from_slice(&MAGIC);
-        put_u32(&mut out, VERSION);
+        put_u32(&mut out, self.version);
         put_u32(&mut out, 0);
         out.extend_from_slice(&self.uid.0);
         put_u64(&mut out, self.generation);
@@ -126,17 +131,18 @@ impl Superblock {
             return Err(Error::corruption(format!("a superblock of {} bytes", bytes.len())));
         }
         checksum::verify(&payload, uid, slot_offset(slot), stored)?;
-        if version != VERSION {
-            let why =
-                format!("the volume has format {version}, this release reads {VERSION}: use a newer one");
+        if version == 0 || version > VERSION {
+            let why = format!(
+                "the volume has format {version}, this release reads those up to {VERSION}: use a newer one"
+            );
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        let found = Self::decode_fields(&mut r, uid)?;
+        let found = Self::decode_fields(&mut r, version, uid)?;
         found.check()?;
         Ok(found)
     }
 
-    fn decode_fields(r: &mut Reader<'_>, uid: Uid) -> Result<Superblock> {
+    fn decode_fields(r: &mut Reader<'_>, version: u32, uid: Uid) -> Result<Superblock> {
         let generation = r.u64()?;
         let key = Uid(r.array()?);
         let block = r.u32()?;
@@ -170,6 +176,7 @@ impl Superblock {
         }
         let sparse = flags & FLAG_SPARSE != 0;
         Ok(Superblock {
+            version,
             uid,
             generation,
             key,

@@ -71,6 +71,8 @@ pub(crate) struct Volume {
     pub options: MountOptions,
     pub uid: Uid,
     pub key: Uid,
+    /// The format knows claims.
+    pub claims: bool,
     pub core: Mutex<Core>,
     pub journal: Mutex<Journal>,
     pub superblock: Mutex<Superblock>,
@@ -106,6 +108,7 @@ impl Volume {
             options,
             uid: superblock.uid,
             key: superblock.key,
+            claims: superblock.version >= superblock::VERSION_WITH_CLAIMS,
             core: Mutex::new(core),
             superblock: Mutex::new(superblock),
             compaction: Mutex::new(Compaction::default()),
@@ -195,7 +198,7 @@ impl Volume {
         };
         count(&self.counters.journal_commits, 1);
         self.since_dump.store(journal.since_dump(), Ordering::Relaxed);
-        if durable {
+        if committed.durable {
             self.durable_position.fetch_max(committed.position, Ordering::AcqRel);
         }
         Ok(())
@@ -335,6 +338,19 @@ impl Volume {
         compaction.step(self)?;
         self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A compaction from beginning to end; if one is under way, the rest of it.
+    pub(crate) fn compact(&self) -> Result<()> {
+        self.check_sound()?;
+        loop {
+            let mut compaction = lock(&self.compaction);
+            compaction.step(self)?;
+            self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
+            if compaction.is_idle() {
+                return Ok(());
+            }
+        }
     }
 
     /// Tells the device of one run of free blocks.

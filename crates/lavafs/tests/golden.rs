@@ -8,8 +8,10 @@ use io::{Access, CreateOptions, Env, FileSystem, SyncKind};
 use lavastore_lavafs::{FormatOptions, MountOptions, dump_journal, format, fsck, mount};
 use std::path::Path;
 
-const IMAGE: &[u8] = include_bytes!("golden/volume-v1.bin");
-const TEXT: &str = include_str!("golden/volume-v1.txt");
+const IMAGE_V1: &[u8] = include_bytes!("golden/volume-v1.bin");
+const TEXT_V1: &str = include_str!("golden/volume-v1.txt");
+const IMAGE: &[u8] = include_bytes!("golden/volume-v2.bin");
+const TEXT: &str = include_str!("golden/volume-v2.txt");
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 160;
 
@@ -91,8 +93,8 @@ fn bless(name: &str, bytes: &[u8]) {
 fn a_volume_is_written_byte_for_byte() {
     let sim = write();
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        bless("volume-v1.bin", &packed(&sim));
-        bless("volume-v1.txt", described(&sim).as_bytes());
+        bless("volume-v2.bin", &packed(&sim));
+        bless("volume-v2.txt", described(&sim).as_bytes());
         return;
     }
     assert_eq!(described(&sim), TEXT);
@@ -103,13 +105,37 @@ fn a_volume_is_written_byte_for_byte() {
 }
 
 #[test]
-fn a_volume_of_version_1_is_read() {
+fn volumes_of_all_versions_are_read() {
+    is_read(IMAGE_V1, TEXT_V1);
+    is_read(IMAGE, TEXT);
+}
+
+/// A volume of version 1 stays one that older releases read.
+#[test]
+fn a_volume_of_version_1_gets_no_claims() {
     let sim = SimEnv::new(1);
-    sim.write_file("/device", &unpacked(IMAGE)).unwrap();
+    sim.write_file("/device", &unpacked(IMAGE_V1)).unwrap();
+    let fs = mount(&sim.env(), sim.device("/device", 0).unwrap(), MountOptions::default()).unwrap();
+    let mut file = fs.create(Path::new("/new file"), &CreateOptions::default()).unwrap();
+    file.append(b"of 18 bytes, as is").unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    let text = described(&sim.fork(0));
+    assert!(text.contains("has 18 bytes\n") && !text.contains("if those from"), "{text}");
+    fs.unmount().unwrap();
+    drop((file, fs));
+    let bytes = sim.read_file("/device").unwrap();
+    for slot in [1, 16] {
+        assert_eq!(bytes[slot * BLOCK + 8..][..4], 1u32.to_le_bytes(), "the version in block {slot}");
+    }
+}
+
+fn is_read(image: &[u8], text: &str) {
+    let sim = SimEnv::new(1);
+    sim.write_file("/device", &unpacked(image)).unwrap();
     let device = sim.device("/device", 0).unwrap();
     let report = fsck::fsck(&sim.env(), &*device, false).unwrap();
     assert!(report.findings.is_empty() && report.dirs == 4 && report.files == 3, "{report:?}");
-    assert_eq!(described(&sim), TEXT);
+    assert_eq!(described(&sim), text);
     let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
     let mut a = vec![b'a'; 20_000];
     a.extend_from_slice(&[b'b'; 7]);

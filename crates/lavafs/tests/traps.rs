@@ -340,6 +340,12 @@ fn what_a_failed_sync_lost_is_written_again() {
             for n in 0..done {
                 assert_eq!(fs.read_all(p(&format!("/{n}")), 100).unwrap(), b"bytes", "{n}");
             }
+            // Nor does a size stand for bytes that went with the sync which should have made both durable.
+            for name in (done..60).map(|n| format!("/{n}")).filter(|name| fs.exists(p(name)).unwrap()) {
+                let len = fs.metadata(p(&name)).unwrap().len as usize;
+                let bytes = fs.read_all(p(&name), 1 << 20).unwrap();
+                assert!(b"bytes".starts_with(&bytes[..len]), "{name}: {:?}", &bytes[..len]);
+            }
         }
     }
     assert!(failed > 20, "{failed} syncs failed");

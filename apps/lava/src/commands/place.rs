@@ -39,11 +39,8 @@ impl Place {
     /// For a command that writes; `create`: a store may be made.
     pub fn to_write(db: &Path, create: bool) -> Result<Place> {
         let Some(path) = volume_of(db) else { return Ok(Place::on_the_machine(db)) };
-        let env = Env::kernel();
-        if create && !env.fs.exists(path)? {
-            device::create_image(path, IMAGE_LEN, true)?;
-            let device = device::open(path, &DeviceOptions::default())?;
-            format(&env, &*device, &FormatOptions { sparse: true, ..FormatOptions::default() })?;
+        if create {
+            make_volume(path)?;
         }
         Place::on(open_volume(path, false)?)
     }
@@ -55,6 +52,17 @@ impl Place {
     fn on(volume: LavaFs) -> Result<Place> {
         Ok(Place { env: volume.into_env(), dir: STORE_DIR.into() })
     }
+}
+
+/// Makes a sparse image if there is nothing at the path.
+pub fn make_volume(path: &Path) -> Result<()> {
+    let env = Env::kernel();
+    if !env.fs.exists(path)? {
+        device::create_image(path, IMAGE_LEN, true)?;
+        let device = device::open(path, &DeviceOptions::default())?;
+        format(&env, &*device, &FormatOptions { sparse: true, ..FormatOptions::default() })?;
+    }
+    Ok(())
 }
 
 /// Mounts the volume on a device or in an image.

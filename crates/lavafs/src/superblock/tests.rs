@@ -2,6 +2,7 @@ use super::*;
 
 fn sample() -> Superblock {
     Superblock {
+        version: VERSION,
         uid: Uid::from_words(1, 2),
         generation: 7,
         key: Uid::from_words(3, 4),

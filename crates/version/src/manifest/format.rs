@@ -141,7 +141,8 @@ pub(super) fn vouched(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bo
             return false;
         };
         let fits = r.rest().len() >= len as usize;
-        let number_max = edit.saturating_add(((offset + 1 - from) / RECORD_HEADER_LEN) as u64).min(NUMBER_MAX);
+        let number_max =
+            edit.saturating_add(((offset + 1 - from) / RECORD_HEADER_LEN) as u64).min(NUMBER_MAX);
         if !fits || durable < edit || number <= durable || number > number_max {
             continue;
         }

@@ -243,7 +243,8 @@ fn what_other_files_left_behind_the_end_is_a_torn_tail() {
     let history = replay(&bytes).unwrap();
     let edit = history.state.edit_number;
     // Length, checksum, number, durable number, as often as they fit: none of them is a record of this manifest.
-    let stale: [(u32, u64, u64); 3] = [(40_000, edit + 9, edit + 8), (65_000, edit + 2, edit + 1), (500, 7, 6)];
+    let stale: [(u32, u64, u64); 3] =
+        [(40_000, edit + 9, edit + 8), (65_000, edit + 2, edit + 1), (500, 7, 6)];
     for (len, number, durable) in stale {
         let mut longer = bytes.clone();
         longer.resize(bytes.len().next_multiple_of(4096), 0);
