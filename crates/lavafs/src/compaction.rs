@@ -9,7 +9,7 @@
 //!
 //! 1. *Switch.* Under the lock of the journal, the operations in line go into one last transaction of the old blocks,
 //!    which ends in a switch to new ones; under the lock of the core, held from before these operations are taken until
-//!    after, the metadata is copied (encoded, which is a copy). So the dump holds exactly the effects of all transactions
+//!    after, the metadata is copied, which is cheap, and encoded when both are free again. So the dump holds exactly the effects of all transactions
 //!    up to the switch: none in line can be replayed on top of it a second time, and none is missing.
 //! 2. *Dump.* The copy is written to blocks of its own, ending in a jump to the transaction after the switch. Commits
 //!    go on meanwhile, behind the switch, where the old journal leads as well: a crash now finds them there.
@@ -119,7 +119,7 @@ impl Compaction {
 fn begin(volume: &Volume) -> Result<Dump> {
     let owner = Owner { uid: volume.uid, key: volume.key };
     let salt = volume.env.entropy.next_u64();
-    let mut parts = Vec::new();
+    let mut meta = None;
     // Room first: once the journal has been switched there is no way back.
     let room = {
         let mut core = lock(&volume.core);
@@ -128,7 +128,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
     };
     let switched = {
         let mut journal = lock(&volume.journal);
-        journal.switch(&*volume.device, &volume.core, |core: &Core| parts = dump_parts(&core.meta))
+        journal.switch(&*volume.device, &volume.core, |core: &Core| meta = Some(core.meta.clone()))
     };
     let switched = match switched {
         Ok(switched) => switched,
@@ -137,6 +137,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
             return Err(e);
         }
     };
+    let parts = dump_parts(&meta.expect("a switch copies the metadata"));
     let bytes = encode_dump(owner, switched.sequence, salt, parts, &switched.jump);
     let mut image = AlignedBuf::zeroed(bytes.len());
     image.as_mut_slice().copy_from_slice(&bytes);

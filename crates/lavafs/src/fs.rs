@@ -54,6 +54,11 @@ impl LavaFs {
         LavaFs { volume: Arc::new(volume) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
     /// The environment in which this is the file system.
     pub fn into_env(self) -> Env {
         let below = self.volume.env.clone();
@@ -382,9 +387,7 @@ impl FileSystem for LavaFs {
             len: core.size_of(ino),
             allocated: allocated(&core, ino),
         };
-        let mut found: Vec<DirEntry> = names.map(entry).collect();
-        found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
+        Ok(names.map(entry).collect())
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {

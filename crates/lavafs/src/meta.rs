@@ -4,25 +4,26 @@
 //! It refuses an operation that contradicts the state, and then changes nothing. At run time callers have checked
 //! before, and a refusal is a bug; in replay it is a damaged journal.
 //!
-//! Everything is in memory, at some tens of bytes a file: a file with one run of blocks needs no allocation of its own.
+//! Everything is in memory, at some tens of bytes a file: a file with one run of blocks needs no allocation of its own. A copy
+//! is cheap, because copies share what they have in common ([`crate::chunks`]).
 
+use crate::chunks::ChunkMap;
 use crate::layout::{self, Extent};
 use crate::op::{FileRecord, Ino, Op};
-use base::{Error, HashMap, Result};
+use base::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Where the bytes of a file are, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
-    None,
     One(Extent),
+    /// None, which takes no memory, or several.
     Many(Box<[Extent]>),
 }
 
 impl Extents {
     pub(crate) fn as_slice(&self) -> &[Extent] {
         match self {
-            Extents::None => &[],
             Extents::One(one) => std::slice::from_ref(one),
             Extents::Many(many) => many,
         }
@@ -32,7 +33,6 @@ impl Extents {
 impl From<Vec<Extent>> for Extents {
     fn from(list: Vec<Extent>) -> Self {
         match list[..] {
-            [] => Extents::None,
             [one] => Extents::One(one),
             _ => Extents::Many(list.into()),
         }
@@ -57,7 +57,7 @@ impl Node {
     }
 }
 
-type Names = HashMap<Box<str>, Ino>;
+type Names = ChunkMap<Box<str>, Ino>;
 
 /// What an operation has set free.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) struct Freed {
 pub(crate) struct Meta {
     volume_blocks: u64,
     dirs: BTreeMap<Box<str>, Names>,
-    nodes: HashMap<Ino, Node>,
+    nodes: ChunkMap<Ino, Node>,
     next_ino: Ino,
     /// Blocks of all files.
     file_blocks: u64,
@@ -108,7 +108,7 @@ impl Meta {
     /// No files, on a volume of so many blocks.
     pub(crate) fn new(volume_blocks: u64) -> Self {
         let dirs = BTreeMap::from([(Box::from(""), Names::default())]);
-        Meta { volume_blocks, dirs, nodes: HashMap::default(), next_ino: 1, file_blocks: 0, dump_len: 64 }
+        Meta { volume_blocks, dirs, nodes: ChunkMap::default(), next_ino: 1, file_blocks: 0, dump_len: 64 }
     }
 
     pub(crate) fn volume_blocks(&self) -> u64 {
@@ -148,7 +148,7 @@ impl Meta {
         self.dirs.get(dir)?.get(name).copied()
     }
 
-    /// The files of a directory, in no order.
+    /// The files of a directory, sorted.
     pub(crate) fn names(&self, dir: &str) -> Option<impl Iterator<Item = (&str, Ino)>> {
         Some(self.dirs.get(dir)?.iter().map(|(name, &ino)| (&**name, ino)))
     }
@@ -343,11 +343,11 @@ impl Meta {
     }
 
     fn replace_extents(&mut self, ino: Ino, list: Vec<Extent>) -> Result<()> {
-        let node = self.node_mut(ino)?;
-        let old = std::mem::replace(&mut node.extents, list.into());
-        let (was, is) = (old.as_slice(), self.nodes[&ino].extents.as_slice());
-        self.file_blocks = self.file_blocks + layout::allocated_of(is) - layout::allocated_of(was);
-        self.dump_len = self.dump_len + extents_cost(is) - extents_cost(was);
+        let is = (layout::allocated_of(&list), extents_cost(&list));
+        let old = std::mem::replace(&mut self.node_mut(ino)?.extents, list.into());
+        let was = (layout::allocated_of(old.as_slice()), extents_cost(old.as_slice()));
+        self.file_blocks = self.file_blocks + is.0 - was.0;
+        self.dump_len = self.dump_len + is.1 - was.1;
         Ok(())
     }
 
@@ -396,10 +396,12 @@ impl Meta {
     /// Takes a file away with all its names: the last resort of a repair.
     pub(crate) fn expel(&mut self, ino: Ino) -> Freed {
         for (dir, names) in &mut self.dirs {
-            let before: u64 = names.keys().map(|n| name_cost(dir, n)).sum();
-            names.retain(|_, named| *named != ino);
-            let after: u64 = names.keys().map(|n| name_cost(dir, n)).sum();
-            self.dump_len -= before - after;
+            let its: Vec<Box<str>> =
+                names.iter().filter(|(_, named)| **named == ino).map(|(name, _)| name.clone()).collect();
+            for name in its {
+                names.remove(&name);
+                self.dump_len -= name_cost(dir, &name);
+            }
         }
         self.remove_node(ino)
     }
@@ -408,17 +410,12 @@ impl Meta {
     pub(crate) fn dump(&self, mut emit: impl FnMut(&Op)) {
         emit(&Op::NextIno { ino: self.next_ino });
         self.dirs().filter(|dir| !dir.is_empty()).for_each(|dir| emit(&Op::MakeDir { dir: dir.to_owned() }));
-        let mut inos: Vec<Ino> = self.nodes.keys().copied().collect();
-        inos.sort_unstable();
-        for ino in inos {
-            let node = &self.nodes[&ino];
+        for (&ino, node) in self.nodes.iter() {
             let extents = node.extents.as_slice().to_vec();
             emit(&Op::File(FileRecord { ino, size: node.size, closed: node.closed, extents }));
         }
         for (dir, names) in &self.dirs {
-            let mut names: Vec<_> = names.iter().collect();
-            names.sort_unstable();
-            for (name, &ino) in names {
+            for (name, &ino) in names.iter() {
                 emit(&Op::Link { dir: dir.to_string(), name: name.to_string(), ino });
             }
         }

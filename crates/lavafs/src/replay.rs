@@ -384,3 +384,6 @@ fn vouched(superblock: &Superblock, stream: &mut Stream<'_>, at: u64, lost: u64)
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@
 //! loop devices and many virtual ones are) is flushed twice: 1.3 times the latency on those. Files that stand for a device
 //! do not have this, and keep the flag.
 //!
+//! The flush is a sync of one page of the device that is mapped for this and never touched. A sync of the whole device does
+//! the same and also writes the dirty pages of all mappings, to which nobody promised that.
+//!
 //! Mappings share the page cache of the device. Direct reads write dirty pages of their range back first, and direct
 //! writes drop them, so that a range may be mapped at one time and written directly at another.
 
@@ -29,7 +32,6 @@ use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,9 +56,8 @@ struct KernelDevice {
     file: KernelReadFile,
     len: u64,
     read_only: bool,
-    kind: DeviceKind,
-    /// Somebody maps parts of it: a sync of all would write their dirty pages, too.
-    mapped: AtomicBool,
+    /// Of a raw device that may be written: the page that is mapped to flush it.
+    flusher: Option<KernelMapping>,
     _lock: Box<dyn FileLock>,
 }
 
@@ -82,6 +83,12 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
         })?;
     let end = rustix::fs::seek(&handle.fd, SeekFrom::End(0))
         .map_err(|e| handle.fail("cannot read the size of a device", e))?;
+    let flusher = match kind {
+        DeviceKind::Raw if !options.read_only && end >= BLOCK as u64 => {
+            Some(KernelMapping::map(&handle, 0, BLOCK)?)
+        }
+        _ => None,
+    };
     let rings = match options.kernel.engine {
         IoEngine::Portable => None,
         IoEngine::Auto | IoEngine::IoUring => RingPool::probe().ok(),
@@ -91,8 +98,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
         file: KernelReadFile::of(handle, engine),
         len: end / BLOCK as u64 * BLOCK as u64,
         read_only: options.read_only,
-        kind,
-        mapped: AtomicBool::new(false),
+        flusher,
         _lock: lock,
     }))
 }
@@ -141,6 +147,11 @@ impl KernelDevice {
         self.file.handle()
     }
 
+    /// What flushes the device, as long as nothing that was written waits in the page cache.
+    fn flusher(&self) -> Option<&KernelMapping> {
+        self.flusher.as_ref().filter(|_| self.handle().is_direct())
+    }
+
     fn writable(&self) -> Result<()> {
         match self.read_only {
             false => Ok(()),
@@ -176,19 +187,23 @@ impl BlockDevice for KernelDevice {
     fn write_durable(&self, data: &[u8], offset: u64) -> Result<()> {
         check_write(data, offset, self.len);
         self.writable()?;
-        let written = if self.kind == DeviceKind::Raw && !self.mapped.load(Ordering::Relaxed) {
-            self.handle()
+        let written = match self.flusher() {
+            Some(flusher) => self
+                .handle()
                 .write_all_at(data, offset, ReadWriteFlags::empty())
-                .and_then(|()| self.handle().sync(SyncKind::Data))
-        } else {
-            self.handle().write_durable_at(data, offset)
+                .and_then(|()| retry(|| flusher.sync())),
+            None => self.handle().write_durable_at(data, offset),
         };
         written.map_err(|e| self.handle().fail("cannot write a device durably", e).at_offset(offset))
     }
 
     fn sync(&self) -> Result<()> {
         self.writable()?;
-        self.handle().sync(SyncKind::Data).map_err(|e| self.handle().fail("cannot sync a device", e))
+        let synced = match self.flusher() {
+            Some(flusher) => retry(|| flusher.sync()),
+            None => self.handle().sync(SyncKind::Data),
+        };
+        synced.map_err(|e| self.handle().fail("cannot sync a device", e))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
@@ -207,7 +222,6 @@ impl BlockDevice for KernelDevice {
     fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>> {
         check_blocks(offset, len as u64, self.len);
         self.writable()?;
-        self.mapped.store(true, Ordering::Relaxed);
         Ok(Arc::new(KernelMapping::map(self.handle(), offset, len)?))
     }
 

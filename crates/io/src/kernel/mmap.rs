@@ -73,6 +73,13 @@ impl KernelMapping {
         Ok(KernelMapping { base, len })
     }
 
+    /// Writes back what was stored, and flushes the device below: for a mapping of a raw device, all that was written to it
+    /// by other ways before.
+    pub(super) fn sync(&self) -> rustix::io::Result<()> {
+        // SAFETY: this is the mapping made by `map`, whole, which lives as long as `self`.
+        unsafe { rustix::mm::msync(self.base.as_ptr().cast(), self.len, rustix::mm::MsyncFlags::SYNC) }
+    }
+
     fn check(&self, offset: usize, len: usize) {
         assert!(
             offset.checked_add(len).is_some_and(|end| end <= self.len),

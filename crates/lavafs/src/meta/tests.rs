@@ -139,3 +139,8 @@ fn a_refused_operation_changes_nothing() {
         assert_eq!(after, m, "{op}");
     }
 }
+
+#[test]
+fn a_file_takes_little_memory() {
+    assert!(size_of::<(Ino, Node)>() <= 40 && size_of::<(Box<str>, Ino)>() <= 24);
+}

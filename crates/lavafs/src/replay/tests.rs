@@ -1,0 +1,151 @@
+//! Claims: what a crash may leave of bytes and journal that one flush should have made durable together.
+
+use crate::fs::LavaFs;
+use crate::op::Op;
+use crate::{FormatOptions, MountOptions, format, mount};
+use base::hash::key_hash;
+use base::sync::lock;
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
+use io::{AppendFile, CreateOptions, FileSystem, SyncKind};
+use std::path::Path;
+
+const BLOCK: u64 = 4096;
+const FILE: &str = "/a";
+
+fn machine() -> SimEnv {
+    let sim = SimEnv::new(3);
+    let options = FormatOptions {
+        unit_len: 8 * BLOCK,
+        small_unit_len: 2 * BLOCK,
+        journal_len: 8 * BLOCK,
+        ..FormatOptions::default()
+    };
+    format(&sim.env(), &*sim.device("/device", 400 * BLOCK).unwrap(), &options).unwrap();
+    sim
+}
+
+fn mounted(sim: &SimEnv) -> LavaFs {
+    mount(&sim.env(), sim.device("/device", 0).unwrap(), MountOptions::default()).unwrap()
+}
+
+fn power_losses(sim: &SimEnv) -> Vec<SimEnv> {
+    let seeds = |policy| (0..40).map(move |seed| (policy, seed));
+    let all = Policy::ALL.into_iter().flat_map(seeds);
+    all.map(|(policy, seed)| sim.crash(CrashKind::PowerLossWith(policy), seed)).collect()
+}
+
+fn create(fs: &LavaFs, path: &str) -> Box<dyn AppendFile> {
+    fs.create(Path::new(path), &CreateOptions::default()).unwrap()
+}
+
+fn content(fs: &LavaFs, path: &str) -> Option<Vec<u8>> {
+    match fs.read_all(Path::new(path), 1 << 20) {
+        Ok(bytes) => Some(bytes),
+        Err(e) => {
+            assert_eq!(e.kind(), base::ErrorKind::NotFound, "{e}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_size_is_believed_only_with_its_bytes() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    let whole: Vec<u8> = (0..20_000u32).map(|n| (n % 251) as u8 + 1).collect();
+    let mut file = create(&fs, FILE);
+    file.append(&whole[..5_000]).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    file.append(&whole[5_000..]).unwrap();
+    // The power goes while bytes and journal are on their way: the flush has done nothing yet.
+    sim.inject(FaultPlan::nth(0, FaultEffect::Lost).kinds(&[OpKind::SyncData]));
+    file.sync(SyncKind::Full).unwrap();
+    let (mut without, mut with, mut untrue) = (0, 0, 0);
+    for after in power_losses(&sim) {
+        let mut text = String::new();
+        let device = after.device("/device", 0).unwrap();
+        let mut intact = false;
+        for block in 0..400 {
+            let mut bytes = [0; BLOCK as usize];
+            device.read_at(&mut bytes, block * BLOCK).unwrap();
+            intact |= bytes.starts_with(b"LFTX") && bytes[32] == 2;
+        }
+        crate::dump_journal(&*device, &mut |line| text += line).unwrap();
+        let fs = mounted(&after);
+        let found = content(&fs, FILE).unwrap();
+        assert_eq!(found, whole[..found.len()], "a file shows what it was written");
+        match found.len() {
+            5_000 => without += 1,
+            20_000 => with += 1,
+            len => panic!("a size of {len} was never recorded"),
+        }
+        untrue += u32::from(intact && found.len() == 5_000);
+        // What was taken for torn is written over, and the volume goes on.
+        let mut file = create(&fs, "/next");
+        file.append(&whole).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+        let again = mounted(&after.crash(CrashKind::PowerLoss, 1));
+        assert_eq!(content(&again, "/next").unwrap(), whole);
+        assert_eq!(content(&again, FILE).unwrap(), found);
+    }
+    assert!(without > 0 && with > 0 && untrue > 0, "{without}, {with}, {untrue}");
+}
+
+#[test]
+fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    let old = vec![1; 3 * BLOCK as usize];
+    let mut file = create(&fs, FILE);
+    file.append(&old).unwrap();
+    file.flush().unwrap();
+    let blocks = fs.extents(Path::new(FILE)).unwrap();
+    {
+        // Two threads: one is about to commit its claim when the other removes the file.
+        let volume = fs.volume();
+        let mut core = lock(&volume.core);
+        let ino = core.meta.look_up("", "a").unwrap();
+        let claim = Op::Claim { ino, size: old.len() as u64, from: 0, hash: key_hash(&old) };
+        volume.queue(&mut core, &claim).unwrap();
+        volume.queue(&mut core, &Op::Unlink { dir: String::new(), name: "a".into() }).unwrap();
+    }
+    fs.sync_dir(Path::new("/")).unwrap();
+    drop(file);
+    fs.volume().reap().unwrap();
+    let mut next = create(&fs, "/next");
+    next.append(&vec![2; 3 * BLOCK as usize]).unwrap();
+    next.flush().unwrap();
+    let reused = fs.extents(Path::new("/next")).unwrap();
+    assert!(reused.iter().any(|r| blocks.iter().any(|b| b.start == r.start)), "{blocks:?} {reused:?}");
+    for after in power_losses(&sim) {
+        assert_eq!(content(&mounted(&after), FILE), None, "a removed file came back");
+    }
+}
+
+#[test]
+fn a_claim_that_a_later_transaction_vouches_for_is_not_asked_for() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    let mut file = create(&fs, FILE);
+    file.append(&[1; 5_000]).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    let block = fs.extents(Path::new(FILE)).unwrap()[0];
+    fs.sync_dir(Path::new("/")).unwrap();
+    let spoil = |sim: &SimEnv| {
+        let device = sim.device("/device", 0).unwrap();
+        let zeros = io::AlignedBuf::zeroed(BLOCK as usize);
+        device.write_durable(zeros.as_slice(), block.offset()).unwrap();
+    };
+    let last = sim.fork(0);
+    spoil(&last);
+    assert_eq!(content(&mounted(&last), FILE), None, "the last transaction looks torn");
+    drop(create(&fs, "/b"));
+    fs.sync_dir(Path::new("/")).unwrap();
+    let vouched = sim.fork(0);
+    spoil(&vouched);
+    assert_eq!(
+        content(&mounted(&vouched), FILE).map(|c| c.len()),
+        Some(5_000),
+        "damage to bytes stays there"
+    );
+}
