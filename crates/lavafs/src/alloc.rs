@@ -133,6 +133,21 @@ impl FreeMap {
         Some(taken)
     }
 
+    /// Takes so many blocks in however many runs, the longest first where one does not do.
+    pub(crate) fn allocate_any(&mut self, blocks: u64) -> Option<Vec<Extent>> {
+        if blocks > self.blocks {
+            return None;
+        }
+        let (mut taken, mut left) = (Vec::new(), blocks);
+        while left > 0 {
+            let whole = u32::try_from(left).ok().and_then(|blocks| self.allocate(blocks, None));
+            let some = whole.or_else(|| self.allocate(left.min(RUNS_MAX as u64) as u32, None))?;
+            left -= some.iter().map(|e| u64::from(e.blocks)).sum::<u64>();
+            some.into_iter().for_each(|e| push(&mut taken, e));
+        }
+        Some(taken)
+    }
+
     fn take(&mut self, extent: Extent, taken: &mut Vec<Extent>) {
         let claimed = self.claim(extent);
         debug_assert!(claimed, "the run was found free");

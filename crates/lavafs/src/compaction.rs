@@ -48,17 +48,58 @@ enum Phase {
 struct Dump {
     switched: Switched,
     extents: Vec<Extent>,
+    /// Those in the superblock.
+    named: Vec<Extent>,
     /// All parts, padded.
     image: AlignedBuf,
     written: usize,
 }
 
-/// The parts of a dump as they are written: each padded to whole blocks.
-pub(crate) fn encode_dump(owner: Owner, sequence: u64, salt: u64, ops: Vec<Vec<u8>>, jump: &Op) -> Vec<u8> {
-    let mut parts = ops;
+/// A dump as it is written.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// All parts, each padded to whole blocks.
+    pub image: Vec<u8>,
+    /// The blocks for them, in order.
+    pub extents: Vec<Extent>,
+    /// Those of them that the superblock has to name.
+    pub named: Vec<Extent>,
+    /// Blocks that are not needed.
+    pub rest: Vec<Extent>,
+}
+
+/// Encodes a dump for the blocks in `room`, of which there must be [`crate::core::dump_blocks`] at least. If they are too
+/// scattered for the superblock, a part in front and each further one name the blocks of the next.
+pub(crate) fn encode_dump(
+    owner: Owner,
+    (sequence, salt): (u64, u64),
+    mut parts: Vec<Vec<u8>>,
+    jump: &Op,
+    room: &[Extent],
+) -> Result<Encoded> {
     let mut last = Vec::new();
     jump.encode(&mut last);
     parts.push(last);
+    let blocks = |parts: &[Vec<u8>]| parts.iter().map(|p| transaction::blocks_of(p.len())).sum::<u64>();
+    let (mut extents, mut rest) = layout::split_at(room, blocks(&parts));
+    let mut named = extents.clone();
+    if extents.len() > DUMP_EXTENTS_MAX {
+        parts.insert(0, Vec::new());
+        (extents, rest) = (Vec::new(), room.to_vec());
+        named = Vec::new();
+        for part in parts.iter_mut().rev() {
+            if !named.is_empty() {
+                Op::JournalExtend { extents: named.clone() }.encode(part);
+            }
+            (named, rest) = layout::split_at(&rest, transaction::blocks_of(part.len()));
+            extents.splice(0..0, named.iter().copied());
+        }
+    }
+    if layout::blocks_of(&extents) < blocks(&parts) || named.len() > DUMP_EXTENTS_MAX {
+        return Err(crate::core::no_space(
+            "there is no room for a dump of the metadata; remove files".into(),
+        ));
+    }
     let mut image = Vec::new();
     let mut chain = 0;
     for (part, ops) in (0u32..).zip(&parts) {
@@ -68,7 +109,7 @@ pub(crate) fn encode_dump(owner: Owner, sequence: u64, salt: u64, ops: Vec<Vec<u
         image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
         chain = hash;
     }
-    image
+    Ok(Encoded { image, extents, named, rest })
 }
 
 /// The operations of a dump, in parts.
@@ -138,28 +179,28 @@ fn begin(volume: &Volume) -> Result<Dump> {
         }
     };
     let parts = dump_parts(&meta.expect("a switch copies the metadata"));
-    let bytes = encode_dump(owner, switched.sequence, salt, parts, &switched.jump);
-    let mut image = AlignedBuf::zeroed(bytes.len());
-    image.as_mut_slice().copy_from_slice(&bytes);
-    let extents = fit(volume, room, layout::blocks_for(bytes.len() as u64))?;
-    Ok(Dump { switched, extents, image, written: 0 })
-}
-
-/// Makes the blocks taken for a dump those that it needs, in few enough runs for the superblock.
-fn fit(volume: &Volume, room: Vec<Extent>, blocks: u64) -> Result<Vec<Extent>> {
-    let mut core = lock(&volume.core);
-    let (mut extents, rest) = layout::split_at(&room, blocks);
-    core.release(&rest)?;
-    let had = layout::blocks_of(&extents);
-    if had < blocks {
+    let mut room = room;
+    let needed = crate::core::dump_blocks(parts.iter().map(|p| p.len() as u64).sum()) + 2;
+    let more = needed.saturating_sub(layout::blocks_of(&room));
+    let grown = match more {
+        0 => Ok(()),
         // The metadata grew between the two holds of the lock.
-        extents.extend(core.allocate_journal(blocks - had)?);
+        more => lock(&volume.core).allocate_journal(more).map(|extents| room.extend(extents)),
+    };
+    // Nobody waits for the encoding.
+    let numbers = (switched.sequence, salt);
+    match grown.and_then(|()| encode_dump(owner, numbers, parts, &switched.jump, &room)) {
+        Ok(Encoded { image: bytes, extents, named, rest }) => {
+            lock(&volume.core).release(&rest)?;
+            let mut image = AlignedBuf::zeroed(bytes.len());
+            image.as_mut_slice().copy_from_slice(&bytes);
+            Ok(Dump { switched, extents, named, image, written: 0 })
+        }
+        Err(e) => {
+            lock(&volume.core).release(&room)?;
+            Err(e)
+        }
     }
-    if extents.len() > DUMP_EXTENTS_MAX {
-        core.release(&extents)?;
-        return Err(crate::core::no_space("the free blocks are too scattered for a dump".into()));
-    }
-    Ok(extents)
 }
 
 impl Dump {
@@ -181,11 +222,17 @@ impl Dump {
     fn replace(self, volume: &Volume) -> Result<()> {
         volume.device.sync()?;
         let mut superblock = lock(&volume.superblock);
+        let chained = self.named.len() < self.extents.len();
         let next = Superblock {
+            version: if chained {
+                superblock.version.max(superblock::VERSION_WITH_CHAINS)
+            } else {
+                superblock.version
+            },
             generation: superblock.generation + 1,
             checkpoint: self.switched.sequence,
             reached: superblock.reached.max(self.switched.sequence),
-            dump: self.extents.clone(),
+            dump: self.named.clone(),
             ..superblock.clone()
         };
         superblock::write(&*volume.device, &next)?;

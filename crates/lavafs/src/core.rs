@@ -13,8 +13,9 @@
 //!
 //! # Reserve
 //!
-//! Files never get the blocks that the journal needs to grow by twice its unit, to switch, and to be dumped once
-//! ([`Core::reserve`]); nor are names made that could not be dumped. So a full volume can always remove files.
+//! Files never get the blocks that the journal needs to be dumped once, and before that to grow by as much and by a few
+//! of its units ([`Core::reserve`]); nor are names made that could not be dumped. Once the journal has grown into what a
+//! compaction needs, one is begun ([`Core::journal_is_short`]). So a full volume can always remove files.
 
 use crate::alloc::FreeMap;
 use crate::layout::{self, BLOCK, Extent};
@@ -27,6 +28,10 @@ use std::sync::{Arc, RwLock, Weak};
 
 /// Bytes of operations in a part of a dump, about.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;
+
+/// Operations in line for the journal, bytes, above which they are written although nobody asked for it; less where the
+/// units of the journal are small.
+const PENDING_LEN_MAX: usize = 512 << 10;
 
 /// What the open handles of a file share.
 #[derive(Debug)]
@@ -180,7 +185,19 @@ impl Core {
 
     /// Blocks that files do not get.
     pub(crate) fn reserve(&self) -> u64 {
-        dump_blocks(self.meta.dump_len()) + 3 * u64::from(self.journal_blocks)
+        2 * dump_blocks(self.meta.dump_len()) + 4 * u64::from(self.journal_blocks)
+    }
+
+    /// True if the journal can grow by a few units only before there is no room for its compaction, which needs a dump, a
+    /// unit to switch to, and another for what is committed meanwhile.
+    pub(crate) fn journal_is_short(&self) -> bool {
+        let needed = dump_blocks(self.meta.dump_len()) + 3 * u64::from(self.journal_blocks);
+        self.free.blocks() <= needed + 2
+    }
+
+    /// True if the line is so long that it should be written: no transaction is to need more than a unit of the journal.
+    pub(crate) fn is_pending_long(&self) -> bool {
+        self.pending.len() >= PENDING_LEN_MAX.min(self.journal_blocks as usize * BLOCK as usize / 2)
     }
 
     /// Blocks that files may get now.
@@ -271,19 +288,24 @@ impl Core {
 
     /// Takes blocks for the journal, also from the reserve.
     pub(crate) fn allocate_journal(&mut self, blocks: u64) -> Result<Vec<Extent>> {
-        let wanted = u32::try_from(blocks).ok();
-        wanted.and_then(|blocks| self.take(blocks, None)).ok_or_else(|| {
+        let taken = self.free.allocate_any(blocks).ok_or_else(|| {
             let free = self.free.blocks();
             no_space(format!("the journal needs {blocks} blocks and {free} are free; remove files"))
-        })
+        })?;
+        Ok(self.taken(taken))
     }
 
     fn take(&mut self, blocks: u32, goal: Option<u32>) -> Option<Vec<Extent>> {
         let taken = self.free.allocate(blocks, goal)?;
+        Some(self.taken(taken))
+    }
+
+    /// The device is not told of these blocks any more.
+    fn taken(&mut self, extents: Vec<Extent>) -> Vec<Extent> {
         if let Some(discards) = &mut self.discards {
-            taken.iter().for_each(|&e| forget(discards, e));
+            extents.iter().for_each(|&e| forget(discards, e));
         }
-        Some(taken)
+        extents
     }
 
     /// Blocks for an open file that no name leads to: nothing about it is recorded.

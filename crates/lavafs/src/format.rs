@@ -1,6 +1,6 @@
 //! Making a volume.
 
-use crate::compaction::{dump_parts, encode_dump};
+use crate::compaction::{Encoded, dump_parts, encode_dump};
 use crate::layout::{self, BLOCK, Extent, HEAD_BLOCKS, VOLUME_BLOCKS_MAX, VOLUME_BLOCKS_MIN};
 use crate::meta::Meta;
 use crate::op::Op;
@@ -139,22 +139,30 @@ pub(crate) fn write_journal(
     let parts = dump_parts(meta);
     let dump_blocks = parts.iter().map(|p| crate::transaction::blocks_of(p.len())).sum::<u64>() + 1;
     let mut take = |blocks: u64| {
-        let taken = u32::try_from(blocks).ok().and_then(|blocks| free.allocate(blocks, None));
-        let few = taken.filter(|runs| runs.len() <= superblock::DUMP_EXTENTS_MAX);
-        few.ok_or_else(|| crate::core::no_space(format!("there are no {blocks} free blocks for the journal")))
+        let taken = free.allocate_any(blocks);
+        taken.ok_or_else(|| {
+            crate::core::no_space(format!("there are no {blocks} free blocks for the journal"))
+        })
     };
-    let dump: Vec<Extent> = take(dump_blocks)?;
+    let mut room: Vec<Extent> = take(dump_blocks)?;
+    if room.len() > superblock::DUMP_EXTENTS_MAX {
+        room.extend(take(2 * parts.len() as u64 + 2)?);
+    }
     let runs = take(u64::from(superblock.journal_blocks))?;
     let jump = Op::Jump { sequence: sequence + 1, chain: env.entropy.next_u64(), extents: runs };
-    let image = encode_dump(owner, sequence, env.entropy.next_u64(), parts, &jump);
+    let numbers = (sequence, env.entropy.next_u64());
+    let Encoded { image, extents, named, .. } = encode_dump(owner, numbers, parts, &jump, &room)?;
     let mut buf = AlignedBuf::zeroed(image.len());
     buf.as_mut_slice().copy_from_slice(&image);
     let mut rest = buf.as_slice();
-    for piece in layout::pieces(&dump, 0, image.len() as u64) {
+    for piece in layout::pieces(&extents, 0, image.len() as u64) {
         let (now, later) = rest.split_at(piece.len as usize);
         device.write_at(now, piece.offset.expect("a dump has no holes"))?;
         rest = later;
     }
     device.sync()?;
-    superblock::write(device, &Superblock { checkpoint: sequence, reached: sequence, dump, ..superblock })
+    superblock::write(
+        device,
+        &Superblock { checkpoint: sequence, reached: sequence, dump: named, ..superblock },
+    )
 }

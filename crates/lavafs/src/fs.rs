@@ -72,7 +72,7 @@ impl LavaFs {
 
     /// Bytes with which a file's records should be masked, so that what its blocks held before, as part of another file,
     /// is never taken for one of them. It cannot be guessed from outside of the volume, and no two files ever have the
-    /// same one.
+    /// same one. It is the secret of whoever writes the file: records made with it by others would be taken for the file's.
     ///
     /// # Errors
     /// `NotFound`.

@@ -160,7 +160,7 @@ pub(crate) fn replay_as_far_as_possible(
     let (meta, jump) = read_dump(device, superblock, see)?;
     let mut replayed = Replayed {
         meta,
-        behind: superblock.dump.clone(),
+        behind: jump.dump,
         runs: jump.extents.clone(),
         at: 0,
         sequence: superblock.checkpoint,
@@ -195,6 +195,8 @@ pub(crate) fn replay_as_far_as_possible(
 struct Jump {
     chain: u64,
     extents: Vec<Extent>,
+    /// All blocks of the dump.
+    dump: Vec<Extent>,
 }
 
 fn read_dump(
@@ -227,9 +229,15 @@ fn read_dump(
                 return Err(damaged(Error::corruption(format!("a jump to transaction {sequence}"))));
             }
             check_runs(superblock, extents).map_err(located)?;
-            return Ok((meta, Jump { chain: *chain, extents: extents.clone() }));
+            return Ok((meta, Jump { chain: *chain, extents: extents.clone(), dump: stream.runs }));
         }
-        meta.apply(last).map_err(located)?;
+        match last {
+            Op::JournalExtend { extents } => {
+                check_runs(superblock, extents).map_err(located)?;
+                stream.extend(extents);
+            }
+            op => drop(meta.apply(op).map_err(located)?),
+        }
         (at, chain, part) = (at + blocks, hash, part.saturating_add(1));
     }
 }

@@ -20,6 +20,9 @@ pub const MAGIC: [u8; 8] = *b"LAVAFS\r\n";
 pub const VERSION: u32 = 2;
 /// The first version whose journal may hold claims.
 pub const VERSION_WITH_CLAIMS: u32 = 2;
+/// The first version whose dump may be in more runs than the superblock names; an older volume that needs that becomes one
+/// of this version.
+pub const VERSION_WITH_CHAINS: u32 = 2;
 /// Runs of blocks that the dump of metadata may consist of.
 pub const DUMP_EXTENTS_MAX: usize = 64;
 /// Devices that the format has room for.

@@ -19,8 +19,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Operations in line for the journal, bytes, above which they are written although nobody asked for it.
-const PENDING_LEN_MAX: usize = 512 << 10;
 /// The most blocks told to the device in one discard.
 const DISCARD_BLOCKS_MAX: u32 = 4096;
 
@@ -176,17 +174,25 @@ impl Volume {
         if self.is_durable(position) {
             return Ok(());
         }
-        let committed = {
-            let mut journal = lock(&self.journal);
+        self.with_room(|journal| {
             if self.is_durable(position) {
                 return Ok(());
             }
             // Whoever held the lock may have failed.
             self.check_sound()?;
-            self.commit_locked(&mut journal, true)
-        };
-        committed?;
+            self.commit_locked(journal, true)
+        })?;
         self.after_commit()
+    }
+
+    /// Runs a commit; where the journal finds no room for itself it is compacted, and the commit tried once more.
+    fn with_room(&self, commit: impl Fn(&mut Journal) -> Result<()>) -> Result<()> {
+        match commit(&mut lock(&self.journal)) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => {}
+            done => return done,
+        }
+        self.compact()?;
+        commit(&mut lock(&self.journal))
     }
 
     fn commit_locked(&self, journal: &mut Journal, durable: bool) -> Result<()> {
@@ -208,26 +214,25 @@ impl Volume {
     pub(crate) fn commit_all(self: &Arc<Self>) -> Result<()> {
         let position = lock(&self.core).position;
         // Also what was written without being made durable, before this mount or in it.
-        {
-            let mut journal = lock(&self.journal);
+        self.with_room(|journal| {
             self.check_sound()?;
-            if !self.is_durable(position) || journal.durable() < journal.sequence() {
-                self.commit_locked(&mut journal, true)?;
+            match self.is_durable(position) && journal.durable() == journal.sequence() {
+                true => Ok(()),
+                false => self.commit_locked(journal, true),
             }
-        }
+        })?;
         self.after_commit()
     }
 
     /// Writes the line to the journal if it has become long.
     pub(crate) fn relieve(self: &Arc<Self>) -> Result<()> {
-        if lock(&self.core).pending.len() < PENDING_LEN_MAX {
+        if !lock(&self.core).is_pending_long() {
             return Ok(());
         }
-        {
-            let mut journal = lock(&self.journal);
+        self.with_room(|journal| {
             self.check_sound()?;
-            self.commit_locked(&mut journal, false)?;
-        }
+            self.commit_locked(journal, false)
+        })?;
         self.after_commit()
     }
 
@@ -325,7 +330,7 @@ impl Volume {
         let at = (self.options.compact_journal_at / BLOCK).min(blocks / 8).max(2);
         let dump = crate::core::dump_blocks(core.meta.dump_len());
         since_dump >= at.max(2 * dump)
-            || (core.available() == 0 && since_dump >= 2 * dump + u64::from(core.journal_blocks) / 2)
+            || (core.journal_is_short() && since_dump >= u64::from(core.journal_blocks) / 2)
     }
 
     /// One step of the upkeep: of the compaction under way, or of one that is due, or a discard.
@@ -414,11 +419,16 @@ impl Volume {
             return Ok(());
         }
         self.join();
-        let mut compaction = lock(&self.compaction);
-        while !compaction.is_idle() {
-            compaction.step(self)?;
+        if !lock(&self.compaction).is_idle() {
+            self.compact()?;
         }
-        self.commit_all_quietly()?;
+        match self.commit_all_quietly() {
+            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => {
+                self.compact()?;
+                self.commit_all_quietly()?;
+            }
+            committed => committed?,
+        }
         let reached = lock(&self.journal).sequence();
         let mut superblock = lock(&self.superblock);
         if superblock.reached == reached {

@@ -4,7 +4,7 @@ use base::{ErrorKind, Result, checksum};
 use io::kernel::device::{DeviceOptions, create_image, open};
 use io::sim::{CrashKind, Policy, SimEnv};
 use io::{Access, AppendFile, CreateOptions, Env, FileSystem, ReadFile, SyncKind};
-use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, fsck, mount};
+use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, dump_journal, format, fsck, mount};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,6 +146,59 @@ fn a_journal_short_of_room_is_compacted_also_on_a_full_volume() {
     write_file(&fs, "/again", &[8; 400_000]).unwrap();
 }
 
+/// True if the superblock does not name all blocks of the dump.
+fn has_a_long_dump(sim: &SimEnv) -> bool {
+    let (mut in_dump, mut goes_on) = (false, false);
+    dump_journal(&*sim.device("/device", 0).unwrap(), &mut |line| match line.split_once(": ") {
+        Some((_, what)) => in_dump = what.starts_with("dump of"),
+        None => goes_on |= in_dump && line.contains("journal goes on"),
+    })
+    .unwrap();
+    goes_on
+}
+
+/// The same where what is free are single blocks between files, of which the metadata needs more than a superblock can name.
+#[test]
+fn a_journal_is_compacted_also_into_scattered_blocks() {
+    let sim = machine(6000, &FormatOptions { small_unit_len: BLOCK, unit_len: BLOCK, ..small() });
+    let fs = mounted(&sim, eager());
+    let name = |n: u64| format!("/{n}");
+    let fill = |from: u64| (from..).take_while(|n| write_file(&fs, &name(*n), b"x").is_ok()).count() as u64;
+    let mut count = fill(0);
+    (0..count).step_by(2).for_each(|n| fs.remove(p(&name(n))).unwrap());
+    fs.sync_dir(p("/")).unwrap();
+    // Long names need no blocks of their own, but much of a dump.
+    for n in 0..4000 {
+        fs.link(p(&name(1)), p(&format!("/{}{n}", "n".repeat(200)))).unwrap();
+        if n % 50 == 0 {
+            fs.sync_dir(p("/")).unwrap();
+        }
+    }
+    count += fill(count);
+    let before = fs.statistics();
+    assert_eq!(before.available_bytes, 0);
+    for round in 0..2000 {
+        fs.rename(p("/1"), p("/moved")).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        fs.rename(p("/moved"), p("/1")).unwrap();
+        fs.sync_dir(p("/")).unwrap();
+        let found = fs.statistics();
+        assert!(found.journal_bytes < before.total_bytes / 4, "round {round}: {found:?}");
+    }
+    let after = fs.statistics();
+    assert!(after.journal_compactions > before.journal_compactions + 3, "{after:?}");
+    assert!(has_a_long_dump(&sim), "{after:?}");
+    for after in power_losses(&sim).step_by(25) {
+        let report = fsck::fsck(&after.env(), &*after.device("/device", 0).unwrap(), true).unwrap();
+        assert!(report.is_clean() && report.findings.len() <= 1, "{:?}", report.findings);
+        assert_eq!(mounted(&after, eager()).read_all(p("/1"), 1 << 20).unwrap(), b"x");
+    }
+    assert!(count > 4000);
+    names(&fs).iter().for_each(|name| fs.remove(p(&format!("/{name}"))).unwrap());
+    fs.sync_dir(p("/")).unwrap();
+    write_file(&fs, "/again", &[8; 10_000_000]).unwrap();
+}
+
 #[test]
 fn no_space_is_found_before_anything_is_changed() {
     let sim = machine(300, &small());
@@ -204,46 +257,80 @@ fn scan(fs: &LavaFs, path: &str) -> u64 {
         .count() as u64
 }
 
+/// Whose record a piece is, wherever it stands: the place of the stamp in the list.
+fn author(piece: &[u8], stamps: &[base::Uid]) -> Option<usize> {
+    let n = u64::from_le_bytes(piece.get(500..508)?.try_into().unwrap());
+    stamps.iter().position(|stamp| record(*stamp, n) == piece)
+}
+
+/// Whoever chooses what the old files hold knows the stamps of all files that there are or were, open ones among them, and at
+/// which place a record would be looked for; and he copies what the file holds that gets his blocks next.
 #[test]
 fn a_recycled_extent_is_never_the_tail_of_another_file() {
-    let sim = machine(300, &small());
+    let sim = machine(600, &small());
     let fs = mounted(&sim, eager());
-    // Whoever writes the old file knows all stamps there are, and how the next file's records will look but for its own.
+    let mut open = Vec::new();
     let mut stamps = Vec::new();
+    for n in 0..3 {
+        let mut file = create(&fs, &format!("/open{n}"));
+        stamps.push(fs.stamp(p(&format!("/open{n}"))).unwrap());
+        (0..5).for_each(|i| file.append(&record(stamps[n], i)).unwrap());
+        file.sync(SyncKind::Data).unwrap();
+        open.push(file);
+    }
+    let (mut of_others, mut own_copies) = (0, 0);
     for round in 0..8 {
-        let old = format!("/old{round}");
-        let mut file = create(&fs, &old);
-        stamps.push(fs.stamp(p(&old)).unwrap());
-        (0..800).for_each(|n| file.append(&record(stamps[n as usize % stamps.len()], n)).unwrap());
-        file.sync(SyncKind::Full).unwrap();
-        drop(file);
-        fs.remove(p(&old)).unwrap();
-        fs.sync_dir(p("/")).unwrap();
         let new = format!("/new{round}");
         let mut file = create(&fs, &new);
         let stamp = fs.stamp(p(&new)).unwrap();
         assert!(!stamps.contains(&stamp));
-        for n in 0..37 {
-            file.append(&record(stamp, n)).unwrap();
-            if n % 9 == 0 {
-                file.sync(SyncKind::Data).unwrap();
+        let mut len = 0;
+        for part in 0..3 {
+            // A file that imitates the others, or (once there is something to copy) is a copy of this one, over and over.
+            let old = format!("/old{round}-{part}");
+            let mut imitation = create(&fs, &old);
+            stamps.push(fs.stamp(p(&old)).unwrap());
+            for n in 0..300 {
+                let others = record(stamps[(n + round) as usize % stamps.len()], n);
+                let copied = part > 0 && n % 2 == 1;
+                imitation.append(&if copied { record(stamp, n % len) } else { others }).unwrap();
+            }
+            imitation.sync(SyncKind::Full).unwrap();
+            drop(imitation);
+            fs.remove(p(&old)).unwrap();
+            fs.sync_dir(p("/")).unwrap();
+            let synced = len + 37;
+            for n in len..synced {
+                file.append(&record(stamp, n)).unwrap();
+                if n % 9 == 0 || n + 1 == synced {
+                    file.sync(SyncKind::Data).unwrap();
+                }
+            }
+            len = synced + 3;
+            (synced..len).for_each(|n| file.append(&record(stamp, n)).unwrap());
+            file.flush().unwrap();
+            for after in power_losses(&sim) {
+                let fs = mounted(&after, eager());
+                let found = scan(&fs, &new);
+                assert!((synced..=len).contains(&found), "{found} records, of {synced} to {len}");
+                assert!(fs.metadata(p(&new)).unwrap().len <= len * 512);
+                let mut tail = vec![0; (fs.scan_extent_tail(p(&new)).unwrap() - found * 512) as usize];
+                fs.open(p(&new), Access::Direct).unwrap().read_at(&mut tail, found * 512).unwrap();
+                for piece in tail.chunks(512) {
+                    of_others += u64::from(author(piece, &stamps).is_some());
+                    own_copies += u64::from(author(piece, &[stamp]).is_some());
+                }
             }
         }
-        (37..40).for_each(|n| file.append(&record(stamp, n)).unwrap());
-        file.flush().unwrap();
-        let mut tails = false;
-        for after in power_losses(&sim) {
-            let fs = mounted(&after, eager());
-            let found = scan(&fs, &new);
-            assert!((37..=40).contains(&found), "{found} records");
-            assert!(fs.metadata(p(&new)).unwrap().len <= 40 * 512);
-            tails |= fs.scan_extent_tail(p(&new)).unwrap() > 40 * 512;
-        }
-        assert!(tails, "there is something behind the last record");
         drop(file);
         fs.remove(p(&new)).unwrap();
+        stamps.push(stamp);
         fs.sync_dir(p("/")).unwrap();
     }
+    assert!(
+        of_others > 1000 && own_copies > 1000,
+        "{of_others} imitations, {own_copies} copies behind the ends"
+    );
 }
 
 #[test]
