@@ -339,8 +339,13 @@ pub(crate) fn reserve(
                 own.map(|change| len(&change)).sum()
             }
         };
-        if bytes > 0 && has_place(engine, family, bytes)? {
+        if bytes == 0 {
+            continue;
+        }
+        if has_place(engine, family, bytes)? {
             places.push(family.id);
+        } else {
+            engine.stats.writes_not_placed.add(1);
         }
     }
     Ok(places)
@@ -430,6 +435,7 @@ fn place_one(
     let file = engine.placement.file_for(engine, family, 0)?;
     let reference = lock(&file).append(engine, change.key, seq, change.value)?;
     engine.stats.segment_bytes_written.add(reference.stored_len);
+    engine.stats.values_placed.add(1);
     let reference = reference.encode();
     Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
     Ok(true)

@@ -17,11 +17,11 @@
 //! ```
 //!
 //! The *reserve* is what the way out needs: `fixed` (the manifest, as long as it may become, and its next file beside it;
-//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), a
-//! little for deletes, and the pool of the jobs that free space: the widest compaction and one output of a collection, or
-//! what is granted, if that is more. So flush always has room (unflushed bytes are counted before they are logged), and one
-//! compaction and one collection can always run. Deletes are admitted into the reserve, except for `fixed` and the pool;
-//! jobs into all of it.
+//! headers and indexes of what is flushed), what the log may still grow by (its live part is bounded by early flushes), the
+//! tails of values that are placed in it (`placement`), a little for deletes, and the pool of the jobs that free space: the
+//! widest compaction and one output of a collection, or what is granted, if that is more. So flush always has room (unflushed
+//! bytes are counted before they are logged), and one compaction and one collection can always run. Deletes are admitted
+//! into the reserve, except for `fixed` and the pool; jobs into all of it.
 //!
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
 //! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free

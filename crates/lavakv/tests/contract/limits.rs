@@ -4,14 +4,19 @@ use crate::common::*;
 use crate::overwrites::{bytes, family, kept, limited, occupied};
 use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, SpaceLimit, io::Rng, sim::SimEnv};
 
-#[test]
-fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
-    let sim = SimEnv::new(1);
-    let e = Db::open_in(sim.env(), DIR, limited(100 << 10)).err().unwrap();
+/// What a store with these options must have at least, as the refusal of less says.
+pub fn least_limit(options: Options) -> u64 {
+    let e = Db::open_in(SimEnv::new(1).env(), DIR, options).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     let text = e.to_string();
     let needed = text.split("at least ").nth(1).and_then(|t| t.split(' ').next()).unwrap();
-    let needed: u64 = needed.parse().unwrap_or_else(|_| panic!("{text}"));
+    needed.parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+#[test]
+fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
+    let sim = SimEnv::new(1);
+    let needed = least_limit(limited(100 << 10));
     fails(Db::open_in(sim.env(), DIR, limited(needed - 1)), ErrorKind::InvalidArgument);
     let db = Db::open_in(sim.env(), DIR, limited(needed)).unwrap();
     for i in 0..20 {
