@@ -182,15 +182,11 @@ impl Driver {
         Ok(())
     }
 
-    /// The store was opened again under the same options, in `sim`, where it occupied `before`: if that was below a limit in
-    /// bytes, the open kept it.
-    pub fn check_peak_of(&self, sim: &SimEnv, before: u64) -> Check {
-        let Some(SpaceLimit::Bytes(limit)) = self.options.space_limit else { return Ok(()) };
+    /// The same for what `sim` left of it, which was opened again under the same options.
+    pub fn check_peak_of(&self, sim: &SimEnv) -> Check {
+        let Some(most) = self.peak_max else { return Ok(()) };
         let peak = room::peak(sim)?;
-        ensure!(
-            before > limit || peak <= limit,
-            "{before} B were there, {peak} B while it was opened: {limit} B may be"
-        );
+        ensure!(peak <= most, "{peak} B were occupied by the open where {most} B may be");
         Ok(())
     }
 

@@ -153,7 +153,6 @@ fn crash(driver: &mut Driver, rng: &mut Rng) -> Check {
 fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
     let env = machine::env(after)?;
     machine::room::watch(after);
-    let before = machine::room::peak(after)?;
     let open = || Db::open_in(env.clone(), DIR, driver.options.clone());
     let db = match open() {
         Err(e) if e.kind() == ErrorKind::NoSpace && driver.capacity().is_some() => {
@@ -163,7 +162,7 @@ fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
         opened => opened,
     };
     let db = db.doing(|| "refused to open".into())?;
-    driver.check_peak_of(after, before)?;
+    driver.check_peak_of(after)?;
     driver.history.check(driver.sim.op_count(), loss, &scan(&db)?)?;
     tally::add(&db);
     check_verify(&db)

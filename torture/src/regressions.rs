@@ -44,6 +44,13 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("full", 173, "small durable deletes filled log groups on a full volume until no flush had room"),
     ("full", 1242, "a store above its limit refused to open: recovery met the ceiling"),
     (
+        "full",
+        112,
+        "a file that a dropped family had shared with a reader waited for removal twice, and for ever",
+    ),
+    ("full", 309, "tails of placed values kept a small store full after everything was deleted"),
+    ("full", 533, "the same, of a family made later"),
+    (
         "io-errors-on-lavafs",
         3,
         "a write that was logged failed because the volume had stopped, and was reported as one that was not",

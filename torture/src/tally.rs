@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 11] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -20,12 +20,16 @@ const KINDS: [Kind; 9] = [
     ("values read by iterators", |s| s.iter_values_read),
     ("compactions", |s| s.compactions - s.compaction_moves),
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
+    (PLACED, |s| s.values_placed),
+    (NOT_PLACED, |s| s.writes_not_placed),
 ];
 
 const COLLECTIONS: &str = "vSSTs collected";
 const PRUNED: &str = "vSSTs pruned";
 const RENAMED: &str = "aliases pruned";
 const SEPARATED: &str = "gets of separated values";
+const PLACED: &str = "values placed in the log";
+const NOT_PLACED: &str = "writes without room to place their values";
 
 thread_local! {
     static COUNTS: Cell<[u64; KINDS.len()]> = const { Cell::new([0; KINDS.len()]) };
@@ -61,7 +65,10 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         // No store is opened in it.
         return None;
     }
-    let short = row.starts_with("io-errors") || row.starts_with("kill");
-    let wanted: &[&str] = if short { &[COLLECTIONS] } else { &[COLLECTIONS, PRUNED, RENAMED, SEPARATED] };
+    let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
+        "io-errors" | "kill" => &[COLLECTIONS],
+        "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
+        _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
+    };
     wanted.iter().find(|name| !seen(name)).copied()
 }
