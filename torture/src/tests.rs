@@ -54,3 +54,12 @@ fn some_full_stores() {
 fn some_damage() {
     run_some("flip", 300);
 }
+
+#[test]
+fn some_of_lavafs() {
+    run_some("lavafs", 500);
+    run_some("crash-on-lavafs", 200);
+    run_some("reclaim-on-lavafs", 120);
+    run_some("flip-on-lavafs", 200);
+    run_some("full-on-lavafs", 10);
+}

@@ -2,70 +2,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
 
+mod common;
+
+use common::*;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// A directory that goes with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("lava-cli-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn file(&self, name: &str, text: &[u8]) -> PathBuf {
-        std::fs::write(self.path(name), text).unwrap();
-        self.path(name)
-    }
-
-    /// Runs `lava` on the store `db` of this directory.
-    fn lava(&self, args: &[&str]) -> Output {
-        run(&self.path("db"), args, &self.0)
-    }
-
-    /// Standard output of a command that must succeed.
-    fn ok(&self, args: &[&str]) -> String {
-        let output = self.lava(args);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "lava {args:?}: {stderr}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The error of a command that must fail with `status`: exactly one line that starts with the program's name.
-    fn fails(&self, status: i32, args: &[&str]) -> String {
-        let output = self.lava(args);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(status), "lava {args:?}: {stderr}");
-        assert!(
-            stderr.starts_with("lava: ") && stderr.ends_with('\n') && stderr.lines().count() == 1,
-            "{stderr}"
-        );
-        stderr
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn run(db: &Path, args: &[&str], dir: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
-    command.env_remove("LAVA_DB").current_dir(dir).args(args).arg("--db").arg(db).output().unwrap()
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
+use std::process::Command;
 
 #[test]
 fn put_get_del_scan() {

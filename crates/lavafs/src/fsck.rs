@@ -64,9 +64,7 @@ impl Report {
 pub fn fsck(env: &Env, device: &dyn BlockDevice, repair: bool) -> Result<Report> {
     let mut report = Report::default();
     let slots = Slots::read(device)?;
-    if slots.found.iter().all(|slot| matches!(slot, Err(e) if e.kind() == ErrorKind::NotFound)) {
-        return Err(Error::not_found("there is no LavaFS on it").at_file(device.path()));
-    }
+    slots.require_one(device)?;
     for (slot, found) in slots.found.iter().enumerate() {
         if let Err(e) = found {
             report.add(format!("slot {slot} of the superblock (block {}): {e}", SLOTS[slot]));
@@ -214,9 +212,10 @@ fn put_right(
 /// What cannot be read is said in the last line.
 ///
 /// # Errors
-/// Those of the device.
+/// `NotFound` if there is no volume; those of the device.
 pub fn dump_journal(device: &dyn BlockDevice, emit: &mut dyn FnMut(&str)) -> Result<()> {
     let slots = Slots::read(device)?;
+    slots.require_one(device)?;
     for (slot, found) in slots.found.iter().enumerate() {
         match found {
             Ok(s) => emit(&format!(

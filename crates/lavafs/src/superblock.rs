@@ -238,9 +238,25 @@ impl Slots {
             let mut bytes = vec![0; BLOCK as usize];
             device.read_at(&mut bytes, slot_offset(slot))?;
             *result = Superblock::decode(&bytes, slot)
-                .map_err(|e| e.at_file(device.path()).at_offset(slot_offset(slot)));
+                .map_err(|e| e.at_file(device.path()))
+                .map_err(|e| match e.kind() {
+                    ErrorKind::NotFound => e,
+                    _ => e.at_offset(slot_offset(slot)),
+                });
         }
         Ok(Slots { found })
+    }
+
+    /// Refuses a device on which neither slot has ever been one.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn require_one(&self, device: &dyn BlockDevice) -> Result<()> {
+        let none = |slot: &Result<Superblock>| matches!(slot, Err(e) if e.kind() == ErrorKind::NotFound);
+        match self.found.iter().all(none) {
+            true => Err(Error::not_found("there is no LavaFS on it").at_file(device.path())),
+            false => Ok(()),
+        }
     }
 
     /// The one that counts, and whether the other says the same.

@@ -2,6 +2,9 @@
 //!
 //! Where a file may be on the volume or on the machine, one on the volume begins with a colon: `:/db/CURRENT`.
 
+#[cfg(feature = "fuse")]
+mod mount;
+
 use super::place::open_volume;
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
@@ -38,6 +41,9 @@ pub enum FsCommand {
     Fsck(FsckArgs),
     /// Print superblock and journal
     DumpJournal(VolumeArgs),
+    /// Show a volume in a directory, for reading, until that is unmounted (umount DIR)
+    #[cfg(feature = "fuse")]
+    Mount(MountArgs),
 }
 
 /// Options of `mkfs`.
@@ -51,7 +57,8 @@ pub struct MkfsArgs {
     /// Do not write the image once from end to end: made sooner, and slower when files are synced
     #[arg(long)]
     sparse: bool,
-    /// Overwrite what is there. A device that is mounted is refused all the same
+    /// Overwrite what is there: another file system, a partition table, a volume, data of an unknown kind. A device that
+    /// is mounted, or in use by the system or another process of ours, is refused all the same
     #[arg(long)]
     force: bool,
 }
@@ -84,6 +91,16 @@ pub struct CpArgs {
     from: String,
     /// Where to; must not exist
     to: String,
+}
+
+/// Options of `mount`.
+#[cfg(feature = "fuse")]
+#[derive(Args)]
+pub struct MountArgs {
+    /// The device or image
+    path: PathBuf,
+    /// The directory, which is there and empty
+    dir: PathBuf,
 }
 
 /// A volume.
@@ -136,6 +153,8 @@ pub fn run(command: FsCommand) -> Result<()> {
         FsCommand::Df(args) => df(&args),
         FsCommand::Fsck(args) => fsck(&args),
         FsCommand::DumpJournal(args) => dump_journal(&args),
+        #[cfg(feature = "fuse")]
+        FsCommand::Mount(args) => mount::mount(&args.path, &args.dir),
     }
 }
 
@@ -144,7 +163,10 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let exists = env.fs.exists(&args.path)?;
     match (exists, args.size) {
         (false, Some(len)) => device::create_image(&args.path, len, args.sparse)?,
-        (false, None) => return output::usage("say how large the image is to be with --size"),
+        (false, None) => {
+            let path = args.path.display();
+            return output::usage(format!("{path} is not there: say how large an image is to be with --size"));
+        }
         (true, _) => {}
     }
     let kind = device::kind(&args.path)?;
@@ -155,7 +177,13 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     }
     let sparse = args.sparse && kind == DeviceKind::Image;
     let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
-    lavafs::format(&env, &*device, &options)?;
+    if let Err(e) = lavafs::format(&env, &*device, &options) {
+        if !exists {
+            // An image without a volume in it would only be in the way; the first error is the one to report.
+            let _ = env.fs.remove(&args.path);
+        }
+        return Err(e.into());
+    }
     println!("made a volume of {} on the {} {}", human_bytes(device.len()), kind.name(), args.path.display());
     Ok(())
 }
@@ -213,10 +241,15 @@ fn cp(args: &CpArgs) -> Result<()> {
     target.create_dir_all(dir)?;
     let options = CreateOptions { expected_len: file.len()?, ..CreateOptions::default() };
     let mut copy: Box<dyn AppendFile> = target.create(&to, &options)?;
-    each_piece(&*file, |bytes| Ok(copy.append(bytes)?))?;
-    copy.sync(SyncKind::Full)?;
+    let copied = each_piece(&*file, |bytes| Ok(copy.append(bytes)?))
+        .and_then(|()| Ok(copy.sync(SyncKind::Full)?));
     drop(copy);
-    Ok(target.sync_dir(dir)?)
+    if copied.is_err() {
+        // A part of a file is of no use; the first error is the one to report.
+        let _ = target.remove(&to);
+    }
+    let synced = target.sync_dir(dir);
+    copied.and_then(|()| Ok(synced?))
 }
 
 fn stat(args: &FileArgs) -> Result<()> {

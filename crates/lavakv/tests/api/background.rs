@@ -43,7 +43,7 @@ fn the_rate_limit_binds() {
     for limit in [0, rate] {
         let sim = SimEnv::new(2);
         let options = Options { rate_limit_bytes_per_s: limit, ..small() };
-        let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+        let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
         let start_ns = sim.now_ns();
         for round in 0..20 {
             fill(&db, &mut model, 0..1500, round);
@@ -75,7 +75,7 @@ fn the_listener_is_told() {
     let sim = SimEnv::new(3);
     let events = Arc::new(Events::default());
     let options = Options { listener: Some(events.clone()), ..small() };
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
     let family = db.create_column_family("other", small_family()).unwrap();
     for round in 0..5 {
         fill(&db, &mut model, 0..1500, round);
@@ -118,7 +118,7 @@ fn a_background_error_is_told() {
     let sim = SimEnv::new(4);
     let events = Arc::new(Events::default());
     let options = Options { listener: Some(events.clone()), ..small() };
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
     fill(&db, &mut model, 0..100, 0);
     sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Append]).path(".ksst"));
     fails(db.flush(), ErrorKind::Poisoned);
@@ -174,7 +174,7 @@ fn memory_budgets_are_kept() {
 fn the_tree_keeps_its_shape() {
     let sim = SimEnv::new(5);
     let family = FamilyOptions { level_multiplier: 4, ..small_family() };
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, Options { family, ..small() }).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, Options { family, ..small() }).unwrap(), Model::new());
     for round in 0..10 {
         fill(&db, &mut model, 0..3000, round);
     }
@@ -193,13 +193,13 @@ fn a_store_reopened_with_smaller_memtables() {
     let family = FamilyOptions { level_base_bytes: 64 << 20, file_bytes: 1 << 20, ..small_family() };
     let large = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, family: family.clone(), ..small() };
     let mut model = Model::new();
-    let db = Db::open_in(sim.env(), DIR, large).unwrap();
+    let db = Db::open_in(env(&sim), DIR, large).unwrap();
     for round in 0..3 {
         fill(&db, &mut model, 0..3000, round);
         db.flush().unwrap();
     }
     drop(db);
-    let db = Db::open_in(sim.env(), DIR, Options { memtable_bytes: 16 << 10, family, ..small() }).unwrap();
+    let db = Db::open_in(env(&sim), DIR, Options { memtable_bytes: 16 << 10, family, ..small() }).unwrap();
     let start_ns = sim.now_ns();
     fill(&db, &mut model, 0..50, 3);
     assert!(db.stats().stall_l0_ns < (sim.now_ns() - start_ns) / 2, "{}", db.describe());

@@ -18,7 +18,7 @@ fn a_checkpoint_is_a_store_of_its_own() {
     fill(&db, &mut model, 0..3000, 1);
     db.compact_range(db.default_column_family(), None, None).unwrap();
     settle(&db);
-    let copy = Db::open_in(sim.env(), "/copies/one", small()).unwrap();
+    let copy = Db::open_in(env(&sim), "/copies/one", small()).unwrap();
     assert!(contents(&copy) == then);
     assert_eq!(contents_cf(&copy, &copy.column_family("family").unwrap()).len(), 1);
     assert!(copy.verify().unwrap().errors.is_empty());
@@ -30,12 +30,12 @@ fn a_checkpoint_is_a_store_of_its_own() {
     settle(&db);
     drop(copy);
     assert!(contents(&db) == model);
-    let copy = Db::open_in(sim.env(), "/copies/one", small()).unwrap();
+    let copy = Db::open_in(env(&sim), "/copies/one", small()).unwrap();
     assert_eq!(contents(&copy).len(), then.len() + 1);
     // A checkpoint of a checkpoint, then the first goes.
     copy.checkpoint("/copies/two").unwrap();
     drop(copy);
-    assert_eq!(contents(&Db::open_in(sim.env(), "/copies/two", small()).unwrap()).len(), then.len() + 1);
+    assert_eq!(contents(&Db::open_in(env(&sim), "/copies/two", small()).unwrap()).len(), then.len() + 1);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_empty_store_can_be_copied() {
     let sim = SimEnv::new(2);
     let db = open(&sim);
     db.checkpoint("/copy").unwrap();
-    assert!(contents(&Db::open_in(sim.env(), "/copy", small()).unwrap()).is_empty());
+    assert!(contents(&Db::open_in(env(&sim), "/copy", small()).unwrap()).is_empty());
 }
 
 /// Writers go on while checkpoints are taken; each checkpoint is a prefix of what they wrote, over both families.
@@ -100,7 +100,7 @@ fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
     for op in (start..sim.op_count()).step_by(3) {
         let after = record.crash_at(op, CrashKind::PowerLossWith(Policy::Dropped), op);
         let options = lavastore_lavakv::Options { create_if_missing: false, ..small() };
-        if let Ok(copy) = Db::open_in(after.env(), "/copy", options) {
+        if let Ok(copy) = Db::open_in(env(&after), "/copy", options) {
             assert!(contents(&copy) == model, "operation {op}");
         }
         assert!(open(&after).verify().unwrap().errors.is_empty());

@@ -14,7 +14,7 @@ fn separated() -> Options {
 /// Keys whose values were overwritten, the more of them the higher they are: vSSTs with none to seven eighths of garbage.
 /// Settled but for garbage collection.
 fn with_garbage(sim: &SimEnv) -> (Db, Model) {
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, separated()).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, separated()).unwrap(), Model::new());
     let pause = db.pause_gc();
     fill(&db, &mut model, 0..2000, 0);
     db.flush().unwrap();
@@ -37,7 +37,7 @@ fn the_plan_is_what_happens() {
     let total = plan.total();
     assert!(total.exact && total.freed_bytes > plan.garbage_bytes / 2, "{plan:?}");
     assert_eq!(db.gc_plan(ask).unwrap(), plan, "a plan changes nothing");
-    let read_only = Db::open_read_only_in(sim.env(), DIR, separated()).unwrap();
+    let read_only = Db::open_read_only_in(env(&sim), DIR, separated()).unwrap();
     assert_eq!(read_only.gc_plan(ask).unwrap(), plan);
     assert_eq!(read_only.collect_garbage(ask).unwrap_err().kind(), ErrorKind::ReadOnly);
     drop(read_only);
@@ -116,7 +116,7 @@ fn plans_hold_round_after_round() {
 #[test]
 fn a_pause_does_not_slow_writers_down() {
     let sim = SimEnv::new(5);
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, separated()).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, separated()).unwrap(), Model::new());
     let pause = db.pause_gc();
     fill(&db, &mut model, 0..4000, 0);
     db.flush().unwrap();
@@ -166,7 +166,7 @@ fn a_pause_refuses_requests_and_does_not_keep_the_store_open() {
     settle(&db);
     assert_eq!(db.stats().gc_runs, 0);
     drop(db);
-    let db = Db::open_in(sim.env(), DIR, separated()).unwrap();
+    let db = Db::open_in(env(&sim), DIR, separated()).unwrap();
     drop(pause);
     settle(&db);
     assert!(db.stats().gc_runs > 0, "a quiet store collects by itself");

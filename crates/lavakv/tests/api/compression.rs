@@ -44,7 +44,7 @@ fn changed_at_reopen() {
         [Compression::None, Compression::Zstd, Compression::Lz4, Compression::None, Compression::Zstd];
     for (round, &compression) in kinds.iter().enumerate() {
         let options = Options { family: with(compression), ..small() };
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         let round = round as u64;
         fill(&db, &mut model, round * 300..round * 300 + 900, round);
         db.flush().unwrap();
@@ -57,7 +57,7 @@ fn changed_at_reopen() {
         assert!(db.verify().unwrap().errors.is_empty());
     }
     // A read-only opening with other options reads what is there.
-    let db = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     assert!(contents(&db) == model);
 }
 
@@ -66,7 +66,7 @@ fn changed_at_reopen() {
 fn incompressible_values() {
     let sim = SimEnv::new(3);
     let options = Options { family: with(Compression::Zstd), ..small() };
-    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let mut rng = lavastore_lavakv::io::Rng::new(1);
     let mut model = Model::new();
     for i in 0..1000 {

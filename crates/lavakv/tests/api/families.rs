@@ -154,7 +154,7 @@ fn options_of_the_default_family_change_at_open() {
         [Compression::None, Compression::Lz4, Compression::Zstd].into_iter().enumerate()
     {
         let family = FamilyOptions { compression, levels: 5 + round % 2, ..small_family() };
-        let db = Db::open_in(sim.env(), DIR, Options { family: family.clone(), ..small() }).unwrap();
+        let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..small() }).unwrap();
         assert_eq!(db.default_column_family().options(), family);
         fill(&db, &mut model, 0..1000, round as u64);
         db.flush().unwrap();

@@ -217,7 +217,7 @@ fn what_is_not_finished_leaves_nothing() {
     fails(db.write(&batch), ErrorKind::NotFound);
     settle(&db);
     assert_eq!(segments(&sim), Vec::<String>::new());
-    ledger_adds_up(&db, sim.files().iter().map(|(p, _)| sim.env().fs.metadata(p).unwrap().allocated).sum());
+    ledger_adds_up(&db, sim.files().iter().map(|(p, _)| env(&sim).fs.metadata(p).unwrap().allocated).sum());
 }
 
 #[test]
@@ -235,13 +235,13 @@ fn limits_and_misuse() {
     fails(db.write(&batch), ErrorKind::TooLarge);
     db.put(b"k", &longer).unwrap();
     assert!(*db.get(b"k").unwrap().unwrap() == *longer);
-    let other = Db::open_in(sim.env(), "/other", small()).unwrap();
+    let other = Db::open_in(env(&sim), "/other", small()).unwrap();
     fails(other.put_stream(&family, b"k", WriteOptions::default()), ErrorKind::InvalidArgument);
     let mut writer = db.put_stream(&family, b"w", WriteOptions::default()).unwrap();
     writer.write_all(&longer[..400_000]).unwrap();
     db.close().unwrap();
     fails(writer.finish(), ErrorKind::Closed);
-    let reading = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let reading = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     fails(reading.put(b"k", &longer), ErrorKind::ReadOnly);
     fails(
         reading.put_stream(reading.default_column_family(), b"k", WriteOptions::default()),
@@ -269,7 +269,7 @@ fn values_of_all_lengths_whatever_the_other_options_say() {
     for (seed, min_blob_size) in [(8, 0), (9, 32), (10, 1 << 20)] {
         let sim = SimEnv::new(seed);
         let options = || Options { family: FamilyOptions { min_blob_size, ..small_family() }, ..small() };
-        let mut db = Db::open_in(sim.env(), DIR, options()).unwrap();
+        let mut db = Db::open_in(env(&sim), DIR, options()).unwrap();
         let mut model = Model::new();
         let mut rng = lavastore_lavakv::io::Rng::new(seed);
         for round in 0..150 {
@@ -281,7 +281,7 @@ fn values_of_all_lengths_whatever_the_other_options_say() {
                 }
                 1 if round % 30 == 0 => {
                     drop(db);
-                    db = Db::open_in(sim.env(), DIR, options()).unwrap();
+                    db = Db::open_in(env(&sim), DIR, options()).unwrap();
                 }
                 2 => db.flush().unwrap(),
                 n => {
@@ -319,7 +319,7 @@ fn a_checkpoint_has_the_segments_and_keeps_them() {
     db.compact_range(db.default_column_family(), None, None).unwrap();
     settle(&db);
     assert_eq!(segments(&sim), Vec::<String>::new());
-    let copy = Db::open_in(sim.env(), "/copy", small()).unwrap();
+    let copy = Db::open_in(env(&sim), "/copy", small()).unwrap();
     assert_eq!(contents(&copy), Model::from([(b"a".to_vec(), a), (b"b".to_vec(), b)]));
     assert!(copy.verify().unwrap().errors.is_empty());
 }
@@ -332,7 +332,7 @@ fn an_open_store_can_be_read_beside_its_writer() {
     db.put(b"flushed", &old).unwrap();
     db.flush().unwrap();
     db.put(b"logged", &old).unwrap();
-    let reading = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let reading = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     db.put(b"flushed", &new).unwrap();
     db.put(b"logged", &new).unwrap();
     db.compact_range(db.default_column_family(), None, None).unwrap();
@@ -365,7 +365,7 @@ fn recovery_names_a_segment_that_is_missing_or_damaged() {
     let name = segments(&sim).pop().unwrap();
     let whole = sim.read_file(path(&name)).unwrap();
     let replace = |bytes: Option<&[u8]>| {
-        let fs = sim.env().fs;
+        let fs = env(&sim).fs;
         let _ = fs.remove(&path(&name));
         if let Some(bytes) = bytes {
             let mut file = fs.create(&path(&name), &Default::default()).unwrap();

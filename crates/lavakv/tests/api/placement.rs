@@ -18,7 +18,7 @@ fn placed() -> Options {
 }
 
 fn open_placed(sim: &SimEnv) -> Db {
-    Db::open_in(sim.env(), DIR, placed()).unwrap()
+    Db::open_in(env(&sim), DIR, placed()).unwrap()
 }
 
 fn long(i: u64, round: u64, len: u64) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn durability(rng: &mut Rng) -> WriteOptions {
 fn a_placed_value_is_written_once() {
     let written = |options: Options| {
         let sim = SimEnv::new(1);
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         for i in 0..64 {
             db.put(&key(i), &long(i, 0, 4000)).unwrap();
         }
@@ -56,7 +56,7 @@ fn whatever_is_done_to_it_it_holds_what_was_written() {
         let sim = SimEnv::new(10 + seed);
         let compression = [Compression::None, Compression::Lz4][seed as usize % 2];
         let options = || Options { family: FamilyOptions { compression, ..placed_family() }, ..small() };
-        let mut db = Db::open_in(sim.env(), DIR, options()).unwrap();
+        let mut db = Db::open_in(env(&sim), DIR, options()).unwrap();
         let other = db.create_column_family("other", placed_family()).unwrap();
         drop(other);
         let (mut model, mut other_model, mut rng) = (Model::new(), Model::new(), Rng::new(seed));
@@ -72,7 +72,7 @@ fn whatever_is_done_to_it_it_holds_what_was_written() {
                 2 => {
                     // Volatile writes are flushed by a clean close.
                     drop((db, other));
-                    db = Db::open_in(sim.env(), DIR, options()).unwrap();
+                    db = Db::open_in(env(&sim), DIR, options()).unwrap();
                 }
                 3 => db.compact_range(db.default_column_family(), None, None).unwrap(),
                 4..8 => {
@@ -173,12 +173,12 @@ fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
     let name = files_like(&sim, ".vsst").pop().unwrap();
     let whole = sim.read_file(path(&name)).unwrap();
     sim.flip_bit(path(&name), 5000, 3).unwrap();
-    refused(Db::open_in(sim.env(), DIR, placed()), ErrorKind::Corruption, &name);
+    refused(Db::open_in(env(&sim), DIR, placed()), ErrorKind::Corruption, &name);
     sim.flip_bit(path(&name), 5000, 3).unwrap();
     assert!(sim.read_file(path(&name)).unwrap() == whole);
-    sim.env().fs.rename(&path(&name), &path("aside")).unwrap();
-    refused(Db::open_in(sim.env(), DIR, placed()), ErrorKind::Corruption, &name);
-    sim.env().fs.rename(&path("aside"), &path(&name)).unwrap();
+    env(&sim).fs.rename(&path(&name), &path("aside")).unwrap();
+    refused(Db::open_in(env(&sim), DIR, placed()), ErrorKind::Corruption, &name);
+    env(&sim).fs.rename(&path("aside"), &path(&name)).unwrap();
     assert_eq!(contents(&open_placed(&sim)).len(), 5);
 }
 
@@ -252,12 +252,12 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind, rng: &m
     // Recovery is crashed too, now and then.
     if rng.below(3) == 0 {
         let start = after.op_count();
-        drop(Db::open_in(after.env(), DIR, placed())?);
+        drop(Db::open_in(env(&after), DIR, placed())?);
         let within = start + rng.below(after.op_count() - start + 1);
         let second = if kind == CrashKind::ProcessKill { kind } else { CrashKind::PowerLoss };
         after = after.record().crash_at(within, second, rng.next_u64());
     }
-    let db = Db::open_in(after.env(), DIR, placed())?;
+    let db = Db::open_in(env(&after), DIR, placed())?;
     let found = try_contents(&db, db.default_column_family())?;
     let other = db.column_family("other").expect("was durable before the first write");
     assert!(try_contents(&db, &other)? == found, "the families were torn apart");
@@ -266,7 +266,7 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind, rng: &m
     db.put_opt(db.default_column_family(), b"new", &long(7, 7, 2000), &WriteOptions::durable())?;
     let again = after.crash(CrashKind::PowerLoss, rng.next_u64());
     drop(db);
-    let db = Db::open_in(again.env(), DIR, placed())?;
+    let db = Db::open_in(env(&again), DIR, placed())?;
     assert!(db.get(b"new")?.is_some_and(|v| *v == *long(7, 7, 2000)));
     let mut now = try_contents(&db, db.default_column_family())?;
     now.remove(&b"new"[..]);
@@ -279,12 +279,12 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind, rng: &m
 
 /// The store after a crash, which must hold what `acknowledged` says, now and after a power loss.
 fn holds_after_a_crash(after: &SimEnv, options: &Options, acknowledged: &Model) {
-    let db = Db::open_in(after.env(), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(&after), DIR, options.clone()).unwrap();
     let found = contents(&db);
     assert!(acknowledged.iter().all(|(k, v)| found.get(k) == Some(v)), "an acknowledged write is gone");
     let again = after.crash(CrashKind::PowerLoss, 1);
     drop(db);
-    let db = Db::open_in(again.env(), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(&again), DIR, options.clone()).unwrap();
     assert!(contents(&db) == found, "recovery kept something that the next one lost");
     assert!(db.verify().unwrap().errors.is_empty());
     assert_eq!(files_like(&again, ".tail").len(), 0, "what a crash left is removed");
@@ -328,7 +328,7 @@ fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
             log_group_bytes: 256 << 10,
             ..placed()
         };
-        let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
         let mut acknowledged = Model::new();
         let fault = FaultPlan::nth(seed % 4, FaultEffect::Eio).kinds(&[OpKind::Sync]).path(".vsst");
         sim.inject(if seed < 6 { fault } else { fault.sticky() });

@@ -97,7 +97,7 @@ fn durability_by_write_and_by_store() {
     for store_wide in [Durability::Durable, Durability::Buffered, Durability::Volatile] {
         let sim = SimEnv::new(3);
         let options = Options { durability: store_wide, ..small() };
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         db.put(b"by store", b"1").unwrap();
         let killed = contents(&open(&sim.crash(CrashKind::ProcessKill, 1)));
         let lost = contents(&open(&sim.crash(power, 1)));

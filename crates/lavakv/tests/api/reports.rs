@@ -42,7 +42,7 @@ fn statistics_are_plausible() {
 fn the_ledger_adds_up() {
     let sim = SimEnv::new(2);
     let (db, mut model) = (open(&sim), Model::new());
-    let listed = || sim.env().fs.list(DIR.as_ref()).unwrap().iter().map(|e| e.allocated).sum();
+    let listed = || env(&sim).fs.list(DIR.as_ref()).unwrap().iter().map(|e| e.allocated).sum();
     ledger_adds_up(&db, listed());
     let mut iterator = None;
     for round in 0..6 {
@@ -151,7 +151,7 @@ fn every_file_can_be_dumped() {
     db.close().unwrap();
     for (name, _) in files(&sim) {
         let mut text = String::new();
-        let dumped = lavastore_lavakv::dump::dump(&sim.env(), &path(&name), true, &mut text);
+        let dumped = lavastore_lavakv::dump::dump(&env(&sim), &path(&name), true, &mut text);
         if name == "LOCK" || name == "STAGING" {
             assert!(dumped.is_err());
         } else {

@@ -71,11 +71,11 @@ fn at_every_step_of_the_writer() {
         for part in 0..12 {
             fill(&db, &mut model, part * 100..part * 100 + 100, round);
             db.run_background_step();
-            let reader = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+            let reader = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
             assert!(contents(&reader) == model, "round {round}, part {part}");
         }
     }
-    let reader = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let reader = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     let then = model.clone();
     fill(&db, &mut model, 0..1200, 9);
     db.compact_range(db.default_column_family(), None, None).unwrap();

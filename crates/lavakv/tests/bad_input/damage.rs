@@ -18,7 +18,7 @@ fn store(seed: u64) -> (SimEnv, Model) {
 
 fn refused_both_ways(sim: &SimEnv, file: &str) {
     refused(try_open(sim), ErrorKind::Corruption, file);
-    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Corruption, file);
+    refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Corruption, file);
 }
 
 /// Log groups that hold pages.
@@ -36,7 +36,7 @@ fn current_is_missing() {
     let before = sim.state_hash();
     refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
     // Reading does not tell a lost pointer from no store at all, but it must not say that there is data.
-    assert!(Db::open_read_only_in(sim.env(), DIR, small()).is_err());
+    assert!(Db::open_read_only_in(env(&sim), DIR, small()).is_err());
     assert_eq!(sim.state_hash(), before, "nothing was changed");
     sim.write_file(path("CURRENT"), &bytes).unwrap();
     assert!(contents(&open(&sim)) == model);

@@ -7,8 +7,8 @@ use lavastore_lavakv::{Db, ErrorKind, Options, sim::SimEnv};
 fn a_file_is_no_store() {
     let sim = SimEnv::new(1);
     sim.write_file("/plain", b"text").unwrap();
-    refused(Db::open_in(sim.env(), "/plain", small()), ErrorKind::InvalidArgument, "/plain");
-    assert!(Db::open_read_only_in(sim.env(), "/plain", small()).is_err());
+    refused(Db::open_in(env(&sim), "/plain", small()), ErrorKind::InvalidArgument, "/plain");
+    assert!(Db::open_read_only_in(env(&sim), "/plain", small()).is_err());
     assert_eq!(sim.read_file("/plain").unwrap(), b"text");
 }
 
@@ -24,7 +24,7 @@ fn a_file_is_no_store_on_the_machine_either() {
 #[test]
 fn a_directory_with_other_files_is_left_alone() {
     let sim = SimEnv::new(2);
-    sim.env().fs.create_dir_all(DIR.as_ref()).unwrap();
+    env(&sim).fs.create_dir_all(DIR.as_ref()).unwrap();
     sim.write_file("/store/letter.txt", b"dear").unwrap();
     refused(try_open(&sim), ErrorKind::InvalidArgument, "/store");
     assert_eq!(files(&sim), [("letter.txt".to_owned(), 4)]);
@@ -34,15 +34,15 @@ fn a_directory_with_other_files_is_left_alone() {
 fn no_store_and_none_wanted() {
     let sim = SimEnv::new(3);
     let options = Options { create_if_missing: false, ..small() };
-    refused(Db::open_in(sim.env(), DIR, options.clone()), ErrorKind::NotFound, "/store");
-    refused(Db::open_read_only_in(sim.env(), DIR, options.clone()), ErrorKind::NotFound, "/store");
+    refused(Db::open_in(env(&sim), DIR, options.clone()), ErrorKind::NotFound, "/store");
+    refused(Db::open_read_only_in(env(&sim), DIR, options.clone()), ErrorKind::NotFound, "/store");
     assert!(sim.files().is_empty(), "a refused open leaves nothing behind");
-    sim.env().fs.create_dir_all(DIR.as_ref()).unwrap();
-    refused(Db::open_in(sim.env(), DIR, options.clone()), ErrorKind::NotFound, "/store");
-    refused(Db::open_read_only_in(sim.env(), DIR, options.clone()), ErrorKind::NotFound, "/store");
+    env(&sim).fs.create_dir_all(DIR.as_ref()).unwrap();
+    refused(Db::open_in(env(&sim), DIR, options.clone()), ErrorKind::NotFound, "/store");
+    refused(Db::open_read_only_in(env(&sim), DIR, options.clone()), ErrorKind::NotFound, "/store");
     assert!(sim.files().is_empty(), "a refused open leaves nothing behind");
     open(&sim).close().unwrap();
-    Db::open_in(sim.env(), DIR, options).unwrap();
+    Db::open_in(env(&sim), DIR, options).unwrap();
 }
 
 #[test]
@@ -52,18 +52,18 @@ fn a_store_where_none_was_expected() {
     db.put(b"a", b"1").unwrap();
     db.close().unwrap();
     let options = Options { error_if_exists: true, ..small() };
-    refused(Db::open_in(sim.env(), DIR, options.clone()), ErrorKind::AlreadyExists, "/store");
+    refused(Db::open_in(env(&sim), DIR, options.clone()), ErrorKind::AlreadyExists, "/store");
     assert_eq!(open(&sim).get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    Db::open_in(sim.env(), "/fresh", options).unwrap();
+    Db::open_in(env(&sim), "/fresh", options).unwrap();
 }
 
 #[test]
 fn directories_are_made_with_their_parents() {
     let sim = SimEnv::new(5);
-    let db = Db::open_in(sim.env(), "/a/b/c", small()).unwrap();
+    let db = Db::open_in(env(&sim), "/a/b/c", small()).unwrap();
     db.put(b"k", b"v").unwrap();
     drop(db);
-    assert!(Db::open_in(sim.env(), "/a/b/c", small()).unwrap().get(b"k").unwrap().is_some());
+    assert!(Db::open_in(env(&sim), "/a/b/c", small()).unwrap().get(b"k").unwrap().is_some());
 }
 
 /// A crash while a store is created leaves something that opens as a new store, at whatever operation it strikes.

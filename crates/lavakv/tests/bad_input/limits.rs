@@ -44,7 +44,7 @@ fn keys() {
 fn values() {
     let sim = SimEnv::new(2);
     let options = Options { log_group_bytes: 64 << 20, wal_bytes_max: 128 << 20, ..small() };
-    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
     let largest = vec![9; VALUE_MAX];
     let mut batch = WriteBatch::new();
     batch.put(b"k", &vec![9; VALUE_MAX + 1]);
@@ -55,13 +55,13 @@ fn values() {
     assert_eq!(db.stats().segment_bytes_written >> 20, 16);
     db.put(b"small", b"s").unwrap();
     drop(db);
-    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
     assert!(db.get(b"k").unwrap().as_deref() == Some(&largest[..]));
     db.compact_range(db.default_column_family(), None, None).unwrap();
     settle(&db);
     assert!(db.verify().unwrap().errors.is_empty());
     drop(db);
-    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
     assert!(db.get(b"k").unwrap().as_deref() == Some(&largest[..]));
     assert_eq!(contents(&db).len(), 2);
 }
@@ -70,7 +70,7 @@ fn values() {
 fn batches() {
     let sim = SimEnv::new(3);
     let options = Options { memtable_bytes: 4 << 20, memory_bytes: 64 << 20, ..small() };
-    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let value = vec![1; 1 << 20];
     let mut batch = WriteBatch::new();
     for i in 0..20 {
@@ -127,11 +127,11 @@ fn absurd_options() {
     ];
     for (name, options) in absurd {
         let sim = SimEnv::new(4);
-        let e = Db::open_in(sim.env(), DIR, options.clone()).unwrap_err();
+        let e = Db::open_in(env(&sim), DIR, options.clone()).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
         assert!(e.message().contains(name), "{name}: {e}");
         assert!(sim.files().is_empty(), "a refused open leaves nothing behind");
-        fails(Db::open_read_only_in(sim.env(), DIR, options), ErrorKind::InvalidArgument);
+        fails(Db::open_read_only_in(env(&sim), DIR, options), ErrorKind::InvalidArgument);
     }
 }
 
@@ -187,7 +187,7 @@ fn the_smallest_options() {
         family,
         ..Default::default()
     };
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, options.clone()).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, options.clone()).unwrap(), Model::new());
     for round in 0..3 {
         fill(&db, &mut model, 0..600, round);
     }
@@ -197,7 +197,7 @@ fn the_smallest_options() {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
     }
     drop(db);
-    assert!(contents(&Db::open_in(sim.env(), DIR, options).unwrap()) == model);
+    assert!(contents(&Db::open_in(env(&sim), DIR, options).unwrap()) == model);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use lavastore_lavakv::{Db, ErrorKind, ReadOptions, WriteBatch, WriteOptions, sim
 
 fn two_stores() -> (Db, Db) {
     let sim = SimEnv::new(1);
-    (open(&sim), Db::open_in(sim.env(), "/other", small()).unwrap())
+    (open(&sim), Db::open_in(env(&sim), "/other", small()).unwrap())
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_manifest() {
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     sim.write_file(path(&name), &bytes).unwrap();
     refused(try_open(&sim), ErrorKind::Unsupported, &name);
-    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, &name);
+    refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Unsupported, &name);
 }
 
 /// `CURRENT` has no version of its own: its form is fixed, and the manifest it names tells the version.
@@ -64,7 +64,7 @@ fn a_table() {
     assert_eq!(report.errors.len(), files_like(&sim, ".ksst").len());
     assert!(report.errors.iter().all(|e| e.kind() == ErrorKind::Unsupported), "{:?}", report.errors);
     drop(db);
-    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, ".ksst");
+    refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Unsupported, ".ksst");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_page_of_the_log() {
         patched.push(name);
     }
     refused(try_open(&sim), ErrorKind::Unsupported, &patched[0]);
-    refused(Db::open_read_only_in(sim.env(), DIR, small()), ErrorKind::Unsupported, &patched[0]);
+    refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Unsupported, &patched[0]);
 }
 
 /// A refused open changes nothing: the newer release can still open the store.

@@ -19,7 +19,7 @@ fn a_read_only_medium_can_be_read() {
     sim.set_read_only(true);
     let before = sim.state_hash();
     fails(try_open(&sim), ErrorKind::ReadOnly);
-    let db = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     assert!(contents(&db) == model);
     assert!(db.verify().unwrap().errors.is_empty());
     drop(db);
@@ -70,7 +70,7 @@ fn the_medium_becomes_read_only() {
 #[test]
 fn a_store_opened_for_reading_refuses_every_change() {
     let (sim, model) = store(4);
-    let db = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     let before = sim.state_hash();
     let family = db.default_column_family().clone();
     let mut batch = WriteBatch::new();

@@ -2,6 +2,10 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
+mod machine;
+
+pub use machine::{env, on_lavafs, skipped_on_lavafs};
+
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Space, sim::SimEnv,
 };
@@ -62,11 +66,11 @@ pub fn try_contents(db: &Db, family: &ColumnFamily) -> Result<Model> {
 }
 
 pub fn open(sim: &SimEnv) -> Db {
-    Db::open_in(sim.env(), DIR, small()).unwrap()
+    Db::open_in(env(&sim), DIR, small()).unwrap()
 }
 
 pub fn try_open(sim: &SimEnv) -> Result<Db> {
-    Db::open_in(sim.env(), DIR, small())
+    Db::open_in(env(&sim), DIR, small())
 }
 
 pub fn settle(db: &Db) {
@@ -75,6 +79,10 @@ pub fn settle(db: &Db) {
 
 /// Names of the files of a simulated store, with lengths.
 pub fn files(sim: &SimEnv) -> Vec<(String, u64)> {
+    if on_lavafs() {
+        let listed = env(sim).fs.list(Path::new(DIR)).unwrap_or_default();
+        return listed.into_iter().map(|entry| (entry.name, entry.len)).collect();
+    }
     let name = |p: PathBuf| p.file_name().unwrap().to_str().unwrap().to_owned();
     sim.files().into_iter().filter(|(p, _)| p.starts_with(DIR)).map(|(p, len)| (name(p), len)).collect()
 }

@@ -89,14 +89,14 @@ fn a_store_above_its_limit_comes_back_below_it() {
     let sim = SimEnv::new(11);
     let mut model = Model::new();
     let mut options = limited(8 << 20);
-    let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
     for n in 0..1500 {
         db.put(&key(n), &bytes(n, 0, 2500)).unwrap();
         model.insert(key(n), bytes(n, 0, 2500));
     }
     db.close().unwrap();
     options.space_limit = Some(SpaceLimit::Bytes(2 << 20));
-    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
     fails(db.put(&key(0), &bytes(0, 1, 2500)), ErrorKind::NoSpace);
     assert!(contents(&db) == model);
     for n in 200..1500 {
@@ -116,13 +116,13 @@ fn a_store_above_its_limit_comes_back_below_it() {
 fn recovery_above_the_limit() {
     let (sim, mut model) = (SimEnv::new(12), Model::new());
     let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(12 << 20) };
-    let db = Db::open_in(sim.env(), DIR, Options { wal_bytes_max: 4 << 20, ..options }).unwrap();
+    let db = Db::open_in(env(&sim), DIR, Options { wal_bytes_max: 4 << 20, ..options }).unwrap();
     for n in 0..300 {
         db.put(&key(n), &bytes(n, 0, 2500)).unwrap();
         model.insert(key(n), bytes(n, 0, 2500));
     }
     let sim = sim.crash(CrashKind::ProcessKill, 1);
-    let db = Db::open_in(sim.env(), DIR, limited(1 << 20)).unwrap();
+    let db = Db::open_in(env(&sim), DIR, limited(1 << 20)).unwrap();
     assert!(contents(&db) == model);
     (0..300).for_each(|n| db.delete(&key(n)).unwrap_or_else(|e| panic!("{n}: {e}")));
     db.put(&key(0), &bytes(0, 1, 2500)).unwrap_or_else(|e| panic!("{e}\n{}", db.describe()));
@@ -237,7 +237,7 @@ fn small_durable_deletes_on_a_full_volume() {
     // What is gone already may be deleted as often as anybody likes.
     for round in 0..3000 {
         s.delete(round % (n / 3));
-        let log: u64 = s.sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(log_bytes).sum();
+        let log: u64 = env(&s.sim).fs.list(Path::new(DIR)).unwrap().iter().map(log_bytes).sum();
         assert!(log <= options.wal_bytes_max + 3 * options.log_group_bytes, "{log} bytes of log");
     }
     s.sim.advance_ns(200_000_000);

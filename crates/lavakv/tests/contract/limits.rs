@@ -6,7 +6,7 @@ use lavastore_lavakv::{Db, ErrorKind, FamilyOptions, Options, SpaceLimit, io::Rn
 
 /// What a store with these options must have at least, as the refusal of less says.
 pub fn least_limit(options: Options) -> u64 {
-    let e = Db::open_in(SimEnv::new(1).env(), DIR, options).err().unwrap();
+    let e = Db::open_in(env(&SimEnv::new(1)), DIR, options).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     let text = e.to_string();
     let needed = text.split("at least ").nth(1).and_then(|t| t.split(' ').next()).unwrap();
@@ -17,14 +17,14 @@ pub fn least_limit(options: Options) -> u64 {
 fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
     let sim = SimEnv::new(1);
     let needed = least_limit(limited(100 << 10));
-    fails(Db::open_in(sim.env(), DIR, limited(needed - 1)), ErrorKind::InvalidArgument);
-    let db = Db::open_in(sim.env(), DIR, limited(needed)).unwrap();
+    fails(Db::open_in(env(&sim), DIR, limited(needed - 1)), ErrorKind::InvalidArgument);
+    let db = Db::open_in(env(&sim), DIR, limited(needed)).unwrap();
     for i in 0..20 {
         db.put(&key(i), &value(i, 0)).unwrap();
     }
     for ratio in [0.5, 1.0, f64::NAN, f64::INFINITY] {
         let options = Options { space_limit: Some(SpaceLimit::Ratio(ratio)), ..limited(0) };
-        fails(Db::open_in(sim.env(), "/other", options), ErrorKind::InvalidArgument);
+        fails(Db::open_in(env(&sim), "/other", options), ErrorKind::InvalidArgument);
     }
 }
 
@@ -33,7 +33,7 @@ fn a_limit_below_the_reserve_is_refused_with_what_is_needed() {
 fn a_ratio_of_live_data() {
     let sim = SimEnv::new(3);
     let options = Options { space_limit: Some(SpaceLimit::Ratio(1.5)), ..limited(0) };
-    let db = Db::open_in(sim.env(), DIR, options).unwrap();
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
     let mut rng = Rng::new(3);
     let (n, len) = (2000u64, 2500);
     let mut peak = 0;
@@ -53,7 +53,7 @@ fn a_ratio_of_live_data() {
 #[test]
 fn a_family_of_large_files_leaves_a_small_store_its_room() {
     let sim = SimEnv::new(3);
-    let db = Db::open_in(sim.env(), DIR, limited(1 << 20)).unwrap();
+    let db = Db::open_in(env(&sim), DIR, limited(1 << 20)).unwrap();
     let large = FamilyOptions { vsst_bytes: 64 << 20, ..family() };
     let large = db.create_column_family("large", large).unwrap();
     for n in 0..40 {

@@ -31,7 +31,7 @@ pub fn family() -> FamilyOptions {
 
 /// What the directory occupies.
 pub fn occupied(sim: &SimEnv) -> u64 {
-    sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
+    env(&sim).fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
 }
 
 #[track_caller]
@@ -57,7 +57,7 @@ pub struct Filled {
 impl Filled {
     pub fn new(seed: u64, options: Options, limit: u64) -> Filled {
         let sim = SimEnv::new(seed);
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         Filled { sim, db, model: Model::new(), limit, longest_ns: 0, refusal: String::new() }
     }
 
@@ -99,7 +99,7 @@ impl Filled {
         assert!(self.db.verify().unwrap().errors.is_empty());
         self.db.close().unwrap();
         kept(&self.sim, self.limit);
-        let db = Db::open_in(self.sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&self.sim), DIR, options).unwrap();
         kept(&self.sim, self.limit);
         assert!(contents(&db) == self.model);
         drop(db);

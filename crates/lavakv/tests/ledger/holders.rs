@@ -5,7 +5,7 @@ use crate::separated;
 use lavastore_lavakv::{Db, Holder, ReadOptions, Space, sim::SimEnv};
 
 fn open_separated(sim: &SimEnv) -> Db {
-    Db::open_in(sim.env(), DIR, separated()).unwrap()
+    Db::open_in(env(&sim), DIR, separated()).unwrap()
 }
 
 #[track_caller]
@@ -22,7 +22,7 @@ fn compact(db: &Db) {
 fn a_leaked_snapshot_shows_up_by_name_with_its_bytes() {
     for options in [separated(), small()] {
         let sim = SimEnv::new(1);
-        let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+        let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
         fill(&db, &mut model, 0..2000, 0);
         compact(&db);
         let whole = db.space().unwrap();
@@ -153,7 +153,7 @@ fn the_log_is_held_by_the_family_that_was_not_flushed() {
     assert_eq!(of("rare"), holder.bytes);
     assert_eq!(of("default"), holder.bytes - holder.alone_bytes);
 
-    let reader = Db::open_read_only_in(sim.env(), DIR, separated()).unwrap();
+    let reader = Db::open_read_only_in(env(&sim), DIR, separated()).unwrap();
     let seen = reader.space().unwrap();
     assert!(seen.is_read_only && !space.is_read_only);
     assert_eq!(seen.log_holder, space.log_holder, "a reader finds the same");

@@ -78,7 +78,7 @@ fn parse(text: &str) -> (BTreeMap<String, String>, Vec<Sample>) {
 #[test]
 fn metrics_parse_and_are_those_of_the_store() {
     let sim = SimEnv::new(1);
-    let (db, mut model) = (Db::open_in(sim.env(), DIR, separated()).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(&sim), DIR, separated()).unwrap(), Model::new());
     parse(&db.metrics().unwrap());
     let odd = "a \"quoted\"\\ name\nof two lines";
     let other = db.create_column_family(odd, separated().family).unwrap();

@@ -2,7 +2,7 @@
 //! keys of every vSST with their readers, and merges all entries by itself. It shares no code with the ledger but the
 //! readers of files, and the version's answer to which vSST a name leads to.
 
-use crate::common::DIR;
+use crate::common::{DIR, env};
 use base::{InternalIterator, MAX_SEQ, SeqNo, ValueKind, key};
 use cache::Cache;
 use lavastore_lavakv::sim::SimEnv;
@@ -101,7 +101,7 @@ impl Files {
 
 /// Scans the directory of a simulated store.
 pub fn scan(sim: &SimEnv) -> Scan {
-    let (env, dir) = (sim.env(), Path::new(DIR));
+    let (env, dir) = (env(&sim), Path::new(DIR));
     let state = Manifest::recover(&env, dir, true).unwrap().state();
     let mut out = Scan::default();
     let versions: Vec<&Version> = state.families.values().map(|f| &*f.version).collect();

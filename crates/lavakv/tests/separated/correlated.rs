@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 fn open_with(sim: &SimEnv, ablation: Ablation) -> Db {
-    Db::open_in(sim.env(), DIR, Options { ablation, ..options() }).unwrap()
+    Db::open_in(env(&sim), DIR, Options { ablation, ..options() }).unwrap()
 }
 
 fn open_scanned(sim: &SimEnv) -> Db {
@@ -212,7 +212,7 @@ fn a_damaged_record_stays_where_it_is() {
     // Damage in garbage is nothing that a walk would meet: a file is wanted where it hits what lives.
     let damaged = files_like(&sim, ".vsst").into_iter().find_map(|name| {
         sim.flip_bit(path(&name), 2000, 3).unwrap();
-        let db = Db::open_in(sim.env(), DIR, Options { family: family.clone(), ..options() }).unwrap();
+        let db = Db::open_in(env(&sim), DIR, Options { family: family.clone(), ..options() }).unwrap();
         let bad = unreadable(&db);
         if !bad.is_empty() {
             return Some((name, db, bad));

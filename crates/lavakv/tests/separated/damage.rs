@@ -48,7 +48,7 @@ fn every_flip_is_found_and_the_rest_is_readable() {
     for at in (0..len).step_by(397).chain(len - 200..len) {
         let damaged = sim.fork(at);
         damaged.flip_bit(path(name), at, (at % 8) as u32).unwrap();
-        let db = match Db::open_in(damaged.env(), DIR, apart(200)) {
+        let db = match Db::open_in(env(&damaged), DIR, apart(200)) {
             Ok(db) => db,
             Err(e) => {
                 assert!(tells_damage(&e, name), "{e}");
@@ -81,9 +81,9 @@ fn a_missing_or_cut_vsst_is_refused_at_open() {
             } else {
                 damaged.erase(path(&name)).unwrap();
             }
-            let open = Db::open_in(damaged.env(), DIR, apart(200));
+            let open = Db::open_in(env(&damaged), DIR, apart(200));
             refused(open, ErrorKind::Corruption, &name);
-            let open = Db::open_read_only_in(damaged.env(), DIR, apart(0));
+            let open = Db::open_read_only_in(env(&damaged), DIR, apart(0));
             refused(open, ErrorKind::Corruption, &name);
         }
     }
@@ -94,7 +94,7 @@ fn two_vssts_are_exchanged() {
     let (sim, model) = store(3);
     let vssts = files_like(&sim, ".vsst");
     sim.swap_files(path(&vssts[0]), path(&vssts[1])).unwrap();
-    match Db::open_in(sim.env(), DIR, apart(200)) {
+    match Db::open_in(env(&sim), DIR, apart(200)) {
         Err(e) => assert!(e.is_corruption(), "{e}"),
         Ok(db) => {
             assert_eq!(db.verify().unwrap().errors.len(), 2);
@@ -118,7 +118,7 @@ fn collection_never_copies_a_damaged_record() {
         let name = &vssts[seed as usize % vssts.len()];
         let len = sim.read_file(path(name)).unwrap().len() as u64;
         sim.flip_bit(path(name), seed * 409 % (len * 3 / 4), 2).unwrap();
-        let Ok(db) = Db::open_in(sim.env(), DIR, apart(200)) else { continue };
+        let Ok(db) = Db::open_in(env(&sim), DIR, apart(200)) else { continue };
         // Most of every file becomes garbage, and collection has to read what is left.
         for i in (0..150).filter(|i| i % 4 != 0) {
             if db.put(&key(i), b"short").is_ok() {
@@ -138,7 +138,7 @@ fn collection_never_copies_a_damaged_record() {
         // Either it stopped at the damage, which is still there to be seen, or the damage was garbage and is gone.
         assert_eq!(failed || bad > 0, !report.errors.is_empty(), "seed {seed}: {bad}, {:?}", report.errors);
         drop(db);
-        match Db::open_in(sim.env(), DIR, apart(200)) {
+        match Db::open_in(env(&sim), DIR, apart(200)) {
             Ok(db) => assert_eq!(unreadable(&db, &model, name), bad),
             Err(e) => assert!(e.file().unwrap().ends_with(name), "{e}"),
         }

@@ -69,7 +69,7 @@ fn a_collection_that_finds_no_room_leaves_nothing() {
         let mut options = apart(200);
         // Nothing is collected but by a store that is quiet.
         options.family.gc_ratio_percent = 60;
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         fill_long(&db, &mut model, 0..60, 0, 1500);
         compact(&db);
         fill_long(&db, &mut model, (0..60).filter(|i| i % 3 != 0), 1, 30);

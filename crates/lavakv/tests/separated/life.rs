@@ -134,7 +134,7 @@ fn a_checkpoint_holds_its_values() {
     let then = model.clone();
     overwrite(&db, &mut model, 4..9);
     nothing_left_over(&db, &sim);
-    let copy = Db::open_in(sim.env(), "/copy", apart(200)).unwrap();
+    let copy = Db::open_in(env(&sim), "/copy", apart(200)).unwrap();
     reads_back(&copy, &then);
     assert!(copy.verify().unwrap().errors.is_empty());
     // Both go their own ways: the copy's collections leave the store's files alone, which it shares.
@@ -144,7 +144,7 @@ fn a_checkpoint_holds_its_values() {
     reads_back(&copy, &theirs);
     reads_back(&db, &model);
     drop(copy);
-    reads_back(&Db::open_in(sim.env(), "/copy", apart(0)).unwrap(), &theirs);
+    reads_back(&Db::open_in(env(&sim), "/copy", apart(0)).unwrap(), &theirs);
     assert!(db.verify().unwrap().errors.is_empty());
 }
 

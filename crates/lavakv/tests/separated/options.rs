@@ -44,7 +44,7 @@ fn the_border_moves_at_reopen_in_all_directions() {
                 reads_back(&db, &model);
                 db.close().unwrap();
             }
-            let db = Db::open_read_only_in(sim.env(), DIR, apart(from)).unwrap();
+            let db = Db::open_read_only_in(env(&sim), DIR, apart(from)).unwrap();
             reads_back(&db, &model);
             assert!(db.verify().unwrap().errors.is_empty());
         }
@@ -152,7 +152,7 @@ fn compression_changed_at_reopen() {
     for (round, compression) in (0..).zip(kinds.into_iter().cycle().take(9)) {
         let mut options = apart(200);
         options.family.compression = compression;
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         // Some of the keys at a time, so that records of every kind survive in every file.
         fill_long(&db, &mut model, (0..300).filter(|_| rng.one_in(3)), round, 1500);
         fill_long(&db, &mut model, 300..320, round, 30);
@@ -162,7 +162,7 @@ fn compression_changed_at_reopen() {
         runs += db.stats().gc_runs;
     }
     assert!(runs > 0);
-    let db = Db::open_read_only_in(sim.env(), DIR, small()).unwrap();
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
     reads_back(&db, &model);
 }
 

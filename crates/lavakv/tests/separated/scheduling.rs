@@ -12,7 +12,7 @@ fn scheduled(sim: &SimEnv, ablation: Ablation) -> Db {
     // One level and no small files: what is measured is collection.
     let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
     let options = Options { ablation, family, ..apart(200) };
-    Db::open_in(sim.env(), DIR, options).unwrap()
+    Db::open_in(env(&sim), DIR, options).unwrap()
 }
 
 /// A device that moves so many KiB in a millisecond.
@@ -148,7 +148,7 @@ fn a_store_settles_whatever_its_threads() {
         for ablation in [Ablation::default(), Ablation::without(["dynamic_scheduling"]).unwrap()] {
             let sim = SimEnv::new(seed as u64);
             let options = Options { background_threads: threads, ablation, ..apart(200) };
-            let (db, mut model) = (Db::open_in(sim.env(), DIR, options).unwrap(), Model::new());
+            let (db, mut model) = (Db::open_in(env(&sim), DIR, options).unwrap(), Model::new());
             for round in 0..6 {
                 fill_long(&db, &mut model, (0..600).filter(|i| (i + round) % 3 != 0), round, LEN);
             }
@@ -180,7 +180,7 @@ fn a_full_volume_makes_collection_eager() {
         if full {
             // Others have the most of it, so what is left is more than the store's own reserve: that would collect, too.
             let path = std::path::Path::new("/ballast");
-            let mut ballast = sim.env().fs.create(path, &CreateOptions::default()).unwrap();
+            let mut ballast = env(&sim).fs.create(path, &CreateOptions::default()).unwrap();
             ballast.append(&vec![1; 48 << 20]).unwrap();
             ballast.sync(SyncKind::Full).unwrap();
             sim.set_capacity(Some(sim.used() * 100 / 96));

@@ -1,0 +1,242 @@
+//! Volumes of LavaFS as a person uses them: on an image, and on a block device where there are loop devices to be had.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What `lava fs` says; it must succeed.
+fn fs(s: &Scratch, line: &str) -> String {
+    s.ok(&[&["fs"], &line.split(' ').collect::<Vec<_>>()[..]].concat())
+}
+
+/// The one line of an error of `lava fs`.
+fn fails(s: &Scratch, status: i32, line: &str) -> String {
+    s.fails(status, &[&["fs"], &line.split(' ').collect::<Vec<_>>()[..]].concat())
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|i| (i / 7) as u8).collect()
+}
+
+#[test]
+fn files_go_in_and_out() {
+    let s = Scratch::new("fs-files");
+    assert!(fs(&s, "mkfs image --size 64M --sparse").contains("made a volume"));
+    s.file("big", &bytes(3_000_000));
+    s.file("small", b"hello\n");
+    fs(&s, "cp image small :/a/b/hello");
+    fs(&s, "cp image big :/big");
+    fs(&s, "cp image :/big back");
+    assert!(std::fs::read(s.path("back")).unwrap() == bytes(3_000_000));
+    fs(&s, "cp image :/a/b/hello :/copy");
+    assert_eq!(fs(&s, "cat image /copy"), "hello\n");
+    let listed = fs(&s, "ls image");
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(words, ["a/", "3000000", "big", "6", "copy"]);
+    assert!(fs(&s, "ls image /a/b").contains("hello"));
+    assert!(fs(&s, "stat image /big").contains("bytes      3000000"));
+    assert_eq!(fs(&s, "stat image /a"), "directory\n");
+    let df = json(&fs(&s, "df image --json"));
+    assert_eq!(df["files"], 3);
+    assert_eq!(df["total_bytes"], 64 << 20);
+    assert!(fs(&s, "df image").contains("free for files"));
+    assert_eq!(json(&fs(&s, "fsck image --json"))["clean"], true);
+    assert!(fs(&s, "dump-journal image").contains("link file"));
+
+    for (line, what) in [
+        ("cat image /none", "/none"),
+        ("cat image /a", "directory"),
+        ("ls image /none", "/none"),
+        ("stat image /none", "/none"),
+        ("cp image :/none out", "/none"),
+        ("cp image missing :/x", "missing"),
+        ("cp image small :/copy", "taken"),
+        ("cp image :/copy small", "small"),
+        ("cp image :/a out", "directory"),
+    ] {
+        assert!(fails(&s, 1, line).contains(what), "{line}");
+    }
+    assert!(fails(&s, 2, "cp image small elsewhere").contains("colon"));
+    assert!(!s.path("out").exists());
+    assert_eq!(json(&fs(&s, "df image --json"))["files"], 3, "mistakes leave nothing");
+}
+
+#[test]
+fn an_image_is_made_once_and_whole() {
+    let s = Scratch::new("fs-mkfs");
+    assert!(fails(&s, 2, "mkfs image").contains("--size"));
+    for (size, what) in [("5000", "whole blocks"), ("1M", "too small")] {
+        assert!(fails(&s, 1, &format!("mkfs image --size {size}")).contains(what));
+        assert!(!s.path("image").exists(), "a volume that could not be made leaves no image");
+    }
+    fails(&s, 2, "mkfs image --size 4X");
+    fails(&s, 1, "mkfs none/image --size 16M");
+    fs(&s, "mkfs image --size 16M");
+    assert!(fails(&s, 1, "mkfs image").contains("LavaFS"));
+    assert!(fails(&s, 1, "mkfs image --size 32M --force").contains("leave --size out"));
+    s.file("small", b"x");
+    fs(&s, "cp image small :/x");
+    fs(&s, "mkfs image --force");
+    assert_eq!(fs(&s, "ls image"), "");
+    // What is there is named.
+    let mut other = bytes(16 << 20);
+    other[..4096].fill(0);
+    other[1080..1082].copy_from_slice(b"\x53\xef");
+    s.file("ext", &other);
+    assert!(fails(&s, 1, "mkfs ext").contains("ext"));
+    s.file("data", &bytes(16 << 20));
+    assert!(fails(&s, 1, "mkfs data").contains("unknown"));
+    for line in ["ls data", "df data", "fsck data", "dump-journal data", "cat data /x", "ls small"] {
+        assert!(fails(&s, 1, line).contains("LavaFS"), "{line}");
+    }
+    assert!(fails(&s, 1, "ls missing").contains("missing"));
+    assert!(fails(&s, 1, "ls /dev/null").contains("neither"));
+}
+
+#[test]
+fn a_full_volume_says_so_and_takes_files_again() {
+    let s = Scratch::new("fs-full");
+    fs(&s, "mkfs image --size 16M --sparse");
+    s.file("large", &bytes(20 << 20));
+    s.file("small", &bytes(1 << 20));
+    assert!(fails(&s, 1, "cp image large :/large").contains("no space"));
+    assert_eq!(fs(&s, "ls image"), "", "what was copied in part is not left");
+    fs(&s, "cp image small :/small");
+    assert_eq!(json(&fs(&s, "fsck image --json"))["files"], 1);
+}
+
+#[test]
+fn damage_is_named_and_repaired() {
+    let s = Scratch::new("fs-damage");
+    fs(&s, "mkfs image --size 16M --sparse");
+    s.file("small", b"hello\n");
+    fs(&s, "cp image small :/hello");
+    let sound = std::fs::read(s.path("image")).unwrap();
+    let damaged = |places: &[usize]| {
+        let mut bytes = sound.clone();
+        places.iter().for_each(|at| bytes[*at] ^= 0x10);
+        s.file("damaged", &bytes);
+    };
+    // One slot of the superblock.
+    damaged(&[4096 + 40]);
+    assert_eq!(fs(&s, "cat damaged /hello"), "hello\n");
+    assert!(fails(&s, 1, "fsck damaged").contains("wrong"));
+    let report = json(&String::from_utf8(s.lava(&["fs", "fsck", "damaged", "--json"]).stdout).unwrap());
+    assert!(report["findings"][0].as_str().unwrap().contains("slot 0"), "{report}");
+    assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
+    fs(&s, "fsck damaged");
+    // Both.
+    damaged(&[4096 + 40, 65_536 + 40]);
+    assert!(fails(&s, 1, "ls damaged").contains("corruption"));
+    fails(&s, 1, "fsck damaged");
+    fails(&s, 1, "fsck damaged --repair");
+    // The journal: the transaction that names the file.
+    let journal = fs(&s, "dump-journal image");
+    let mut lines = journal.lines().collect::<Vec<_>>();
+    lines.truncate(lines.iter().position(|line| line.contains("link file")).unwrap());
+    let at = lines.iter().rev().find_map(|line| line.strip_prefix("offset ")?.split(':').next()).unwrap();
+    damaged(&[at.parse::<usize>().unwrap() + 80]);
+    let error = fails(&s, 1, "ls damaged");
+    assert!(error.contains("run fsck") && error.contains(at), "{error}");
+    assert!(s.fails(1, &["get", "k", "--db", "lavafs:damaged"]).contains("run fsck"));
+    assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
+    fs(&s, "fsck damaged");
+    fs(&s, "cp damaged small :/again");
+    // Cut off.
+    std::fs::write(s.path("cut"), &sound[..8 << 20]).unwrap();
+    assert!(fails(&s, 1, "ls cut").contains("cut off"));
+    fails(&s, 1, "fsck cut");
+}
+
+#[test]
+fn a_store_on_a_volume_is_one_like_any_other() {
+    let s = Scratch::new("fs-store");
+    fs(&s, "mkfs image --size 256M --sparse");
+    let on = |args: &[&str]| {
+        let output = run(Path::new("lavafs:image"), args, &s.0);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "lava {args:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    on(&["put", "planet", "earth"]);
+    assert_eq!(on(&["get", "planet"]), "earth\n");
+    assert!(fs(&s, "ls image /db").contains("CURRENT"));
+    assert!(fs(&s, "cat image /db/CURRENT").contains("MANIFEST"));
+    assert!(on(&["verify"]).contains("sound") || on(&["verify", "--json"]).contains("errors"));
+    let demo = on(&["demo", "--generate", "2000"]);
+    assert_eq!(demo.lines().last(), Some("demo: 2000 records verified, 0 lost"), "{demo}");
+    fs(&s, "fsck image");
+    // An image that is not there is made by a command that makes a store, and by no other.
+    assert!(!run(Path::new("lavafs:other"), &["get", "k"], &s.0).status.success());
+    assert!(!s.path("other").exists());
+    assert!(run(Path::new("lavafs:other"), &["put", "k", "v"], &s.0).status.success());
+    fs(&s, "fsck other");
+}
+
+/// A loop device, given back at the end.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// None, and why, where it cannot be had.
+    fn new(image: &Path) -> Option<LoopDevice> {
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(image).output();
+        match made {
+            Ok(output) if output.status.success() => {
+                Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().into()))
+            }
+            Ok(output) => {
+                println!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Err(e) => {
+                println!("skipped: losetup: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_taken_as_it_is() {
+    let s = Scratch::new("fs-device");
+    s.file("backing", &vec![0; 64 << 20]);
+    let Some(device) = LoopDevice::new(&s.path("backing")) else { return };
+    let name = device.0.to_str().unwrap();
+    assert!(fs(&s, &format!("mkfs {name}")).contains("device"));
+    assert!(fails(&s, 1, &format!("mkfs {name}")).contains("LavaFS"));
+    s.file("small", b"hello\n");
+    fs(&s, &format!("cp {name} small :/hello"));
+    assert_eq!(fs(&s, &format!("cat {name} /hello")), "hello\n");
+    assert_eq!(json(&fs(&s, &format!("df {name} --json")))["total_bytes"], 64 << 20);
+    fs(&s, &format!("fsck {name}"));
+    let store = format!("lavafs:{name}");
+    assert!(run(Path::new(&store), &["put", "k", "v"], &s.0).status.success());
+    assert_eq!(run(Path::new(&store), &["get", "k"], &s.0).stdout, b"v\n");
+    // Another file system is named; one that is mounted is refused also when forced.
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(name).status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no mkfs.ext4");
+        return;
+    }
+    assert!(fails(&s, 1, &format!("mkfs {name}")).contains("ext"));
+    std::fs::create_dir(s.path("mounted")).unwrap();
+    if !Command::new("mount").arg(name).arg(s.path("mounted")).status().is_ok_and(|status| status.success()) {
+        println!("skipped: it cannot be mounted");
+        return;
+    }
+    let refused = [format!("mkfs {name}"), format!("mkfs {name} --force")].map(|line| fails(&s, 1, &line));
+    assert!(Command::new("umount").arg(s.path("mounted")).status().unwrap().success());
+    refused.iter().for_each(|error| assert!(error.contains("mounted"), "{error}"));
+    fs(&s, &format!("mkfs {name} --force"));
+    fs(&s, &format!("fsck {name}"));
+}

@@ -1,0 +1,59 @@
+//! Where simulated stores are: on the simulated file system, or with `LAVASTORE_TEST_FS=lavafs` in the environment on a LavaFS
+//! volume on a simulated device.
+//!
+//! A machine has one volume, which is mounted as long as anybody uses it and then mounted anew.
+
+use lavafs::{FormatOptions, MountOptions, format, mount};
+use lavastore_lavakv::Env;
+use lavastore_lavakv::io::FileSystem;
+use lavastore_lavakv::sim::SimEnv;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+const DEVICE: &str = "/volume";
+const DEVICE_LEN: u64 = 1 << 30;
+
+thread_local! {
+    static MOUNTED: RefCell<Vec<(SimEnv, Weak<dyn FileSystem>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// True if stores are on LavaFS.
+pub fn on_lavafs() -> bool {
+    std::env::var("LAVASTORE_TEST_FS").is_ok_and(|name| name == "lavafs")
+}
+
+/// True, and said so with the reason, for a test that is about the simulated file system alone.
+pub fn skipped_on_lavafs(why: &str) -> bool {
+    if on_lavafs() {
+        println!("skipped on LavaFS: {why}");
+    }
+    on_lavafs()
+}
+
+/// The environment of a machine.
+pub fn env(sim: &SimEnv) -> Env {
+    if !on_lavafs() {
+        return sim.env();
+    }
+    let mounted = MOUNTED.with(|all| {
+        let all = all.borrow();
+        all.iter().find(|(of, _)| of.is_same(sim)).and_then(|(_, fs)| fs.upgrade())
+    });
+    if let Some(fs) = mounted {
+        return Env { fs, ..sim.env() };
+    }
+    let made = sim.files().iter().any(|(path, _)| path.as_os_str() == DEVICE);
+    let device = sim.device(DEVICE, DEVICE_LEN).unwrap();
+    if !made {
+        let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
+        format(&sim.env(), &*device, &options).unwrap();
+    }
+    let options = MountOptions { compact_journal_at: 128 << 10, ..MountOptions::default() };
+    let env = mount(&sim.env(), device, options).unwrap().into_env();
+    MOUNTED.with(|all| {
+        let mut all = all.borrow_mut();
+        all.retain(|(_, fs)| fs.strong_count() > 0);
+        all.push((sim.clone(), Arc::downgrade(&env.fs)));
+    });
+    env
+}
