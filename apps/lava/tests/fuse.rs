@@ -66,7 +66,9 @@ fn a_volume_is_listed_read_and_looked_at() {
         assert!(found.is_file() && found.len() == 5_000_000 && found.permissions().readonly());
         assert!(std::fs::metadata(dir.join("a")).unwrap().is_dir());
         assert!(std::fs::metadata(dir.join("none")).is_err() && std::fs::read_dir(dir.join("big")).is_err());
-        assert!(std::fs::write(dir.join("new"), b"x").is_err() && std::fs::remove_file(dir.join("big")).is_err());
+        assert!(
+            std::fs::write(dir.join("new"), b"x").is_err() && std::fs::remove_file(dir.join("big")).is_err()
+        );
         // Nobody writes to it meanwhile.
         s.fails(1, &["fs", "cp", "image", "small", ":/more"]);
         s.ok(&["fs", "ls", "image"]);

@@ -103,6 +103,18 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// syncs it (its directory is the caller's to sync). `NoSpace` leaves no file behind.
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 
+    /// The same for a caller whose records tell what he wrote from whatever else may be there, what other files held
+    /// included: where blocks can be used as they are, nothing is written. (A kernel's file system has zeros written all the
+    /// same, because a data sync of a block that was never written is a metadata commit.)
+    fn create_in_place_unzeroed(
+        &self,
+        path: &Path,
+        len: u64,
+        access: Access,
+    ) -> Result<Arc<dyn InPlaceFile>> {
+        self.create_in_place(path, len, access)
+    }
+
     /// Opens a file made by [`FileSystem::create_in_place`].
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 

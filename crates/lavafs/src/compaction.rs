@@ -13,6 +13,8 @@
 //!    up to the switch: none in line can be replayed on top of it a second time, and none is missing.
 //! 2. *Dump.* The copy is written to blocks of its own, ending in a jump to the transaction after the switch. Commits
 //!    go on meanwhile, behind the switch, where the old journal leads as well: a crash now finds them there.
+//!    They are not held up: a thread that compacts writes a bit and then leaves the device to others for longer than that
+//!    took ([`crate::volume`]).
 //! 3. *Superblock.* The device is synced, and both slots are made to lead to the dump. Before the first of them is
 //!    written a crash finds the old journal, afterwards the new one; both lead to the same transactions.
 //! 4. *Free.* Only now the old blocks are given back.
@@ -30,6 +32,9 @@ use crate::volume::{Volume, count};
 use base::sync::lock;
 use base::{ErrorKind, Result};
 use io::AlignedBuf;
+
+/// Bytes of a dump written at a time: an append that comes in between waits for no more.
+const DUMP_WRITE_LEN: usize = 64 << 10;
 
 /// Where a compaction is.
 #[derive(Debug, Default)]
@@ -204,9 +209,9 @@ fn begin(volume: &Volume) -> Result<Dump> {
 }
 
 impl Dump {
-    /// Writes about one part more. True if that was the last.
+    /// Writes a bit more. True if that was the last.
     fn write_some(&mut self, volume: &Volume) -> Result<bool> {
-        let len = DUMP_PART_LEN.min(self.image.len() - self.written);
+        let len = DUMP_WRITE_LEN.min(self.image.len() - self.written);
         let mut rest = &self.image.as_slice()[self.written..self.written + len];
         for piece in layout::pieces(&self.extents, self.written as u64, len as u64) {
             let (now, later) = rest.split_at(piece.len as usize);

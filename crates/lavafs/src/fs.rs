@@ -141,8 +141,9 @@ impl LavaFs {
         core.open(ino)
     }
 
-    /// Adds a file with blocks that hold durable zeros, in place of what has the name if `replace`.
-    fn create_zeroed(&self, path: &Path, len: u64, replace: bool) -> Result<Arc<Live>> {
+    /// Adds a file with blocks that hold durable zeros or, unless `zero`, anything; in place of what has the name if
+    /// `replace`.
+    fn create_fixed(&self, path: &Path, len: u64, replace: bool, zero: bool) -> Result<Arc<Live>> {
         let (dir, name) = file_of(path)?;
         self.volume.check_writable(path)?;
         let vacant = |core: &Core| match (check_vacant(core, path), replace) {
@@ -155,7 +156,10 @@ impl LavaFs {
             0 => Vec::new(),
             _ => self.volume.allocate(blocks_for(len), None).map_err(|e| e.at_file(path))?,
         };
-        let zeroed = inplace::write_zeros(&self.volume, &extents).map_err(|e| e.at_file(path));
+        let zeroed = match zero {
+            true => inplace::write_zeros(&self.volume, &extents).map_err(|e| e.at_file(path)),
+            false => Ok(()),
+        };
         let mut core = lock(&self.volume.core);
         let made = zeroed.and_then(|()| vacant(&core)).and_then(|()| {
             if core.meta.look_up(&dir, &name).is_some() {
@@ -231,6 +235,14 @@ impl Drop for LavaFs {
     }
 }
 
+fn check_pages(path: &Path, len: u64) -> Result<()> {
+    if len.is_multiple_of(BLOCK) {
+        return Ok(());
+    }
+    let why = format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
+    Err(Error::invalid(why).at_file(path))
+}
+
 /// The file of a path.
 fn find(core: &Core, path: &Path) -> Result<Ino> {
     let (dir, name) = file_of(path)?;
@@ -274,12 +286,19 @@ impl FileSystem for LavaFs {
     }
 
     fn create_in_place(&self, path: &Path, len: u64, _access: Access) -> Result<Arc<dyn InPlaceFile>> {
-        if !len.is_multiple_of(BLOCK) {
-            let why =
-                format!("a file written in place must have whole pages of {BLOCK} bytes, not {len} bytes");
-            return Err(Error::invalid(why).at_file(path));
-        }
-        let live = self.create_zeroed(path, len, false)?;
+        check_pages(path, len)?;
+        let live = self.create_fixed(path, len, false, true)?;
+        Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
+    }
+
+    fn create_in_place_unzeroed(
+        &self,
+        path: &Path,
+        len: u64,
+        _access: Access,
+    ) -> Result<Arc<dyn InPlaceFile>> {
+        check_pages(path, len)?;
+        let live = self.create_fixed(path, len, false, false)?;
         Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
     }
 
@@ -299,7 +318,7 @@ impl FileSystem for LavaFs {
         }
         let live = match self.reuse_zeroed(path, len as u64)? {
             Some(live) => live,
-            None => self.create_zeroed(path, len as u64, true)?,
+            None => self.create_fixed(path, len as u64, true, true)?,
         };
         let mapping = LavaMapping::new(&self.volume, live, len).map_err(|e| e.at_file(path))?;
         Ok(Arc::new(mapping))

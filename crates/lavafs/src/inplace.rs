@@ -1,7 +1,8 @@
 //! Files of fixed length: those written in place, those mapped, and the lines of locks.
 //!
 //! Their blocks are written with zeros, and these made durable, before the operation that gives them to the file goes in
-//! line. So after a crash they hold zeros or what was written since, never what somebody else wrote there.
+//! line. So after a crash they hold zeros or what was written since, never what somebody else wrote there. (A file whose
+//! creator can tell what he wrote from what he did not gets its blocks as they are, which saves one write of all of them.)
 
 use crate::core::Live;
 use crate::layout::{self, BLOCK, Extent};

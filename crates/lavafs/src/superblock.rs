@@ -237,12 +237,12 @@ impl Slots {
         for (slot, result) in found.iter_mut().enumerate() {
             let mut bytes = vec![0; BLOCK as usize];
             device.read_at(&mut bytes, slot_offset(slot))?;
-            *result = Superblock::decode(&bytes, slot)
-                .map_err(|e| e.at_file(device.path()))
-                .map_err(|e| match e.kind() {
+            *result = Superblock::decode(&bytes, slot).map_err(|e| e.at_file(device.path())).map_err(|e| {
+                match e.kind() {
                     ErrorKind::NotFound => e,
                     _ => e.at_offset(slot_offset(slot)),
-                });
+                }
+            });
         }
         Ok(Slots { found })
     }

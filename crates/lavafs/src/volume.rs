@@ -19,6 +19,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// After a step of a compaction the thread that made it is idle for so many times as long as the step took: the device, and
+/// the processor, are there for those who wait for them.
+const REST: u64 = 4;
+/// But no longer than this: a step may have waited itself.
+const REST_MAX_NS: u64 = 5_000_000;
 /// The most blocks told to the device in one discard.
 const DISCARD_BLOCKS_MAX: u32 = 4096;
 
@@ -82,6 +87,8 @@ pub(crate) struct Volume {
     /// Blocks of journal since the dump, for those who do not hold its lock.
     since_dump: AtomicU64,
     compacting: AtomicBool,
+    /// Somebody waits for the compaction.
+    closing: AtomicBool,
     thread: Mutex<Option<Box<dyn ThreadHandle>>>,
 }
 
@@ -115,6 +122,7 @@ impl Volume {
             poison: OnceLock::new(),
             since_dump: AtomicU64::new(journal.since_dump()),
             compacting: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
             thread: Mutex::new(None),
             journal: Mutex::new(journal),
         }
@@ -348,14 +356,26 @@ impl Volume {
     /// A compaction from beginning to end; if one is under way, the rest of it.
     pub(crate) fn compact(&self) -> Result<()> {
         self.check_sound()?;
-        loop {
+        let step = || {
             let mut compaction = lock(&self.compaction);
             compaction.step(self)?;
             self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
-            if compaction.is_idle() {
-                return Ok(());
-            }
+            Ok(compaction.is_idle())
+        };
+        while !self.rested(step)? {}
+        Ok(())
+    }
+
+    /// Takes a step in the background, and a rest.
+    fn rested<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        let start_ns = self.env.clock.now_ns();
+        let done = step()?;
+        if self.closing.load(Ordering::Relaxed) {
+            return Ok(done);
         }
+        let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
+        self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
+        Ok(done)
     }
 
     /// Tells the device of one run of free blocks.
@@ -382,9 +402,9 @@ impl Volume {
         let volume = self.clone();
         let body = move || {
             // A failure has poisoned the volume, and whoever writes next is told.
-            let mut result = volume.compact_step();
+            let mut result = volume.rested(|| volume.compact_step());
             while result.is_ok() && volume.wants_upkeep() {
-                result = volume.compact_step();
+                result = volume.rested(|| volume.compact_step());
             }
             volume.compacting.store(false, Ordering::Release);
         };
@@ -418,6 +438,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.closing.store(true, Ordering::Relaxed);
         self.join();
         if !lock(&self.compaction).is_idle() {
             self.compact()?;

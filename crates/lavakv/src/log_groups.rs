@@ -179,7 +179,8 @@ impl LogGroups {
     fn create_file(&self, engine: &Engine, len: u64) -> Result<GroupFile> {
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::log(number));
-        let file = engine.env.fs.create_in_place(&path, len, engine.options.access)?;
+        // A page says which group of which store it is of: like a group that is used again, a new one may hold anything.
+        let file = engine.env.fs.create_in_place_unzeroed(&path, len, engine.options.access)?;
         engine.env.fs.sync_dir(&engine.dir)?;
         Ok(GroupFile { number, len, file })
     }

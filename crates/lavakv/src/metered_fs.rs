@@ -226,6 +226,16 @@ impl FileSystem for MeteredFs {
         Ok(self.meter.make(path, whole(len), || self.inner.create_in_place(path, len, access))?.0)
     }
 
+    fn create_in_place_unzeroed(
+        &self,
+        path: &Path,
+        len: u64,
+        access: Access,
+    ) -> Result<Arc<dyn InPlaceFile>> {
+        let make = || self.inner.create_in_place_unzeroed(path, len, access);
+        Ok(self.meter.make(path, whole(len), make)?.0)
+    }
+
     fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
         Ok(self.meter.make(path, whole(len as u64), || self.inner.create_mapping(path, len))?.0)
     }

@@ -165,7 +165,9 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
         (false, Some(len)) => device::create_image(&args.path, len, args.sparse)?,
         (false, None) => {
             let path = args.path.display();
-            return output::usage(format!("{path} is not there: say how large an image is to be with --size"));
+            return output::usage(format!(
+                "{path} is not there: say how large an image is to be with --size"
+            ));
         }
         (true, _) => {}
     }
@@ -241,8 +243,8 @@ fn cp(args: &CpArgs) -> Result<()> {
     target.create_dir_all(dir)?;
     let options = CreateOptions { expected_len: file.len()?, ..CreateOptions::default() };
     let mut copy: Box<dyn AppendFile> = target.create(&to, &options)?;
-    let copied = each_piece(&*file, |bytes| Ok(copy.append(bytes)?))
-        .and_then(|()| Ok(copy.sync(SyncKind::Full)?));
+    let copied =
+        each_piece(&*file, |bytes| Ok(copy.append(bytes)?)).and_then(|()| Ok(copy.sync(SyncKind::Full)?));
     drop(copy);
     if copied.is_err() {
         // A part of a file is of no use; the first error is the one to report.

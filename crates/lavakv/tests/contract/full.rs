@@ -260,7 +260,7 @@ fn placed_values_without_a_place() {
     let volume = Options { family: family.clone(), ..limited(1 << 40) };
     for (n, options) in [least, volume].into_iter().enumerate() {
         let sim = SimEnv::new(37 + n as u64);
-        let db = Db::open_in(sim.env(), DIR, options.clone()).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
         let other = db.create_column_family("other", family.clone()).unwrap();
         let mut model = Model::new();
         if n == 1 {
@@ -278,7 +278,7 @@ fn placed_values_without_a_place() {
         assert!(db.stats().writes_not_placed > 5 && !model.is_empty(), "{n}: {:?}", db.stats());
         let sim = sim.crash(CrashKind::ProcessKill, 1);
         sim.set_capacity(None);
-        let db = Db::open_in(sim.env(), DIR, options).unwrap();
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
         let other = db.column_family("other").unwrap();
         assert!(contents_cf(&db, &other) == model);
         db.flush().unwrap();

@@ -50,10 +50,16 @@ struct View {
 /// Shows a volume in a directory until that is unmounted.
 pub fn mount(image: &Path, dir: &Path) -> Result<()> {
     let owner = owner_of(dir)?;
-    let mut view =
-        View { volume: open_volume(image, true)?, nodes: Vec::new(), open: BTreeMap::new(), next_handle: 1, owner };
+    let mut view = View {
+        volume: open_volume(image, true)?,
+        nodes: Vec::new(),
+        open: BTreeMap::new(),
+        next_handle: 1,
+        owner,
+    };
     view.add_dir(PathBuf::from("/"), 1)?;
-    let options = [MountOption::RO, MountOption::FSName("lavafs".to_owned()), MountOption::DefaultPermissions];
+    let options =
+        [MountOption::RO, MountOption::FSName("lavafs".to_owned()), MountOption::DefaultPermissions];
     println!("{} is in {} until that is unmounted", image.display(), dir.display());
     fuser::mount2(view, dir, &options)
         .map_err(|e| format!("cannot mount {} on {}: {e}", image.display(), dir.display()).into())
@@ -191,8 +197,16 @@ impl Filesystem for View {
         reply.ok();
     }
 
-    fn readdir(&mut self, _: &Request<'_>, number: u64, _handle: u64, offset: i64, mut reply: ReplyDirectory) {
-        let Some((node, entries)) = self.node(number).and_then(|node| Some((node, node.entries.as_ref()?))) else {
+    fn readdir(
+        &mut self,
+        _: &Request<'_>,
+        number: u64,
+        _handle: u64,
+        offset: i64,
+        mut reply: ReplyDirectory,
+    ) {
+        let Some((node, entries)) = self.node(number).and_then(|node| Some((node, node.entries.as_ref()?)))
+        else {
             return reply.error(ENOTDIR);
         };
         let own = [(".", number), ("..", node.parent)];
@@ -211,15 +225,6 @@ impl Filesystem for View {
         let s = self.volume.statistics();
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_LEN);
         let (total, free, available) = (s.total_bytes, s.free_bytes, s.available_bytes);
-        reply.statfs(
-            blocks(total),
-            blocks(free),
-            blocks(available),
-            s.files,
-            0,
-            BLOCK_LEN,
-            255,
-            BLOCK_LEN,
-        );
+        reply.statfs(blocks(total), blocks(free), blocks(available), s.files, 0, BLOCK_LEN, 255, BLOCK_LEN);
     }
 }

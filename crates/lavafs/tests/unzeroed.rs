@@ -1,0 +1,48 @@
+//! Files written in place whose creator takes blocks as they are.
+
+use io::sim::{CrashKind, SimEnv};
+use io::{Access, AlignedBuf, CreateOptions, FileSystem, PAGE, SyncKind};
+use lavastore_lavafs::{FormatOptions, MountOptions, format, mount};
+use std::path::Path;
+
+const LEN: u64 = 64 * PAGE as u64;
+
+#[test]
+fn blocks_as_they_are_cost_no_write_and_keep_what_is_written() {
+    let sim = SimEnv::new(5);
+    let device = sim.device("/device", 1000 * PAGE as u64).unwrap();
+    format(&sim.env(), &*device, &FormatOptions { journal_len: 1 << 15, ..FormatOptions::default() })
+        .unwrap();
+    let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
+    let (old, path) = (Path::new("/old"), Path::new("/log"));
+    let mut file = fs.create(old, &CreateOptions { expected_len: LEN, ..CreateOptions::default() }).unwrap();
+    file.append(&vec![7; LEN as usize]).unwrap();
+    file.sync(SyncKind::Full).unwrap();
+    drop(file);
+    fs.remove(old).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+
+    let before = fs.statistics();
+    let file = fs.create_in_place_unzeroed(path, LEN, Access::Direct).unwrap();
+    let after = fs.statistics();
+    assert_eq!((after.data_bytes_written, after.data_syncs), (before.data_bytes_written, before.data_syncs));
+    assert_eq!(file.len(), LEN);
+    let mut page = AlignedBuf::zeroed(PAGE);
+    page.as_mut_slice().fill(9);
+    file.write_durable(&page, 3 * PAGE as u64).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+
+    let again = sim.crash(CrashKind::PowerLoss, 1);
+    let fs = mount(&again.env(), again.device("/device", 0).unwrap(), MountOptions::default()).unwrap();
+    let file = fs.open_in_place(path, Access::Direct).unwrap();
+    let mut bytes = vec![0; PAGE];
+    file.read_at(&mut bytes, 3 * PAGE as u64).unwrap();
+    assert_eq!((file.len(), bytes), (LEN, vec![9; PAGE]));
+
+    let wrong = fs.create_in_place_unzeroed(Path::new("/odd"), 5000, Access::Direct).unwrap_err();
+    assert_eq!(wrong.kind(), base::ErrorKind::InvalidArgument);
+    let file = fs.create_in_place(Path::new("/zeros"), LEN, Access::Direct).unwrap();
+    let mut bytes = vec![1; LEN as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, vec![0; LEN as usize], "whoever does not say so gets zeros");
+}
