@@ -8,6 +8,10 @@
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
 //!   no thread has to be reserved.
+//! * A worker without work sleeps, for twice as long each time it looks in vain, up to a second. What becomes due in a store
+//!   where nothing happens (the watermark of the log, another try after a refusal, the work of a quiet store) is due some time
+//!   after something did, and is met before that time has passed once more. Whoever writes wakes those that sleep long
+//!   ([`Scheduler::wake_dozing`]).
 //! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
 //!   may be longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
@@ -15,7 +19,7 @@
 
 use crate::engine::Engine;
 use base::sync::lock;
-use base::{Error, Result};
+use base::{Error, Result, SeqNo};
 use io::{Priority, Rng, ThreadHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,6 +101,8 @@ pub(crate) struct Scheduler {
     work: Condvar,
     progress: Condvar,
     waiters: AtomicU64,
+    /// Some worker sleeps longer than [`IDLE_POLL`].
+    dozing: AtomicBool,
     stopping: AtomicBool,
     threads: Mutex<Vec<Box<dyn ThreadHandle>>>,
     /// Simulation only: the jobs under way and the generator that picks among them.
@@ -110,8 +116,11 @@ struct Simulated {
     ready_ns: u64,
 }
 
-/// How long an idle worker sleeps before it looks for timed work (the log's idle watermark).
+/// How long a worker sleeps that has just found no work, before it looks for what nobody tells it of: the log's buffer that
+/// fills, room that becomes short.
 const IDLE_POLL: Duration = Duration::from_millis(10);
+/// How long it sleeps at most while nothing happens.
+const DOZE_MAX: Duration = Duration::from_secs(1);
 /// Steps of simulated idleness after which a wait is declared a deadlock.
 const IDLE_ROUNDS_MAX: u64 = 100_000;
 
@@ -124,6 +133,7 @@ impl Scheduler {
             work: Condvar::new(),
             progress: Condvar::new(),
             waiters: AtomicU64::new(0),
+            dozing: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
             simulated: Mutex::new((Vec::new(), rng)),
@@ -150,6 +160,16 @@ impl Scheduler {
         self.work_epoch.fetch_add(1, Ordering::Release);
         drop(lock(&self.parked));
         self.work.notify_all();
+    }
+
+    /// Something was written. Workers that look for work often enough are not told.
+    ///
+    /// A worker that falls asleep in the same moment may be missed: then it sleeps on for [`DOZE_MAX`] at most, as if that
+    /// write had brought no work, and the next write wakes it.
+    pub fn wake_dozing(&self) {
+        if self.dozing.load(Ordering::Relaxed) && self.dozing.swap(false, Ordering::AcqRel) {
+            self.notify_work();
+        }
     }
 
     /// Something that foreground calls wait for may have happened.
@@ -276,11 +296,20 @@ struct Worker {
     duty: Duty,
     stack: Vec<Box<dyn Job>>,
     seen: u64,
+    /// How often in a row it has slept while nothing happened.
+    naps: u32,
+    /// The last sequence when it last went to sleep.
+    slept_at_seq: SeqNo,
+}
+
+/// How long a worker sleeps that has slept `naps` times already while nothing happened.
+fn nap(naps: u32) -> Duration {
+    IDLE_POLL.saturating_mul(1 << naps.min(16)).min(DOZE_MAX)
 }
 
 impl Worker {
     fn new(duty: Duty) -> Self {
-        Worker { duty, stack: Vec::new(), seen: 0 }
+        Worker { duty, stack: Vec::new(), seen: 0, naps: 0, slept_at_seq: 0 }
     }
 
     fn run(&mut self, engine: &Arc<Engine>) {
@@ -295,8 +324,11 @@ impl Worker {
                 }
             }
             match self.stack.pop() {
-                Some(job) => self.advance(job, engine),
-                None => self.park(scheduler),
+                Some(job) => {
+                    self.naps = 0;
+                    self.advance(job, engine);
+                }
+                None => self.park(engine),
             }
         }
         for mut job in self.stack.drain(..).rev() {
@@ -329,10 +361,49 @@ impl Worker {
         }
     }
 
-    fn park(&self, scheduler: &Scheduler) {
+    fn park(&mut self, engine: &Engine) {
+        let scheduler = &engine.scheduler;
+        // Where somebody writes all the time nobody sleeps long, and so nobody has to be woken.
+        let seq = engine.snapshots.visible();
+        if seq != std::mem::replace(&mut self.slept_at_seq, seq) {
+            self.naps = 0;
+        }
         let guard = lock(&scheduler.parked);
         if scheduler.work_epoch.load(Ordering::Acquire) == self.seen && !scheduler.is_stopping() {
-            drop(scheduler.work.wait_timeout(guard, IDLE_POLL).unwrap_or_else(PoisonError::into_inner));
+            let nap = nap(self.naps);
+            if nap > IDLE_POLL {
+                scheduler.dozing.store(true, Ordering::Release);
+            }
+            drop(scheduler.work.wait_timeout(guard, nap).unwrap_or_else(PoisonError::into_inner));
         }
+        let woken = scheduler.work_epoch.load(Ordering::Acquire) != self.seen;
+        self.naps = if woken { 0 } else { self.naps.saturating_add(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_without_work_sleeps_ever_longer_up_to_a_second() {
+        assert_eq!(nap(0), IDLE_POLL);
+        assert!((0..40).all(|naps| nap(naps + 1) == (nap(naps) * 2).min(DOZE_MAX)));
+        // What is due after a second of rest is met before another one has passed.
+        let slept: Duration = (0..7).map(nap).sum();
+        assert!(slept > DOZE_MAX && slept < 2 * DOZE_MAX, "{slept:?}");
+    }
+
+    #[test]
+    fn a_write_wakes_those_that_sleep_long_and_does_so_once() {
+        let scheduler = Scheduler::new(Rng::new(1));
+        let epoch = || scheduler.work_epoch.load(Ordering::Acquire);
+        let before = epoch();
+        scheduler.wake_dozing();
+        assert_eq!(epoch(), before, "nobody sleeps long");
+        scheduler.dozing.store(true, Ordering::Release);
+        scheduler.wake_dozing();
+        scheduler.wake_dozing();
+        assert_eq!(epoch(), before + 1);
     }
 }

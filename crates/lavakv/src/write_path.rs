@@ -192,6 +192,7 @@ impl<'a> WriteOp<'a> {
             families.iter().for_each(|family| freeze(engine, &mut writer, family));
         }
         drop(writer);
+        engine.scheduler.wake_dozing();
         engine.stats.write_batches.add(1);
         engine.stats.write_entries.add(u64::from(count));
         engine.stats.user_bytes_written.add(bytes);
