@@ -14,7 +14,7 @@ use crate::mount::{check_len, free_map};
 use crate::op::{Ino, Op};
 use crate::replay::{Replayed, replay_as_far_as_possible};
 use crate::superblock::{self, Slots, Superblock};
-use base::{Error, ErrorKind, Result};
+use base::{ErrorKind, Result};
 use io::{BlockDevice, Env};
 
 /// What is wrong.
