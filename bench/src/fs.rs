@@ -12,12 +12,15 @@
 //! compacted the whole time, one compaction after the other.
 
 use crate::Result;
-use crate::host::{StopOnDrop, now_ns};
+use crate::host::now_ns;
 use crate::report::{Latency, human_bytes, human_count, human_us};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use io::kernel::usage;
-use io::{Access, AlignedBuf, AppendFile, BlockDevice, CreateOptions, Env, InPlaceFile, PAGE, Rng, SyncKind};
+use io::{
+    Access, AlignedBuf, AppendFile, BlockDevice, CreateOptions, Env, InPlaceFile, PAGE, Priority, Rng,
+    SyncKind, ThreadHandle,
+};
 use lavastore::lavafs::LavaFs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -91,7 +94,7 @@ pub enum Ground<'a> {
         /// The directory.
         dir: &'a Path,
         /// The volume, if it is a LavaFS.
-        volume: Option<&'a LavaFs>,
+        volume: Option<&'a Arc<LavaFs>>,
     },
     /// On a device without a file system, which loses what it holds.
     Device(&'a dyn BlockDevice),
@@ -212,6 +215,31 @@ fn aligned(len: usize) -> AlignedBuf {
     buf
 }
 
+/// The thread that compacts; dropping it ends it.
+struct Compactor {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    thread: Option<Box<dyn ThreadHandle>>,
+}
+
+impl Compactor {
+    /// Ends it: how many compactions there were.
+    fn stop(self) -> u64 {
+        let count = self.count.clone();
+        drop(self);
+        count.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Compactor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join();
+        }
+    }
+}
+
 /// One run.
 struct Bench<'a> {
     ground: &'a Ground<'a>,
@@ -275,18 +303,8 @@ impl Bench<'_> {
 
     /// All operations of all threads: their latencies, and how often the journal was compacted meanwhile.
     fn measure(&self) -> Result<(Histogram<u64>, Option<u64>)> {
-        let (stop, compactions) = (AtomicBool::new(false), AtomicU64::new(0));
+        let compactor = self.start_compactor()?;
         let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
-            if let (true, Ground::Directory { volume: Some(volume), .. }) = (self.args.compact, self.ground) {
-                let (stop, compactions) = (&stop, &compactions);
-                scope.spawn(move || {
-                    // A failure poisons the volume: the operations find it.
-                    while !stop.load(Ordering::Relaxed) && volume.compact_journal().is_ok() {
-                        compactions.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-            let _stop = StopOnDrop(&stop);
             let threads: Vec<_> =
                 (0..self.args.threads).map(|thread| scope.spawn(move || self.operate(thread))).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
@@ -298,7 +316,27 @@ impl Bench<'_> {
         for result in results {
             all.add(result?)?;
         }
-        Ok((all, self.args.compact.then(|| compactions.into_inner())))
+        Ok((all, compactor.map(Compactor::stop)))
+    }
+
+    /// Has the journal compacted until told to stop, by a thread of the urgency that a volume's own has.
+    fn start_compactor(&self) -> Result<Option<Compactor>> {
+        let (true, Ground::Directory { env, volume: Some(volume), .. }) = (self.args.compact, self.ground)
+        else {
+            return Ok(None);
+        };
+        let spawner = env.spawner.as_ref().ok_or("there are no threads")?;
+        let volume = Arc::clone(volume);
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, counted) = (stop.clone(), count.clone());
+        let body = move || {
+            // A failure poisons the volume: the operations find it.
+            while !stopped.load(Ordering::Relaxed) && volume.compact_journal().is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let thread = spawner.spawn("compactor", Priority::Background, Box::new(body))?;
+        Ok(Some(Compactor { stop, count, thread: Some(thread) }))
     }
 
     fn operate(&self, thread: usize) -> Result<Histogram<u64>> {

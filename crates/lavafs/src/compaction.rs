@@ -36,6 +36,9 @@ use io::AlignedBuf;
 /// Bytes of a dump written at a time: an append that comes in between waits for no more.
 const DUMP_WRITE_LEN: usize = 64 << 10;
 
+/// Operations of a dump that are encoded in one go.
+const OPS_BETWEEN_RESTS: u64 = 1000;
+
 /// Where a compaction is.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction(Phase);
@@ -117,10 +120,15 @@ pub(crate) fn encode_dump(
     Ok(Encoded { image, extents, named, rest })
 }
 
-/// The operations of a dump, in parts.
-pub(crate) fn dump_parts(meta: &crate::meta::Meta) -> Vec<Vec<u8>> {
+/// The operations of a dump, in parts. `between` is called now and then: thousands of files keep a processor busy for a while.
+pub(crate) fn dump_parts(meta: &crate::meta::Meta, mut between: impl FnMut()) -> Vec<Vec<u8>> {
     let mut parts = vec![Vec::new()];
+    let mut count = 0u64;
     meta.dump(|op| {
+        count += 1;
+        if count.is_multiple_of(OPS_BETWEEN_RESTS) {
+            between();
+        }
         if parts.last().is_none_or(|part| part.len() >= DUMP_PART_LEN) {
             parts.push(Vec::new());
         }
@@ -183,7 +191,11 @@ fn begin(volume: &Volume) -> Result<Dump> {
             return Err(e);
         }
     };
-    let parts = dump_parts(&meta.expect("a switch copies the metadata"));
+    let mut since_ns = volume.env.clock.now_ns();
+    let parts = dump_parts(&meta.expect("a switch copies the metadata"), || {
+        volume.rest(since_ns);
+        since_ns = volume.env.clock.now_ns();
+    });
     let mut room = room;
     let needed = crate::core::dump_blocks(parts.iter().map(|p| p.len() as u64).sum()) + 2;
     let more = needed.saturating_sub(layout::blocks_of(&room));

@@ -136,7 +136,7 @@ pub(crate) fn write_journal(
 ) -> Result<()> {
     let owner = Owner { uid: superblock.uid, key: superblock.key };
     let mut free = crate::mount::free_map(meta, in_use)?;
-    let parts = dump_parts(meta);
+    let parts = dump_parts(meta, || {});
     let dump_blocks = parts.iter().map(|p| crate::transaction::blocks_of(p.len())).sum::<u64>() + 1;
     let mut take = |blocks: u64| {
         let taken = free.allocate_any(blocks);

@@ -370,12 +370,16 @@ impl Volume {
     fn rested<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
         let start_ns = self.env.clock.now_ns();
         let done = step()?;
-        if self.closing.load(Ordering::Relaxed) {
-            return Ok(done);
-        }
-        let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
-        self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
+        self.rest(start_ns);
         Ok(done)
+    }
+
+    /// Rests after work that began at `start_ns`, unless somebody waits for it.
+    pub(crate) fn rest(&self, start_ns: u64) {
+        if !self.closing.load(Ordering::Relaxed) && !self.env.is_simulated() {
+            let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
+            self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
+        }
     }
 
     /// Tells the device of one run of free blocks.
