@@ -113,6 +113,9 @@ fn the_listener_is_told() {
 /// A background error reaches the listener and the caller.
 #[test]
 fn a_background_error_is_told() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     use lavastore_lavakv::ErrorKind;
     use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
     let sim = SimEnv::new(4);

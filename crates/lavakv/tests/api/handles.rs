@@ -120,6 +120,9 @@ fn readers_outlive_the_store_on_the_machine() {
 /// A value pins the block it lies in, past everything.
 #[test]
 fn values_outlive_the_store() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(2);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..1000, 0);
@@ -134,6 +137,9 @@ fn values_outlive_the_store() {
 
 #[test]
 fn close_says_what_a_drop_would_hide() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
     let sim = SimEnv::new(3);
     let db = open(&sim);

@@ -190,6 +190,9 @@ fn a_view_keeps_the_files_its_memtables_refer_to() {
 
 #[test]
 fn what_is_not_finished_leaves_nothing() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(5);
     let db = open(&sim);
     let family = db.create_column_family("f", small_family()).unwrap();
@@ -358,6 +361,9 @@ fn segments_waiting_for_a_flush_are_bounded() {
 
 #[test]
 fn recovery_names_a_segment_that_is_missing_or_damaged() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(14);
     let db = open(&sim);
     db.put(b"a", &large(1, 1, 90_000)).unwrap();
@@ -398,6 +404,9 @@ fn recovery_names_a_segment_that_is_missing_or_damaged() {
 
 #[test]
 fn a_full_disk_fails_the_write_and_leaves_nothing() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     let sim = SimEnv::new(16);
     let db = open(&sim);
     db.put(b"a", b"before").unwrap();

@@ -164,6 +164,9 @@ fn files_go_when_nothing_refers_to_them() {
 
 #[test]
 fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(30);
     let db = open_placed(&sim);
     for i in 0..5 {
@@ -184,6 +187,9 @@ fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
 
 #[test]
 fn a_write_that_fails_leaves_the_store_as_it_was() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     for nth in 0..8 {
         for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
             let sim = SimEnv::new(40 + nth);
@@ -292,6 +298,9 @@ fn holds_after_a_crash(after: &SimEnv, options: &Options, acknowledged: &Model) 
 
 #[test]
 fn a_failed_sync_takes_nothing_that_survives_the_process() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     for seed in 0..24 {
         let sim = SimEnv::new(300 + seed);
         let db = open_placed(&sim);
@@ -319,6 +328,9 @@ fn a_failed_sync_takes_nothing_that_survives_the_process() {
 
 #[test]
 fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     for seed in 0..12 {
         let sim = SimEnv::new(400 + seed);
         // A memtable takes several times the 64 KB of a tail.
@@ -350,6 +362,9 @@ fn more_than_a_tail_holds_is_durable_before_it_is_overwritten() {
 /// what was refused is not there, and writes resume when room returns.
 #[test]
 fn a_full_volume_refuses_writes_and_poisons_nothing() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     for step in 0..24u64 {
         let (sim, mut rng, mut model) = (SimEnv::new(700 + step), Rng::new(step), Model::new());
         let db = open_placed(&sim);

@@ -121,6 +121,9 @@ fn scans_read_values_in_batches_and_keys_without_them() {
 /// What cannot be read is an error that names its file, at its place and nowhere else.
 #[test]
 fn damaged_values_are_told_one_by_one() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(11);
     let db = open_mixed(&sim, 8 << 10);
     let mut model = Model::new();

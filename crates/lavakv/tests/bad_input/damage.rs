@@ -30,6 +30,9 @@ fn written_groups(sim: &SimEnv) -> Vec<String> {
 
 #[test]
 fn current_is_missing() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(1);
     let bytes = sim.read_file(path("CURRENT")).unwrap();
     sim.erase(path("CURRENT")).unwrap();
@@ -45,6 +48,9 @@ fn current_is_missing() {
 /// Also when there is no table yet: the log is data too.
 #[test]
 fn current_is_missing_and_there_is_only_a_log() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let sim = SimEnv::new(2);
     let (db, mut model) = (open(&sim), Model::new());
     fill(&db, &mut model, 0..10, 0);
@@ -56,6 +62,9 @@ fn current_is_missing_and_there_is_only_a_log() {
 
 #[test]
 fn every_byte_of_current_counts() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, _) = store(3);
     let len = sim.read_file(path("CURRENT")).unwrap().len() as u64;
     for at in 0..len {
@@ -72,6 +81,9 @@ fn every_byte_of_current_counts() {
 
 #[test]
 fn the_manifest_is_missing_or_damaged() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, _) = store(4);
     let name = files_like(&sim, "MANIFEST-").remove(0);
     let missing = sim.fork(1);
@@ -96,6 +108,9 @@ fn the_manifest_is_missing_or_damaged() {
 
 #[test]
 fn a_table_is_missing_or_cut() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, _) = store(5);
     for name in files_like(&sim, ".ksst") {
         let missing = sim.fork(1);
@@ -113,6 +128,9 @@ fn a_table_is_missing_or_cut() {
 /// A damaged table is found by the read that meets it and by `verify`; everything else stays readable.
 #[test]
 fn a_table_is_damaged() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(6);
     let tables = files_like(&sim, ".ksst");
     assert!(tables.len() > 3, "{tables:?}");
@@ -144,6 +162,9 @@ fn a_table_is_damaged() {
 
 #[test]
 fn two_tables_are_swapped() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, _) = store(7);
     let tables = files_like(&sim, ".ksst");
     let lengths: Vec<u64> = tables.iter().map(|n| sim.read_file(path(n)).unwrap().len() as u64).collect();
@@ -161,6 +182,9 @@ fn two_tables_are_swapped() {
 
 #[test]
 fn a_log_group_is_missing_or_cut() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(8);
     let mut needed = Vec::new();
     for name in written_groups(&sim) {
@@ -185,6 +209,9 @@ fn a_log_group_is_missing_or_cut() {
 /// After a clean close the watermark vouches for every page with data.
 #[test]
 fn a_page_of_the_log_is_damaged() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(9);
     let mut refusals = 0;
     for name in written_groups(&sim) {
@@ -210,6 +237,9 @@ fn a_page_of_the_log_is_damaged() {
 /// After a clean close the log's files hold everything: the open pages' mapping may be gone.
 #[test]
 fn staging_is_missing_after_a_clean_close() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(10);
     let staging = files_like(&sim, "STAGING");
     assert_eq!(staging.len(), 1);
@@ -230,6 +260,9 @@ fn staging_is_missing_after_a_clean_close() {
 /// The lock file is not data.
 #[test]
 fn the_lock_file_may_be_missing() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(11);
     sim.erase(path("LOCK")).unwrap();
     assert!(contents(&open(&sim)) == model);
@@ -238,6 +271,9 @@ fn the_lock_file_may_be_missing() {
 /// What unfinished jobs left is removed; what the store does not know is left alone.
 #[test]
 fn strange_files_in_a_store() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let (sim, model) = store(12);
     sim.write_file("/store/notes.txt", b"mine").unwrap();
     sim.write_file("/store/000000009999.ksst", b"half a table").unwrap();

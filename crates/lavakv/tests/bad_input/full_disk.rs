@@ -27,6 +27,9 @@ fn reads_back(db: &Db, model: &Model) {
 /// At every capacity in a range, so that the last page is missing at every kind of write.
 #[test]
 fn writes_stop_and_resume_wherever_space_runs_out() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     for step in 0..40u64 {
         let sim = SimEnv::new(step);
         let (db, mut model) = (open(&sim), Model::new());
@@ -73,6 +76,9 @@ fn writes_stop_and_resume_wherever_space_runs_out() {
 /// Space that returns by itself is found within a moment, by the next write that needs it.
 #[test]
 fn nobody_has_to_wake_the_store() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     let sim = SimEnv::new(7);
     let (db, mut model) = (open(&sim), Model::new());
     sim.set_capacity(Some(2 << 20));
@@ -99,6 +105,9 @@ fn nobody_has_to_wake_the_store() {
 /// A crash while the disk is full loses nothing, and the store opens without more space than it has.
 #[test]
 fn a_crash_on_a_full_disk() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     use lavastore_lavakv::sim::{CrashKind, Policy};
     for step in 0..20u64 {
         let sim = SimEnv::new(100 + step);
@@ -120,6 +129,9 @@ fn a_crash_on_a_full_disk() {
 
 #[test]
 fn a_new_store_on_a_full_disk() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     for pages in 0..60 {
         let sim = SimEnv::new(pages);
         sim.set_capacity(Some(pages * 4096));
@@ -176,6 +188,9 @@ fn a_small_tmpfs() {
 /// Also the manifest meets a full disk, in the middle of a record and at the start of a page; it is not poisoned.
 #[test]
 fn the_manifest_meets_a_full_disk() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     for step in 0..24u64 {
         let sim = SimEnv::new(300 + step);
         let (db, mut model) = (open(&sim), Model::new());
@@ -215,6 +230,9 @@ fn the_manifest_meets_a_full_disk() {
 /// Any one edit of the manifest may be refused for want of space, whoever makes it: everybody tries again.
 #[test]
 fn one_edit_is_refused_whoever_makes_it() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
     use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
     let mut refusals = 0;
     for n in 0..40 {

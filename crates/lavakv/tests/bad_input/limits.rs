@@ -98,6 +98,9 @@ fn batches() {
 
 #[test]
 fn absurd_options() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
     let o = small;
     let f = small_family;
     let with = |family: FamilyOptions| Options { family, ..small() };

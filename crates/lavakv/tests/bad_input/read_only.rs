@@ -15,6 +15,9 @@ fn store(seed: u64) -> (SimEnv, Model) {
 
 #[test]
 fn a_read_only_medium_can_be_read() {
+    if skipped_on_lavafs(because::MEDIUM) {
+        return;
+    }
     let (sim, model) = store(1);
     sim.set_read_only(true);
     let before = sim.state_hash();
@@ -30,6 +33,9 @@ fn a_read_only_medium_can_be_read() {
 
 #[test]
 fn no_store_can_be_made_on_a_read_only_medium() {
+    if skipped_on_lavafs(because::MEDIUM) {
+        return;
+    }
     let sim = SimEnv::new(2);
     sim.set_read_only(true);
     fails(try_open(&sim), ErrorKind::ReadOnly);
@@ -38,6 +44,9 @@ fn no_store_can_be_made_on_a_read_only_medium() {
 /// The medium becomes read-only under a running store: no write is acknowledged, reads go on, nothing is lost.
 #[test]
 fn the_medium_becomes_read_only() {
+    if skipped_on_lavafs(because::MEDIUM) {
+        return;
+    }
     let (sim, mut model) = store(3);
     let db = open(&sim);
     sim.set_read_only(true);

@@ -57,3 +57,17 @@ pub fn env(sim: &SimEnv) -> Env {
     });
     env
 }
+
+/// Why tests are about the simulated file system alone, and what stands for them on LavaFS.
+pub mod because {
+    /// It looks at or damages files of the simulator by name.
+    pub const DAMAGE: &str = "it changes files around the file system: see torture flip-on-lavafs";
+    /// It bounds the simulated file system.
+    pub const ROOM: &str = "it bounds the simulated file system: see torture full-on-lavafs";
+    /// It makes calls of the simulated file system fail.
+    pub const FAULTS: &str = "it makes certain calls of the file system fail: see torture io-errors-on-lavafs";
+    /// It makes the medium read-only.
+    pub const MEDIUM: &str = "a volume on a read-only medium has to be mounted for reading only";
+    /// It goes through the record of the simulated file system.
+    pub const RECORD: &str = "its record would begin with the making of a volume: see torture crash-on-lavafs";
+}

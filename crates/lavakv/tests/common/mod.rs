@@ -4,7 +4,7 @@
 
 mod machine;
 
-pub use machine::{env, on_lavafs, skipped_on_lavafs};
+pub use machine::{because, env, on_lavafs, skipped_on_lavafs};
 
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Space, sim::SimEnv,

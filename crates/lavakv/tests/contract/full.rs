@@ -210,6 +210,9 @@ fn fills_up(options: Options) {
 /// Others take all that the volume had left: flushes fail and are tried again, and writers do not wait for them.
 #[test]
 fn a_volume_that_others_fill() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     let options = limited(1 << 40);
     let mut s = Filled::new(41, options.clone(), 1 << 40);
     (0..100).for_each(|n| assert!(s.put(n, bytes(n, 0, 600))));
@@ -228,6 +231,9 @@ fn a_volume_that_others_fill() {
 /// because a flush that it has made impossible would be the end.
 #[test]
 fn small_durable_deletes_on_a_full_volume() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     let capacity = 3 << 20;
     let options = Options { durability: Durability::Durable, ..limited(1 << 40) };
     let mut s = Filled::new(33, options.clone(), capacity);
