@@ -14,7 +14,7 @@ fn near_the_edge() -> Options {
 }
 
 fn open(sim: &SimEnv) -> Db {
-    Db::open_in(env(&sim), DIR, near_the_edge()).unwrap()
+    Db::open_in(env(sim), DIR, near_the_edge()).unwrap()
 }
 
 /// The highest number in the names of tables.

@@ -14,7 +14,7 @@ fn separated() -> Options {
 /// Keys whose values were overwritten, the more of them the higher they are: vSSTs with none to seven eighths of garbage.
 /// Settled but for garbage collection.
 fn with_garbage(sim: &SimEnv) -> (Db, Model) {
-    let (db, mut model) = (Db::open_in(env(&sim), DIR, separated()).unwrap(), Model::new());
+    let (db, mut model) = (Db::open_in(env(sim), DIR, separated()).unwrap(), Model::new());
     let pause = db.pause_gc();
     fill(&db, &mut model, 0..2000, 0);
     db.flush().unwrap();

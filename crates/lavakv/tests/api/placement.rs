@@ -18,7 +18,7 @@ fn placed() -> Options {
 }
 
 fn open_placed(sim: &SimEnv) -> Db {
-    Db::open_in(env(&sim), DIR, placed()).unwrap()
+    Db::open_in(env(sim), DIR, placed()).unwrap()
 }
 
 fn long(i: u64, round: u64, len: u64) -> Vec<u8> {
@@ -285,7 +285,7 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind, rng: &m
 
 /// The store after a crash, which must hold what `acknowledged` says, now and after a power loss.
 fn holds_after_a_crash(after: &SimEnv, options: &Options, acknowledged: &Model) {
-    let db = Db::open_in(env(&after), DIR, options.clone()).unwrap();
+    let db = Db::open_in(env(after), DIR, options.clone()).unwrap();
     let found = contents(&db);
     assert!(acknowledged.iter().all(|(k, v)| found.get(k) == Some(v)), "an acknowledged write is gone");
     let again = after.crash(CrashKind::PowerLoss, 1);

@@ -18,7 +18,7 @@ fn store(seed: u64) -> (SimEnv, Model) {
 
 fn refused_both_ways(sim: &SimEnv, file: &str) {
     refused(try_open(sim), ErrorKind::Corruption, file);
-    refused(Db::open_read_only_in(env(&sim), DIR, small()), ErrorKind::Corruption, file);
+    refused(Db::open_read_only_in(env(sim), DIR, small()), ErrorKind::Corruption, file);
 }
 
 /// Log groups that hold pages.

@@ -65,9 +65,11 @@ pub mod because {
     /// It bounds the simulated file system.
     pub const ROOM: &str = "it bounds the simulated file system: see torture full-on-lavafs";
     /// It makes calls of the simulated file system fail.
-    pub const FAULTS: &str = "it makes certain calls of the file system fail: see torture io-errors-on-lavafs";
+    pub const FAULTS: &str =
+        "it makes certain calls of the file system fail: see torture io-errors-on-lavafs";
     /// It makes the medium read-only.
     pub const MEDIUM: &str = "a volume on a read-only medium has to be mounted for reading only";
     /// It goes through the record of the simulated file system.
-    pub const RECORD: &str = "its record would begin with the making of a volume: see torture crash-on-lavafs";
+    pub const RECORD: &str =
+        "its record would begin with the making of a volume: see torture crash-on-lavafs";
 }

@@ -1,5 +1,5 @@
 //! What the tests of the public API share: small options, a model, directories that clean up after themselves.
-#![allow(dead_code, reason = "each test program uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
 mod machine;
@@ -66,11 +66,11 @@ pub fn try_contents(db: &Db, family: &ColumnFamily) -> Result<Model> {
 }
 
 pub fn open(sim: &SimEnv) -> Db {
-    Db::open_in(env(&sim), DIR, small()).unwrap()
+    Db::open_in(env(sim), DIR, small()).unwrap()
 }
 
 pub fn try_open(sim: &SimEnv) -> Result<Db> {
-    Db::open_in(env(&sim), DIR, small())
+    Db::open_in(env(sim), DIR, small())
 }
 
 pub fn settle(db: &Db) {

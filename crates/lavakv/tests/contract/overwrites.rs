@@ -31,7 +31,7 @@ pub fn family() -> FamilyOptions {
 
 /// What the directory occupies.
 pub fn occupied(sim: &SimEnv) -> u64 {
-    env(&sim).fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
+    env(sim).fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
 }
 
 #[track_caller]

@@ -5,7 +5,7 @@ use crate::separated;
 use lavastore_lavakv::{Db, Holder, ReadOptions, Space, sim::SimEnv};
 
 fn open_separated(sim: &SimEnv) -> Db {
-    Db::open_in(env(&sim), DIR, separated()).unwrap()
+    Db::open_in(env(sim), DIR, separated()).unwrap()
 }
 
 #[track_caller]

@@ -62,7 +62,7 @@ struct Chaos {
 impl Chaos {
     fn new(sim: &SimEnv, seed: u64) -> Chaos {
         let mut rng = Rng::new(seed);
-        let db = Db::open_in(env(&sim), DIR, drawn(&mut rng)).unwrap();
+        let db = Db::open_in(env(sim), DIR, drawn(&mut rng)).unwrap();
         let families = families(&db);
         Chaos { db, families, rng, snapshots: Vec::new(), iterators: Vec::new(), round: 0, refused: 0 }
     }
@@ -135,7 +135,7 @@ fn agrees(db: &Db, sim: &SimEnv, scan: &Scan) -> Space {
     }
     near(&space, "garbage", space.garbage_bytes, scan.garbage_records);
     // Segments that only memtables refer to are values, too: a reader that replays the log finds the same.
-    let reader = Db::open_read_only_in(env(&sim), DIR, separated()).unwrap();
+    let reader = Db::open_read_only_in(env(sim), DIR, separated()).unwrap();
     let replayed = reader.space().unwrap();
     near(
         &space,

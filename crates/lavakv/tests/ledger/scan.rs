@@ -101,7 +101,7 @@ impl Files {
 
 /// Scans the directory of a simulated store.
 pub fn scan(sim: &SimEnv) -> Scan {
-    let (env, dir) = (env(&sim), Path::new(DIR));
+    let (env, dir) = (env(sim), Path::new(DIR));
     let state = Manifest::recover(&env, dir, true).unwrap().state();
     let mut out = Scan::default();
     let versions: Vec<&Version> = state.families.values().map(|f| &*f.version).collect();

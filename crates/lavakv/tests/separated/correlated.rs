@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 fn open_with(sim: &SimEnv, ablation: Ablation) -> Db {
-    Db::open_in(env(&sim), DIR, Options { ablation, ..options() }).unwrap()
+    Db::open_in(env(sim), DIR, Options { ablation, ..options() }).unwrap()
 }
 
 fn open_scanned(sim: &SimEnv) -> Db {

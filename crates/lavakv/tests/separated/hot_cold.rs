@@ -27,7 +27,7 @@ const COLD: u64 = 2;
 impl File {
     fn read(sim: &SimEnv, name: &str) -> File {
         let mut text = String::new();
-        lavastore_lavakv::dump::dump(&env(&sim), &path(name), true, &mut text).unwrap();
+        lavastore_lavakv::dump::dump(&env(sim), &path(name), true, &mut text).unwrap();
         let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
         let after = |word| text.split(word).nth(1).unwrap_or_else(|| panic!("no \"{word}\" in {text}"));
         let inputs = after("inputs [").split(']').next().unwrap_or_default();
@@ -69,7 +69,7 @@ impl Seen {
 /// A store of which some keys are overwritten more often than others, or all alike.
 fn overwritten(sim: &SimEnv, skewed: bool, without: &[&str]) -> (Db, Model, Seen) {
     let ablation = Ablation::without(without.iter().copied()).unwrap();
-    let db = Db::open_in(env(&sim), DIR, Options { ablation, ..apart(100) }).unwrap();
+    let db = Db::open_in(env(sim), DIR, Options { ablation, ..apart(100) }).unwrap();
     let (mut model, mut seen, mut rng) = (Model::new(), Seen::default(), Rng::new(7));
     fill_long(&db, &mut model, 0..KEYS, 0, VALUE_LEN);
     let mut installed = 0;

@@ -28,7 +28,7 @@ fn apart_family(min_blob_size: usize) -> FamilyOptions {
 }
 
 fn open_apart(sim: &SimEnv, min_blob_size: usize) -> Db {
-    Db::open_in(env(&sim), DIR, apart(min_blob_size)).unwrap()
+    Db::open_in(env(sim), DIR, apart(min_blob_size)).unwrap()
 }
 
 /// A value of random length, half of which compresses.

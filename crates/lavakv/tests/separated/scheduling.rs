@@ -12,7 +12,7 @@ fn scheduled(sim: &SimEnv, ablation: Ablation) -> Db {
     // One level and no small files: what is measured is collection.
     let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
     let options = Options { ablation, family, ..apart(200) };
-    Db::open_in(env(&sim), DIR, options).unwrap()
+    Db::open_in(env(sim), DIR, options).unwrap()
 }
 
 /// A device that moves so many KiB in a millisecond.
