@@ -4,6 +4,7 @@
 
 mod machine;
 
+#[allow(unused_imports, reason = "each test program uses its own part")]
 pub use machine::{because, env, on_lavafs, skipped_on_lavafs};
 
 use lavastore_lavakv::{

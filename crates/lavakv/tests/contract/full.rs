@@ -175,12 +175,18 @@ fn room_returns_with_a_snapshot() {
 /// back is found.
 #[test]
 fn a_volume_that_fills_up() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     fills_up(limited(1 << 40));
 }
 
 /// Nobody has to set a limit for that.
 #[test]
 fn a_volume_that_fills_up_under_a_store_without_a_limit() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     fills_up(Options { space_limit: None, ..limited(1 << 40) });
 }
 
