@@ -10,9 +10,8 @@ const LEN: u64 = 64 * PAGE as u64;
 #[test]
 fn blocks_as_they_are_cost_no_write_and_keep_what_is_written() {
     let sim = SimEnv::new(5);
-    let device = sim.device("/device", 1000 * PAGE as u64).unwrap();
-    format(&sim.env(), &*device, &FormatOptions { journal_len: 1 << 15, ..FormatOptions::default() })
-        .unwrap();
+    let device = sim.device("/device", 4000 * PAGE as u64).unwrap();
+    format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
     let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
     let (old, path) = (Path::new("/old"), Path::new("/log"));
     let mut file = fs.create(old, &CreateOptions { expected_len: LEN, ..CreateOptions::default() }).unwrap();
