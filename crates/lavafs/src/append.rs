@@ -126,11 +126,16 @@ impl LavaAppendFile {
             }
             grown => grown,
         };
-        if let Some(position) = grown? {
+        self.grew(grown?);
+        Ok(())
+    }
+
+    /// The file got blocks; where that is recorded.
+    fn grew(&mut self, position: Option<u64>) {
+        if let Some(position) = position {
             self.position = position;
         }
         self.allocated = layout::blocks_of(&self.live.extents());
-        Ok(())
     }
 
     /// Writes the buffer, padded to whole blocks. The last block, if unfinished, stays in it.
@@ -266,6 +271,21 @@ impl LavaAppendFile {
 impl AppendFile for LavaAppendFile {
     fn append(&mut self, data: &[u8]) -> Result<()> {
         self.guarded(|f| f.append_bytes(data))
+    }
+
+    fn reserve(&mut self, len: u64) -> Result<()> {
+        if let Some(first) = &self.poison {
+            return Err(first.clone().with_kind(ErrorKind::Poisoned));
+        }
+        self.volume.check_writable(&self.path)?;
+        let needed = blocks_for(len);
+        if needed <= self.allocated {
+            return Ok(());
+        }
+        // A refusal changes nothing, so it does not poison.
+        let grown = self.volume.grow(&self.live, self.allocated, needed, true);
+        self.grew(grown.map_err(|e| e.at_file(&self.path))?);
+        Ok(())
     }
 
     fn len(&self) -> u64 {

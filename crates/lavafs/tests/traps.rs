@@ -217,6 +217,28 @@ fn no_space_is_found_before_anything_is_changed() {
     assert!(free_bytes + 8 * BLOCK >= before.free_bytes, "{free_bytes} of {}", before.free_bytes);
 }
 
+/// Who has room reserved for a file does not find the volume full, whoever fills it meanwhile; who is refused has lost
+/// nothing by asking.
+#[test]
+fn room_that_was_reserved_is_there() {
+    let sim = machine(400, &small());
+    let fs = mounted(&sim, eager());
+    let mut file = fs.create(p("/a"), &CreateOptions::default()).unwrap();
+    file.append(b"begin").unwrap();
+    file.reserve(100 * BLOCK).unwrap();
+    let mut other = fs.create(p("/b"), &CreateOptions::default()).unwrap();
+    let block = vec![7; BLOCK as usize];
+    while other.append(&block).and_then(|()| other.sync(SyncKind::Data)).is_ok() {}
+    assert_eq!(file.reserve(400 * BLOCK).unwrap_err().kind(), ErrorKind::NoSpace);
+    for _ in 0..99 {
+        file.append(&block).unwrap();
+    }
+    file.sync(SyncKind::Full).unwrap();
+    assert_eq!(file.len(), 99 * BLOCK + 5);
+    drop(file);
+    assert_eq!(fs.metadata(p("/a")).unwrap().allocated, 100 * BLOCK);
+}
+
 #[test]
 fn a_file_that_stays_open_does_not_keep_the_journal_from_being_cut() {
     let sim = machine(4000, &small());
