@@ -58,6 +58,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("io-errors-on-lavafs", 101, "a mount went on behind a transaction that a failed sync had lost"),
     (
         "full-on-lavafs",
+        17,
+        "placed values had no room reserved on LavaFS, and a write that was admitted found none",
+    ),
+    (
+        "full-on-lavafs",
         339,
         "what another file had left behind the end of a manifest was taken for a record that vouches",
     ),
