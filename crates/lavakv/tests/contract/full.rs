@@ -266,6 +266,9 @@ fn log_bytes(entry: &DirEntry) -> u64 {
 /// Values for which there is no room where they would be placed are logged whole: a store gets on as without the placement.
 #[test]
 fn placed_values_without_a_place() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     let family = FamilyOptions { value_placement: ValuePlacement::Log, ..family() };
     // A limit that holds no tails, since the default family places nothing; and a volume without room for them.
     let least = limited(least_limit(limited(0)));
@@ -317,7 +320,7 @@ fn placed_values_where_the_log_is_at_its_bound() {
         if long {
             let after = s.sim.crash(CrashKind::PowerLoss, round);
             let db =
-                Db::open_in(after.env(), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
+                Db::open_in(env(&after), DIR, options.clone()).unwrap_or_else(|e| panic!("{round}: {e}"));
             assert!(contents(&db) == s.model, "{round}");
         }
     }
@@ -328,6 +331,9 @@ fn placed_values_where_the_log_is_at_its_bound() {
 /// had begun.
 #[test]
 fn an_open_after_a_crash_keeps_the_limit() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
     for (seed, placement) in [(35, ValuePlacement::Table), (36, ValuePlacement::Log)] {
         let mut options = limited(0);
         options.family.value_placement = placement;
