@@ -9,13 +9,12 @@
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{Model, add, compare, families_of, scan};
 use crate::files::check_at_rest;
+use crate::place::Place;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome};
 use crate::state::Change;
 use crate::tally;
 use lavastore::io::Rng;
-use lavastore::io::kernel::device::{self, DeviceOptions};
-use lavastore::lavafs::{FormatOptions, MountOptions, format, fsck, mount};
 use lavastore::{ColumnFamily, Db, Durability, Env, Options, WriteBatch, WriteOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -25,8 +24,6 @@ use std::process::{Command, ExitCode, Stdio};
 pub(crate) const CHILD: &str = "kill-child";
 /// The same on LavaFS.
 pub(crate) const CHILD_ON_LAVAFS: &str = "kill-child-on-lavafs";
-/// The image in the directory of a case.
-const IMAGE: &str = "volume";
 const IMAGE_LEN: u64 = 96 << 20;
 /// Marks a report of the child that counts vSSTs collected, not batches.
 const COLLECTIONS: u64 = 1 << 63;
@@ -34,56 +31,6 @@ const COLLECTIONS: u64 = 1 << 63;
 const ROUNDS: u64 = 5;
 /// The families besides the default one.
 const FAMILIES: [&str; 2] = ["left", "right"];
-
-/// Where the store of a case is.
-#[derive(Clone, Debug)]
-struct Place {
-    dir: PathBuf,
-    on_lavafs: bool,
-}
-
-impl Place {
-    /// Makes what a store needs that is not there by itself.
-    fn make(&self) -> Check {
-        if !self.on_lavafs {
-            return Ok(());
-        }
-        let make = || -> lavastore::Result<()> {
-            let env = Env::kernel();
-            env.fs.create_dir_all(&self.dir)?;
-            device::create_image(&self.dir.join(IMAGE), IMAGE_LEN, true)?;
-            let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default())?;
-            // Short, so that kills come during its compaction.
-            let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };
-            format(&env, &*device, &FormatOptions { sparse: true, ..options })
-        };
-        make().doing(|| "make a volume".into())
-    }
-
-    /// The environment, and the directory of the store in it.
-    fn open(&self) -> Check<(Env, PathBuf)> {
-        if !self.on_lavafs {
-            return Ok((Env::kernel(), self.dir.clone()));
-        }
-        let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default());
-        let options = MountOptions { compact_journal_at: 128 << 10, ..MountOptions::default() };
-        let mounted = device.and_then(|device| mount(&Env::kernel(), device, options));
-        Ok((mounted.doing(|| "mount".into())?.into_env(), "/db".into()))
-    }
-
-    /// Nothing is wrong with the volume; a kill may have come between the two slots of the superblock.
-    fn check(&self, killed: bool) -> Check {
-        if !self.on_lavafs {
-            return Ok(());
-        }
-        let options = DeviceOptions { read_only: true, ..DeviceOptions::default() };
-        let device = device::open(&self.dir.join(IMAGE), &options).doing(|| "open the image".into())?;
-        let report = fsck(&Env::kernel(), &*device, false).doing(|| "fsck".into())?;
-        let wrong: Vec<_> = report.findings.iter().filter(|f| !killed || !f.what.contains("slots")).collect();
-        ensure!(wrong.is_empty(), "fsck found {wrong:?}");
-        Ok(())
-    }
-}
 
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
     kill(context, Place { dir: context.dir.join(format!("kill-{seed}")), on_lavafs: false }, seed)
@@ -96,7 +43,7 @@ pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
 fn kill(context: &Context, place: Place, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed) };
-    let made = place.make();
+    let made = place.make(IMAGE_LEN);
     if made.is_err() {
         outcome.take(made);
         return outcome;

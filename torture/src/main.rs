@@ -26,6 +26,7 @@ mod lavafs;
 mod ledger;
 mod machine;
 mod model;
+mod place;
 mod plan;
 mod reclaim;
 mod regressions;

@@ -102,6 +102,14 @@ pub(crate) const ROWS: &[Row] = &[
         case: |context, seed| machine::on_lavafs(|| model::case(context, seed)),
     },
     Row {
+        name: "numbers-on-lavafs",
+        about: "the row numbers, on LavaFS",
+        unit: Unit::Cases,
+        ci: 200,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| model::case_numbers(context, seed)),
+    },
+    Row {
         name: "crash-on-lavafs",
         about: "the row crash, on LavaFS",
         unit: Unit::Images,
@@ -188,5 +196,13 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 10,
         alone: true,
         case: threads::case,
+    },
+    Row {
+        name: "threads-on-lavafs",
+        about: "the row threads, on LavaFS in an image",
+        unit: Unit::Cases,
+        ci: 3,
+        alone: true,
+        case: threads::case_on_lavafs,
     },
 ];

@@ -4,10 +4,13 @@
 //! writer publishes the version as *begun*, afterwards as *done*. A read must give a version between what was done
 //! before it and what had begun after it, and no reader may see a version go back. At a snapshot both families are equal.
 //! Meanwhile somebody flushes, compacts and takes checkpoints. At the end everything is compared, also after a reopen.
+//!
+//! The same on LavaFS, on an image file.
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::scan;
 use crate::files::check_at_rest;
+use crate::place::Place;
 use crate::plan::{self, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::Entries;
@@ -25,12 +28,24 @@ const KEYS: usize = 200;
 /// Every so many versions of a key, one is a deletion.
 const DELETE_EVERY: u64 = 7;
 
+/// Checkpoints and files that collection has not come to are in it, too.
+const IMAGE_LEN: u64 = 2 << 30;
+
 pub(crate) fn case(context: &Context, seed: u64) -> Outcome {
+    on(context, Place { dir: context.dir.join(format!("threads-{seed}")), on_lavafs: false }, seed)
+}
+
+pub(crate) fn case_on_lavafs(context: &Context, seed: u64) -> Outcome {
+    on(context, Place { dir: context.dir.join(format!("threads-on-lavafs-{seed}")), on_lavafs: true }, seed)
+}
+
+fn on(context: &Context, place: Place, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let dir = context.dir.join(format!("threads-{seed}"));
-    let ran = run(&dir, seed, &mut outcome);
+    let made = place.make(IMAGE_LEN).and_then(|()| place.open());
+    let ran =
+        made.and_then(|(env, dir)| run(&env, &dir, seed, &mut outcome)).and_then(|()| place.check(false));
     if ran.is_ok() {
-        let _ = std::fs::remove_dir_all(&dir);
+        let _ = std::fs::remove_dir_all(&place.dir);
         let _ = std::fs::remove_dir(&context.dir);
     }
     outcome.take(ran);
@@ -49,10 +64,10 @@ struct Shared {
     padding: u64,
 }
 
-fn run(dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
+fn run(env: &Env, dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x0074_6872_6561_6473);
     let options = options(&mut rng);
-    let db = Db::open_with(dir.join("db"), options).doing(|| "open".into())?;
+    let db = Db::open_in(env.clone(), dir.join("db"), options).doing(|| "open".into())?;
     let mirror =
         db.create_column_family("mirror", plan::family_options(&mut rng)).doing(|| "create".into())?;
     let counters = || (0..WRITERS * KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -89,7 +104,7 @@ fn run(dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
             start(Box::new(move |shared| scan_snapshots(shared, two)));
         }
         let (upkeep_rng, copies) = (rng.fork(), dir.to_owned());
-        start(Box::new(move |shared| upkeep(shared, upkeep_rng, &copies)));
+        start(Box::new(move |shared| upkeep(shared, upkeep_rng, env, &copies)));
         let end_ns = clock.now_ns() + RUN_NS;
         while clock.now_ns() < end_ns && !shared.stop.load(SeqCst) {
             clock.sleep_ns(10_000_000);
@@ -100,7 +115,7 @@ fn run(dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
     results.into_iter().collect::<Check<Vec<()>>>()?;
     outcome.note("writes", shared.writes.load(SeqCst));
     outcome.note("reads", shared.reads.load(SeqCst));
-    check_end(shared, &dir.join("db"), &mut rng)
+    check_end(shared, env, &dir.join("db"), &mut rng)
 }
 
 fn options(rng: &mut Rng) -> Options {
@@ -234,7 +249,7 @@ fn scan_snapshots(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn upkeep(shared: &Shared, mut rng: Rng, dir: &Path) -> Check {
+fn upkeep(shared: &Shared, mut rng: Rng, env: &Env, dir: &Path) -> Check {
     let clock = Env::kernel().clock;
     let mut checkpoints = 0;
     while shared.running() {
@@ -250,7 +265,10 @@ fn upkeep(shared: &Shared, mut rng: Rng, dir: &Path) -> Check {
                 let copy = dir.join(format!("checkpoint{checkpoints}"));
                 checkpoints += 1;
                 shared.db.checkpoint(&copy).doing(|| "checkpoint".into())?;
-                let found = scan(&Db::open(&copy).doing(|| "open of a checkpoint".into())?)?;
+                let found = scan(
+                    &Db::open_in(env.clone(), &copy, Options::default())
+                        .doing(|| "open of a checkpoint".into())?,
+                )?;
                 ensure!(found[&0] == found[&shared.mirror.id()], "the families of a checkpoint differ");
             }
             _ => {
@@ -262,7 +280,7 @@ fn upkeep(shared: &Shared, mut rng: Rng, dir: &Path) -> Check {
 }
 
 /// Now that nobody writes, all is known; also after a reopen.
-fn check_end(shared: Shared, dir: &Path, rng: &mut Rng) -> Check {
+fn check_end(shared: Shared, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
     let mut expected = Entries::new();
     for (slot, version) in shared.done.iter().map(|v| v.load(SeqCst)).enumerate() {
         if version > 0 && !is_deletion(version) {
@@ -281,12 +299,12 @@ fn check_end(shared: Shared, dir: &Path, rng: &mut Rng) -> Check {
         Ok(())
     };
     compare(&shared.db, "at the end")?;
-    check_at_rest(&shared.db, &Env::kernel(), dir, false)?;
+    check_at_rest(&shared.db, env, dir, false)?;
     compare(&shared.db, "at rest")?;
     tally::add(&shared.db);
     let Shared { db, mirror, .. } = shared;
     drop(mirror);
     db.close().doing(|| "close".into())?;
-    let db = Db::open_with(dir, options(rng)).doing(|| "reopen".into())?;
+    let db = Db::open_in(env.clone(), dir, options(rng)).doing(|| "reopen".into())?;
     compare(&db, "after a reopen")
 }
