@@ -147,17 +147,14 @@ impl LavaAppendFile {
         let pieces = layout::pieces(&self.live.extents(), self.start, padded as u64);
         // Alone only if nothing before the buffer waits for a sync.
         let alone = reach == Reach::Media && self.synced >= self.start && pieces.len() == 1;
-        let mut rest = &self.buf.as_slice()[..padded];
-        for piece in pieces {
-            let (now, later) = rest.split_at(piece.len as usize);
-            let offset = piece.offset.ok_or_else(|| {
+        for (now, offset) in layout::cut(&pieces, &self.buf.as_slice()[..padded]) {
+            let offset = offset.ok_or_else(|| {
                 Error::invalid("blocks of a file that is still written were punched out of it")
             })?;
             match alone {
                 true => self.volume.poisoned_by(self.volume.device.write_durable(now, offset))?,
                 false => self.volume.device.write_at(now, offset)?,
             }
-            rest = later;
         }
         count(&self.volume.counters.data_bytes, padded as u64);
         if reach == Reach::Media {

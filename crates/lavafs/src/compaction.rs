@@ -29,8 +29,8 @@ use crate::op::Op;
 use crate::superblock::{self, DUMP_EXTENTS_MAX, Superblock};
 use crate::transaction::{self, Header, Kind, Owner};
 use crate::volume::{Volume, count};
+use base::Result;
 use base::sync::lock;
-use base::{ErrorKind, Result};
 use io::AlignedBuf;
 
 /// Bytes of a dump written at a time: an append that comes in between waits for no more.
@@ -67,7 +67,7 @@ struct Dump {
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// All parts, each padded to whole blocks.
-    pub image: Vec<u8>,
+    pub image: AlignedBuf,
     /// The blocks for them, in order.
     pub extents: Vec<Extent>,
     /// Those of them that the superblock has to name.
@@ -108,13 +108,13 @@ pub(crate) fn encode_dump(
             "there is no room for a dump of the metadata; remove files".into(),
         ));
     }
-    let mut image = Vec::new();
-    let mut chain = 0;
+    let mut image = AlignedBuf::zeroed((blocks(&parts) * BLOCK) as usize);
+    let (mut at, mut chain) = (0, 0);
     for (part, ops) in (0u32..).zip(&parts) {
         let header = Header { kind: Kind::Dump, sequence, chain, durable: 0, salt, part };
         let (bytes, hash) = transaction::encode(owner, &header, ops);
-        image.extend_from_slice(&bytes);
-        image.resize(image.len().next_multiple_of(BLOCK as usize), 0);
+        image.as_mut_slice()[at..][..bytes.len()].copy_from_slice(&bytes);
+        at += (transaction::blocks_of(ops.len()) * BLOCK) as usize;
         chain = hash;
     }
     Ok(Encoded { image, extents, named, rest })
@@ -153,7 +153,7 @@ impl Compaction {
         self.0 = match std::mem::take(&mut self.0) {
             Phase::Idle => match begin(volume) {
                 Ok(dump) => Phase::Dumping(dump),
-                Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => return Ok(()),
+                Err(e) if crate::core::is_no_space(&e) => return Ok(()),
                 Err(e) => return volume.poisoned_by(Err(e)),
             },
             Phase::Dumping(mut dump) => match volume.poisoned_by(dump.write_some(volume))? {
@@ -175,7 +175,7 @@ fn begin(volume: &Volume) -> Result<Dump> {
     let salt = volume.env.entropy.next_u64();
     let mut meta = None;
     // Room first: once the journal has been switched there is no way back.
-    let room = {
+    let mut room = {
         let mut core = lock(&volume.core);
         let blocks = crate::core::dump_blocks(core.meta.dump_len()) + 2;
         core.allocate_journal(blocks)?
@@ -196,7 +196,6 @@ fn begin(volume: &Volume) -> Result<Dump> {
         volume.rest(since_ns);
         since_ns = volume.env.clock.now_ns();
     });
-    let mut room = room;
     let needed = crate::core::dump_blocks(parts.iter().map(|p| p.len() as u64).sum()) + 2;
     let more = needed.saturating_sub(layout::blocks_of(&room));
     let grown = match more {
@@ -207,10 +206,8 @@ fn begin(volume: &Volume) -> Result<Dump> {
     // Nobody waits for the encoding.
     let numbers = (switched.sequence, salt);
     match grown.and_then(|()| encode_dump(owner, numbers, parts, &switched.jump, &room)) {
-        Ok(Encoded { image: bytes, extents, named, rest }) => {
+        Ok(Encoded { image, extents, named, rest }) => {
             lock(&volume.core).release(&rest)?;
-            let mut image = AlignedBuf::zeroed(bytes.len());
-            image.as_mut_slice().copy_from_slice(&bytes);
             Ok(Dump { switched, extents, named, image, written: 0 })
         }
         Err(e) => {
@@ -224,11 +221,9 @@ impl Dump {
     /// Writes a bit more. True if that was the last.
     fn write_some(&mut self, volume: &Volume) -> Result<bool> {
         let len = DUMP_WRITE_LEN.min(self.image.len() - self.written);
-        let mut rest = &self.image.as_slice()[self.written..self.written + len];
-        for piece in layout::pieces(&self.extents, self.written as u64, len as u64) {
-            let (now, later) = rest.split_at(piece.len as usize);
-            volume.device.write_at(now, piece.offset.expect("a dump has no holes"))?;
-            rest = later;
+        let pieces = layout::pieces(&self.extents, self.written as u64, len as u64);
+        for (now, offset) in layout::cut(&pieces, &self.image.as_slice()[self.written..]) {
+            volume.device.write_at(now, offset.expect("a dump has no holes"))?;
         }
         self.written += len;
         count(&volume.counters.dump_bytes, len as u64);
@@ -239,23 +234,16 @@ impl Dump {
     fn replace(self, volume: &Volume) -> Result<()> {
         volume.device.sync()?;
         let mut superblock = lock(&volume.superblock);
-        let chained = self.named.len() < self.extents.len();
+        let sequence = self.switched.sequence;
         let next = Superblock {
-            version: if chained {
-                superblock.version.max(superblock::VERSION_WITH_CHAINS)
-            } else {
-                superblock.version
-            },
             generation: superblock.generation + 1,
-            checkpoint: self.switched.sequence,
-            reached: superblock.reached.max(self.switched.sequence),
-            dump: self.named.clone(),
-            ..superblock.clone()
+            reached: superblock.reached.max(sequence),
+            ..superblock.leading_to(sequence, &self.named, &self.extents)
         };
         superblock::write(&*volume.device, &next)?;
         *superblock = next;
         let mut journal = lock(&volume.journal);
-        journal.note_durable(self.switched.sequence);
+        journal.note_durable(sequence);
         journal.dumped(&self.extents, self.switched.behind.len());
         lock(&volume.core).release(&self.switched.behind)?;
         count(&volume.counters.compactions, 1);

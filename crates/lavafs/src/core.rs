@@ -378,3 +378,8 @@ pub(crate) fn dump_blocks(dump_len: u64) -> u64 {
 pub(crate) fn no_space(why: String) -> Error {
     Error::new(ErrorKind::NoSpace, why)
 }
+
+/// True of an error by [`no_space`], before which nothing was written. A device that is full is another: it names itself.
+pub(crate) fn is_no_space(error: &Error) -> bool {
+    error.kind() == ErrorKind::NoSpace && error.file().is_none()
+}

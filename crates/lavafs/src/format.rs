@@ -152,17 +152,10 @@ pub(crate) fn write_journal(
     let jump = Op::Jump { sequence: sequence + 1, chain: env.entropy.next_u64(), extents: runs };
     let numbers = (sequence, env.entropy.next_u64());
     let Encoded { image, extents, named, .. } = encode_dump(owner, numbers, parts, &jump, &room)?;
-    let mut buf = AlignedBuf::zeroed(image.len());
-    buf.as_mut_slice().copy_from_slice(&image);
-    let mut rest = buf.as_slice();
-    for piece in layout::pieces(&extents, 0, image.len() as u64) {
-        let (now, later) = rest.split_at(piece.len as usize);
-        device.write_at(now, piece.offset.expect("a dump has no holes"))?;
-        rest = later;
+    for (now, offset) in layout::cut(&layout::pieces(&extents, 0, image.len() as u64), image.as_slice()) {
+        device.write_at(now, offset.expect("a dump has no holes"))?;
     }
     device.sync()?;
-    superblock::write(
-        device,
-        &Superblock { checkpoint: sequence, reached: sequence, dump: named, ..superblock },
-    )
+    let next = Superblock { reached: sequence, ..superblock.leading_to(sequence, &named, &extents) };
+    superblock::write(device, &next)
 }

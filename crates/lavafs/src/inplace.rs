@@ -71,16 +71,14 @@ impl LavaInPlaceFile {
     /// Writes to the runs of blocks that the range consists of, each with `write`; how many there were.
     fn each_run(&self, data: &[u8], offset: u64, write: impl Fn(&[u8], u64) -> Result<()>) -> Result<()> {
         let view = self.live.view();
-        let mut rest = data;
-        for piece in layout::pieces(&view.extents, offset, data.len() as u64) {
-            let (now, later) = rest.split_at(piece.len as usize);
-            let at = piece.offset.ok_or_else(|| {
+        let pieces = layout::pieces(&view.extents, offset, data.len() as u64);
+        for (now, at) in layout::cut(&pieces, data) {
+            let at = at.ok_or_else(|| {
                 Error::invalid(
                     "the range was punched out of the file, which cannot be written there any more",
                 )
             })?;
             write(now, at)?;
-            rest = later;
         }
         count(&self.volume.counters.data_bytes, data.len() as u64);
         Ok(())

@@ -141,17 +141,15 @@ impl Journal {
         buf[bytes.len()..].fill(0);
         let pieces = layout::pieces(&self.runs, self.at * BLOCK, len as u64);
         let alone = reach == Reach::Alone && self.durable == self.sequence && pieces.len() == 1;
-        let mut rest = &self.buf.as_slice()[..len];
-        for piece in &pieces {
-            let (now, later) = rest.split_at(piece.len as usize);
-            let offset = piece.offset.expect("the journal has no holes");
+        let found: u64 = pieces.iter().map(|p| p.len).sum();
+        assert_eq!(found, len as u64, "the journal has room for what is written");
+        for (now, offset) in layout::cut(&pieces, self.buf.as_slice()) {
+            let offset = offset.expect("the journal has no holes");
             match alone {
                 true => device.write_durable(now, offset)?,
                 false => device.write_at(now, offset)?,
             }
-            rest = later;
         }
-        assert!(rest.is_empty(), "the journal has room for what is written");
         if durable && !alone {
             device.sync()?;
         }

@@ -170,6 +170,27 @@ pub(crate) fn pieces(extents: &[Extent], offset: u64, len: u64) -> Vec<Piece> {
     found
 }
 
+/// The bytes of `data` that belong to each piece, with where they are on the device.
+pub(crate) fn cut<'d>(pieces: &[Piece], mut data: &'d [u8]) -> impl Iterator<Item = (&'d [u8], Option<u64>)> {
+    pieces.iter().map(move |piece| {
+        let (now, later) = data.split_at(piece.len as usize);
+        data = later;
+        (now, piece.offset)
+    })
+}
+
+/// The same of bytes to be filled.
+pub(crate) fn cut_mut<'d>(
+    pieces: &[Piece],
+    mut data: &'d mut [u8],
+) -> impl Iterator<Item = (&'d mut [u8], Option<u64>)> {
+    pieces.iter().map(move |piece| {
+        let (now, later) = std::mem::take(&mut data).split_at_mut(piece.len as usize);
+        data = later;
+        (now, piece.offset)
+    })
+}
+
 /// Whole blocks that hold so many bytes.
 pub(crate) fn blocks_for(len: u64) -> u64 {
     len.div_ceil(BLOCK)

@@ -36,14 +36,12 @@ pub(crate) fn read(
             );
             return Err(Error::corruption(why).at_file(path).at_offset(offset));
         }
-        let mut rest = &mut *request.buf;
-        for piece in layout::pieces(&view.extents, offset, len) {
-            let (now, later) = rest.split_at_mut(piece.len as usize);
-            match piece.offset {
+        let pieces = layout::pieces(&view.extents, offset, len);
+        for (now, offset) in layout::cut_mut(&pieces, request.buf) {
+            match offset {
                 Some(offset) => wanted.push(ReadRequest { offset, buf: now }),
                 None => now.fill(0),
             }
-            rest = later;
         }
         count(&volume.counters.read_bytes, len);
     }

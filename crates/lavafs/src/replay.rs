@@ -17,7 +17,7 @@
 //! after a later transaction became durable, or because this very one gives their blocks up, in which case they are not
 //! asked for.
 
-use crate::layout::{self, BLOCK, Extent};
+use crate::layout::{self, BLOCK, Extent, Piece};
 use crate::meta::{Meta, Node};
 use crate::op::{CLAIM_LEN_MAX, Op};
 use crate::superblock::Superblock;
@@ -96,14 +96,7 @@ impl<'d> Stream<'d> {
             let wanted = end.max(at + AHEAD_BLOCKS.min(self.len.saturating_sub(at))) - at;
             self.ahead = vec![0; (wanted * BLOCK) as usize];
             self.start = at;
-            let mut rest = &mut self.ahead[..];
-            for piece in layout::pieces(&self.runs, at * BLOCK, wanted * BLOCK) {
-                let (now, later) = rest.split_at_mut(piece.len as usize);
-                if let Some(offset) = piece.offset {
-                    self.device.read_at(now, offset)?;
-                }
-                rest = later;
-            }
+            read(self.device, &self.runs, at * BLOCK, &mut self.ahead)?;
         }
         let from = ((at - self.start) * BLOCK) as usize;
         let to = ((end.max(at) - self.start) * BLOCK) as usize;
@@ -261,31 +254,34 @@ impl Replayed {
         }))
     }
 
-    fn note_unvouched(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
+    /// What a transaction says of those before it; and where it is itself, if nothing said that it was durable.
+    fn note_vouched(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
         let vouched = h.durable.max(superblock.reached);
         self.unvouched.retain(|(sequence, ..)| *sequence > vouched);
         if h.sequence > vouched {
             let pieces = layout::pieces(&stream.runs, self.at * BLOCK, blocks * BLOCK);
-            let placed = pieces.into_iter().filter_map(|p| Some((h.sequence, p.offset?, p.len)));
-            self.unvouched.extend(placed);
+            self.note_unvouched(h.sequence, pieces);
         }
     }
 
+    fn note_unvouched(&mut self, sequence: u64, pieces: Vec<Piece>) {
+        self.unvouched.extend(pieces.into_iter().filter_map(|p| Some((sequence, p.offset?, p.len))));
+    }
+
     /// A claim that is true says where more bytes are of which nothing says that they were durable.
-    fn note_claims(&mut self, superblock: &Superblock, h: &Header, ops: &[Op]) {
-        if h.sequence <= h.durable.max(superblock.reached) {
+    fn note_claims(&mut self, superblock: &Superblock, sequence: u64, ops: &[Op]) {
+        if sequence <= superblock.reached {
             return;
         }
         for op in ops {
             if let Op::Claim { ino, size, from, .. } = op
                 && let Some(node) = self.meta.node(*ino)
             {
-                let end =
-                    size.next_multiple_of(BLOCK).min(layout::blocks_of(node.extents.as_slice()) * BLOCK);
+                // Whole blocks, as far as the file has them; `pieces` ends where they do.
                 let begin = from / BLOCK * BLOCK;
-                let pieces = layout::pieces(node.extents.as_slice(), begin, end.saturating_sub(begin));
-                let placed = pieces.into_iter().filter_map(|p| Some((h.sequence, p.offset?, p.len)));
-                self.unvouched.extend(placed);
+                let len = size.div_ceil(BLOCK).saturating_mul(BLOCK) - begin;
+                let pieces = layout::pieces(node.extents.as_slice(), begin, len);
+                self.note_unvouched(sequence, pieces);
             }
         }
     }
@@ -333,7 +329,7 @@ impl Replayed {
             return Ok(false);
         }
         see(&Seen { offset, header: &h, ops: &ops });
-        self.note_unvouched(superblock, stream, &h, blocks);
+        self.note_vouched(superblock, stream, &h, blocks);
         (self.sequence, self.chain) = (h.sequence, hash);
         self.since_dump += blocks;
         self.transactions += 1;
@@ -357,7 +353,7 @@ impl Replayed {
                 op => drop(self.meta.apply(op).map_err(located)?),
             }
         }
-        self.note_claims(superblock, &h, &ops);
+        self.note_claims(superblock, h.sequence, &ops);
         Ok(true)
     }
 }
@@ -365,15 +361,16 @@ impl Replayed {
 /// True if the bytes of a file in a range have a hash.
 fn holds(device: &dyn BlockDevice, node: &Node, (from, to): (u64, u64), hash: u64) -> Result<bool> {
     let mut bytes = vec![0; usize::try_from(to.saturating_sub(from).min(CLAIM_LEN_MAX)).unwrap_or(0)];
-    let mut rest = &mut bytes[..];
-    for piece in layout::pieces(node.extents.as_slice(), from, rest.len() as u64) {
-        let (now, later) = rest.split_at_mut(piece.len as usize);
-        if let Some(offset) = piece.offset {
-            device.read_at(now, offset)?;
-        }
-        rest = later;
-    }
+    read(device, node.extents.as_slice(), from, &mut bytes)?;
     Ok(key_hash(&bytes) == hash)
+}
+
+/// Reads what is at `offset` of these blocks, as far as there are so many; holes and the rest stay as they are.
+fn read(device: &dyn BlockDevice, extents: &[Extent], offset: u64, buf: &mut [u8]) -> Result<()> {
+    let pieces = layout::pieces(extents, offset, buf.len() as u64);
+    layout::cut_mut(&pieces, buf)
+        .filter_map(|(now, at)| Some((now, at?)))
+        .try_for_each(|(now, at)| device.read_at(now, at))
 }
 
 /// Who says that transaction `lost`, which is not at block `at`, was durable.

@@ -76,6 +76,18 @@ impl Superblock {
         self.devices.first().map_or(0, |d| d.blocks)
     }
 
+    /// The same volume with a dump as of transaction `sequence` in the runs `extents`, of which the superblock names `named`.
+    /// A volume that needs more runs than are named is one of a version that knows that.
+    pub(crate) fn leading_to(&self, sequence: u64, named: &[Extent], extents: &[Extent]) -> Superblock {
+        let least = if named.len() < extents.len() { VERSION_WITH_CHAINS } else { 0 };
+        Superblock {
+            version: self.version.max(least),
+            checkpoint: sequence,
+            dump: named.to_vec(),
+            ..self.clone()
+        }
+    }
+
     /// The bytes of slot 0 or 1.
     pub fn encode(&self, slot: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK as usize);

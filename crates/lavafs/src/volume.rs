@@ -7,7 +7,7 @@
 //! the volume or make it durable fails with `Poisoned`. Reads go on. The remedy is to mount again.
 
 use crate::compaction::Compaction;
-use crate::core::{Core, Live};
+use crate::core::{Core, Live, is_no_space};
 use crate::journal::Journal;
 use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
@@ -87,8 +87,8 @@ pub(crate) struct Volume {
     /// Blocks of journal since the dump, for those who do not hold its lock.
     since_dump: AtomicU64,
     compacting: AtomicBool,
-    /// Somebody waits for the compaction.
-    closing: AtomicBool,
+    /// How many wait for the compaction.
+    waiting: AtomicU64,
     thread: Mutex<Option<Box<dyn ThreadHandle>>>,
 }
 
@@ -122,7 +122,7 @@ impl Volume {
             poison: OnceLock::new(),
             since_dump: AtomicU64::new(journal.since_dump()),
             compacting: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
             thread: Mutex::new(None),
             journal: Mutex::new(journal),
         }
@@ -196,10 +196,10 @@ impl Volume {
     /// Runs a commit; where the journal finds no room for itself it is compacted, and the commit tried once more.
     fn with_room(&self, commit: impl Fn(&mut Journal) -> Result<()>) -> Result<()> {
         match commit(&mut lock(&self.journal)) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => {}
+            Err(e) if is_no_space(&e) => {}
             done => return done,
         }
-        self.compact()?;
+        self.compact_now()?;
         commit(&mut lock(&self.journal))
     }
 
@@ -207,7 +207,7 @@ impl Volume {
         let result = journal.commit(&*self.device, &self.core, durable);
         let committed = match result {
             // Refused before anything was written.
-            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => return Err(e),
+            Err(e) if is_no_space(&e) => return Err(e),
             result => self.poisoned_by(result)?,
         };
         count(&self.counters.journal_commits, 1);
@@ -348,22 +348,33 @@ impl Volume {
             drop(compaction);
             return self.discard_step();
         }
+        self.step(&mut compaction)
+    }
+
+    fn step(&self, compaction: &mut Compaction) -> Result<()> {
         compaction.step(self)?;
         self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// A compaction from beginning to end; if one is under way, the rest of it.
+    /// A compaction from beginning to end, at the pace of those in the background; if one is under way, the rest of it.
     pub(crate) fn compact(&self) -> Result<()> {
         self.check_sound()?;
         let step = || {
             let mut compaction = lock(&self.compaction);
-            compaction.step(self)?;
-            self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
+            self.step(&mut compaction)?;
             Ok(compaction.is_idle())
         };
         while !self.rested(step)? {}
         Ok(())
+    }
+
+    /// The same for somebody who waits for it.
+    fn compact_now(&self) -> Result<()> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let compacted = self.compact();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        compacted
     }
 
     /// Takes a step in the background, and a rest.
@@ -376,7 +387,7 @@ impl Volume {
 
     /// Rests after work that began at `start_ns`, unless somebody waits for it.
     pub(crate) fn rest(&self, start_ns: u64) {
-        if !self.closing.load(Ordering::Relaxed) && !self.env.is_simulated() {
+        if self.waiting.load(Ordering::Relaxed) == 0 && !self.env.is_simulated() {
             let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
             self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
         }
@@ -442,18 +453,17 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        self.closing.store(true, Ordering::Relaxed);
+        // From here on, for good.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         self.join();
         if !lock(&self.compaction).is_idle() {
             self.compact()?;
         }
-        match self.commit_all_quietly() {
-            Err(e) if e.kind() == ErrorKind::NoSpace && e.file().is_none() => {
-                self.compact()?;
-                self.commit_all_quietly()?;
-            }
-            committed => committed?,
-        }
+        // As `commit_all`, but no upkeep is begun.
+        self.with_room(|journal| {
+            self.check_sound()?;
+            self.commit_locked(journal, true)
+        })?;
         let reached = lock(&self.journal).sequence();
         let mut superblock = lock(&self.superblock);
         if superblock.reached == reached {
@@ -463,12 +473,5 @@ impl Volume {
         self.poisoned_by(superblock::write(&*self.device, &next))?;
         *superblock = next;
         Ok(())
-    }
-
-    /// As [`Volume::commit_all`], and begins no upkeep.
-    fn commit_all_quietly(&self) -> Result<()> {
-        let mut journal = lock(&self.journal);
-        self.check_sound()?;
-        self.commit_locked(&mut journal, true)
     }
 }

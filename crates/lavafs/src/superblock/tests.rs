@@ -72,3 +72,13 @@ fn the_newer_slot_counts_and_either_one_is_enough() {
     let newer = || Err(Error::new(ErrorKind::Unsupported, "newer"));
     assert_eq!(chosen(Ok(sample()), newer()).unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn a_volume_becomes_one_of_a_version_that_knows_its_dump() {
+    let old = Superblock { version: 1, ..sample() };
+    let runs = [Extent::new(200, 4), Extent::new(300, 4)];
+    let next = old.leading_to(50, &runs, &runs);
+    assert_eq!((next.version, next.checkpoint, &next.dump[..]), (1, 50, &runs[..]));
+    let chained = old.leading_to(50, &runs[..1], &runs);
+    assert_eq!((chained.version, &chained.dump[..]), (VERSION_WITH_CHAINS, &runs[..1]));
+}
