@@ -3,6 +3,7 @@
 //! Nothing here does I/O or starts a thread. The modules:
 //!
 //! * [`error`]: one [`Error`] with a small [`ErrorKind`], the file and offset it concerns, and its source.
+//! * [`canary`]: the switch for seeded bugs, off but in campaigns.
 //! * [`key`]: internal keys (user key, sequence, kind) and their order.
 //! * [`codec`]: fixed and variable-length integers, and a [`codec::Reader`] that cannot panic.
 //! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced block is caught.
@@ -13,6 +14,7 @@
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`sync`]: locks that ignore poisoning.
 
+pub mod canary;
 pub mod checksum;
 pub mod codec;
 pub mod compression;
