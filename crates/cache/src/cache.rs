@@ -8,9 +8,8 @@ use crate::segment::{BlockSegment, Inserted};
 use crate::share::{PARTS, Share};
 use crate::{Block, CacheKey, Segment};
 use base::HashSet;
-use base::sync::lock;
+use base::sync::leaf::{Mutex, MutexGuard, lock};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
 
 /// A segment is cut into shards while each has at least this much at an even split.
 const SHARD_BYTES_MIN: usize = 1 << 20;

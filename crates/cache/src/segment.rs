@@ -10,12 +10,12 @@
 use crate::ghost::Ghosts;
 use crate::{Block, CacheKey, ENTRY_OVERHEAD_BYTES, SegmentStats};
 use base::hash::FixedHasher;
-use base::sync::lock;
+use base::sync::leaf::{Mutex, MutexGuard, lock};
+use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 use quick_cache::sync::Cache as QuickCache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::{BuildHasher, BuildHasherDefault};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 type FixedState = BuildHasherDefault<FixedHasher>;
 

@@ -21,10 +21,10 @@ use crate::alloc::FreeMap;
 use crate::layout::{self, BLOCK, Extent};
 use crate::meta::{Freed, Meta};
 use crate::op::{Ino, Op};
-use base::sync::{read, write};
+use base::sync::{RwLock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// Bytes of operations in a part of a dump, about.
 pub(crate) const DUMP_PART_LEN: usize = 256 << 10;

@@ -8,11 +8,11 @@ use crate::core::Live;
 use crate::layout::{self, BLOCK, Extent};
 use crate::read;
 use crate::volume::{Volume, count};
-use base::sync::lock;
+use base::sync::{OnceLock, lock};
 use base::{Error, ErrorKind, Result};
 use io::{AlignedBuf, FileLock, InPlaceFile, ReadRequest, SharedMapping};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Bytes of zeros written at a time.
 const ZEROS_LEN: u64 = 1 << 20;

@@ -20,9 +20,8 @@ use crate::op::Op;
 use crate::replay::Replayed;
 use crate::transaction::{self, Header, Kind, Owner};
 use base::Result;
-use base::sync::lock;
+use base::sync::{Mutex, lock};
 use io::{AlignedBuf, BlockDevice, Rng};
-use std::sync::Mutex;
 
 /// Blocks that are kept for the transaction that says where the journal goes on.
 pub(crate) const SPARE_BLOCKS: u64 = 1;

@@ -3,7 +3,7 @@
 use crate::layout::BLOCK;
 use crate::volume::Volume;
 use base::sync::lock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use base::sync::statistic::{AtomicU64, Ordering};
 
 /// What a volume holds now, and counters since it was mounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

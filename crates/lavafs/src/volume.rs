@@ -12,12 +12,12 @@ use crate::journal::Journal;
 use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
 use crate::superblock::{self, Superblock};
-use base::sync::lock;
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::{Mutex, OnceLock, lock, statistic, try_lock};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{BlockDevice, Env, ThreadHandle};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 /// After a step of a compaction the thread that made it is idle for so many times as long as the step took: the device, and
 /// the processor, are there for those who wait for them.
@@ -54,16 +54,16 @@ impl Default for MountOptions {
 /// Counters of a volume since it was mounted.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub data_bytes: AtomicU64,
-    pub read_bytes: AtomicU64,
-    pub data_syncs: AtomicU64,
-    pub journal_commits: AtomicU64,
-    pub compactions: AtomicU64,
-    pub dump_bytes: AtomicU64,
-    pub discarded_bytes: AtomicU64,
+    pub data_bytes: statistic::AtomicU64,
+    pub read_bytes: statistic::AtomicU64,
+    pub data_syncs: statistic::AtomicU64,
+    pub journal_commits: statistic::AtomicU64,
+    pub compactions: statistic::AtomicU64,
+    pub dump_bytes: statistic::AtomicU64,
+    pub discarded_bytes: statistic::AtomicU64,
 }
 
-pub(crate) fn count(counter: &AtomicU64, n: u64) {
+pub(crate) fn count(counter: &statistic::AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
@@ -436,7 +436,7 @@ impl Volume {
 
     fn wants_upkeep(&self) -> bool {
         // While a step is under way, its lock is held: then there is no need for another thread.
-        let idle = self.compaction.try_lock().map_or(true, |c| c.is_idle());
+        let idle = try_lock(&self.compaction).is_none_or(|c| c.is_idle());
         !idle || self.wants_compaction() || lock(&self.core).discards.as_ref().is_some_and(|d| d.blocks() > 0)
     }
 

@@ -9,12 +9,12 @@
 use crate::engine::Engine;
 use crate::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
 use crate::obsolete::DataFile;
+use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use version::{Edit, Manifest, Record, State};
 
 /// Bytes copied at a time where linking is not possible.

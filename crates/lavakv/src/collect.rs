@@ -12,9 +12,9 @@ use crate::engine::Engine;
 use crate::family::Family;
 use crate::jobs::{Claims, gc};
 use crate::maintenance::{must_be_writable, wait_for_jobs};
+use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashSet, Result};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// How much garbage [`crate::Db::collect_garbage`] is to leave.

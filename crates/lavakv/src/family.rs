@@ -5,11 +5,11 @@ use crate::jobs::gc::when::Digest;
 use crate::jobs::rebuild::Demand;
 use crate::options::{FamilyOptions, Options};
 use base::SeqNo;
-use base::sync::{lock, read, write};
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, OnceLock, RwLock, lock, read, write};
 use lsm::picker::LeveledOptions;
 use memtable::MemTable;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::Arc;
 use values::{DropCache, Ledger};
 use version::{FamilyId, Version};
 

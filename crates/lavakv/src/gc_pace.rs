@@ -17,8 +17,7 @@
 //!
 //! Reads are charged like writes: they compete for the same device.
 
-use base::sync::lock;
-use std::sync::Mutex;
+use base::sync::{Mutex, lock};
 
 /// A flush that takes more of the shortest time is slow.
 const SLOW_PERCENT: u64 = 150;

@@ -9,12 +9,12 @@ use crate::engine::Engine;
 use crate::options::Options;
 use crate::throttle::StallCause;
 use crate::write_path::record_stall;
-use base::sync::lock;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, OnceLock, lock};
 use base::{Error, ErrorKind, Result};
 use io::InPlaceFile;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use version::{Edit, LogGroupMeta, Record, names};
 use wal::{PreparedGroup, PriorGroup};
 

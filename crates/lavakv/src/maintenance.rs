@@ -5,11 +5,11 @@ use crate::family::Family;
 use crate::jobs;
 use crate::stats::Statistics;
 use crate::write_path::freeze_all as freeze_all_families;
+use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use version::{Edit, Record};
 

@@ -15,15 +15,15 @@
 //! Admission (`space_limit`) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
 //! was wrong. The manifest, `CURRENT` and the log's open pages are counted, but never refused.
 
-use base::sync::lock;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
     ReadFile, SharedMapping, SyncKind,
 };
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use version::names::{self, FileKind};
 
 /// What the files of one directory occupy.

@@ -6,9 +6,9 @@
 //! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a view wake the clean-up.
 
 use crate::engine::Engine;
-use base::sync::lock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use base::sync::atomic::{AtomicUsize, Ordering};
+use base::sync::{Mutex, lock};
+use std::sync::Arc;
 use version::names::FileKind;
 use version::{FileMeta, Version, VsstMeta};
 

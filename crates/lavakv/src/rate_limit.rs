@@ -2,7 +2,7 @@
 //!
 //! Flush is charged but never held back (writers wait for it); compaction waits until the bytes of both fit the rate.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use base::sync::statistic::{AtomicU64, Ordering};
 
 /// A bound in bytes per second; 0 is none.
 #[derive(Debug)]

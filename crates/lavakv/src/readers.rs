@@ -4,9 +4,9 @@
 use crate::engine::Engine;
 use crate::family::View;
 use base::SeqNo;
-use base::sync::lock;
+use base::sync::{Mutex, lock};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use version::FamilyId;
 
 /// All open iterators, by number.

@@ -18,12 +18,12 @@
 //!   Whoever has to wait calls it ([`Scheduler::wait_until`]).
 
 use crate::engine::Engine;
-use base::sync::lock;
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::{Condvar, Mutex, lock, wait_timeout};
 use base::{Error, Result, SeqNo};
 use io::{Priority, Rng, ThreadHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Classes of work, the most urgent first.
@@ -206,7 +206,7 @@ impl Scheduler {
             }
             let guard = lock(&self.parked);
             if self.progress_epoch.load(Ordering::SeqCst) == seen {
-                let _ = self.progress.wait_timeout(guard, Duration::from_millis(50)).map(drop);
+                drop(wait_timeout(&self.progress, guard, Duration::from_millis(50)));
             }
         };
         self.waiters.fetch_sub(1, Ordering::SeqCst);
@@ -345,7 +345,7 @@ impl Worker {
                 let guard = lock(&scheduler.parked);
                 // Work that came since it looked may be more urgent.
                 if scheduler.work_epoch.load(Ordering::Acquire) == self.seen {
-                    let _ = scheduler.work.wait_timeout(guard, Duration::from_nanos(ns)).map(drop);
+                    drop(wait_timeout(&scheduler.work, guard, Duration::from_nanos(ns)));
                 }
             }
             Ok(Progress::Done) => {
@@ -374,7 +374,7 @@ impl Worker {
             if nap > IDLE_POLL {
                 scheduler.dozing.store(true, Ordering::Release);
             }
-            drop(scheduler.work.wait_timeout(guard, nap).unwrap_or_else(PoisonError::into_inner));
+            drop(wait_timeout(&scheduler.work, guard, nap));
         }
         let woken = scheduler.work_epoch.load(Ordering::Acquire) != self.seen;
         self.naps = if woken { 0 } else { self.naps.saturating_add(1) };

@@ -34,13 +34,13 @@ use crate::options::Durability;
 use crate::space_limit::admission;
 use crate::write_path::{Payload, WriteOp};
 use base::key::encode;
-use base::sync::lock;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
 use io::{AppendFile, CreateOptions};
 use memtable::MemTable;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use table::{SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
 use version::{FamilyId, VsstMeta, names};
 

@@ -6,10 +6,10 @@
 //! Each has a number and perhaps a name, so that the space ledger can say who holds what (`space::holders`).
 
 use base::SeqNo;
-use base::sync::lock;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, lock};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The registered snapshots and the visible frontier.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 }
 
 impl Snapshots {
-    fn held(&self) -> std::sync::MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
+    fn held(&self) -> base::sync::MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
         lock(&self.held)
     }
 

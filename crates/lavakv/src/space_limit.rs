@@ -40,11 +40,11 @@ use crate::log_groups::free_groups_max;
 use crate::metered_fs::{Meter, MeteredFs};
 use crate::options::Options;
 use crate::placement;
+use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{Error, Result};
 use io::Env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub(crate) mod admission;

@@ -1,6 +1,6 @@
 //! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use base::sync::statistic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {

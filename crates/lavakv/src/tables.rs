@@ -3,13 +3,13 @@
 //! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (an
 //! iterator that holds one keeps it open).
 
-use base::sync::{read, write};
+use base::sync::statistic::{AtomicU64, Ordering};
+use base::sync::{RwLock, read, write};
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use cache::Cache;
 use io::{Access, Env, ReadFile};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use table::vsst::Vsst;
 use table::{Ksst, SegmentReader};
 use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};

@@ -136,12 +136,12 @@ impl Pacer {
 
 /// An exponentially weighted rate in bytes per second.
 #[derive(Debug, Default)]
-pub(crate) struct Rate(std::sync::atomic::AtomicU64);
+pub(crate) struct Rate(base::sync::statistic::AtomicU64);
 
 impl Rate {
     /// Takes in that `bytes` took `ns`.
     pub fn record(&self, bytes: u64, ns: u64) {
-        use std::sync::atomic::Ordering::Relaxed;
+        use base::sync::statistic::Ordering::Relaxed;
         let now = (u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1))) as u64;
         let old = self.0.load(Relaxed);
         let new = if old == 0 { now } else { old / 4 * 3 + now / 4 };
@@ -150,7 +150,7 @@ impl Rate {
 
     /// The rate; 0 if nothing was measured.
     pub fn get(&self) -> u64 {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.0.load(base::sync::statistic::Ordering::Relaxed)
     }
 }
 

@@ -26,10 +26,10 @@ use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
 use crate::space_limit::live_log_bytes_max;
 use crate::throttle::{Pressure, SLEEP_NS_MAX, SPACE_SLEEP_NS_MAX, StallCause};
-use base::sync::{lock, read};
+use base::sync::atomic::Ordering;
+use base::sync::{MutexGuard, lock, read};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use table::SegmentReference;
 use wal::Position;
 

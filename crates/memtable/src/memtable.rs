@@ -8,10 +8,10 @@ use crate::range_tombstones::RangeTombstones;
 use crate::skiplist::{Cursor, NodeRef, SkipList, Target};
 use base::key::pack_trailer;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
+use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{InternalIterator, Result, SeqNo, ValueKind};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A point entry of a memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

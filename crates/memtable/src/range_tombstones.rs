@@ -8,9 +8,9 @@
 
 use base::SeqNo;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::sync::{read, write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use base::sync::atomic::{AtomicUsize, Ordering};
+use base::sync::{RwLock, read, write};
+use std::sync::Arc;
 
 /// A lookup goes through this many tombstones one by one rather than have them fragmented.
 const REST_MAX: usize = 32;

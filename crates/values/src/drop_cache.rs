@@ -19,7 +19,7 @@
 //! * **Any number of threads.** Words are atomic, nothing waits. What two threads do at once may be lost in part: a few keys
 //!   more or less are remembered. There is no clock and no randomness, so with one thread all of it is repeatable.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use base::sync::statistic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A generation takes at most this part of all keys.
 pub const KEYS_PART: u64 = 16;

@@ -27,9 +27,9 @@
 //! ([`PinGuard::extend`], under the same lock).
 
 use base::HashMap;
-use base::sync::lock;
+use base::sync::{Mutex, lock};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use version::{BlobId, FileMeta, IdMap, Record, Version, VsstMeta};
 
 /// The pinned names of a store. See the module.

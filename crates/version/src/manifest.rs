@@ -27,12 +27,12 @@ use crate::edit::Edit;
 use crate::meta::{FamilyId, NUMBER_MAX};
 use crate::names::{self, FileKind};
 use crate::state::State;
-use base::sync::lock;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Condvar, Mutex, MutexGuard, lock, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 
 mod format;
 mod replay;
@@ -92,10 +92,10 @@ pub struct Manifest {
     durable_edit: AtomicU64,
     next_file_number: AtomicU64,
     /// Length of the present file and of its snapshot; 0 while there is no file to append to.
-    file_len: AtomicU64,
-    snapshot_len: AtomicU64,
-    roll_len: AtomicU64,
-    bytes_written: AtomicU64,
+    file_len: statistic::AtomicU64,
+    snapshot_len: statistic::AtomicU64,
+    roll_len: statistic::AtomicU64,
+    bytes_written: statistic::AtomicU64,
 }
 
 struct Inner {
@@ -217,10 +217,10 @@ impl Manifest {
             published: Mutex::new(state),
             durable_edit: AtomicU64::new(number),
             next_file_number: AtomicU64::new(next_file_number),
-            file_len: AtomicU64::new(0),
-            bytes_written: AtomicU64::new(0),
-            snapshot_len: AtomicU64::new(0),
-            roll_len: AtomicU64::new(ROLL_LEN),
+            file_len: statistic::AtomicU64::new(0),
+            bytes_written: statistic::AtomicU64::new(0),
+            snapshot_len: statistic::AtomicU64::new(0),
+            roll_len: statistic::AtomicU64::new(ROLL_LEN),
         }
     }
 

@@ -10,9 +10,9 @@
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
 //! were written. The first failure is kept for good, and nothing is acknowledged after it.
 
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::{Condvar, Mutex, MutexGuard};
 use base::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@
 use crate::groups::Groups;
 use crate::page::{self, BatchHeader, FragmentKind, PageHeader};
 use crate::{Chain, History, PreparedGroup};
+use base::sync::atomic::{AtomicU16, Ordering, fence};
 use base::{Result, Uid};
 use io::{PAGE, SharedMapping};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 /// The ring of pages, shared by the appender and whoever writes pages out.
 #[derive(Debug)]

@@ -11,12 +11,11 @@ use crate::page::{self, BatchHeader};
 use crate::tail::{Batch, Ring, Surroundings, Tail};
 use crate::{Durability, History, PriorGroup, STAGING_NAME};
 use base::limits::BATCH_LEN_MAX;
-use base::sync::lock;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, MutexGuard, lock, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, PAGE};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// Sizes of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +81,11 @@ pub struct WalStats {
 
 #[derive(Debug, Default)]
 struct Counters {
-    written_bytes: AtomicU64,
-    durable_writes: AtomicU64,
-    writes: AtomicU64,
-    syncs: AtomicU64,
-    inline_write_outs: AtomicU64,
+    written_bytes: statistic::AtomicU64,
+    durable_writes: statistic::AtomicU64,
+    writes: statistic::AtomicU64,
+    syncs: statistic::AtomicU64,
+    inline_write_outs: statistic::AtomicU64,
 }
 
 /// The write-ahead log of a store.
@@ -116,7 +115,7 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-fn add(counter: &AtomicU64, n: u64) {
+fn add(counter: &statistic::AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
@@ -480,7 +479,7 @@ impl Wal {
 
     /// Counters.
     pub fn stats(&self) -> WalStats {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let load = |counter: &statistic::AtomicU64| counter.load(Ordering::Relaxed);
         let tail = lock(&self.tail);
         WalStats {
             batches: tail.batches,

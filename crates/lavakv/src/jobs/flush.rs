@@ -16,14 +16,14 @@ use crate::gc_pace::Flushed;
 use crate::placement::ArrivalFile;
 use crate::scheduler::{Job, JobClass, Progress};
 use crate::space_limit::Grant;
-use base::sync::{lock, read};
+use base::sync::atomic::Ordering;
+use base::sync::{Mutex, lock, read};
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
 use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
 use memtable::MemTable;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use table::FinishedTable;
 use version::{Edit, FileMeta, Record, VsstMeta};
 

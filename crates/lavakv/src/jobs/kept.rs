@@ -10,10 +10,10 @@
 //! it is hidden garbage, which the next compaction drops.
 
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::sync::lock;
+use base::sync::{Mutex, lock};
 use base::{HashMap, Result, SeqNo, ValueKind, key};
 use lsm::OutputTable;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use table::{FinishedTable, KsstBuilder, Reference};
 
 /// Versions in one table that the same snapshots see, and that are hidden from everybody else.

@@ -6,9 +6,9 @@ use crate::engine::Engine;
 use crate::scheduler::{Job, JobClass, Progress};
 use crate::space_limit::live_log_bytes_max;
 use base::Result;
+use base::sync::atomic::Ordering;
 use base::sync::lock;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 pub(crate) struct LogJob;
 

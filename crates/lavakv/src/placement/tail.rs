@@ -19,11 +19,11 @@
 use crate::engine::Engine;
 use crate::options::Options;
 use base::Result;
-use base::sync::lock;
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind};
 use io::{Access, PAGE, ReadFile, SharedMapping};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, open_loose};
 use version::names::{self, FileKind};

@@ -5,10 +5,10 @@ use crate::jobs;
 use crate::space_limit::{SpaceLimit, SpacePolicy, delete_bytes};
 use crate::throttle::StallCause;
 use crate::write_path::{freeze_all, stall};
+use base::sync::atomic::Ordering::Relaxed;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A wait is looked at again after so long, whatever happens.
 const SLICE_NS: u64 = 50_000_000;
