@@ -9,9 +9,12 @@
 //! Each row prints how many checks passed and failed, and for each failure the command that repeats it. The exit status
 //! is 1 if anything failed. Every run is appended to a ledger (commit, seeds, counts).
 //!
+//! `torture canary` breaks the engine on purpose and sees that the rows notice.
+//!
 //! Modules: `rows` and `runner` (what there is, and how it is run and counted), `driver` (random operations on a store,
 //! beside a model), `history` (what may be left of them after a crash), and one module for each row.
 
+mod canary;
 mod check;
 mod crash;
 mod driver;
@@ -54,7 +57,7 @@ enum Profile {
 /// Fault campaigns of LavaStore.
 #[derive(Debug, Parser)]
 struct Cli {
-    /// A row, or `list`, or `all`.
+    /// A row, or `list`, `all`, `canary`.
     row: String,
     /// How much to run.
     #[arg(long, value_enum, default_value = "ci")]
@@ -74,6 +77,18 @@ struct Cli {
     /// Where the rows on the real disk make their stores. Default: the directory for temporary files.
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Stop at the first failure.
+    #[arg(long)]
+    until_failure: bool,
+    /// With `canary`: only the canary of this name, or those of this row.
+    #[arg(long)]
+    only: Option<String>,
+    /// With `canary`: every N-th, from the K-th on, as in `3/10`.
+    #[arg(long)]
+    part: Option<String>,
+    /// With `canary`: find each bug from seeds in order, not from the one that found it before.
+    #[arg(long)]
+    fresh: bool,
 }
 
 fn main() -> ExitCode {
@@ -90,6 +105,7 @@ fn main() -> ExitCode {
             let (seed, from) = (cli.seed.unwrap_or(0), cli.count.unwrap_or(0));
             kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
         }
+        "canary" => canary::run(&cli),
         "all" => {
             let sound =
                 rows::ROWS.iter().map(|row| runner::run(row, &cli)).filter(|sound| !sound).count() == 0;

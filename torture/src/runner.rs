@@ -53,6 +53,8 @@ pub(crate) struct Context {
     pub dir: PathBuf,
     /// How many cases are to be run, where a case wants to divide its time.
     pub count: u64,
+    /// Failures after which a row gives up; 0: [`FAILURES_MAX`].
+    pub failures_max: usize,
 }
 
 #[derive(Default)]
@@ -142,6 +144,7 @@ pub(crate) fn run_cases(
     let clock = Env::kernel().clock;
     let (next, stop) = (AtomicU64::new(first_seed), AtomicBool::new(false));
     let totals = Mutex::new(Totals::default());
+    let failures_max = if context.failures_max == 0 { FAILURES_MAX } else { context.failures_max };
     let told_ns = AtomicU64::new(clock.now_ns());
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
@@ -153,7 +156,7 @@ pub(crate) fn run_cases(
             // Cases that are still running count as well: a row never runs more cases than asked for.
             let begun = next.load(Ordering::Relaxed) - first_seed;
             if done >= context.count
-                || totals.failures.len() >= FAILURES_MAX
+                || totals.failures.len() >= failures_max
                 || (row.unit == Unit::Cases && begun >= context.count)
             {
                 stop.store(true, Ordering::Relaxed);
@@ -194,7 +197,8 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     });
     let parent = cli.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = parent.join(format!("lavastore-torture-{}", std::process::id()));
-    let context = Context { dir, count };
+    let failures_max = if cli.until_failure { 1 } else { FAILURES_MAX };
+    let context = Context { dir, count, failures_max };
     println!("{}: {count} {} from seed {first_seed}", row.name, row.unit.name());
     let start_ns = env.clock.now_ns();
     let jobs = if row.alone { 1 } else { cli.jobs.max(1) };

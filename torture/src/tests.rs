@@ -9,7 +9,7 @@ fn row(name: &str) -> &'static Row {
 }
 
 fn run_some(name: &str, count: u64) {
-    let context = Context { dir: std::env::temp_dir(), count };
+    let context = Context { dir: std::env::temp_dir(), count, ..Default::default() };
     let (totals, _) = run_cases(row(name), &context, 1_000, 2, false);
     assert!(totals.failures.is_empty(), "{name}: {:?}", totals.failures);
     assert!(totals.passed >= count, "{name}: only {} passed", totals.passed);

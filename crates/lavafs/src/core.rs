@@ -131,7 +131,9 @@ struct Freeing {
 impl Freeing {
     fn is_held(&self) -> bool {
         self.reads.iter().any(|token| token.strong_count() > 0)
-            || self.orphan.as_ref().is_some_and(|live| Arc::strong_count(live) > 1)
+            || self.orphan.as_ref().is_some_and(|live| {
+                Arc::strong_count(live) > 1 && !base::canary::is("lavafs-removed-file-loses-blocks")
+            })
     }
 
     fn all_extents(&self) -> Vec<Extent> {
@@ -222,7 +224,7 @@ impl Core {
     pub(crate) fn queue(&mut self, op: &Op) -> Result<u64> {
         let Freed { extents, gone } = self.meta.apply(op)?;
         op.encode(&mut self.pending);
-        self.claims |= matches!(op, Op::Claim { .. });
+        self.claims |= matches!(op, Op::Claim { .. }) && !base::canary::is("lavafs-claim-not-synced");
         self.position += 1;
         if let Some(live) = self.live_of(op)
             && let Some(node) = self.meta.node(live.ino)
@@ -237,7 +239,9 @@ impl Core {
             return Ok(self.position);
         }
         let reads = match op {
-            Op::Punch { ino, .. } | Op::Trim { ino, .. } => {
+            Op::Punch { ino, .. } | Op::Trim { ino, .. }
+                if !base::canary::is("lavafs-hole-does-not-wait-for-reads") =>
+            {
                 self.live(*ino).map(|live| live.retire_reads()).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -332,9 +336,10 @@ impl Core {
 
     /// Gives back what may be handed out again, now that the journal is durable up to `position`.
     pub(crate) fn reap(&mut self, position: u64) -> Result<()> {
-        let (ready, waiting) = std::mem::take(&mut self.freeing)
-            .into_iter()
-            .partition::<Vec<_>, _>(|f| f.position <= position && !f.is_held());
+        let (ready, waiting) = std::mem::take(&mut self.freeing).into_iter().partition::<Vec<_>, _>(|f| {
+            f.position <= position + u64::from(base::canary::is("lavafs-blocks-free-one-operation-early"))
+                && !f.is_held()
+        });
         self.freeing = waiting;
         ready.iter().try_for_each(|f| self.release(&f.all_extents()))
     }

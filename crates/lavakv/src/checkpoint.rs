@@ -48,7 +48,12 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
 fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
     let _one_at_a_time = lock(&engine.checkpointing);
     // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
-    let upto = freeze_all_and(engine, |upto| engine.flush_ceiling.store(upto, Ordering::Release))?;
+    let upto = freeze_all_and(engine, |upto| {
+        engine.flush_ceiling.store(
+            if base::canary::is("checkpoint-without-a-ceiling") { SeqNo::MAX } else { upto },
+            Ordering::Release,
+        );
+    })?;
     engine.scheduler.notify_work();
     let state = wait_flushed(engine, upto).and_then(|()| share_files(engine));
     engine.flush_ceiling.store(SeqNo::MAX, Ordering::Release);
@@ -60,6 +65,9 @@ fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
 fn share_files(engine: &Engine) -> Result<Arc<State>> {
     engine.manifest.commit_with(
         |state| {
+            if base::canary::is("checkpoint-does-not-mark-shared") {
+                return Ok(Edit(Vec::new()));
+            }
             let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
             let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
             Ok(Edit(records.collect()))

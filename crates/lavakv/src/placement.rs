@@ -305,7 +305,8 @@ impl Placement {
         }
         let files = lock(&self.files);
         let files: Vec<_> = files.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, f)| f.clone()).collect();
-        files.iter().try_for_each(|file| lock(file).sync(engine))
+        let skipped = usize::from(base::canary::is("placed-values-of-one-file-not-synced"));
+        files.iter().skip(skipped).try_for_each(|file| lock(file).sync(engine))
     }
 }
 

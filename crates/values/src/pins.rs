@@ -147,12 +147,15 @@ pub fn prune(version: &Version, pins: &Pins) -> (Vec<Record>, Vec<Arc<VsstMeta>>
     let counts = lock(&pins.counts);
     let mut records: Vec<Record> = aliases
         .into_iter()
-        .filter(|name| !counts.contains_key(name))
+        .filter(|name| !counts.contains_key(name) || base::canary::is("pinned-name-pruned"))
         .map(|blob_id| Record::DropAlias { family, blob_id })
         .collect();
     let mut removed = Vec::new();
     for number in files {
-        let pinned = version.names_of(number).iter().any(|name| counts.contains_key(name));
+        let pinned = version
+            .names_of(number)
+            .iter()
+            .any(|name| counts.contains_key(name) && !base::canary::is("pinned-file-pruned"));
         if let Some(meta) = version.vssts.get(&number).filter(|_| !pinned) {
             records.push(Record::RemoveVsst { family, number });
             removed.push(meta.clone());

@@ -168,8 +168,11 @@ impl Groups {
         while let Some(oldest) = self.closed.front() {
             let successor = self.closed.get(1).map_or(self.active.first_lpn, |g| g.first_lpn);
             let own = self.closed.get(1).is_none_or(|g| g.file.is_some());
-            let needed = oldest.prior.seqs.is_some_and(|(_, last)| last >= floor);
-            if needed || (own && durable_end <= successor) {
+            let needed = oldest.prior.seqs.is_some_and(|(_, last)| {
+                last >= floor + u64::from(base::canary::is("log-released-one-sequence-early"))
+            });
+            let waits = own && durable_end <= successor && !base::canary::is("log-released-before-successor");
+            if needed || waits {
                 break;
             }
             released.extend(self.closed.pop_front().map(|g| g.prior.ltn));

@@ -98,7 +98,7 @@ pub fn recover(
         scan.group(index, group)?;
     }
     scan.judge(groups)?;
-    if mode == RecoveryMode::ReadWrite {
+    if mode == RecoveryMode::ReadWrite && !base::canary::is("recovery-serves-what-is-not-durable") {
         scan.make_durable(groups)?;
     }
     Ok(scan.report(groups))
@@ -293,7 +293,8 @@ impl<'a> Scan<'a> {
 
     /// Accepts the page from staging, if it is there, continues the run and holds anything.
     fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, i: u64) -> Result<bool> {
-        let Some(lpn) = lpn.filter(|_| cursor.group.sealed_end.is_none()) else { return Ok(false) };
+        let usable = cursor.group.sealed_end.is_none() && !base::canary::is("recovery-forgets-staging");
+        let Some(lpn) = lpn.filter(|_| usable) else { return Ok(false) };
         let staging = self.staging;
         let Some(page) = staging.get(cursor.group.ltn, lpn) else { return Ok(false) };
         if page.header.lpn.checked_sub(page.header.first_lpn) != Some(i) || !self.continues(&page.header, i) {
@@ -365,7 +366,9 @@ impl<'a> Scan<'a> {
         let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
         let (lpn, place) = match staged {
             Some(page) => (page.lpn, Some((page.group, page.index))),
-            None if end < self.durable_end => (end, self.hole),
+            None if end < self.durable_end && !base::canary::is("recovery-takes-damage-for-a-torn-tail") => {
+                (end, self.hole)
+            }
             None => return Ok(()),
         };
         let error = Error::corruption(format!(
@@ -431,9 +434,14 @@ impl<'a> Scan<'a> {
         };
         let prior: Vec<PriorGroup> = kept.iter().enumerate().map(prior).collect();
         let highest_end = self.highest_lpn.map_or(0, |lpn| lpn.saturating_add(1));
-        self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
-        self.report.sealed =
-            kept.last().filter(|group| group.sealed_end.is_none()).map(|group| (group.ltn, end_lpn));
+        self.report.next_lpn = match base::canary::is("recovery-numbers-pages-twice") {
+            true => end_lpn,
+            false => highest_end.max(end_lpn).max(self.durable_end),
+        };
+        let unsealed =
+            |group: &&LogGroup| group.sealed_end.is_none() && !base::canary::is("recovery-does-not-seal");
+        self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, end_lpn));
+        let cut = if base::canary::is("recovery-keeps-cut-groups") { &[] } else { cut };
         self.report.discarded = cut.iter().map(|group| group.ltn).collect();
         self.report.unverified_tail_bytes = (unverified * PAGE) as u64;
         self.report.staged_pages = self.staged.len() as u64;

@@ -238,7 +238,8 @@ impl Wal {
     /// The first failure as it is to the caller that met it, `Poisoned` to all others. What the device then holds is
     /// unknown; only a restart tells.
     pub fn sync(&self, position: Position) -> Result<()> {
-        match self.commit.lead_or_wait(position.lpn)? {
+        let lpn = position.lpn - u64::from(base::canary::is("log-sync-one-page-short"));
+        match self.commit.lead_or_wait(lpn)? {
             Turn::Durable => Ok(()),
             Turn::Lead(token) => {
                 let end = self.take_all(&token);
@@ -272,12 +273,18 @@ impl Wal {
             if unsynced || fresh_len > self.options.write_len_max as u64 {
                 self.write_segment(token, &segment, start)?;
                 add(&self.counters.syncs, 1);
-                segment.file.sync_data()?;
+                if !base::canary::is("log-sync-skipped") {
+                    segment.file.sync_data()?;
+                }
             } else {
                 let mut buf = lock(&self.buf);
                 self.fill(&mut buf, start, fresh_len as usize);
                 add(&self.counters.durable_writes, 1);
-                segment.file.write_durable(&buf, offset_of(&segment, start))?;
+                let offset = offset_of(&segment, start);
+                match base::canary::is("log-write-not-durable") {
+                    true => segment.file.write_at(&buf, offset)?,
+                    false => segment.file.write_durable(&buf, offset)?,
+                }
                 token.written(segment.end);
             }
             token.durable(segment.end);

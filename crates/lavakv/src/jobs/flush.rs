@@ -93,7 +93,9 @@ impl FlushJob {
         {
             let own = |id| self.units.iter().any(|unit| unit.memtables.iter().any(|m| m.id() == id));
             engine.placement.sync_all_but(engine, own)?;
-            log.sync(position)?;
+            if !base::canary::is("flush-tears-batches-between-families") {
+                log.sync(position)?;
+            }
         }
         engine.env.fs.sync_dir(&engine.dir)?;
         let mut tables: Vec<Vec<FileMeta>> = Vec::new();
@@ -118,7 +120,10 @@ impl FlushJob {
                         level: 0,
                         meta: meta.clone(),
                     }));
-                    records.push(Record::LogFloor { family, seq: unit.max_seq + 1 });
+                    records.push(Record::LogFloor {
+                        family,
+                        seq: unit.max_seq + 1 + u64::from(base::canary::is("flush-floor-one-too-high")),
+                    });
                     records.push(Record::LastSeq(unit.max_seq));
                 }
                 Ok(Edit(records))

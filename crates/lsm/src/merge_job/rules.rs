@@ -110,7 +110,11 @@ impl Rules {
                     continue;
                 }
                 stripe = s;
-                if s == 0 && !self.snapshots.is_empty() && !below.may_hold_range(&f.start, &f.end) {
+                if s == 0
+                    && !self.snapshots.is_empty()
+                    && (!below.may_hold_range(&f.start, &f.end)
+                        || base::canary::is("range-tombstone-dropped-above-the-bottom"))
+                {
                     continue;
                 }
                 seqs.push(seq);
@@ -127,6 +131,7 @@ impl Rules {
     fn stripe(&self, seq: SeqNo) -> usize {
         match self.snapshots.first() {
             Some(&first) if seq <= first => 0,
+            Some(_) if base::canary::is("snapshots-forgotten-by-compaction") => 0,
             _ => self.snapshots.partition_point(|&s| s < seq),
         }
     }
@@ -167,7 +172,9 @@ impl Rules {
         else {
             return false;
         };
-        f.seqs.get(f.seqs.partition_point(|&s| s > snapshot)).is_some_and(|&t| t > seq)
+        f.seqs
+            .get(f.seqs.partition_point(|&s| s > snapshot))
+            .is_some_and(|&t| t > seq || base::canary::is("range-tombstone-covers-newer"))
     }
 
     /// The next version of the present key.
@@ -200,7 +207,8 @@ impl Rules {
             return Ok(());
         }
         if let Some(shadow) = self.shadow.filter(|s| s.stripe == stripe) {
-            if kind == ValueKind::SingleDeletion && !shadow.by_tombstone {
+            let needed = !shadow.by_tombstone && !base::canary::is("single-delete-dropped-as-shadowed");
+            if kind == ValueKind::SingleDeletion && needed {
                 self.write_held(hooks, output)?;
                 self.held = Some(Held { seq, kind, stripe });
             } else {
@@ -293,7 +301,7 @@ impl Rules {
         if self.held.is_none() && self.run.is_empty() {
             return Ok(());
         }
-        if !hooks.below.may_hold_key(&self.key) {
+        if !hooks.below.may_hold_key(&self.key) || base::canary::is("tombstone-dropped-above-the-bottom") {
             if let Some(h) = self.held.take() {
                 self.drop_entry(hooks, h.seq, h.kind, &[], DropReason::Obsolete);
             } else if self.fold_run(hooks, output, None)? {
@@ -410,7 +418,7 @@ impl Rules {
             && seq > 0
             && self.zero_sequences
             && self.snapshots.first().is_some_and(|&first| seq <= first)
-            && !output.deletes(&self.key)
+            && (!output.deletes(&self.key) || base::canary::is("sequence-zeroed-under-a-range-tombstone"))
             && !hooks.below.may_hold_key(&self.key)
         {
             seq = 0;
