@@ -82,8 +82,16 @@ pub fn entries(seed: u64, count: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// A table of `count` keys with blocks of a few hundred bytes, so that it has several partitions.
 pub fn build_table(seed: u64, count: u64, compression: Compression) -> Vec<u8> {
     let file = MemAppend::default();
-    let identity =
-        TableIdentity { number: NUMBER, uid: UID, family: 1, level: 2, job: 3, inputs: vec![4, 5], edit: 6 };
+    let identity = TableIdentity {
+        number: NUMBER,
+        uid: UID,
+        family: 1,
+        level: 2,
+        job: 3,
+        inputs: vec![4, 5],
+        edit: 6,
+        ..TableIdentity::default()
+    };
     let options = TableOptions { compression, block_len: 300, partition_len: 100, ..TableOptions::default() };
     let path = Path::new("000000000007.ksst");
     let mut builder = KsstBuilder::new(Box::new(file.clone()), path, identity, &options, None);
@@ -117,8 +125,16 @@ pub fn value_key(i: u64) -> (Vec<u8>, u64) {
 /// A vSST of `count` records: most short, a few of several hundred bytes.
 pub fn build_vsst(count: u64, compression: Compression, alignment: u32) -> Vec<u8> {
     let file = MemAppend::default();
-    let identity =
-        TableIdentity { number: NUMBER, uid: UID, family: 1, level: 0, job: 3, inputs: vec![4, 5], edit: 6 };
+    let identity = TableIdentity {
+        number: NUMBER,
+        uid: UID,
+        family: 1,
+        level: 0,
+        job: 3,
+        inputs: vec![4, 5],
+        edit: 6,
+        ..TableIdentity::default()
+    };
     let options = VsstOptions { compression, alignment };
     let path = Path::new("000000000007.vsst");
     let mut builder = VsstBuilder::new(Box::new(file.clone()), path, identity, &options, None);

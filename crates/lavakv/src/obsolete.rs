@@ -87,6 +87,16 @@ impl Obsolete {
         self.count.load(Ordering::Acquire) > 0 && lock(&self.pending).iter().any(DataFile::is_unread)
     }
 
+    /// Numbers of the tables on the list, ascending; of more than `max` the latest to come.
+    pub fn tables(&self, max: usize) -> Vec<u64> {
+        let is_table = |file: &&DataFile| matches!(file, DataFile::Table(_));
+        let pending = lock(&self.pending);
+        let mut numbers: Vec<u64> =
+            pending.iter().rev().filter(is_table).take(max).map(DataFile::number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     /// Numbers of all files on the list.
     pub fn numbers(&self) -> Vec<u64> {
         lock(&self.pending).iter().map(DataFile::number).collect()

@@ -1,8 +1,8 @@
 //! Fields: how a table or vSST writes what it says about itself.
 //!
 //! A list of fields, each `tag: varint, length: varint, bytes`, in ascending order of tags. A reader skips tags it does
-//! not know. Numbers are varints; numbers that are 0 are left out. Tags 1 to 7 say who wrote the file, whatever its
-//! kind; the others belong to [`crate::properties`] and [`crate::vsst`], and where both have the same property it has
+//! not know. Numbers are varints; numbers that are 0 are left out. Tags 1 to 11 say who wrote the file and for which
+//! store, whatever its kind; the others belong to [`crate::properties`] and [`crate::vsst`], and where both have the same property it has
 //! the same tag.
 
 use crate::options::TableIdentity;
@@ -23,6 +23,16 @@ impl FieldWriter {
         fields.number(5, identity.job);
         fields.varints(6, identity.inputs.iter().copied());
         fields.number(7, identity.edit);
+        let store = &identity.store;
+        if !store.family_name.is_empty() {
+            fields.bytes(8, store.family_name.as_bytes());
+            fields.bytes(9, &store.family_options);
+        }
+        fields.number(10, store.log_floor);
+        if !store.gone.is_empty() {
+            let mut last = 0;
+            fields.varints(11, store.gone.iter().map(|&n| n.wrapping_sub(std::mem::replace(&mut last, n))));
+        }
         fields
     }
 
@@ -82,6 +92,16 @@ pub(crate) fn read_fields(
                 }
             }
             7 => identity.edit = field.varint()?,
+            8 => identity.store.family_name = String::from_utf8_lossy(field.rest()).into_owned(),
+            9 => identity.store.family_options = field.rest().to_vec(),
+            10 => identity.store.log_floor = field.varint()?,
+            11 => {
+                let mut last = 0u64;
+                while !field.is_empty() {
+                    last = last.wrapping_add(field.varint()?);
+                    identity.store.gone.push(last);
+                }
+            }
             _ => other(tag, &mut field)?,
         }
     }

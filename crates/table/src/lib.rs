@@ -35,6 +35,7 @@ mod readahead;
 mod reader;
 pub mod reference;
 pub mod reference_block;
+pub mod salvage;
 pub mod sections;
 pub mod segment;
 mod sink;
@@ -48,7 +49,7 @@ pub mod vsst;
 
 pub use builder::{FinishedTable, KsstBuilder};
 pub use iterator::KsstIter;
-pub use options::{IterOptions, ReadCounters, TableIdentity, TableOptions};
+pub use options::{IterOptions, ReadCounters, StoreNotes, TableIdentity, TableOptions};
 pub use properties::{Dependency, Properties};
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};

@@ -59,6 +59,23 @@ pub struct TableIdentity {
     pub inputs: Vec<u64>,
     /// The manifest edit that was durable when the job began.
     pub edit: u64,
+    /// What a store is rebuilt from when its manifest is lost.
+    pub store: StoreNotes,
+}
+
+/// What a file tells of its store: copies of what the manifest has, for repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreNotes {
+    /// The name of the column family.
+    pub family_name: String,
+    /// Its options, as the manifest has them.
+    pub family_options: Vec<u8>,
+    /// Every record of the family with a lower sequence was in tables when the file was begun.
+    pub log_floor: base::SeqNo,
+    /// Tables that no version named any more when the file was begun, but which were still there, ascending: readers held
+    /// them. Without this a table that comes back could not be told from one that counts, once the tables that were made of
+    /// it are gone as well.
+    pub gone: Vec<u64>,
 }
 
 /// How an iterator reads.

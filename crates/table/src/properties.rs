@@ -175,6 +175,10 @@ mod tests {
         p.identity.uid = Uid::from_words(1, 2);
         p.identity.family = 7;
         p.identity.inputs = vec![300, 5];
+        p.identity.store.family_name = "f".into();
+        p.identity.store.family_options = vec![0, 7];
+        p.identity.store.log_floor = 12;
+        p.identity.store.gone = vec![1, 2, 900];
         p.smallest = b"a".to_vec();
         p.dependencies = vec![
             Dependency { blob_id: 5, count: 1, raw_bytes: 2, stored_bytes: 3 },

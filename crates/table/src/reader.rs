@@ -47,7 +47,7 @@ pub struct Ksst {
     pub(crate) inline: Option<Stream>,
     pub(crate) sections: Vec<Section>,
     pub(crate) meta: BlockHandle,
-    tombstones: Arc<FragmentedRangeTombstones>,
+    pub(crate) tombstones: Arc<FragmentedRangeTombstones>,
 }
 
 impl Ksst {

@@ -26,6 +26,8 @@ mod reader;
 pub mod reference;
 mod writer;
 
+use base::{Result, Uid};
+
 pub use header::SegmentIdentity;
 pub use reader::SegmentReader;
 pub use reference::{RecordReference, SegmentReference};
@@ -43,6 +45,11 @@ pub const SUM_LEN: usize = 4;
 /// How many chunks of `chunk_len` bytes hold a value. `None` if the length is 0.
 fn chunks_of(raw_len: u64, chunk_len: u64) -> Option<u64> {
     (chunk_len > 0).then(|| raw_len.div_ceil(chunk_len))
+}
+
+/// Checks that bytes are the footer of the segment `uid` of `len` bytes.
+pub(crate) fn check_footer(bytes: &[u8; footer::FOOTER_LEN], uid: Uid, len: u64) -> Result<()> {
+    footer::Footer::decode(bytes, uid, len).map(|_| ())
 }
 
 /// The length of a whole file: header, `raw_len` bytes in chunks of `chunk_len`, footer. `None` if there is none.

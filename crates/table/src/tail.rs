@@ -48,6 +48,20 @@ impl Tail {
         Ok(Tail { file, len, meta: footer.meta, bytes, start })
     }
 
+    /// The end of a file whose meta index was found by other means than its footer; nothing is read ahead.
+    pub(crate) fn found(
+        file: Arc<dyn ReadFile>,
+        number: u64,
+        uid: Uid,
+        cache: Arc<Cache>,
+        meta: BlockHandle,
+        frames_end: u64,
+    ) -> Tail {
+        let len = frames_end + FOOTER_LEN as u64;
+        let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
+        Tail { file, len, meta, bytes: Vec::new(), start: frames_end }
+    }
+
     /// A block, from what was read where possible.
     pub(crate) fn read(&self, handle: BlockHandle) -> Result<Block> {
         let from = handle.offset.checked_sub(self.start).and_then(|n| usize::try_from(n).ok());

@@ -24,6 +24,7 @@ mod keys;
 mod properties;
 mod reader;
 pub mod record;
+pub mod salvage;
 mod verify;
 
 pub use builder::{FinishedVsst, RecordLens, VsstBuilder, VsstOptions};

@@ -13,7 +13,7 @@ use cache::Cache;
 use common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use table::{FinishedTable, IterOptions, KsstBuilder, Reference, TableOptions};
+use table::{FinishedTable, IterOptions, KsstBuilder, Reference, StoreNotes, TableIdentity, TableOptions};
 
 /// Key, value and expiry of every entry.
 fn fixed_entries() -> Vec<(Vec<u8>, Vec<u8>, u64)> {
@@ -55,7 +55,22 @@ fn fixed_tombstones() -> Vec<RangeTombstone> {
     vec![t(b"account/00003", b"account/00010", 500), t(b"account/00008", b"b", 501)]
 }
 
+/// What tables tell of their store since they are read by repair; those before say nothing.
+fn notes() -> TableIdentity {
+    let store = StoreNotes {
+        family_name: "accounts".into(),
+        family_options: vec![1, 2, 0, 255],
+        log_floor: 1 << 40,
+        gone: vec![3, 4, 300, u64::MAX >> 2],
+    };
+    TableIdentity { store, ..identity() }
+}
+
 fn write(compression: Compression) -> (Vec<u8>, FinishedTable) {
+    write_as(identity(), compression)
+}
+
+fn write_as(identity: TableIdentity, compression: Compression) -> (Vec<u8>, FinishedTable) {
     let options = TableOptions {
         compression,
         block_len: 512,
@@ -65,7 +80,7 @@ fn write(compression: Compression) -> (Vec<u8>, FinishedTable) {
     };
     let file = MemAppend::default();
     let bytes = file.shared();
-    let mut builder = KsstBuilder::new(Box::new(file), Path::new(PATH), identity(), &options, None);
+    let mut builder = KsstBuilder::new(Box::new(file), Path::new(PATH), identity, &options, None);
     builder.set_created(1_700_000_000);
     for (ikey, value, expiry) in fixed_entries() {
         builder.add_expiring(&ikey, &value, expiry).unwrap();
@@ -121,6 +136,21 @@ fn version_1_can_be_read() {
         assert_eq!(*table.properties(), properties);
         assert_eq!(table.verify().unwrap(), len);
     }
+}
+
+#[allow(clippy::disallowed_methods)]
+#[test]
+fn what_a_table_tells_of_its_store_stays_readable() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ksst-v1-notes.bin");
+    let written = write_as(notes(), Compression::None).0;
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        std::fs::write(&path, &written).unwrap();
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(written == bytes, "the format has changed");
+    let table = open(bytes, &Arc::new(Cache::new(1 << 20))).unwrap();
+    assert_eq!(table.properties().identity, notes());
+    assert!(table.verify().is_ok());
 }
 
 /// Runs as it should only in a build without the default features.

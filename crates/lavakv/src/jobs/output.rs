@@ -10,7 +10,7 @@ use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::vsst::{VsstBuilder, VsstOptions};
-use table::{FinishedTable, KsstBuilder, TableIdentity, TableOptions};
+use table::{FinishedTable, KsstBuilder, StoreNotes, TableIdentity, TableOptions};
 use values::OutputVsst;
 use version::{FileMeta, State, Version, VsstClass, names};
 
@@ -107,8 +107,17 @@ pub(crate) fn identity(
         job,
         inputs: inputs.to_vec(),
         edit: engine.manifest.durable_edit(),
+        store: StoreNotes {
+            family_name: family.name.clone(),
+            family_options: family.options().encode(),
+            log_floor: family.view().version.log_floor,
+            gone: engine.obsolete.tables(NOTED_GONE_MAX),
+        },
     }
 }
+
+/// Tables noted as gone in a file: more are there only where readers hold on to thousands.
+const NOTED_GONE_MAX: usize = 4096;
 
 /// What the manifest says of a finished table.
 pub(crate) fn file_meta(

@@ -45,6 +45,28 @@ impl SegmentReader {
         Ok(SegmentReader { file, footer, identity, user_key })
     }
 
+    /// Opens a segment as the file that it says it is: for repair, where nothing else tells.
+    ///
+    /// # Errors
+    /// As [`SegmentReader::open`].
+    pub fn open_as_it_is(file: Arc<dyn ReadFile>, uid: Uid) -> Result<SegmentReader> {
+        let number = SegmentReader::number_of(&*file, uid)?;
+        SegmentReader::open(file, number, uid)
+    }
+
+    /// The file number in the header of the segment with this uid.
+    fn number_of(file: &dyn ReadFile, uid: Uid) -> Result<u64> {
+        let len = file.len()?;
+        let at = len.checked_sub(FOOTER_LEN as u64);
+        let at = at.ok_or_else(|| Error::corruption("no value segment").at_file(file.path()))?;
+        let mut bytes = [0; FOOTER_LEN];
+        file.read_at(&mut bytes, at)?;
+        let footer = Footer::decode(&bytes, uid, len).map_err(|e| e.at_file(file.path()))?;
+        let mut bytes = vec![0; footer.header_len as usize];
+        file.read_at(&mut bytes, 0)?;
+        Ok(header::decode(&bytes, uid).map_err(|e| e.at_file(file.path()))?.0.number)
+    }
+
     /// Who wrote it.
     pub fn identity(&self) -> &SegmentIdentity {
         &self.identity

@@ -98,7 +98,8 @@ pub fn uid() -> Uid {
 }
 
 pub fn identity() -> TableIdentity {
-    TableIdentity { number: 7, uid: uid(), family: 1, level: 2, job: 3, inputs: vec![4, 5], edit: 6 }
+    let (number, uid, inputs) = (7, uid(), vec![4, 5]);
+    TableIdentity { number, uid, family: 1, level: 2, job: 3, inputs, edit: 6, ..TableIdentity::default() }
 }
 
 pub fn build(

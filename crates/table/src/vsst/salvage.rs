@@ -1,0 +1,125 @@
+//! Finding the records of a vSST without its index: for repair.
+//!
+//! Records lie one behind another from offset 0, and each tells its own length but for the padding, which follows from
+//! the alignment. So they can be walked over with nothing but the uid of the file. Where one is damaged, the walk looks
+//! for the next: at every offset whose bytes look like a record, the checksum decides, which is masked
+//! with the offset, so that bytes which merely look like a record are not taken for one.
+
+use super::record::{self, ALIGNMENT_MAX, RECORD_LEN_MAX, SUM_LEN};
+use base::{SeqNo, Uid};
+use io::ReadFile;
+
+/// Bytes read at once, unless a record is longer.
+const WINDOW_LEN: usize = 1 << 20;
+/// No record has a shorter head: codec, two lengths, a byte of key, the sequence.
+const HEAD_LEN_MIN: usize = 11;
+/// Bytes of checksums computed in search of records before the search gives up.
+const SEARCH_LEN_MAX: u64 = 8 << 30;
+
+/// A record that is intact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRecord {
+    /// The user key.
+    pub user_key: Vec<u8>,
+    /// The sequence.
+    pub seq: SeqNo,
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes of it, checksum included.
+    pub stored_len: u64,
+}
+
+/// All intact records in the first `len` bytes of the vSST `uid`, in the order in which they lie there. Bytes that cannot
+/// be read, and what is no record, are stepped over. Costs one pass over the file; where much of it looks like records and
+/// is none, which only a crafted file does, it gives up after checksums over [`SEARCH_LEN_MAX`] bytes more.
+pub fn find_records(file: &dyn ReadFile, uid: Uid, len: u64) -> Vec<FoundRecord> {
+    let mut search = Search { file, uid, len, window: Vec::new(), start: 0, alignment: 1 };
+    let mut budget = len.saturating_add(SEARCH_LEN_MAX);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < len && budget > 0 {
+        match search.record_at(at, &mut budget) {
+            Some(record) => {
+                at += record.stored_len;
+                found.push(record);
+            }
+            None => at += 1,
+        }
+    }
+    found
+}
+
+struct Search<'a> {
+    file: &'a dyn ReadFile,
+    uid: Uid,
+    len: u64,
+    window: Vec<u8>,
+    start: u64,
+    /// What the length of the last record was a multiple of.
+    alignment: u64,
+}
+
+impl Search<'_> {
+    /// The bytes from `at` on, at least `want` of them unless the file ends before.
+    fn bytes(&mut self, at: u64, want: usize) -> &[u8] {
+        let want = want.min((self.len - at) as usize);
+        let have = at.checked_sub(self.start).and_then(|skip| self.window.get(skip as usize..));
+        if have.is_none_or(|bytes| bytes.len() < want) {
+            let n = want.max(WINDOW_LEN).min((self.len - at) as usize);
+            self.window.clear();
+            self.window.resize(n, 0);
+            self.start = at;
+            if self.file.read_at(&mut self.window, at).is_err() {
+                self.read_in_pages(at);
+            }
+        }
+        let skip = (at - self.start) as usize;
+        self.window.get(skip..).unwrap_or_default()
+    }
+
+    /// Fills the window with what can be read of it, and zeros, which are no record.
+    fn read_in_pages(&mut self, at: u64) {
+        for (offset, page) in (at..).step_by(io::PAGE).zip(self.window.chunks_mut(io::PAGE)) {
+            if self.file.read_at(page, offset).is_err() {
+                page.fill(0);
+            }
+        }
+    }
+
+    /// The record at `at`. Its length is that of its parts, up to a multiple of the alignment of the file that it was
+    /// first written to: the checksum tells of which.
+    fn record_at(&mut self, at: u64, budget: &mut u64) -> Option<FoundRecord> {
+        let want = plausible_len(self.bytes(at, HEAD_LEN_MIN))? + ALIGNMENT_MAX as usize;
+        let (uid, last) = (self.uid, self.alignment);
+        let bytes = self.bytes(at, want);
+        let body = record::parse_head(bytes).ok()?.value.end as u64;
+        let alignments = (0..=ALIGNMENT_MAX.ilog2()).map(|n| 1u64 << n);
+        for alignment in std::iter::once(last).chain(alignments) {
+            let stored_len = (body + SUM_LEN as u64).next_multiple_of(alignment);
+            let padding = bytes.get(body as usize..(stored_len as usize).checked_sub(SUM_LEN)?)?;
+            if padding.iter().any(|&b| b != 0) {
+                continue;
+            }
+            *budget = budget.saturating_sub(stored_len);
+            let whole = bytes.get(..stored_len as usize)?;
+            if record::verify(whole, uid, at).is_ok()
+                && let Ok(shape) = record::parse(whole)
+            {
+                let user_key = whole.get(shape.key)?.to_vec();
+                self.alignment = alignment;
+                return Some(FoundRecord { user_key, seq: shape.seq, offset: at, stored_len });
+            }
+        }
+        None
+    }
+}
+
+/// How many bytes a record needs at least, if these can be its first.
+fn plausible_len(head: &[u8]) -> Option<usize> {
+    let mut reader = base::codec::Reader::new(head);
+    let codec = reader.u8().ok()?;
+    let (key_len, value_len) = (reader.varint().ok()?, reader.varint().ok()?);
+    let sound = codec <= 2 && (1..=base::limits::KEY_LEN_MAX as u64).contains(&key_len);
+    let len = key_len.checked_add(value_len)?.checked_add((HEAD_LEN_MIN + SUM_LEN) as u64)?;
+    (sound && len <= RECORD_LEN_MAX as u64).then_some(len as usize)
+}
