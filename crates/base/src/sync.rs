@@ -4,10 +4,11 @@
 //! consistent, the owner of that state poisons the engine explicitly (see `ErrorKind::Poisoned`).
 //!
 //! The crates above take these types from here and nowhere else (a test refuses `std::sync`'s), so that there is one
-//! place where a schedule can be imposed on them. Three kinds:
+//! place where a schedule can be imposed on them. Four kinds:
 //!
 //! * the types of this module and of [`atomic`]: whatever makes one thread wait for another, or on whose value one thread
 //!   acts because another wrote it;
+//! * [`model`]: the same, for modules small enough that loom goes through all their schedules;
 //! * [`statistic`]: counters and estimates. Any value a moment old will do, so the order in which threads touch
 //!   them means nothing, and no schedule looks at them;
 //! * [`leaf`]: locks inside which nothing is waited for, neither a lock nor a file nor a condition. Whatever order threads take
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub mod leaf;
+pub mod model;
 
 /// Atomics on whose values threads act.
 pub mod atomic {

@@ -275,7 +275,8 @@ impl Engine {
 
     /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
     pub fn log_floor(&self) -> SeqNo {
-        let families = self.all_families();
-        families.iter().filter_map(|f| f.oldest_unflushed_seq()).min().unwrap_or(self.snapshots.visible() + 1)
+        crate::log_floor::log_floor(&self.snapshots, || {
+            self.all_families().iter().filter_map(|f| f.oldest_unflushed_seq()).min()
+        })
     }
 }

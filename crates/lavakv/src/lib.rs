@@ -30,6 +30,7 @@ mod gc_pace;
 mod iterator;
 mod jobs;
 mod large_value;
+mod log_floor;
 mod log_groups;
 mod maintenance;
 mod metered_fs;

@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::family::{Family, View};
 use crate::fetch::{self, Content};
+use crate::snapshot::Snapshots;
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
@@ -65,12 +66,17 @@ pub(crate) enum GetStep {
 
 /// Pins a view and a sequence to read at: the given snapshot, or the visible frontier.
 pub(crate) fn pin(engine: &Engine, family: &Family, snapshot: Option<SeqNo>) -> (Arc<View>, SeqNo) {
-    let mut view = family.view();
-    if let Some(seq) = snapshot {
-        return (view, seq);
+    match snapshot {
+        Some(seq) => (family.view(), seq),
+        None => pin_at(&engine.snapshots, family),
     }
+}
+
+/// Pins a view and the visible frontier: the view holds everything up to it.
+pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<View>, SeqNo) {
+    let mut view = family.view();
     loop {
-        let seq = engine.snapshots.visible();
+        let seq = snapshots.visible();
         let now = family.view();
         if Arc::ptr_eq(&view, &now) {
             return (view, seq);

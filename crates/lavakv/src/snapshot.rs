@@ -6,8 +6,8 @@
 //! Each has a number and perhaps a name, so that the space ledger can say who holds what (`space::holders`).
 
 use base::SeqNo;
-use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::model::atomic::{AtomicU64, Ordering};
+use base::sync::model::{Mutex, MutexGuard, lock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 }
 
 impl Snapshots {
-    fn held(&self) -> base::sync::MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
         lock(&self.held)
     }
 
@@ -145,7 +145,9 @@ impl Drop for Registered {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -8,7 +8,7 @@ use crate::range_tombstones::RangeTombstones;
 use crate::skiplist::{Cursor, NodeRef, SkipList, Target};
 use base::key::pack_trailer;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use base::sync::model::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{InternalIterator, Result, SeqNo, ValueKind};
 use std::fmt;
 use std::sync::Arc;

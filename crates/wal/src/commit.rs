@@ -2,16 +2,21 @@
 //!
 //! One thread at a time holds the *token* and moves pages to the device. A `sync` that finds it free leads: it takes
 //! every page there is, its own among them, and writes for all. One that finds it taken waits, on one of two condition
-//! variables chosen by the round that will cover it, so that the end of a round wakes exactly the threads it
-//! satisfied, and one of the others to lead the next. Nobody waits where there is only one thread: the token is then
-//! always free.
+//! variables chosen by the round that will cover it, so that the end of a round wakes the threads it satisfied, and one of
+//! the others to lead the next. Nobody waits where there is only one thread: the token is then always free.
+//!
+//! The token is also taken for other work ([`Commit::acquire`]), which may make pages durable without having said so in
+//! time ([`Token::covers`]). Those who wait for such pages wait for the next round, of which nothing may ever come. So each
+//! side knows the lowest page somebody waits for there: if a round has made that one durable, the whole side is woken.
+//! **Who is woken alone is not satisfied yet, and so leads, or waits for somebody who does**; nobody can take the only
+//! wake-up and leave. The models in `commit/loom_tests.rs` go through every interleaving of this.
 //!
 //! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
 //! were written. The first failure is kept for good, and nothing is acknowledged after it.
 
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, MutexGuard};
+use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::{Error, ErrorKind, Result};
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
@@ -41,10 +46,25 @@ struct State {
     /// The present round makes everything below durable.
     covers: u64,
     /// Threads that wait for a round to make them durable, by parity of the round.
-    waiting: [usize; 2],
+    sides: [Side; 2],
     /// Threads that wait for the token itself.
     queued: usize,
     failure: Option<Error>,
+}
+
+/// Those who wait on one of the two condition variables.
+#[derive(Debug, Default)]
+struct Side {
+    threads: usize,
+    /// No page that one of them waits for is lower.
+    lowest_lpn: u64,
+}
+
+impl Side {
+    fn enter(&mut self, lpn: u64) {
+        self.lowest_lpn = if self.threads == 0 { lpn } else { self.lowest_lpn.min(lpn) };
+        self.threads += 1;
+    }
 }
 
 /// The token, the frontiers and the first failure.
@@ -68,18 +88,22 @@ pub(crate) enum Turn<'a> {
 
 impl Commit {
     pub fn new(durable_end: u64, written_end: u64) -> Self {
-        let frontier = Frontier { written_end: written_end.into(), durable_end: durable_end.into() };
+        let frontier =
+            Frontier { written_end: AtomicU64::new(written_end), durable_end: AtomicU64::new(durable_end) };
         Commit { frontier, ..Commit::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        base::sync::lock(&self.state)
+        model::lock(&self.state)
     }
 
     /// Fails the log for a reason other than a write.
     pub fn fail(&self, error: Error) {
         self.lock().failure.get_or_insert(error);
         self.failed.store(true, Ordering::Relaxed);
+        // Somebody may have been woken to lead and now will not: there may be no round that ends and wakes the others.
+        self.rounds.iter().for_each(Condvar::notify_all);
+        self.freed.notify_all();
     }
 
     /// The error for everybody who comes after the first failure.
@@ -106,9 +130,9 @@ impl Commit {
             }
             let round = if state.covers > lpn { state.round } else { state.round + 1 };
             let side = (round % 2) as usize;
-            state.waiting[side] += 1;
-            state = base::sync::wait(&self.rounds[side], state);
-            state.waiting[side] -= 1;
+            state.sides[side].enter(lpn);
+            state = model::wait(&self.rounds[side], state);
+            state.sides[side].threads -= 1;
         }
     }
 
@@ -126,7 +150,7 @@ impl Commit {
                 return Ok(None);
             }
             state.queued += 1;
-            state = base::sync::wait(&self.freed, state);
+            state = model::wait(&self.freed, state);
             state.queued -= 1;
         }
         if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(Some(self.begin(&mut state, 0))) }
@@ -148,14 +172,14 @@ impl Commit {
             state.failure.get_or_insert(error);
         }
         let (this, next) = ((state.round % 2) as usize, ((state.round + 1) % 2) as usize);
-        let all = state.failure.is_some();
-        let (wake_this, wake_next, wake_queued) =
-            (state.waiting[this] > 0, state.waiting[next] > 0, state.queued > 0);
+        let satisfied = state.failure.is_some() || self.frontier.durable_end() > state.sides[next].lowest_lpn;
+        let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
+        let wake_queued = state.queued > 0;
         drop(state);
         if wake_this {
             self.rounds[this].notify_all();
         }
-        match (wake_next, all) {
+        match (wake_next, satisfied) {
             (true, true) => self.rounds[next].notify_all(),
             (true, false) => self.rounds[next].notify_one(),
             (false, _) => {}
@@ -219,5 +243,7 @@ impl Drop for Token<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;

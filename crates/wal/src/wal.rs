@@ -417,6 +417,9 @@ impl Wal {
             let tail = lock(&self.tail);
             (tail.next_lpn, tail.groups.release_waits(self.commit.frontier.durable_end()))
         };
+        if waits {
+            token.covers(end);
+        }
         let written = self.write_pages(&token, end);
         let outcome = written.and_then(|()| if waits { self.make_durable(&token, end) } else { Ok(()) });
         token.finish(outcome)?;

@@ -90,3 +90,38 @@ fn nobody_is_forgotten() {
         assert_eq!(commit.check().is_err(), rounds.load(Ordering::SeqCst) > fail_at);
     }
 }
+
+/// Whoever takes the token for other work than a sync may make pages durable without having said so before: all who came
+/// meanwhile and wait for them are told, not only the one that would lead the next round.
+#[test]
+fn other_work_that_makes_pages_durable_wakes_all_who_wait_for_them() {
+    const WAITERS: usize = 4;
+    let commit = Commit::new(0, 3);
+    let returned = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let token = commit.acquire().unwrap();
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let durable = matches!(commit.lead_or_wait(2), Ok(Turn::Durable));
+                returned.fetch_add(u64::from(durable), Ordering::SeqCst);
+            });
+        }
+        while commit.lock().sides.iter().map(|side| side.threads).sum::<usize>() < WAITERS {
+            std::thread::yield_now();
+        }
+        token.durable(3);
+        token.finish(Ok(())).unwrap();
+        let all = || returned.load(Ordering::SeqCst) == WAITERS as u64;
+        // Only a failure takes that long; then they are let go, so that the test ends.
+        let patience = (0..2000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            all()
+        });
+        commit.fail(Error::new(ErrorKind::Io, "the test ends"));
+        assert!(
+            patience,
+            "{} of {WAITERS} syncs of a durable page came back",
+            returned.load(Ordering::SeqCst)
+        );
+    });
+}

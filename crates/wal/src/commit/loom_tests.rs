@@ -1,0 +1,132 @@
+//! Every interleaving of a few threads that share the commit of the log, up to a bound on preemptions: whoever asks for a
+//! durable page returns, and returns rightly. Loom takes a thread that waits for ever for a failure.
+//!
+//! The device is left out: a page is written when the holder of the token says so. What [`crate::wal`] does with the token
+//! is repeated here in small (`sync`, `write_out`, `vouch`); pages are numbered by a counter that stands for the tail.
+
+use super::*;
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+use std::sync::Arc;
+
+/// A log without pages: numbers of the next one.
+struct Log {
+    commit: Commit,
+    next_lpn: AtomicU64,
+}
+
+impl Log {
+    fn with_pages(pages: u64, written_end: u64) -> Arc<Log> {
+        Arc::new(Log { commit: Commit::new(0, written_end), next_lpn: AtomicU64::new(pages) })
+    }
+
+    fn append(&self) -> u64 {
+        self.next_lpn.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// `Wal::sync`.
+    fn sync(&self, lpn: u64) -> Result<()> {
+        match self.commit.lead_or_wait(lpn)? {
+            Turn::Durable => {}
+            Turn::Lead(token) => {
+                let end = self.next_lpn.load(Ordering::Acquire);
+                token.covers(end);
+                self.make_durable(&token, end);
+                token.finish(Ok(()))?;
+            }
+        }
+        assert!(self.commit.frontier.durable_end() > lpn, "acknowledged before it is durable");
+        Ok(())
+    }
+
+    /// The token taken for something else than a sync, which makes all pages durable all the same: the write-out of a log
+    /// that nobody syncs (`covers`: false), or the watermark of an idle one.
+    fn write_out(&self, covers: bool) -> Result<()> {
+        let token = self.commit.acquire()?;
+        let end = self.next_lpn.load(Ordering::Acquire);
+        if covers {
+            token.covers(end);
+        }
+        self.make_durable(&token, end);
+        token.finish(Ok(()))
+    }
+
+    fn make_durable(&self, token: &Token<'_>, end: u64) {
+        if end > self.commit.frontier.written_end() {
+            token.written(end);
+        }
+        token.durable(end.max(self.commit.frontier.durable_end()));
+    }
+}
+
+fn spawn<T: 'static>(log: &Arc<Log>, body: impl FnOnce(&Log) -> T + 'static) -> thread::JoinHandle<T> {
+    let log = log.clone();
+    thread::spawn(move || body(&log))
+}
+
+/// Two syncs that come while somebody writes out what they wait for: neither is left behind.
+#[test]
+fn loom_write_out_forgets_nobody() {
+    for covers in [false, true] {
+        check(3, move || {
+            let log = Log::with_pages(2, 2);
+            let syncs: Vec<_> = (0..2).map(|lpn| spawn(&log, move |log| log.sync(lpn))).collect();
+            log.write_out(covers).unwrap();
+            syncs.into_iter().for_each(|sync| sync.join().unwrap().unwrap());
+        });
+    }
+}
+
+/// Three threads append a page each and sync it, leading or following.
+#[test]
+fn loom_every_sync_returns_durable() {
+    check(3, || {
+        let log = Log::with_pages(0, 0);
+        let one = |log: &Log| log.sync(log.append());
+        let others = [spawn(&log, one), spawn(&log, one)];
+        one(&log).unwrap();
+        others.into_iter().for_each(|sync| sync.join().unwrap().unwrap());
+        assert_eq!(log.commit.frontier.durable_end(), 3);
+    });
+}
+
+/// The first failure reaches all who wait and all who come later, whether the writer met it or somebody else.
+#[test]
+fn loom_a_failure_reaches_everybody() {
+    check(3, || {
+        let log = Log::with_pages(2, 0);
+        let syncs: Vec<_> = (0..2).map(|lpn| spawn(&log, move |log| log.sync(lpn))).collect();
+        // A round that made nothing durable and woke one of them to lead; then somebody who appends panics.
+        log.commit.acquire().unwrap().finish(Ok(())).unwrap();
+        log.commit.fail(Error::new(ErrorKind::Io, "x"));
+        assert!(log.sync(5).is_err());
+        syncs.into_iter().for_each(|sync| drop(sync.join().unwrap()));
+    });
+    check(3, || {
+        let log = Log::with_pages(2, 0);
+        let syncs: Vec<_> = (0..2).map(|lpn| spawn(&log, move |log| log.sync(lpn))).collect();
+        let outcome =
+            log.commit.acquire().map(|token| token.finish::<()>(Err(Error::new(ErrorKind::Io, "x"))));
+        assert!(matches!(outcome, Ok(Err(_))));
+        assert!(log.sync(5).is_err());
+        syncs.into_iter().for_each(|sync| drop(sync.join().unwrap()));
+    });
+}
+
+/// An append that waits for a slot of the ring goes on when somebody has written, or writes itself.
+#[test]
+fn loom_an_append_gets_its_slot() {
+    check(3, || {
+        let log = Log::with_pages(2, 0);
+        let sync = spawn(&log, |log| log.sync(0));
+        let enough = |frontier: &Frontier| frontier.written_end() >= 2;
+        if let Some(token) = log.commit.acquire_unless(enough).unwrap()
+            && !enough(&log.commit.frontier)
+        {
+            token.written(2);
+            token.finish(Ok(())).unwrap();
+        }
+        assert!(log.commit.frontier.written_end() >= 2);
+        sync.join().unwrap().unwrap();
+    });
+}
