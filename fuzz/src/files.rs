@@ -39,11 +39,11 @@ struct MemAppend(Arc<Mutex<Vec<u8>>>);
 
 impl AppendFile for MemAppend {
     fn append(&mut self, data: &[u8]) -> Result<()> {
-        base::sync::lock(&self.0).extend_from_slice(data);
+        base::sync::leaf::lock(&self.0).extend_from_slice(data);
         Ok(())
     }
     fn len(&self) -> u64 {
-        base::sync::lock(&self.0).len() as u64
+        base::sync::leaf::lock(&self.0).len() as u64
     }
     fn flush(&mut self) -> Result<()> {
         Ok(())
@@ -103,7 +103,7 @@ pub fn build_table(seed: u64, count: u64, compression: Compression) -> Vec<u8> {
         builder.add_range_tombstone(&tombstone).expect("the range is not empty");
     }
     builder.finish().expect("memory takes every write");
-    std::mem::take(&mut *base::sync::lock(&file.0))
+    std::mem::take(&mut *base::sync::leaf::lock(&file.0))
 }
 
 /// Tables of every codec and of several sizes.
@@ -144,7 +144,7 @@ pub fn build_vsst(count: u64, compression: Compression, alignment: u32) -> Vec<u
         builder.add(&key, seq, &value).expect("keys ascend");
     }
     builder.finish(vec![2, 3]).expect("memory takes every write");
-    std::mem::take(&mut *base::sync::lock(&file.0))
+    std::mem::take(&mut *base::sync::leaf::lock(&file.0))
 }
 
 /// vSSTs of every codec, of one and of several crit-bit blocks, and of three alignments.
@@ -171,7 +171,7 @@ pub fn segments() -> Vec<Vec<u8>> {
             writer.finish()
         });
         done.expect("memory takes every write");
-        std::mem::take(&mut *base::sync::lock(&file.0))
+        std::mem::take(&mut *base::sync::leaf::lock(&file.0))
     };
     [0, 1, 100, 1234].map(build).into()
 }

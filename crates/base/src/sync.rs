@@ -4,7 +4,8 @@
 //! consistent, the owner of that state poisons the engine explicitly (see `ErrorKind::Poisoned`).
 //!
 //! The crates above take these types from here and nowhere else (a test refuses `std::sync`'s), so that there is one
-//! place where a schedule can be imposed on them. Four kinds:
+//! place where a schedule can be imposed on them (feature `sched`, for campaigns; without it the types are the standard
+//! library's own). Four kinds:
 //!
 //! * the types of this module and of [`atomic`]: whatever makes one thread wait for another, or on whose value one thread
 //!   acts because another wrote it;
@@ -14,58 +15,32 @@
 //! * [`leaf`]: locks inside which nothing is waited for, neither a lock nor a file nor a condition. Whatever order threads take
 //!   them in, there is none to explore that the calls around them do not have.
 
-use std::sync::PoisonError;
-use std::time::Duration;
-
-pub use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 pub mod leaf;
 pub mod model;
 
+#[cfg(not(feature = "sched"))]
+mod plain;
+#[cfg(feature = "sched")]
+pub mod schedule;
+#[cfg(feature = "sched")]
+mod scheduled;
+#[cfg(feature = "sched")]
+mod scheduled_atomic;
+
+#[cfg(not(feature = "sched"))]
+pub use plain::*;
+#[cfg(feature = "sched")]
+pub use scheduled::*;
+
 /// Atomics on whose values threads act.
 pub mod atomic {
+    #[cfg(feature = "sched")]
+    pub use super::scheduled_atomic::*;
+    #[cfg(not(feature = "sched"))]
     pub use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// Atomics that only count or estimate. To be used with `Ordering::Relaxed` and nothing stronger.
 pub mod statistic {
     pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-}
-
-/// Locks a mutex.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks a mutex if nobody holds it.
-pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(std::sync::TryLockError::Poisoned(e)) => Some(e.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) => None,
-    }
-}
-
-/// Waits until it is woken (or without a reason, as condition variables do).
-pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`wait`], but not longer than this.
-pub fn wait_timeout<'a, T>(
-    condition: &Condvar,
-    guard: MutexGuard<'a, T>,
-    longest: Duration,
-) -> MutexGuard<'a, T> {
-    condition.wait_timeout(guard, longest).unwrap_or_else(PoisonError::into_inner).0
-}
-
-/// Locks for reading.
-pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Locks for writing.
-pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

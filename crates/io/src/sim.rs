@@ -67,7 +67,7 @@
 //!
 //! # What it does not model
 //!
-//! Threads (one caller at a time makes progress, though every handle may be shared), permissions, symbolic links, and
+//! Calls that overlap in time (each happens at once; threads under a schedule, `threads`, take turns between them), permissions, symbolic links, and
 //! the order between changes of different directories (all orders are tried).
 
 mod clock;
@@ -79,6 +79,8 @@ mod disk;
 mod fault;
 mod file;
 mod fs;
+#[cfg(feature = "sched")]
+pub mod threads;
 mod world;
 
 #[cfg(test)]

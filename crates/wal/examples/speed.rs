@@ -2,10 +2,10 @@
 //! what the device does alone. `cargo run --release -p lavastore-wal --example speed -- DIR`; the directory is created,
 //! and the files in it are left behind.
 
+use base::sync::Mutex;
 use io::{Access, AlignedBuf, Env, PAGE};
 use lavastore_wal::{Durability, History, PreparedGroup, Wal, WalOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const GROUP_LEN: u64 = 128 << 20;

@@ -40,7 +40,7 @@ struct KernelLock {
 impl FileLock for KernelLock {}
 
 fn held() -> MutexGuard<'static, BTreeMap<FileId, String>> {
-    base::sync::lock(&HELD)
+    base::sync::leaf::lock(&HELD)
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the width of these fields depends on the architecture")]

@@ -21,7 +21,7 @@ pub(super) struct BufPool {
 impl BufPool {
     /// A buffer of `len` bytes. What they hold is left over from earlier use.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
-        let found = base::sync::lock(&self.free).pop();
+        let found = base::sync::leaf::lock(&self.free).pop();
         let mut buf = match found {
             Some(buf) if buf.capacity() >= len => buf,
             _ => AlignedBuf::zeroed(len.max(BUFFER_LEN_MIN)),
@@ -35,7 +35,7 @@ impl BufPool {
         if buf.capacity() > BUFFER_LEN_KEPT_MAX {
             return;
         }
-        let mut free = base::sync::lock(&self.free);
+        let mut free = base::sync::leaf::lock(&self.free);
         if free.len() < BUFFERS_KEPT_MAX {
             free.push(buf);
         }

@@ -98,12 +98,12 @@ impl RingPool {
     }
 
     fn take(&self) -> Option<Ring> {
-        let found = base::sync::lock(&self.free).pop();
+        let found = base::sync::leaf::lock(&self.free).pop();
         found.or_else(|| Ring::new().ok())
     }
 
     fn put(&self, ring: Ring) {
-        let mut free = base::sync::lock(&self.free);
+        let mut free = base::sync::leaf::lock(&self.free);
         if !ring.broken && free.len() < RINGS_KEPT_MAX {
             free.push(ring);
         }

@@ -40,6 +40,13 @@ impl Clock for SimClock {
         straight.saturating_add_signed(self.wall_jump_seconds.load(Relaxed))
     }
     fn sleep_ns(&self, ns: u64) {
+        // Under a schedule time passes when nobody has anything else to do.
+        #[cfg(feature = "sched")]
+        if let Some(schedule) = base::sync::schedule::current() {
+            let on = (base::sync::schedule::Act::Sleep, std::ptr::from_ref(self) as usize);
+            let for_ns = Some(std::time::Duration::from_nanos(ns));
+            return schedule.wait(on, for_ns, std::panic::Location::caller());
+        }
         self.advance(ns);
     }
 }
@@ -91,6 +98,6 @@ impl SimEntropy {
 
 impl Entropy for SimEntropy {
     fn next_u64(&self) -> u64 {
-        base::sync::lock(&self.0).next_u64()
+        base::sync::leaf::lock(&self.0).next_u64()
     }
 }

@@ -31,10 +31,11 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
         // A test that panicked while it held the lock has failed anyway; others may still look at the state.
-        base::sync::lock(&self.world)
+        base::sync::leaf::lock(&self.world)
     }
 
     /// Performs an operation: numbers it, charges it to the clock, asks the faults, and notes how it ended.
+    #[track_caller]
     pub(super) fn op<T>(
         &self,
         kind: OpKind,
@@ -42,6 +43,8 @@ impl Shared {
         range: (u64, u64),
         body: impl FnOnce(&mut World, Verdict) -> Result<T>,
     ) -> Result<T> {
+        #[cfg(feature = "sched")]
+        base::sync::schedule::point(base::sync::schedule::Act::Io);
         let mut world = self.lock();
         let verdict = world.begin(kind, path, range, &self.clock);
         let result = body(&mut world, verdict);

@@ -1,12 +1,11 @@
 use super::*;
 use base::key::encode;
-use base::sync::lock;
+use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind};
 use io::Rng;
 use lsm::VisibleOptions;
 use lsm::vec_iter::VecIter;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use table::Reference;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

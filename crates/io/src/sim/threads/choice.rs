@@ -1,0 +1,107 @@
+//! Who goes on at a point.
+//!
+//! Two ways, between which a seed draws. **At random**: the thread goes on, or with one chance in so many any other that
+//! can. **By priorities**: of those that can go on the one with the highest; priorities are drawn when a thread
+//! starts, and at a few points of the run the running thread falls behind all others (probabilistic concurrency testing,
+//! after Burckhardt and others, 2010). The first finds what needs many switches, the second what needs one thread to
+//! stay away for long at the wrong moment.
+
+use crate::Rng;
+
+/// How it is decided who goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// At one point in so many, anybody; else the thread that runs.
+    Random {
+        /// Points for each switch, on average; at least 1.
+        one_in: u64,
+    },
+    /// The highest priority; the running thread loses its own at so many of so many points, on average.
+    Priorities {
+        /// Losses.
+        changes: u64,
+        /// Points in which they are.
+        steps: u64,
+    },
+}
+
+/// Points that one thread may pass while others could go on, before it has to let one of them: a thread that polls must not
+/// keep away the one it polls for.
+const PATIENCE_STEPS: u64 = 20_000;
+
+pub(super) struct Chooser {
+    rng: Rng,
+    choice: Choice,
+    /// Of each thread; higher is sooner.
+    priorities: Vec<u64>,
+    /// The next priority below all.
+    lowest: u64,
+    /// Points that the running thread has passed since it got the baton.
+    alone: u64,
+    /// One chance in so many, at each point, that a wait is over before its time; 0: none.
+    early_one_in: u64,
+}
+
+impl Choice {
+    /// One of the ways that campaigns use.
+    pub fn drawn(rng: &mut Rng) -> Choice {
+        match rng.below(2) {
+            0 => Choice::Random { one_in: [2, 8, 30, 100][rng.below(4) as usize] },
+            _ => Choice::Priorities { changes: rng.range(1, 6), steps: 250 << rng.below(7) },
+        }
+    }
+}
+
+impl Chooser {
+    pub fn new(seed: u64, choice: Option<Choice>) -> Chooser {
+        let mut rng = Rng::new(seed ^ 0x7c4ed);
+        let drawn = Choice::drawn(&mut rng);
+        let early_one_in = [0, 0, 3_000, 300][rng.below(4) as usize];
+        Chooser {
+            rng,
+            choice: choice.unwrap_or(drawn),
+            priorities: Vec::new(),
+            lowest: 1 << 32,
+            alone: 0,
+            early_one_in,
+        }
+    }
+
+    /// There is another thread.
+    pub fn add(&mut self) {
+        let priority = self.rng.range(1 << 33, 1 << 40);
+        self.priorities.push(priority);
+    }
+
+    /// True if one of so many waits is over now, before its time.
+    pub fn wakes_early(&mut self, sleeping: usize) -> bool {
+        self.early_one_in > 0 && sleeping > 0 && self.rng.one_in(self.early_one_in)
+    }
+
+    /// Any of so many.
+    pub fn any(&mut self, of: usize) -> usize {
+        self.rng.below(of as u64) as usize
+    }
+
+    /// One of `ready`, which is not empty.
+    pub fn choose(&mut self, me: usize, ready: &[usize]) -> usize {
+        let can_stay = ready.contains(&me);
+        self.alone += 1;
+        let tired = self.alone > PATIENCE_STEPS;
+        let next = match self.choice {
+            Choice::Random { one_in } if can_stay && !tired && !self.rng.one_in(one_in) => me,
+            Choice::Random { .. } => ready[self.any(ready.len())],
+            Choice::Priorities { changes, steps } => {
+                if tired || self.rng.below(steps) < changes {
+                    self.lowest -= 1;
+                    self.priorities[me] = self.lowest;
+                }
+                ready.iter().copied().max_by_key(|&i| self.priorities[i]).unwrap_or(me)
+            }
+        };
+        if next != me || tired {
+            self.alone = 0;
+        }
+        next
+    }
+}
