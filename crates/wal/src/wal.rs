@@ -533,4 +533,6 @@ fn busy(len: usize) -> Error {
 }
 
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod tests;
