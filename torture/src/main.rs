@@ -14,6 +14,7 @@
 //! Modules: `rows` and `runner` (what there is, and how it is run and counted), `driver` (random operations on a store,
 //! beside a model), `history` (what may be left of them after a crash), and one module for each row.
 
+mod block;
 mod canary;
 mod check;
 mod crash;
@@ -106,6 +107,11 @@ fn main() -> ExitCode {
             kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
         }
         "canary" => canary::run(&cli),
+        child @ (block::INSIDE | block::WRITER) => {
+            let (dir, seed) = (cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0));
+            let run = if child == block::WRITER { block::writer } else { block::inside };
+            run(&dir, seed, cli.count.unwrap_or(0))
+        }
         "all" => {
             let sound =
                 rows::ROWS.iter().map(|row| runner::run(row, &cli)).filter(|sound| !sound).count() == 0;

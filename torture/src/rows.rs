@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, threads};
+use crate::{block, crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +172,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 60,
         alone: false,
         case: kill::case_on_lavafs,
+    },
+    Row {
+        name: "block",
+        about: "loss of power below ext4, XFS, btrfs, and LavaFS on a device: needs root",
+        unit: Unit::Images,
+        ci: 150,
+        alone: false,
+        case: block::case,
     },
     Row {
         name: "io-errors",

@@ -30,6 +30,8 @@ pub(crate) struct Outcome {
     pub images: Vec<u64>,
     /// Other counts worth printing.
     pub notes: Vec<(&'static str, u64)>,
+    /// What this machine could not try: why, and how much of the row's unit.
+    pub skipped: Option<(String, u64)>,
 }
 
 impl Outcome {
@@ -39,6 +41,11 @@ impl Outcome {
             Ok(()) => self.passed += 1,
             Err(why) => self.failures.push(why),
         }
+    }
+
+    /// Counts what was not tried, because this machine lacks something.
+    pub fn skip(&mut self, why: String, count: u64) {
+        self.skipped = Some((why, count));
     }
 
     pub fn note(&mut self, what: &'static str, count: u64) {
@@ -65,9 +72,16 @@ pub(crate) struct Totals {
     images: BTreeSet<u64>,
     pub failures: Vec<(u64, String)>,
     pub notes: BTreeMap<&'static str, u64>,
+    /// What was skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
 }
 
 impl Totals {
+    /// How much was skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+
     pub fn done(&self, unit: Unit) -> u64 {
         match unit {
             Unit::Images => self.images.len() as u64,
@@ -87,6 +101,9 @@ impl Totals {
         };
         for (what, count) in outcome.notes {
             *self.notes.entry(what).or_default() += count;
+        }
+        if let Some((why, count)) = outcome.skipped {
+            *self.skipped.entry(why).or_default() += count;
         }
         self.failures.extend(outcome.failures.into_iter().map(|why| (seed, why)));
     }
@@ -155,7 +172,7 @@ pub(crate) fn run_cases(
             let done = totals.done(row.unit);
             // Cases that are still running count as well: a row never runs more cases than asked for.
             let begun = next.load(Ordering::Relaxed) - first_seed;
-            if done >= context.count
+            if done + totals.skipped() >= context.count
                 || totals.failures.len() >= failures_max
                 || (row.unit == Unit::Cases && begun >= context.count)
             {
@@ -205,6 +222,7 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     let (mut totals, seeds) = run_cases(row, &context, first_seed, jobs, true);
     let seconds = (env.clock.now_ns() - start_ns) as f64 / 1e9;
     if count >= row.ci
+        && totals.skipped.is_empty()
         && let Some(what) = tally::missing(row.name, |name| totals.notes.contains_key(name))
     {
         totals.failed += 1;
@@ -228,7 +246,12 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
         row.unit.name(),
         totals.cases
     );
-    println!("{}: {} passed, {} failed", row.name, totals.passed, totals.failed);
+    for (why, count) in &totals.skipped {
+        println!("{}: {count} {} skipped: {why}", row.name, row.unit.name());
+    }
+    let skipped = totals.skipped();
+    let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+    println!("{}: {} passed, {} failed{skipped}", row.name, totals.passed, totals.failed);
     let entry = ledger::Entry::new(row.name, profile, (first_seed, seeds), &totals, seconds);
     if let Err(e) = entry.append(&cli.ledger) {
         eprintln!("torture: the ledger {} cannot be written: {e}", cli.ledger.display());

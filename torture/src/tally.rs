@@ -58,6 +58,11 @@ pub(crate) fn take() -> impl Iterator<Item = (&'static str, u64)> {
     KINDS.iter().map(|(name, _)| *name).zip(counts).filter(|(_, count)| *count > 0)
 }
 
+/// The names of all counts.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(name, _)| *name)
+}
+
 /// What must have been seen at least once for a long run of a row to count, and was not. (The short scripts of
 /// `io-errors`, and the children of `kill`, whose counters die with them, show less.)
 pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static str> {
@@ -66,7 +71,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         return None;
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
-        "io-errors" | "kill" => &[COLLECTIONS],
+        "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
