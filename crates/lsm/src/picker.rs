@@ -14,6 +14,7 @@
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`rebuild`]: values back into the order of their keys.
 //! * [`space`]: picks where room is short; `gain`: what they bring.
+//! * [`set_aside`]: what tables that cannot be read keep where it is.
 //! * [`cutter`]: where the outputs of a compaction end.
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
@@ -29,15 +30,18 @@ pub mod leveled;
 pub mod manual;
 pub mod quiet;
 pub mod rebuild;
+pub mod set_aside;
 pub mod space;
 
 pub use cutter::Cutter;
 pub use leveled::{
-    LevelTargets, debt_bytes, l0_wants_compaction, level_targets, pick, pick_l0, scores, usual_width_bytes,
+    L0Load, LevelTargets, debt_bytes, l0_load, l0_wants_compaction, level_targets, pick, pick_l0, scores,
+    usual_width_bytes,
 };
 pub use manual::{ManualRange, ManualStep};
 pub use quiet::pick_quiet;
 pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
+pub use set_aside::SetAside;
 pub use space::{Need, pick_for_space, pick_rewrite};
 
 /// Which file of a level goes first.
@@ -78,6 +82,8 @@ pub struct LeveledOptions {
     pub compensated: bool,
     /// The location of new files, by level.
     pub placement: [u8; LEVELS_MAX],
+    /// Tables that cannot be read.
+    pub set_aside: Arc<SetAside>,
 }
 
 impl Default for LeveledOptions {
@@ -94,6 +100,7 @@ impl Default for LeveledOptions {
             choice: FileChoice::default(),
             compensated: true,
             placement: [0; LEVELS_MAX],
+            set_aside: Arc::default(),
         }
     }
 }
@@ -157,6 +164,8 @@ pub enum Reason {
     Rebuild,
     /// Room is short, and it may free some.
     Space,
+    /// A table that cannot be read makes room for what is newer.
+    SetAside,
 }
 
 /// A compaction: everything a job needs to know.

@@ -19,7 +19,7 @@
 //! Inputs need no widening to whole user keys: below level 0 a user key never spans two files. But they are widened by
 //! neighbours that add nothing to what is taken from the level below (free riders).
 
-use super::{Compaction, FileChoice, InProgress, LeveledOptions, Reason};
+use super::{Compaction, FileChoice, InProgress, LeveledOptions, Reason, set_aside};
 use base::HashSet;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -65,6 +65,10 @@ pub fn level_targets(version: &Version, options: &LeveledOptions) -> LevelTarget
         base_level -= 1;
         base_bytes /= multiplier;
     }
+    while base_level > options.set_aside.base_below(version, base_level) {
+        base_level -= 1;
+        base_bytes /= multiplier;
+    }
     base_bytes = base_bytes.clamp(level_base_bytes / multiplier + 1, base_max);
 
     let mut bytes = vec![0; last + 1];
@@ -87,7 +91,9 @@ fn scores_for(
     busy: &InProgress,
     targets: &LevelTargets,
 ) -> Vec<(usize, f64)> {
-    let free = |level: usize| version.files(level).iter().filter(|f| !busy.has_file(f.number));
+    let held = options.set_aside.held(version, targets.base_level);
+    let is_free = |f: &&Arc<FileMeta>| !busy.has_file(f.number) && !held.contains(&f.number);
+    let free = |level: usize| version.files(level).iter().filter(is_free);
     let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(options.size_of(f)));
     let by_files = free(0).count() as f64 / options.l0_compaction_files.max(1) as f64;
     let by_bytes = bytes(0) as f64 / l0_bytes_max(options, targets) as f64;
@@ -107,8 +113,45 @@ pub fn l0_wants_compaction(version: &Version, options: &LeveledOptions) -> bool 
 }
 
 fn l0_wants(version: &Version, options: &LeveledOptions, targets: &LevelTargets) -> bool {
-    version.files(0).len() >= options.l0_compaction_files.max(1)
-        || options.level_size(version, 0) >= l0_bytes_max(options, targets)
+    let load = load_of(version, options, targets);
+    load.files >= options.l0_compaction_files.max(1) || load.size >= l0_bytes_max(options, targets)
+}
+
+/// What level 0 has to send down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct L0Load {
+    /// Files.
+    pub files: usize,
+    /// Physical bytes.
+    pub bytes: u64,
+    /// What they count for the shape of the tree.
+    size: u64,
+}
+
+/// What level 0 has to send down: all of it, but for what a table that cannot be read keeps there.
+pub fn l0_load(version: &Version, options: &LeveledOptions) -> L0Load {
+    if options.set_aside.is_empty() {
+        return all_of_l0(version, options);
+    }
+    load_of(version, options, &level_targets(version, options))
+}
+
+fn all_of_l0(version: &Version, options: &LeveledOptions) -> L0Load {
+    let (files, bytes) = (version.files(0).len(), version.level_bytes(0));
+    L0Load { files, bytes, size: options.level_size(version, 0) }
+}
+
+fn load_of(version: &Version, options: &LeveledOptions, targets: &LevelTargets) -> L0Load {
+    let held = options.set_aside.held(version, targets.base_level);
+    if held.is_empty() {
+        return all_of_l0(version, options);
+    }
+    let free = version.files(0).iter().filter(|f| !held.contains(&f.number));
+    free.fold(L0Load::default(), |sum, f| L0Load {
+        files: sum.files + 1,
+        bytes: sum.bytes.saturating_add(f.len),
+        size: sum.size.saturating_add(options.size_of(f)),
+    })
 }
 
 /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
@@ -120,6 +163,9 @@ fn l0_bytes_max(options: &LeveledOptions, targets: &LevelTargets) -> u64 {
 
 /// The next compaction, if any level wants one that may run beside those that do.
 pub fn pick(version: &Version, options: &LeveledOptions, busy: &InProgress) -> Option<Compaction> {
+    if let Some(compaction) = set_aside::sink(version, options, busy) {
+        return Some(compaction);
+    }
     let picker = Picker::new(version, options, busy);
     let mut l0_waits = false;
     for (level, score) in scores_for(version, options, busy, &picker.targets) {
@@ -138,15 +184,18 @@ pub fn pick(version: &Version, options: &LeveledOptions, busy: &InProgress) -> O
             return Some(compaction);
         }
     }
-    None
+    picker.held_within_l0()
 }
 
 /// As [`pick`], of level 0 only: for a worker that is kept free for what holds up the flushes.
 pub fn pick_l0(version: &Version, options: &LeveledOptions, busy: &InProgress) -> Option<Compaction> {
+    if let Some(compaction) = set_aside::sink(version, options, busy) {
+        return Some(compaction);
+    }
     let picker = Picker::new(version, options, busy);
     let scores = scores_for(version, options, busy, &picker.targets);
     let wanted = scores.iter().any(|(level, score)| *level == 0 && *score >= 1.0);
-    if wanted { picker.level_0() } else { None }
+    if wanted { picker.level_0() } else { picker.held_within_l0() }
 }
 
 /// How many compensated bytes compactions will have to rewrite until every level is within its target, if nothing
@@ -201,15 +250,41 @@ pub(super) struct Picker<'a> {
     options: &'a LeveledOptions,
     pub(super) busy: &'a InProgress,
     pub(super) targets: LevelTargets,
+    /// Files of level 0 that have to stay there.
+    held: HashSet<u64>,
 }
 
 impl<'a> Picker<'a> {
     pub(super) fn new(version: &'a Version, options: &'a LeveledOptions, busy: &'a InProgress) -> Self {
-        Picker { version, options, busy, targets: level_targets(version, options) }
+        let targets = level_targets(version, options);
+        let held = options.set_aside.held(version, targets.base_level);
+        Picker { version, options, busy, targets, held }
     }
 
     pub(super) fn is_free(&self, file: &FileMeta) -> bool {
-        !self.busy.has_file(file.number)
+        !self.busy.has_file(file.number) && !self.options.set_aside.has(file.number)
+    }
+
+    /// True for a file of level 0 that a table that cannot be read keeps there, and for such a table.
+    pub(super) fn stays(&self, file: &FileMeta) -> bool {
+        self.held.contains(&file.number)
+    }
+
+    /// True if the file `i` of a level below 0 cannot be read, or if it is to go `down` and meets one there.
+    pub(super) fn is_barred(&self, level: usize, i: usize, down: bool) -> bool {
+        let set_aside = &self.options.set_aside;
+        let Some(file) = self.version.files(level).get(i).filter(|_| !set_aside.is_empty()) else {
+            return false;
+        };
+        let (low, high) = (Some(file.smallest_user_key()), Some(file.largest_user_key()));
+        let below = self.version.overlap_range(level + 1, low, high);
+        let met = if down { &self.version.files(level + 1)[below] } else { &[] };
+        set_aside.has(file.number) || met.iter().any(|f| set_aside.has(f.number))
+    }
+
+    /// What a table that cannot be read keeps in level 0 is merged there.
+    fn held_within_l0(&self) -> Option<Compaction> {
+        if self.held.is_empty() { None } else { self.intra() }
     }
 
     fn level_0(&self) -> Option<Compaction> {
@@ -217,8 +292,9 @@ impl<'a> Picker<'a> {
             return self.intra();
         }
         let files = self.version.files(0);
-        let oldest = files.iter().rev().find(|f| self.is_free(f))?;
-        self.l0_to_base(oldest, Reason::L0Files, u64::MAX).or_else(|| self.intra())
+        let mut oldest = files.iter().rev().filter(|f| self.is_free(f) && !self.held.contains(&f.number));
+        let down = oldest.next().and_then(|oldest| self.l0_to_base(oldest, Reason::L0Files, u64::MAX));
+        down.or_else(|| self.intra())
     }
 
     /// Level 0 into the base level: `seed` with every file that it meets, directly or over others, as far as the width
@@ -229,6 +305,9 @@ impl<'a> Picker<'a> {
         reason: Reason,
         seq_max: u64,
     ) -> Option<Compaction> {
+        if self.held.contains(&seed.number) {
+            return None;
+        }
         let met = self.closure(seed);
         let mut taken = Vec::new();
         let mut bytes = 0u64;
@@ -259,7 +338,9 @@ impl<'a> Picker<'a> {
         met.insert(seed.number);
         loop {
             let before = met.len();
-            for f in files.iter().filter(|f| !f.ends_before(low) && !f.starts_after(high)) {
+            let meets = |f: &&Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
+            // What has to stay is newer than whatever it meets here.
+            for f in files.iter().filter(|f| !self.held.contains(&f.number)).filter(meets) {
                 if met.insert(f.number) {
                     (low, high) = (low.min(f.smallest_user_key()), high.max(f.largest_user_key()));
                 }
@@ -390,7 +471,8 @@ impl<'a> Picker<'a> {
             compensated: self.options.compensated,
             placement: self.options.placement.get(output).copied().unwrap_or(0),
         };
-        self.busy.allows(&compaction).then_some(compaction)
+        let readable = compaction.input_files().all(|(_, f)| !self.options.set_aside.has(f.number));
+        (readable && self.busy.allows(&compaction)).then_some(compaction)
     }
 
     /// The bottom of the tree is rewritten in place, to be rid of tombstones.

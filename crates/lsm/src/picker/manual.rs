@@ -3,6 +3,7 @@
 //! The walk keeps no files between steps, only how far it has come, so automatic compactions may go on beside it. A
 //! file that moves ahead of the walk is compacted again with the level it has reached; data written after the walk
 //! began is not chased. At the bottom only files with tombstones are rewritten, since nothing else is to be gained.
+//! What a table that cannot be read keeps where it is ([`super::set_aside`]) is passed over.
 
 use super::leveled::Picker;
 use super::{Compaction, InProgress, LeveledOptions, Reason};
@@ -51,13 +52,17 @@ impl ManualRange {
             }
             if self.level == 0 {
                 let files = version.overlapping(0, self.low.as_deref(), self.high.as_deref());
-                match files.iter().rev().find(|f| f.seq_range().0 <= seq_max) {
+                let mut old = files.iter().rev().filter(|f| f.seq_range().0 <= seq_max && !picker.stays(f));
+                match old.next() {
                     Some(oldest) => return start_or_wait(picker.l0_to_base(oldest, Reason::Manual, seq_max)),
                     None => self.level = 1,
                 }
                 continue;
             }
             match self.next_file(version, bottom) {
+                Some(i) if picker.is_barred(self.level, i, self.level < bottom) => {
+                    self.done_to = version.files(self.level).get(i).map(|f| f.largest.clone());
+                }
                 Some(i) => {
                     let pick = match self.level == bottom {
                         true => picker.rewrite(self.level, i, Reason::Manual),

@@ -132,7 +132,9 @@ impl Rebuild {
             .done_to
             .as_deref()
             .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
-        let bytes_of = |f: &FileMeta| rebuilt_bytes(version, f, &self.vssts);
+        // A table that cannot be read goes on referring to what it refers to.
+        let readable = |f: &FileMeta| !options.set_aside.has(f.number);
+        let bytes_of = |f: &FileMeta| if readable(f) { rebuilt_bytes(version, f, &self.vssts) } else { 0 };
         let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
             return RebuildStep::Done;
         };

@@ -5,6 +5,8 @@ use io::Rng;
 use std::collections::BTreeMap;
 use version::{Edit, Record, State};
 
+mod set_aside;
+
 /// Bytes of an entry with a value, and of a tombstone.
 const ENTRY: u64 = 100;
 const TOMBSTONE: u64 = 20;

@@ -1,0 +1,151 @@
+//! A tree with tables that cannot be read.
+
+use super::*;
+
+const KEYS: u32 = 6_000;
+
+impl Store {
+    /// A key as a reader finds it: an error where a table that cannot be read may have it.
+    fn read(&self, key: u32) -> Result<Option<SeqNo>, u64> {
+        let user_key = user_key(key);
+        for (_, f) in self.version().lookup(&user_key) {
+            if self.options.set_aside.has(f.number) {
+                return Err(f.number);
+            }
+            let entries = &self.files[&f.number];
+            if let Ok(i) = entries.binary_search_by_key(&key, |e| e.key) {
+                return Ok(Some(entries[i]).filter(|e| !e.tombstone).map(|e| e.seq));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every key is right, or may be in a table set aside; the number of those.
+    fn check_readable(&self) -> usize {
+        self.state.verify().unwrap();
+        let mut lost = 0;
+        for key in 0..KEYS {
+            match self.read(key) {
+                Ok(found) => assert_eq!(found, self.model.get(&key).copied(), "key {key}"),
+                Err(_) => lost += 1,
+            }
+        }
+        lost
+    }
+
+    /// Sets tables aside and spoils them, so that a compaction that reads one fails.
+    fn set_aside(&mut self, numbers: &[u64]) {
+        let mut all: Vec<Arc<FileMeta>> = self.options.set_aside.tables().to_vec();
+        let version = self.version().clone();
+        all.extend(version.levels.iter().flatten().filter(|f| numbers.contains(&f.number)).cloned());
+        numbers.iter().for_each(|n| drop(self.files.remove(n)));
+        self.options.set_aside = Arc::new(SetAside::new(all.iter().map(|f| &**f)));
+    }
+
+    fn quiesce(&mut self) {
+        let mut steps = 0;
+        while self.work(2, 0) {
+            steps += 1;
+            assert!(steps < 3000, "compaction does not come to an end: {}", self.version().describe());
+        }
+    }
+}
+
+fn uniform(rng: &mut Rng) -> u32 {
+    rng.below(u64::from(KEYS)) as u32
+}
+
+/// A store in motion, some of whose tables of any level go bad.
+fn damaged(seed: u64, options: LeveledOptions, count: u64) -> Store {
+    let mut store = Store::new(seed, options);
+    for _ in 0..40 {
+        store.flush(100, 12, uniform);
+        store.work(2, 1);
+    }
+    // What runs has read its inputs.
+    store.work(0, 0);
+    for _ in 0..count {
+        let used: Vec<usize> = (0..7).filter(|&l| !store.version().files(l).is_empty()).collect();
+        let level = used[store.rng.below(used.len() as u64) as usize];
+        let nth = store.rng.below(store.version().files(level).len() as u64) as usize;
+        let number = store.version().files(level)[nth].number;
+        if !store.options.set_aside.has(number) {
+            store.set_aside(&[number]);
+        }
+    }
+    store
+}
+
+/// Whatever is compacted around them, no key is ever answered with an older version, level 0 stays short, and nobody is
+/// told to wait for what cannot go down.
+#[test]
+fn nothing_passes_a_table_that_cannot_be_read() {
+    let (mut lost_first, mut lost_last, mut sunk, mut most) = (0, 0, 0, 0);
+    for seed in 0..24 {
+        let small = LeveledOptions {
+            level_multiplier: 2,
+            level_base_bytes: 8 << 10,
+            ..options(FileChoice::default())
+        };
+        let options = if seed % 3 == 0 { small } else { options(FileChoice::default()) };
+        let mut store = damaged(seed, options, 1 + seed % 3);
+        lost_first += store.check_readable();
+        for round in 0..80 {
+            store.flush(100, 12, uniform);
+            let leave = store.rng.below(3) as usize;
+            store.work(2, leave);
+            sunk += store.running.iter().filter(|(c, _)| c.reason == Reason::SetAside).count();
+            if round % 8 == 0 {
+                store.work(0, 0);
+                store.check_readable();
+            }
+        }
+        store.quiesce();
+        lost_last += store.check_readable();
+        let left = store.version().files(0).len();
+        most = most.max(left);
+        assert!(left < 24, "seed {seed}: {left} files in level 0");
+        assert!(!l0_wants_compaction(store.version(), &store.options), "seed {seed}");
+    }
+    println!(
+        "{lost_first} keys unreadable at first, {lost_last} after all were written over; {sunk} seen sinking, {most} in level 0"
+    );
+    assert!(lost_last < lost_first / 3, "what is written anew is found above: {lost_last} of {lost_first}");
+}
+
+/// A table of level 0 makes way as deep as it can, and what is newer finds a level between.
+#[test]
+fn a_table_of_level_0_sinks() {
+    let mut store = Store::new(5, options(FileChoice::default()));
+    for _ in 0..3 {
+        store.flush(100, 0, uniform);
+    }
+    while let Some(c) = pick(store.version(), &store.options, &store.busy) {
+        store.start(c);
+        store.work(0, 0);
+    }
+    store.flush(2000, 0, uniform);
+    store.quiesce();
+    let newest = store.version().files(0).first().map(|f| f.number);
+    let number = newest.unwrap_or_else(|| store.version().levels.iter().flatten().next().unwrap().number);
+    store.set_aside(&[number]);
+    for _ in 0..30 {
+        store.flush(300, 0, uniform);
+        store.quiesce();
+        store.check_readable();
+    }
+    let level = (0..7).find(|&l| store.version().files(l).iter().any(|f| f.number == number)).unwrap();
+    assert!(level > 1, "{}", store.version().describe());
+    assert!(level_targets(store.version(), &store.options).base_level < level);
+    assert!(store.version().files(0).len() < 8);
+}
+
+/// `compact_range` passes over them and ends.
+#[test]
+fn a_walk_passes_over_them() {
+    for seed in 0..40 {
+        let mut store = damaged(seed, options(FileChoice::default()), 1 + seed % 4);
+        run_manual(&mut store, &mut ManualRange::new(None, None));
+        store.check_readable();
+    }
+}
