@@ -175,6 +175,18 @@ impl Error {
         self.kind() == ErrorKind::Corruption
     }
 
+    /// True if the system refused for a reason that passes by itself: no descriptor or memory to spare, an interruption.
+    pub fn is_passing(&self) -> bool {
+        use std::io::ErrorKind as K;
+        /// `ENFILE` and `EMFILE` of Linux, which the standard library has no names for.
+        const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+        let source = self.0.source.as_deref().and_then(|e| e.downcast_ref::<std::io::Error>());
+        source.is_some_and(|e| {
+            matches!(e.kind(), K::Interrupted | K::WouldBlock | K::OutOfMemory)
+                || e.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code))
+        })
+    }
+
     fn edit(mut self, f: impl FnOnce(&mut Inner)) -> Self {
         f(Arc::make_mut(&mut self.0));
         self

@@ -2,6 +2,7 @@
 
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest};
+use crate::damaged::DamagedFile;
 use crate::engine::Engine;
 use crate::family::{ColumnFamily, Family};
 use crate::iterator::DbIterator;
@@ -44,7 +45,8 @@ impl Db {
     /// Opens a store with default options, making a new one if there is none.
     ///
     /// # Errors
-    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if it is damaged;
+    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if its log or manifest is
+    /// damaged (damaged tables and value files do not keep it from opening: see [`Db::damaged_files`]);
     /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory.
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Self::open_with(path, Options::default())
@@ -398,6 +400,12 @@ impl Db {
     /// file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
         crate::verify::verify(self.engine())
+    }
+
+    /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
+    /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
+    pub fn damaged_files(&self) -> Vec<DamagedFile> {
+        crate::damaged::list(self.engine())
     }
 
     /// Counters since the store was opened.

@@ -124,8 +124,8 @@ impl Memory {
 
 /// Whether the store still takes writes.
 ///
-/// Two states besides healthy. *Poisoned*: a write or sync failed, or a file is damaged; nothing is acknowledged until
-/// the store is reopened; reads go on. *No space*: a job could not write for want of room; jobs are tried again every
+/// Two states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
+/// reads go on. (A damaged file is no reason: see `damaged`.) *No space*: a job could not write for want of room; jobs are tried again every
 /// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
@@ -135,7 +135,7 @@ pub(crate) struct Health {
     retry_at_ns: AtomicU64,
 }
 
-/// How long jobs wait after one of them found no room.
+/// How long jobs wait after one of them found no room, or no descriptor, or the like.
 const RETRY_NS: u64 = 100_000_000;
 
 impl Health {
@@ -180,7 +180,12 @@ impl Health {
 
     /// True while jobs that write must not start.
     pub fn must_wait(&self, now_ns: u64) -> bool {
-        self.out_of_space() && now_ns < self.retry_at_ns.load(Ordering::Acquire)
+        now_ns < self.retry_at_ns.load(Ordering::Acquire)
+    }
+
+    /// A job met what passes.
+    pub fn busy_at(&self, now_ns: u64) {
+        self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
     }
 
     pub fn no_space_at(&self, now_ns: u64) {
@@ -191,6 +196,7 @@ impl Health {
     /// A job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);
+        self.retry_at_ns.store(0, Ordering::Release);
     }
 }
 

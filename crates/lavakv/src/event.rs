@@ -42,6 +42,11 @@ pub enum Event {
         /// How long.
         wait_ns: u64,
     },
+    /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.
+    FileSetAside {
+        /// Which, and what is wrong with it.
+        file: crate::damaged::DamagedFile,
+    },
     /// A background job failed.
     BackgroundError {
         /// Why.

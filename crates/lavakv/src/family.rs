@@ -8,7 +8,7 @@ use base::SeqNo;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock};
-use lsm::picker::LeveledOptions;
+use lsm::picker::{LeveledOptions, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
@@ -31,6 +31,8 @@ pub(crate) struct View {
     pub digest: Digest,
     /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
     pub may_prune: bool,
+    /// Files are set aside: garbage in them stays, and nobody can do anything about it.
+    pub is_damaged: bool,
 }
 
 impl View {
@@ -45,7 +47,7 @@ impl View {
         let digest = Digest::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
-        View { active, frozen, version, l0_depth, ledger, digest, may_prune }
+        View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged: false }
     }
 }
 
@@ -64,6 +66,8 @@ pub(crate) struct Family {
     /// Bytes of the drop cache; `None`: there is none.
     drop_cache_bytes: Option<usize>,
     drop_cache: OnceLock<Arc<DropCache>>,
+    /// Its tables that cannot be read.
+    set_aside: Mutex<Arc<SetAside>>,
 }
 
 impl Family {
@@ -90,6 +94,7 @@ impl Family {
             demand: Arc::default(),
             drop_cache_bytes: store.drop_cache_bytes(),
             drop_cache: OnceLock::new(),
+            set_aside: Default::default(),
         }
     }
 
@@ -105,13 +110,35 @@ impl Family {
 
     /// What the picker needs of the options.
     pub fn leveled(&self) -> LeveledOptions {
-        self.options().leveled(self.ablation)
+        let set_aside = lock(&self.set_aside).clone();
+        LeveledOptions { set_aside, ..self.options().leveled(self.ablation) }
     }
 
     pub fn set_options(&self, options: FamilyOptions) {
         *lock(&self.options) = Arc::new(options);
-        // How deep L0 is, is a matter of options too.
-        self.install(self.view().version.clone(), &[]);
+        self.derive_again(|v| v.is_damaged);
+    }
+
+    /// Some of its files cannot be read: these are the tables among them.
+    pub fn set_aside(&self, tables: SetAside) {
+        *lock(&self.set_aside) = Arc::new(tables);
+        self.derive_again(|_| true);
+    }
+
+    /// How deep L0 is, and the digest, are a matter of options and of what is damaged, too. The version stays: a job may
+    /// install another at the same time.
+    fn derive_again(&self, is_damaged: impl Fn(&View) -> bool) {
+        let (options, leveled) = (self.options(), self.leveled());
+        self.update(|v| View {
+            active: v.active.clone(),
+            frozen: v.frozen.clone(),
+            version: v.version.clone(),
+            l0_depth: l0_depth(&v.version, &leveled, &options, self.memtable_bytes),
+            ledger: v.ledger.clone(),
+            digest: Digest::of(&v.version, &v.ledger, &options),
+            may_prune: v.may_prune,
+            is_damaged: is_damaged(v),
+        });
     }
 
     /// Pins the current view.
@@ -135,6 +162,7 @@ impl Family {
             ledger: v.ledger.clone(),
             digest: v.digest,
             may_prune: v.may_prune,
+            is_damaged: v.is_damaged,
         });
     }
 
@@ -148,6 +176,7 @@ impl Family {
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
+            is_damaged: v.is_damaged,
             ..derived
         });
     }
@@ -184,8 +213,10 @@ fn l0_depth(
     options: &FamilyOptions,
     memtable_bytes: usize,
 ) -> usize {
-    let files = version.files(0).len();
-    let flushes = (version.level_bytes(0) / memtable_bytes as u64) as usize;
+    // What a damaged table keeps in L0 goes nowhere, whoever waits.
+    let load = lsm::picker::l0_load(version, leveled);
+    let files = load.files;
+    let flushes = (load.bytes / memtable_bytes as u64) as usize;
     if flushes <= files || flushes < options.l0_slowdown_files {
         return files.max(flushes);
     }

@@ -68,6 +68,18 @@ pub(crate) fn content(
     fill_cache: bool,
     counters: &mut ReadCounters,
 ) -> Result<Content> {
+    let found = look_up(engine, version, entry, reference, fill_cache, counters);
+    crate::damaged::in_value(found, entry.0)
+}
+
+fn look_up(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<Content> {
     let (user_key, seq, kind) = entry;
     match kind {
         ValueKind::Reference => {

@@ -11,7 +11,7 @@
 //! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
 //! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
 //! * `slots`, `gc_pace`, `rate_limit`: how much of it at once, and how fast.
-//! * `log_groups`, `tables`, `obsolete`: the life of files.
+//! * `log_groups`, `tables`, `obsolete`: the life of files; `damaged`: those that cannot be read.
 //! * `metered_fs`, `space_limit`: what they occupy, and how much they may.
 //! * `checkpoint`, `verify`, `space`, `readers`, `metrics`, `collect`, `maintenance`: what operators ask for.
 
@@ -19,6 +19,7 @@ mod ablation;
 mod batch;
 mod checkpoint;
 mod collect;
+mod damaged;
 mod db;
 pub mod dump;
 mod engine;
@@ -63,12 +64,15 @@ pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
 pub use collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
+pub use damaged::DamagedFile;
 pub use db::Db;
 pub use event::{Event, EventListener};
 pub use family::ColumnFamily;
 pub use iterator::{DbIterator, Entries};
 pub use large_value::{ValueReader, ValueWriter};
-pub use options::{Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions};
+pub use options::{
+    DamagedFiles, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions,
+};
 pub use read_path::Value;
 pub use snapshot::Snapshot;
 pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};

@@ -61,7 +61,7 @@ pub(crate) fn wait_for_jobs(
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
         }
-        if engine.health.must_wait(engine.env.clock.now_ns()) {
+        if engine.health.out_of_space() && engine.health.must_wait(engine.env.clock.now_ns()) {
             return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&engine.dir)));
         }
         done().map(|done| done.then_some(())).transpose()

@@ -1,7 +1,8 @@
 //! Opening a store: lock, manifest, log, then service.
 //!
 //! 1. Take the lock, so that nobody else changes what is read.
-//! 2. Recover the manifest. It lists every file; each must be there with the length it had.
+//! 2. Recover the manifest. It lists every file; each should be there with the length it had. Tables and value files of
+//!    which that is not true are set aside (`damaged`); a log group that is not whole refuses the open.
 //! 3. Replay the log into memtables, skipping what tables already hold (each family's `log_floor`). If the memtables
 //!    outgrow their budget they are flushed on the way, by the ordinary flush job: floors rise in replay order, so a
 //!    crash in the middle of recovery replays less, never twice.
@@ -9,7 +10,8 @@
 //!    ends before it has lost its end.
 //! 5. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
 //!    after a second crash. Only then start a new log in a new group, and serve.
-//! 6. Remove files that nothing names: what unfinished jobs left.
+//! 6. Remove files that nothing names: what unfinished jobs left. Not if a file of data is missing: a manifest that lost its
+//!    end lists files that were removed since, and then what it does not name may be all there is.
 //!
 //! Nothing is removed before step 6, and steps 1 to 4 can be repeated any number of times.
 
@@ -17,7 +19,7 @@ use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::engine::{Engine, Health, Memory, Writer};
 use crate::family::Family;
 use crate::log_groups::{GroupFile, LogGroups};
-use crate::options::{FamilyOptions, Options};
+use crate::options::{DamagedFiles, FamilyOptions, Options};
 use crate::placement::Replayed;
 use crate::rate_limit::RateLimit;
 use crate::scheduler::Scheduler;
@@ -55,13 +57,16 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     };
     let listing = env.fs.list(dir)?;
     space.meter().take_over(&listing);
-    check_files(dir, &listing, &manifest)?;
+    let findings = check_files(dir, &listing, &manifest, options.damaged_files)?;
     check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let engine = Arc::new(build(env, space, dir, options, manifest, Some(store_lock))?);
+    findings.iter().for_each(|finding| finding.set_aside(&engine));
     let report = replay(&engine, RecoveryMode::ReadWrite)?;
     start_log(&engine, &report)?;
-    remove_orphans(&engine, &listing)?;
+    if !findings.iter().any(|finding| finding.is_missing) {
+        remove_orphans(&engine, &listing)?;
+    }
     update_default_options(&engine)?;
     flush_recovered(&engine);
     engine.log.hint_release();
@@ -140,20 +145,50 @@ pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every file the manifest lists must be there, whole. If one is missing, the manifest may be at fault as well: one that
-/// lost its end lists files that were removed since.
-pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], manifest: &Manifest) -> Result<()> {
+/// A table or value file that the manifest lists and that is not as it says.
+pub(crate) struct Finding {
+    number: u64,
+    error: Error,
+    pub is_missing: bool,
+}
+
+impl Finding {
+    pub fn set_aside(&self, engine: &Engine) {
+        crate::damaged::set_aside(engine, self.number, &self.error);
+    }
+}
+
+/// Every file the manifest lists should be there, whole: those of data that are not, unless they are to be refused. If one
+/// is missing, the manifest may be at fault as well: one that lost its end lists files that were removed since. Log
+/// groups must be there.
+pub(crate) fn check_files(
+    dir: &Path,
+    listing: &[DirEntry],
+    manifest: &Manifest,
+    damaged_files: DamagedFiles,
+) -> Result<Vec<Finding>> {
     let (state, name) = (manifest.state(), &manifest.report().name);
     let lengths: HashMap<FileKind, u64> =
         listing.iter().filter_map(|e| Some((names::parse(&e.name)?, e.len))).collect();
-    let check = |kind: FileKind, len: u64| {
+    let mut findings = Vec::new();
+    let mut check = |kind: FileKind, len: u64| {
         let problem = match lengths.get(&kind) {
             None => format!("{name} lists this file but it is missing, or {name} has lost its end"),
             Some(&found) if found != len => format!("the file has {found} bytes instead of {len}"),
             Some(_) => return Ok(()),
         };
-        Err(Error::corruption(format!("{problem}; restore it from a checkpoint or backup"))
-            .at_file(io::fs::join(dir, &kind.to_string())))
+        let offset = lengths.get(&kind).map_or(0, |&found| found.min(len));
+        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
+        let error = Error::corruption(format!("{problem}; {advice}"))
+            .at_file(io::fs::join(dir, &kind.to_string()))
+            .at_offset(offset);
+        match kind {
+            FileKind::Ksst(number) | FileKind::Vsst(number) if damaged_files == DamagedFiles::Serve => {
+                findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
+                Ok(())
+            }
+            _ => Err(error),
+        }
     };
     for family in state.families.values() {
         for file in family.version.levels.iter().flat_map(|level| level.iter()) {
@@ -163,7 +198,8 @@ pub(crate) fn check_files(dir: &Path, listing: &[DirEntry], manifest: &Manifest)
             check(FileKind::Vsst(file.number), file.len)?;
         }
     }
-    state.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))
+    state.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
+    Ok(findings)
 }
 
 /// No log file may begin with a page of a group that the manifest has never heard of: a group gets pages only once its
@@ -368,7 +404,7 @@ fn replay_batch(
                     value = values.next().unwrap_or_default();
                     change = Change { kind: ValueKind::Value, value: &value, ..change };
                 } else if change.kind == ValueKind::SegmentReference {
-                    crate::segments::check(engine, &change)?;
+                    crate::segments::check(engine, &family, &change)?;
                 }
                 crate::write_path::insert_one(engine, &family, seq, &change);
             }

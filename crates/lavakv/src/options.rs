@@ -59,8 +59,20 @@ pub struct Options {
     pub space_limit: Option<SpaceLimit>,
     /// What becomes of writes at that bound. Default: [`SpacePolicy::NoSpace`].
     pub space_policy: SpacePolicy,
+    /// What an open does that finds tables or value files missing or of another length. Default: serve what can be read.
+    pub damaged_files: DamagedFiles,
     /// Mechanisms switched off, for measuring.
     pub ablation: Ablation,
+}
+
+/// What an open does with a store some of whose tables or value files are damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DamagedFiles {
+    /// It opens, for reading and writing. [`crate::Db::damaged_files`] names them; reads that need them fail.
+    #[default]
+    Serve,
+    /// It fails and names the first one. (What is damaged inside files is found later in either case.)
+    Refuse,
 }
 
 impl Default for Options {
@@ -84,6 +96,7 @@ impl Default for Options {
             first_number: 1,
             space_limit: None,
             space_policy: SpacePolicy::default(),
+            damaged_files: DamagedFiles::default(),
             ablation: Ablation::default(),
         }
     }

@@ -8,10 +8,11 @@
 //! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times, then
 //! report what was found.
 
+use crate::damaged::is_of_reading;
 use crate::engine::Engine;
 use crate::obsolete::DataFile;
 use crate::open::{build, check_files, check_logs, no_store, replay};
-use crate::options::{FamilyOptions, Options};
+use crate::options::{DamagedFiles, FamilyOptions, Options};
 use crate::space_limit::SpaceBudget;
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -66,23 +67,42 @@ fn may_be_the_writer(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Busy)
 }
 
+/// Opens all files of data. True if some cannot be opened: they are set aside.
+fn open_all(engine: &Engine) -> Result<bool> {
+    let mut damaged = false;
+    for family in engine.all_families() {
+        for file in DataFile::all_of(&family.view().version) {
+            let opened = match &file {
+                DataFile::Table(meta) => engine.tables.table(meta).map(drop),
+                DataFile::Vsst(meta) if meta.segment => {
+                    engine.tables.segment(meta.number, meta.uid).map(drop)
+                }
+                DataFile::Vsst(meta) => engine.tables.vsst(meta).map(drop),
+            };
+            match opened {
+                Err(e) if engine.options.damaged_files == DamagedFiles::Serve && is_of_reading(&e) => {
+                    damaged |= crate::damaged::set_aside(engine, file.number(), &e);
+                }
+                other => other?,
+            }
+        }
+    }
+    Ok(damaged)
+}
+
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
     let listing = env.fs.list(dir)?;
-    check_files(dir, &listing, &manifest)?;
+    let findings = check_files(dir, &listing, &manifest, options.damaged_files)?;
     check_logs(env, dir, &listing, &manifest)?;
     let engine =
         Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
-    for family in engine.all_families() {
-        for file in DataFile::all_of(&family.view().version) {
-            match file {
-                DataFile::Table(meta) => drop(engine.tables.table(&meta)?),
-                DataFile::Vsst(meta) if meta.segment => {
-                    drop(engine.tables.segment(meta.number, meta.uid)?);
-                }
-                DataFile::Vsst(meta) => drop(engine.tables.vsst(&meta)?),
-            }
-        }
+    findings.iter().for_each(|finding| finding.set_aside(&engine));
+    let damaged = open_all(&engine)? || !findings.is_empty();
+    if damaged && Manifest::recover(env, dir, true)?.state().edit_number != engine.manifest.durable_edit() {
+        // A file goes only after the edit that drops it is durable: the damage may be no more than that.
+        let why = "the process that writes the store changed it meanwhile: try again";
+        return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
     let report = replay(&engine, RecoveryMode::ReadOnly)?;
     let (then, now) = (engine.manifest.state(), Manifest::recover(env, dir, true)?.state());

@@ -8,6 +8,7 @@
 //! The path is a state machine ([`GetOp`]): it finishes without I/O when a memtable has the answer, and says `NeedIo`
 //! before each table it asks, so that an asynchronous caller can go on elsewhere.
 
+use crate::damaged;
 use crate::engine::Engine;
 use crate::family::{Family, View};
 use crate::fetch::{self, Content};
@@ -170,7 +171,8 @@ impl<'a> GetOp<'a> {
                 None => Ok(GetStep::Done(None)),
                 Some((file, next)) => {
                     self.at = next;
-                    Ok(self.ask_table(&file)?.map_or(GetStep::NeedIo, GetStep::Done))
+                    let answer = self.ask_table(&file)?;
+                    Ok(answer.map_or(GetStep::NeedIo, GetStep::Done))
                 }
             },
         }
@@ -218,12 +220,13 @@ impl<'a> GetOp<'a> {
     }
 
     fn ask_table(&mut self, file: &FileMeta) -> Result<Option<Option<Content>>> {
-        let table = self.engine.tables.table(file)?;
+        let table = damaged::in_table(self.engine.tables.table(file), file)?;
         if !table.range_tombstones().is_empty() {
             let covering = table.range_tombstones().covering(self.key, self.snapshot);
             self.covered = self.covered.max(covering.unwrap_or(0));
         }
-        let found = table.get(self.key, self.snapshot, self.hash, &mut self.counters)?;
+        let found = table.get(self.key, self.snapshot, self.hash, &mut self.counters);
+        let found = damaged::in_table(found, file)?;
         let Some(found) = found else { return Ok((self.covered > 0).then_some(None)) };
         match found.kind {
             // Strictly: an entry whose sequence was zeroed has 0, and so has "no tombstone".

@@ -86,6 +86,10 @@ pub(crate) trait Job: Send {
     fn class(&self) -> JobClass;
     /// Advances by a bounded amount.
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress>;
+    /// The numbers of the files it reads, in case that it fails by one of them without saying which.
+    fn inputs(&self) -> Vec<u64> {
+        Vec::new()
+    }
     /// Called once when the job is given up, after an error or at shutdown: removes what it created, releases what it
     /// claimed.
     fn abandon(&mut self, engine: &Arc<Engine>);
@@ -251,7 +255,7 @@ impl Scheduler {
             }
             Err(e) => {
                 // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
-                engine.background_failed(e);
+                crate::damaged::job_failed(engine, e, &job.inputs());
                 job.abandon(engine);
             }
         }
@@ -355,7 +359,7 @@ impl Worker {
             }
             Err(e) => {
                 // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
-                engine.background_failed(e);
+                crate::damaged::job_failed(engine, e, &job.inputs());
                 job.abandon(engine);
             }
         }

@@ -22,15 +22,16 @@
 //! # Recovery
 //!
 //! A reference in the log is only written once its file is complete and durable. So a valid reference whose segment is
-//! missing, incomplete or another file is damage, never the trace of a crash, and open reports it as corruption naming
-//! the file ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
+//! missing, incomplete or another file is damage, never the trace of a crash: the file is set aside, and reads of the key
+//! fail ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
 //! logged: open removes it with the other files that nothing names.
 
 use crate::batch::{Change, Entries, WriteBatch};
+use crate::damaged;
 use crate::engine::Engine;
 use crate::family::Family;
 use crate::obsolete::DataFile;
-use crate::options::Durability;
+use crate::options::{DamagedFiles, Durability};
 use crate::space_limit::admission;
 use crate::write_path::{Payload, WriteOp};
 use base::key::encode;
@@ -226,9 +227,22 @@ fn obsolete(number: u64, copies: Arc<()>) -> DataFile {
     DataFile::Vsst(Arc::new(VsstMeta { number, segment: true, copies, ..VsstMeta::default() }))
 }
 
-/// Checks, in recovery, that the segment of a logged entry is what the log says.
-pub(crate) fn check(engine: &Engine, change: &Change<'_>) -> Result<()> {
-    open(engine, change.key, change.value).map(drop)
+/// Checks, in recovery, that the segment of a logged entry is what the log says. One that cannot be read is told, unless it
+/// is to refuse the open.
+pub(crate) fn check(engine: &Engine, family: &Family, change: &Change<'_>) -> Result<()> {
+    match open(engine, change.key, change.value) {
+        Err(e) if damaged::is_of_reading(&e) && engine.options.damaged_files == DamagedFiles::Serve => {
+            let reference = SegmentReference::decode(change.value)?;
+            // A file that is missing keeps its number. If recovery has given it away by now it cannot be listed any more.
+            engine.manifest.bump_file_number(reference.file);
+            if engine.manifest.state().place_of(reference.file).is_some() {
+                return Err(e);
+            }
+            damaged::set_segment_aside(engine, family, change.key, &reference, &e);
+            Ok(())
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Opens the segment of an entry of kind `SegmentReference`.

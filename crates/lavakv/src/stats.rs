@@ -162,6 +162,8 @@ counters! {
     stall_space_ns,
     /// Background jobs that failed and were tried again or gave up.
     background_errors,
+    /// Tables and value files that were found damaged and set aside.
+    files_set_aside,
     /// Panics of the listener that were caught.
     listener_panics,
     /// Obsolete files removed.

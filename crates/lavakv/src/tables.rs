@@ -3,6 +3,7 @@
 //! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (an
 //! iterator that holds one keeps it open).
 
+use crate::damaged::Quarantine;
 use base::sync::statistic::{AtomicU64, Ordering};
 use base::sync::{RwLock, read, write};
 use base::{Error, ErrorKind, HashMap, Result, Uid};
@@ -15,6 +16,8 @@ use table::{Ksst, SegmentReader};
 use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
 
 pub(crate) struct Tables {
+    /// Those that cannot be read.
+    pub quarantine: Quarantine,
     env: Env,
     dir: PathBuf,
     access: Access,
@@ -39,12 +42,22 @@ enum OpenFile {
 impl Tables {
     pub fn new(env: Env, dir: PathBuf, access: Access, cache: Arc<Cache>, open_max: usize) -> Self {
         let open = RwLock::new(HashMap::default());
-        Tables { env, dir, access, cache, open_max, open, uses: AtomicU64::new(0) }
+        Tables {
+            quarantine: Quarantine::default(),
+            env,
+            dir,
+            access,
+            cache,
+            open_max,
+            open,
+            uses: AtomicU64::new(0),
+        }
     }
 
     /// Forgets a file that is about to be removed.
     pub fn forget(&self, number: u64) {
         write(&self.open).remove(&number);
+        self.quarantine.forget(number);
         self.cache.remove_file(number);
     }
 

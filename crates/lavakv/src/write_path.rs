@@ -465,7 +465,9 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
     let limited = engine.has_own_limit();
     for family in families {
         let view = family.view();
-        p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));
+        if !view.is_damaged {
+            p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));
+        }
         let files = view.l0_depth as u64;
         if files > p.l0_files {
             let options = family.options();
@@ -474,7 +476,8 @@ fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {
             p.l0_stop = options.l0_stop_files as u64;
         }
     }
-    // While the user holds collection off nobody takes garbage away, however slowly writers go.
+    // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
+    // keep.
     if p.garbage_over_percent > 0 && engine.gc_is_paused() {
         p.garbage_over_percent = 0;
     }

@@ -175,6 +175,11 @@ impl State {
         self.index.get(&number).map(|slot| slot.place)
     }
 
+    /// A living table.
+    pub fn table(&self, number: u64) -> Option<&Arc<FileMeta>> {
+        self.index.get(&number)?.table.as_ref()
+    }
+
     /// Every living file of the store with its place, ascending.
     pub fn files(&self) -> impl Iterator<Item = (u64, Place)> + '_ {
         self.index.iter().map(|(number, slot)| (number, slot.place))

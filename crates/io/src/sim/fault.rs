@@ -90,6 +90,8 @@ pub enum FaultEffect {
     Eio,
     /// ENOSPC. As above.
     NoSpace,
+    /// EMFILE: what passes by itself. As above.
+    NoDescriptor,
     /// A write reaches the file in part, at least one byte and not all (if it has two), and then fails with EIO. Other
     /// operations: EIO.
     Short,
@@ -184,6 +186,7 @@ impl Verdict {
         match effect {
             FaultEffect::Eio => Verdict::Fail(error(EIO)),
             FaultEffect::NoSpace => Verdict::Fail(error(ENOSPC)),
+            FaultEffect::NoDescriptor => Verdict::Fail(error(EMFILE)),
             FaultEffect::Short => Verdict::Short(error(EIO)),
             FaultEffect::Lost => Verdict::Lost,
             FaultEffect::Misdirected => Verdict::Misdirected,
@@ -210,6 +213,7 @@ pub(super) const EIO: i32 = 5;
 pub(super) const EEXIST: i32 = 17;
 pub(super) const ENOTDIR: i32 = 20;
 pub(super) const EISDIR: i32 = 21;
+pub(super) const EMFILE: i32 = 24;
 pub(super) const ENOSPC: i32 = 28;
 pub(super) const EROFS: i32 = 30;
 pub(super) const ENOTEMPTY: i32 = 39;

@@ -161,10 +161,7 @@ impl CompactionJob {
                 let vssts = running.separation.finish()?;
                 engine.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
                 for (file, error) in running.separation.take_damaged() {
-                    // A collection would meet the damage too, and stop all writes.
-                    lock(&engine.claims).abandoned.insert(file, u64::MAX);
-                    engine.stats.background_errors.add(1);
-                    engine.tell(&Event::BackgroundError { error });
+                    crate::damaged::set_aside(engine, file, &error);
                 }
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
                 engine.stats.compaction_bytes_read.add(read);
@@ -297,6 +294,10 @@ impl Job for CompactionJob {
             self.release(engine);
         }
         Ok(progress)
+    }
+
+    fn inputs(&self) -> Vec<u64> {
+        self.inputs.clone()
     }
 
     fn abandon(&mut self, engine: &Arc<Engine>) {

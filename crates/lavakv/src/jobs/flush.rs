@@ -311,7 +311,7 @@ pub(crate) fn run_inline(engine: &Arc<Engine>) -> Result<()> {
                 Ok(_) => {}
                 Err(e) => {
                     // As with a worker, first the verdict: the edit may be durable, and then the job must keep its files.
-                    engine.background_failed(e.clone());
+                    crate::damaged::job_failed(engine, e.clone(), &[]);
                     job.abandon(engine);
                     return Err(e);
                 }

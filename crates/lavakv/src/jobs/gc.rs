@@ -281,6 +281,10 @@ impl Job for GcJob {
         }
     }
 
+    fn inputs(&self) -> Vec<u64> {
+        self.input_numbers.clone()
+    }
+
     fn abandon(&mut self, engine: &Arc<Engine>) {
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
         if !engine.health.outcome_unknown() {

@@ -12,9 +12,8 @@
 //! copied as they are stored, like those that garbage collection copies. References in other tables still lead to
 //! the old file, which is a file like any other, with more garbage.
 //!
-//! A record that is damaged, even when it is read again alone, stays where it is, with its reference, and its file is not
-//! collected until the store is opened again. The listener is told, and readers and `verify` tell as ever; nothing
-//! depends on its being moved, so the store need not stop.
+//! A record that is damaged, even when it is read again alone, stays where it is, with its reference, and its file is
+//! set aside (`damaged`). Nothing depends on its being moved.
 
 use super::Claims;
 use super::output::{CreateVsst, VsstFiles};
@@ -158,7 +157,13 @@ impl Rebuilder {
         let mut inputs = HashMap::default();
         let mut class = VsstClass::Mixed;
         for meta in compaction.rebuild_vssts.iter().filter_map(|n| version.vssts.get(n)) {
-            let vsst = files.engine.tables.vsst(meta)?;
+            let vsst = match files.engine.tables.vsst(meta) {
+                Err(e) if crate::damaged::is_of_reading(&e) => {
+                    crate::damaged::set_aside(&files.engine, meta.number, &e);
+                    continue;
+                }
+                opened => opened?,
+            };
             // What lasted until now is cold, as what survives a collection.
             if meta.class != VsstClass::Mixed {
                 class = VsstClass::Cold;
@@ -192,7 +197,13 @@ impl Rebuilder {
         reference: &Reference,
     ) -> Result<Option<Reference>> {
         let Some(input) = self.inputs.get_mut(&file) else { return Ok(None) };
-        let offset = input.vsst.locate(user_key, seq, &mut self.counters)?;
+        let offset = match input.vsst.locate(user_key, seq, &mut self.counters) {
+            Err(e) if e.is_corruption() => {
+                self.damaged.push((file, e));
+                return Ok(None);
+            }
+            found => found?,
+        };
         let Some(end) = offset.checked_add(reference.stored_len) else { return Ok(None) };
         if end > input.vsst.properties().record_bytes || reference.stored_len == 0 {
             return Ok(None);

@@ -4,7 +4,7 @@ use crate::common::*;
 use crate::crashes::CrashRun;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{
-    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, DamagedFiles, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 use std::io::{Read, Seek, SeekFrom, Write};
 
@@ -391,7 +391,21 @@ fn recovery_names_a_segment_that_is_missing_or_damaged() {
     for damaged in [None, Some(&whole[..len - 1]), Some(&[][..]), Some(&header), Some(&footer), Some(&other)]
     {
         replace(damaged);
-        refused(try_open(&sim), ErrorKind::Corruption, &name);
+        let refuse = Options { damaged_files: DamagedFiles::Refuse, ..small() };
+        refused(Db::open_in(env(&sim), DIR, refuse), ErrorKind::Corruption, &name);
+        let copy = sim.fork(1);
+        let db = open(&copy);
+        assert_eq!(db.damaged_files()[0].file, name);
+        db.put(b"b", &large(1, 2, 90_000)).unwrap();
+        // Also once it is in a table, and merged with others.
+        for _ in 0..2 {
+            refused(db.get(b"a"), ErrorKind::Corruption, &name);
+            assert!(*db.get(b"b").unwrap().unwrap() == *large(1, 2, 90_000));
+            db.compact_range(db.default_column_family(), None, None).unwrap();
+        }
+        db.put(b"a", b"short").unwrap();
+        assert_eq!(db.get(b"a").unwrap().as_deref(), Some(&b"short"[..]));
+        assert!(db.close().is_ok());
     }
     replace(Some(&chunk));
     let db = open(&sim);

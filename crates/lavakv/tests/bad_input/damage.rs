@@ -1,7 +1,8 @@
 //! Missing and damaged files of each kind.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, ErrorKind, sim::SimEnv};
+use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::{DamagedFiles, Db, ErrorKind, Options};
 
 /// A cleanly closed store with several tables and a log, and what is in it.
 fn store(seed: u64) -> (SimEnv, Model) {
@@ -111,18 +112,116 @@ fn a_table_is_missing_or_cut() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
-    let (sim, _) = store(5);
+    let (sim, model) = store(5);
     for name in files_like(&sim, ".ksst") {
         let missing = sim.fork(1);
         missing.erase(path(&name)).unwrap();
-        refused(try_open(&missing), ErrorKind::Corruption, &name);
+        serves_the_rest(&missing, &model, &name);
         let cut = sim.fork(2);
         cut.set_file_len(path(&name), 100).unwrap();
-        refused(try_open(&cut), ErrorKind::Corruption, &name);
+        serves_the_rest(&cut, &model, &name);
+        let longer = sim.fork(3);
+        let bytes = [sim.read_file(path(&name)).unwrap(), vec![0; 100]].concat();
+        longer.write_file(path(&name), &bytes).unwrap();
+        serves_the_rest(&longer, &model, &name);
     }
-    let name = files_like(&sim, ".ksst").remove(0);
-    sim.erase(path(&name)).unwrap();
-    refused_both_ways(&sim, &name);
+}
+
+/// A store with a damaged file of data opens both ways unless it is told not to, names the file, and gives for each key
+/// the right value or an error that names the file. Afterwards it is written to, flushed and compacted.
+fn serves_the_rest(sim: &SimEnv, model: &Model, name: &str) {
+    let refuse = || Options { damaged_files: DamagedFiles::Refuse, ..small() };
+    refused(Db::open_in(env(sim), DIR, refuse()), ErrorKind::Corruption, name);
+    refused(Db::open_read_only_in(env(sim), DIR, refuse()), ErrorKind::Corruption, name);
+    for read_only in [true, false] {
+        let db = if read_only { Db::open_read_only_in(env(sim), DIR, small()) } else { try_open(sim) };
+        let db = db.unwrap();
+        let damaged = db.damaged_files();
+        assert!(damaged.len() == 1 && damaged[0].file == name, "{damaged:?}");
+        let lost = damaged[0].first_key.clone()..=damaged[0].last_key.clone();
+        for (key, value) in model {
+            match db.get(key) {
+                Ok(got) => assert_eq!(got.as_deref(), Some(&value[..])),
+                Err(e) => {
+                    assert!(lost.contains(key), "{e}");
+                    refused::<()>(Err(e), ErrorKind::Corruption, name);
+                }
+            }
+        }
+        if !read_only {
+            let mut written = Model::new();
+            fill(&db, &mut written, 0..1000, 1);
+            db.flush().unwrap();
+            settle(&db);
+            db.compact_range(db.default_column_family(), None, None).unwrap();
+            assert!(written.iter().all(|(key, value)| db.get(key).unwrap().as_deref() == Some(&value[..])));
+            db.close().unwrap();
+        }
+    }
+}
+
+/// Descriptors run out while jobs run: they are tried again, and nothing is damaged by it.
+#[test]
+fn what_passes_is_tried_again() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
+    for (kind, part) in [(OpKind::Open, ".ksst"), (OpKind::Create, ".ksst"), (OpKind::Read, ".ksst")] {
+        let (sim, mut model) = store(12);
+        let db = open(&sim);
+        fill(&db, &mut model, 0..500, 1);
+        let plan = FaultPlan::nth(0, FaultEffect::NoDescriptor).kinds(&[kind]).path(part).sticky();
+        if kind == OpKind::Create {
+            db.flush().unwrap();
+        }
+        sim.inject(plan);
+        fill(&db, &mut model, 0..150, 4);
+        for _ in 0..300 {
+            db.run_background_step();
+        }
+        assert!(db.stats().background_errors > 0, "{kind:?}: {:?}", db.stats());
+        sim.clear_faults();
+        db.flush().unwrap();
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        assert!(db.damaged_files().is_empty(), "{kind:?}");
+        assert!(contents(&db) == model, "{kind:?}");
+    }
+}
+
+/// Background work that meets damage inside a table goes on with the rest, and so do writers.
+#[test]
+fn background_work_sets_a_damaged_table_aside() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let (sim, model) = store(13);
+    for name in files_like(&sim, ".ksst") {
+        let damaged = sim.fork(1);
+        damaged.flip_bit(path(&name), 700, 3).unwrap();
+        let db = open(&damaged);
+        assert!(db.damaged_files().is_empty());
+        let mut written = Model::new();
+        for generation in 1..5 {
+            fill(&db, &mut written, 0..700, generation);
+        }
+        db.flush().unwrap();
+        db.compact_range(db.default_column_family(), None, None).unwrap();
+        settle(&db);
+        let told = db.damaged_files();
+        assert!(told.len() == 1 && told[0].file == name && told[0].is_table, "{told:?}");
+        assert_eq!(db.stats().files_set_aside, 1);
+        db.put(b"still", b"writable").unwrap();
+        for (key, value) in &model {
+            match db.get(key) {
+                Ok(got) => assert_eq!(got.as_deref(), Some(&written.get(key).unwrap_or(value)[..])),
+                Err(e) => {
+                    assert!(!written.contains_key(key), "{e}");
+                    refused::<()>(Err(e), ErrorKind::Corruption, &name);
+                }
+            }
+        }
+        assert_eq!(db.verify().unwrap().errors.len(), 1);
+    }
 }
 
 /// A damaged table is found by the read that meets it and by `verify`; everything else stays readable.

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::*;
-use lavastore_lavakv::{Error, ErrorKind};
+use lavastore_lavakv::{DamagedFiles, Error, ErrorKind, Options};
 
 /// A closed store of several vSSTs, with short values between the long ones.
 fn store(seed: u64) -> (SimEnv, Model) {
@@ -74,11 +74,11 @@ fn every_flip_is_found_and_the_rest_is_readable() {
 }
 
 #[test]
-fn a_missing_or_cut_vsst_is_refused_at_open() {
+fn a_missing_or_cut_vsst_takes_only_its_values_away() {
     if skipped_on_lavafs(because::DAMAGE) {
         return;
     }
-    let (sim, _) = store(2);
+    let (sim, model) = store(2);
     for name in files_like(&sim, ".vsst") {
         for (cut, open_len) in [(true, 100), (true, 0), (false, 0)] {
             let damaged = sim.fork(1);
@@ -87,10 +87,23 @@ fn a_missing_or_cut_vsst_is_refused_at_open() {
             } else {
                 damaged.erase(path(&name)).unwrap();
             }
-            let open = Db::open_in(env(&damaged), DIR, apart(200));
+            let refuse = |options| Options { damaged_files: DamagedFiles::Refuse, ..options };
+            refused(Db::open_in(env(&damaged), DIR, refuse(apart(200))), ErrorKind::Corruption, &name);
+            let open = Db::open_read_only_in(env(&damaged), DIR, refuse(apart(0)));
             refused(open, ErrorKind::Corruption, &name);
-            let open = Db::open_read_only_in(env(&damaged), DIR, apart(0));
-            refused(open, ErrorKind::Corruption, &name);
+            let db = Db::open_read_only_in(env(&damaged), DIR, apart(0)).unwrap();
+            let bad = unreadable(&db, &model, &name);
+            assert!(bad > 0 && bad < model.len() / 2 && db.damaged_files()[0].file == name, "{bad}");
+            drop(db);
+            let db = Db::open_in(env(&damaged), DIR, apart(200)).unwrap();
+            assert_eq!(unreadable(&db, &model, &name), bad);
+            // What is written over is gone from it, and then it is gone itself.
+            let mut over = model.clone();
+            fill_long(&db, &mut over, 0..150, 2, 600);
+            db.compact_range(db.default_column_family(), None, None).unwrap();
+            settle(&db);
+            assert!(contents(&db) == over && db.damaged_files().is_empty(), "{:?}", db.damaged_files());
+            assert!(!files_like(&damaged, ".vsst").contains(&name));
         }
     }
 }
