@@ -38,6 +38,8 @@ pub(crate) struct Engine {
     pub cache: Arc<Cache>,
     pub families: RwLock<HashMap<FamilyId, Arc<Family>>>,
     pub writer: Mutex<Writer>,
+    /// What writers owe where they are slowed down; paid before they take the writer's lock.
+    pub pacer: Pacer,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.
     pub kept: Arc<crate::jobs::kept::KeptVersions>,
@@ -85,7 +87,6 @@ pub(crate) struct Writer {
     /// The sequence the next change gets.
     pub next_seq: SeqNo,
     pub next_memtable_id: u64,
-    pub pacer: Pacer,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
     /// There are volatile changes that no table holds yet (a clean close flushes them).

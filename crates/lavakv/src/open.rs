@@ -263,11 +263,11 @@ pub(crate) fn build(
         writer: Mutex::new(Writer {
             next_seq: state.last_seq + 1,
             next_memtable_id,
-            pacer: Pacer::default(),
             volatile_over_families: false,
             volatile_unflushed: false,
             scratch: Vec::new(),
         }),
+        pacer: Pacer::default(),
         snapshots,
         kept: Default::default(),
         readers: Default::default(),

@@ -16,9 +16,14 @@
 //! * **space**: with a part `x` of the margin below the space limit left, the allowed rate is `x^2 / (1 - x)` times the
 //!   rate of collection: no limit at the border of the margin, that rate at 0.62 of it, and nothing at the limit.
 //!
-//! The lowest allowed rate wins. Delays are collected and slept in pieces of at least [`SLEEP_NS_MIN`] (shorter sleeps
-//! cost more than they take) and at most [`SLEEP_NS_MAX`] (so that no single write pays for many). The functions here
-//! are pure; the write path sleeps. After vLSM (admission control rather than stops).
+//! The lowest allowed rate wins. A write pays for all of its bytes, in pieces of at most [`PIECE_NS_MAX`], and looks
+//! anew after each what the price is: so a batch of a thousand puts pays what they would have paid one by one, nobody pays a
+//! price that is not asked any more, and what is left when there is no limit any more is forgiven. Delays are collected
+//! until they are worth [`SLEEP_NS_MIN`] (shorter sleeps cost more than they take). Writers share one [`Pacer`] and sleep
+//! before they take the writer's lock, so that nobody else waits for what one of them owes. The functions here are pure but
+//! for the pacer's lock; the write path sleeps. After vLSM (admission control rather than stops).
+
+use base::sync::model::{Mutex, lock};
 
 /// Why a writer was slowed down or waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +42,8 @@ pub enum StallCause {
 
 /// Delay that is collected before a writer sleeps.
 pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
-/// The longest single sleep.
-pub(crate) const SLEEP_NS_MAX: u64 = 600_000;
-
-/// The longest single sleep near the space limit: a write of a long value must be able to pay for it, or writers run
-/// into the limit and wait there for much longer.
-pub(crate) const SPACE_SLEEP_NS_MAX: u64 = 20_000_000;
+/// What a writer pays at one price.
+const PIECE_NS_MAX: u64 = 600_000;
 
 /// Where the chain stands, as the write path sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,24 +114,24 @@ impl Pressure {
     }
 }
 
-/// Collects the delays of writes until they are worth a sleep.
+/// Collects the delays of writes until they are worth a sleep. One for all writers.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     /// When the paced stream of writes may go on, in clock nanoseconds.
-    free_at_ns: u64,
+    free_at_ns: Mutex<u64>,
 }
 
 impl Pacer {
-    /// Charges `bytes` at `rate` bytes per second; returns how long the writer should sleep now, at most
-    /// `sleep_ns_max` (0: go on).
-    pub fn charge_up_to(&mut self, now_ns: u64, bytes: u64, rate: u64, sleep_ns_max: u64) -> u64 {
-        let cost_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64;
-        let free_at_ns = self.free_at_ns.max(now_ns.saturating_sub(SLEEP_NS_MIN)).saturating_add(cost_ns);
-        // What is beyond the longest sleep is forgiven: debts made at the lowest rates would be paid for long after
-        // the rate has risen again.
-        let ahead_ns = free_at_ns.saturating_sub(now_ns).min(sleep_ns_max);
-        self.free_at_ns = now_ns.saturating_add(ahead_ns).max(free_at_ns.min(now_ns));
-        if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns }
+    /// Charges as many of `bytes` as [`PIECE_NS_MAX`] is enough for at `rate` bytes per second. Returns how many that are,
+    /// and how long the writer should sleep before it goes on (0: not at all).
+    pub fn charge(&self, now_ns: u64, bytes: u64, rate: u64) -> (u64, u64) {
+        let rate = u128::from(rate.max(RATE_FLOOR));
+        let piece = bytes.min((rate * u128::from(PIECE_NS_MAX) / 1_000_000_000) as u64);
+        let cost_ns = (u128::from(piece) * 1_000_000_000 / rate) as u64;
+        let mut free_at_ns = lock(&self.free_at_ns);
+        *free_at_ns = (*free_at_ns).max(now_ns.saturating_sub(SLEEP_NS_MIN)).saturating_add(cost_ns);
+        let ahead_ns = free_at_ns.saturating_sub(now_ns);
+        (piece, if ahead_ns < SLEEP_NS_MIN { 0 } else { ahead_ns })
     }
 }
 
@@ -154,7 +155,7 @@ impl Rate {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -209,20 +210,62 @@ mod tests {
     }
 
     #[test]
-    fn paced_writes_reach_the_allowed_rate_and_never_sleep_long() {
-        let (mut pacer, mut now, mut written) = (Pacer::default(), 0u64, 0u64);
-        let rate = 10 << 20;
-        while now < 1_000_000_000 {
-            now += 2_000 + pacer.charge_up_to(now, 200, rate, SLEEP_NS_MAX);
-            written += 200;
+    fn paced_writes_reach_the_allowed_rate_whatever_their_size() {
+        for len in [200, 1000, 16_000, 1 << 20, 16 << 20] {
+            let (pacer, mut now, mut written, mut longest) = (Pacer::default(), 0u64, 0u64, 0);
+            let rate = 10 << 20;
+            while now < 10_000_000_000 {
+                now += 2_000;
+                let mut left = len;
+                while left > 0 {
+                    let (paid, sleep_ns) = pacer.charge(now, left, rate);
+                    assert!(paid > 0);
+                    left -= paid;
+                    now += sleep_ns;
+                    longest = longest.max(sleep_ns);
+                }
+                written += len;
+            }
+            let share = written as f64 / (rate as f64 * now as f64 / 1e9);
+            assert!((0.95..1.05).contains(&share), "{len}: {share}");
+            assert!(longest <= PIECE_NS_MAX + SLEEP_NS_MIN, "{len}: {longest}");
         }
-        let share = written as f64 / rate as f64;
-        assert!((0.9..1.1).contains(&share), "{share}");
-        assert!(pacer.charge_up_to(now, 1 << 30, rate, SLEEP_NS_MAX) <= SLEEP_NS_MAX);
-        assert_eq!(
-            pacer.charge_up_to(now + SLEEP_NS_MAX, 200, rate, SLEEP_NS_MAX),
-            0,
-            "the rest of a long wait is forgiven"
-        );
+    }
+
+    #[test]
+    fn a_price_that_has_fallen_is_paid_from_the_next_piece_on() {
+        let pacer = Pacer::default();
+        let (paid, sleep_ns) = pacer.charge(0, 1 << 30, RATE_FLOOR);
+        assert!(paid < 1000 && sleep_ns <= PIECE_NS_MAX + SLEEP_NS_MIN);
+        let (paid, _) = pacer.charge(sleep_ns, 1 << 20, 10 << 30);
+        assert_eq!(paid, 1 << 20);
+        assert_eq!(pacer.charge(1_000_000_000, 200, 10 << 20), (200, 0), "nothing is left to pay for");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use base::sync::model::check;
+    use base::sync::model::loom::thread;
+    use std::sync::Arc;
+
+    /// Two writers at once pay for the bytes of both.
+    #[test]
+    fn loom_no_charge_is_lost() {
+        check(3, || {
+            let pacer = Arc::new(Pacer::default());
+            let other = {
+                let pacer = pacer.clone();
+                thread::spawn(move || {
+                    (0..2).map(|_| pacer.charge(SLEEP_NS_MIN, 1 << 10, 10 << 20).0).sum::<u64>()
+                })
+            };
+            let paid = pacer.charge(SLEEP_NS_MIN, 1 << 10, 10 << 20).0 + other.join().unwrap();
+            assert_eq!(
+                (paid, *lock(&pacer.free_at_ns)),
+                (3 << 10, 3 * (1 << 10) * 1_000_000_000 / (10 << 20))
+            );
+        });
     }
 }

@@ -25,7 +25,7 @@ use crate::options::Durability;
 use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
 use crate::space_limit::live_log_bytes_max;
-use crate::throttle::{Pressure, SLEEP_NS_MAX, SPACE_SLEEP_NS_MAX, StallCause};
+use crate::throttle::{Pressure, StallCause};
 use base::sync::atomic::Ordering;
 use base::sync::{MutexGuard, lock, read};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
@@ -150,7 +150,9 @@ impl<'a> WriteOp<'a> {
         if count == 0 {
             return Ok(None);
         }
-        let (mut writer, families) = self.enter()?;
+        let families = self.families()?;
+        pace(engine, &families, &self.payload)?;
+        let mut writer = self.enter(&families)?;
         make_room(engine, &mut writer, &families, &self.payload)?;
         let first_seq = writer.next_seq;
         let last_seq = first_seq + u64::from(count) - 1;
@@ -200,21 +202,24 @@ impl<'a> WriteOp<'a> {
     }
 
     /// The writer's lock, once there is room on disk for the write.
-    fn enter(&self) -> Result<(MutexGuard<'a, Writer>, Vec<Arc<Family>>)> {
+    fn enter(&self, families: &[Arc<Family>]) -> Result<MutexGuard<'a, Writer>> {
         let engine = self.engine;
         let mut since_ns = None;
         loop {
             let mut writer = lock(&engine.writer);
-            let families = self.families()?;
+            // Families are dropped under this lock.
+            if let Some(family) = families.iter().find(|family| family.is_dropped()) {
+                return Err(gone(&family.name));
+            }
             if !engine.space.is_limited() {
-                return Ok((writer, families));
+                return Ok(writer);
             }
             let placed = families.iter().any(|f| crate::placement::is_on(&f.options()));
             let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
             // A limit may begin to hold while this waits for the lock.
             let since_ns = *since_ns.get_or_insert_with(|| engine.env.clock.now_ns());
             match admission::admit(engine, &mut writer, ask, since_ns)? {
-                Admission::Granted => return Ok((writer, families)),
+                Admission::Granted => return Ok(writer),
                 Admission::Wait { working } => {
                     drop(writer);
                     admission::wait(engine, ask, working);
@@ -224,18 +229,20 @@ impl<'a> WriteOp<'a> {
     }
 
     fn families(&self) -> Result<Vec<Arc<Family>>> {
-        let gone =
-            |what: String| Error::not_found(format!("column family {what} does not exist: it was dropped"));
         match &self.payload {
-            Payload::One(family, _) if family.is_dropped() => Err(gone(family.name.clone())),
+            Payload::One(family, _) if family.is_dropped() => Err(gone(&family.name)),
             Payload::One(family, _) => Ok(vec![Arc::clone(family)]),
             Payload::Batch(batch) => {
                 let all = read(&self.engine.families);
-                let find = |id: &u32| all.get(id).cloned().ok_or_else(|| gone(format!("with id {id}")));
+                let find = |id: &u32| all.get(id).cloned().ok_or_else(|| gone(&format!("with id {id}")));
                 batch.families().iter().map(find).collect()
             }
         }
     }
+}
+
+fn gone(family: &str) -> Error {
+    Error::not_found(format!("column family {family} does not exist: it was dropped"))
 }
 
 /// Why a batch was not logged.
@@ -367,7 +374,33 @@ pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &
     (change.key.len() + change.value.len()) as u64
 }
 
-/// Admission: freezes full memtables, waits where a limit is reached, slows down where one is near.
+/// Slows down where a limit is near: pays for all bytes of the write, a piece at a time at the price of the moment. Outside
+/// of all locks, so that whoever does not write waits for nothing.
+fn pace(engine: &Engine, families: &[Arc<Family>], payload: &Payload<'_>) -> Result<()> {
+    let mut left = payload.weight() as u64;
+    let mut slept: Option<(StallCause, u64)> = None;
+    let mut outcome = Ok(());
+    while left > 0 && outcome.is_ok() {
+        let Some((rate, cause)) = pressure(engine, families).allowed_rate() else { break };
+        if cause == StallCause::Space && payload.is_delete_only() {
+            break;
+        }
+        let (paid, sleep_ns) = engine.pacer.charge(engine.env.clock.now_ns(), left, rate);
+        left -= paid;
+        if sleep_ns > 0 {
+            engine.env.clock.sleep_ns(sleep_ns);
+            let total_ns = slept.map_or(0, |(_, ns)| ns) + sleep_ns;
+            slept = Some((cause, total_ns));
+            outcome = engine.health.check();
+        }
+    }
+    if let Some((cause, total_ns)) = slept {
+        record_stall(engine, cause, total_ns);
+    }
+    outcome
+}
+
+/// Admission: freezes full memtables, and waits where a limit is reached.
 fn make_room(
     engine: &Arc<Engine>,
     writer: &mut Writer,
@@ -396,18 +429,6 @@ fn make_room(
             (open || stuck || engine.health.out_of_space()).then_some(())
         });
         engine.health.check()?;
-    }
-    let Some((rate, cause)) = pressure(engine, families).allowed_rate() else { return Ok(()) };
-    let sleep_ns_max = match cause {
-        StallCause::Space if payload.is_delete_only() => return Ok(()),
-        StallCause::Space => SPACE_SLEEP_NS_MAX,
-        _ => SLEEP_NS_MAX,
-    };
-    let now_ns = engine.env.clock.now_ns();
-    let sleep_ns = writer.pacer.charge_up_to(now_ns, weight as u64, rate, sleep_ns_max);
-    if sleep_ns > 0 {
-        engine.env.clock.sleep_ns(sleep_ns);
-        record_stall(engine, cause, sleep_ns);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod common;
 mod correlated;
 mod damage;
 mod full_disk;
+mod garbage_bound;
 mod hot_cold;
 mod life;
 mod options;
