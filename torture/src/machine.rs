@@ -87,6 +87,13 @@ pub(crate) fn try_env(sim: &SimEnv) -> Result<Env> {
     Ok(env)
 }
 
+/// LavaFS on a machine that runs threads, with the environment of those.
+pub(crate) fn env_with_threads(sim: &SimEnv, env: &Env) -> Check<Env> {
+    let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;
+    let options = MountOptions { compact_journal_at: 128 << 10, discard: true, ..MountOptions::default() };
+    Ok(mount(env, device, options).doing(|| "mount".into())?.into_env())
+}
+
 /// The volume of a machine that nobody has mounted.
 fn mounted_by_hand(sim: &SimEnv, read_only: bool) -> Check<LavaFs> {
     let device = sim.device(DEVICE, 0).doing(|| "open the device".into())?;

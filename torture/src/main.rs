@@ -36,6 +36,7 @@ mod reclaim;
 mod regressions;
 mod rows;
 mod runner;
+mod sched;
 mod state;
 mod tally;
 #[cfg(test)]
@@ -69,6 +70,9 @@ struct Cli {
     /// How much to run, in the unit of the row.
     #[arg(long)]
     count: Option<u64>,
+    /// How long to run, whatever that comes to.
+    #[arg(long, conflicts_with = "count")]
+    minutes: Option<u64>,
     /// Threads that run cases.
     #[arg(long, default_value_t = 2)]
     jobs: usize,

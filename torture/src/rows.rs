@@ -1,7 +1,7 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{block, crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, threads};
+use crate::{block, crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, sched, threads};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,38 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 1_500,
         alone: false,
         case: full::case,
+    },
+    Row {
+        name: "sched",
+        about: "the engine with all its threads, under schedules that a seed drives",
+        unit: Unit::Cases,
+        ci: 600,
+        alone: false,
+        case: sched::case,
+    },
+    Row {
+        name: "sched-crash",
+        about: "the same, with a crash at any point of the schedule",
+        unit: Unit::Images,
+        ci: 1_000,
+        alone: false,
+        case: sched::case_crash,
+    },
+    Row {
+        name: "sched-on-lavafs",
+        about: "the row sched, on LavaFS",
+        unit: Unit::Cases,
+        ci: 100,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| sched::case(context, seed)),
+    },
+    Row {
+        name: "sched-crash-on-lavafs",
+        about: "the row sched-crash, on LavaFS",
+        unit: Unit::Images,
+        ci: 200,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| sched::case_crash(context, seed)),
     },
     Row {
         name: "lavafs",

@@ -62,6 +62,8 @@ pub(crate) struct Context {
     pub count: u64,
     /// Failures after which a row gives up; 0: [`FAILURES_MAX`].
     pub failures_max: usize,
+    /// When to stop, by the clock of the machine, however many were run by then.
+    pub until_ns: Option<u64>,
 }
 
 #[derive(Default)]
@@ -175,19 +177,16 @@ pub(crate) fn run_cases(
             if done + totals.skipped() >= context.count
                 || totals.failures.len() >= failures_max
                 || (row.unit == Unit::Cases && begun >= context.count)
+                || context.until_ns.is_some_and(|until_ns| clock.now_ns() >= until_ns)
             {
                 stop.store(true, Ordering::Relaxed);
             }
             let now_ns = clock.now_ns();
             if progress && now_ns - told_ns.load(Ordering::Relaxed) > PROGRESS_NS {
                 told_ns.store(now_ns, Ordering::Relaxed);
-                println!(
-                    "{}: {done} of {} {}, {} failed",
-                    row.name,
-                    context.count,
-                    row.unit.name(),
-                    totals.failed
-                );
+                let of =
+                    if context.until_ns.is_none() { format!(" of {}", context.count) } else { String::new() };
+                println!("{}: {done}{of} {}, {} failed", row.name, row.unit.name(), totals.failed);
             }
         }
     };
@@ -208,20 +207,25 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
         Profile::Ci => 1,
         Profile::Soak => env.entropy.next_u64() >> 24,
     });
+    let start_ns = env.clock.now_ns();
+    let until_ns = cli.minutes.map(|minutes| start_ns.saturating_add(minutes.saturating_mul(60_000_000_000)));
     let count = cli.count.unwrap_or(match cli.profile {
+        _ if cli.minutes.is_some() => u64::MAX,
         Profile::Ci => row.ci,
         Profile::Soak => row.ci * 10,
     });
     let parent = cli.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = parent.join(format!("lavastore-torture-{}", std::process::id()));
     let failures_max = if cli.until_failure { 1 } else { FAILURES_MAX };
-    let context = Context { dir, count, failures_max };
-    println!("{}: {count} {} from seed {first_seed}", row.name, row.unit.name());
-    let start_ns = env.clock.now_ns();
+    let context = Context { dir, count, failures_max, until_ns };
+    match cli.minutes {
+        Some(minutes) => println!("{}: {minutes} minutes from seed {first_seed}", row.name),
+        None => println!("{}: {count} {} from seed {first_seed}", row.name, row.unit.name()),
+    }
     let jobs = if row.alone { 1 } else { cli.jobs.max(1) };
     let (mut totals, seeds) = run_cases(row, &context, first_seed, jobs, true);
     let seconds = (env.clock.now_ns() - start_ns) as f64 / 1e9;
-    if count >= row.ci
+    if totals.done(row.unit).min(count) >= row.ci
         && totals.skipped.is_empty()
         && let Some(what) = tally::missing(row.name, |name| totals.notes.contains_key(name))
     {

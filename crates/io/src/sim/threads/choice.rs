@@ -46,8 +46,8 @@ impl Choice {
     /// One of the ways that campaigns use.
     pub fn drawn(rng: &mut Rng) -> Choice {
         match rng.below(2) {
-            0 => Choice::Random { one_in: [2, 8, 30, 100][rng.below(4) as usize] },
-            _ => Choice::Priorities { changes: rng.range(1, 6), steps: 250 << rng.below(7) },
+            0 => Choice::Random { one_in: [1, 2, 8, 40][rng.below(4) as usize] },
+            _ => Choice::Priorities { changes: 1, steps: 10 * 3u64.pow(rng.below(7) as u32) },
         }
     }
 }

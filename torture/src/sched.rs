@@ -1,0 +1,115 @@
+//! Rows `sched` and `sched-crash`: the real engine with its real threads, under schedules.
+//!
+//! A few threads write, read, hold snapshots, flush, compact, collect, take checkpoints, make and drop families, and at
+//! last somebody closes the store, while its own threads work in the background. [`lavastore::io`]'s simulated machine runs
+//! all of them, one at a time, and a seed says which at every lock, condition, atomic and call of the file system.
+//!
+//! What must hold is said in [`story`]: every reader sees, of each writer, a prefix of its batches, in both families
+//! alike, no older than what had returned when it began; what one writer's batch may rest on is there if the batch is;
+//! snapshots do not change; at the end nothing is lost, at rest every file is accounted for, and a reopen finds the
+//! same. In `sched-crash` the machine dies at any operation of the schedule (see `io::sim::threads` for why that is
+//! every point of it), and the store must open and hold what was promised by then. Some runs meet a failing sync, too.
+
+mod story;
+mod work;
+
+use crate::check::{Check, Doing, ensure};
+use crate::crash::{check_verify, kind, loss};
+use crate::driver::{DIR, scan};
+use crate::machine;
+use crate::plan;
+use crate::runner::{Context, Outcome, guarded};
+use io::sim::threads::{Plan, Stuck};
+use lavastore::io::Rng;
+use lavastore::sim::SimEnv;
+use lavastore::{Db, Durability, Options};
+use story::Story;
+use work::Shape;
+
+/// Crash states tried of one run.
+const STATES: u64 = 12;
+
+/// A run that ended, on its machine.
+struct Told {
+    sim: SimEnv,
+    story: Story,
+}
+
+/// Runs a schedule. Fails where somebody saw what must not be, or where the run is stuck.
+fn tell(seed: u64, outcome: &mut Outcome) -> Check<Told> {
+    let mut rng = Rng::new(seed ^ 0x0073_6368_6564);
+    let sim = machine::new(seed);
+    let shape = Shape::drawn(&mut rng, machine::is_lavafs());
+    let machine = sim.clone();
+    let described = shape.describe();
+    let ran = sim.run_threads(&Plan::new(seed), move |env| work::run(env, &machine, shape, rng));
+    let ran = ran.map_err(|Stuck(why)| format!("{why}{described}"))?;
+    outcome.note("steps", ran.steps);
+    outcome.note("switches", ran.switches);
+    outcome.note("threads", ran.threads as u64);
+    let story = ran.value.map_err(|why| format!("{why}; {described}"))?;
+    outcome.note("batches", story.batches().count() as u64);
+    outcome.note("faults met", u64::from(story.faulted));
+    story.counts.iter().for_each(|(what, count)| outcome.note(what, *count));
+    Ok(Told { sim, story })
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checked = tell(seed, &mut outcome).and_then(|told| reopen(&told.sim, &told, u64::MAX, None, seed));
+    outcome.take(checked);
+    outcome
+}
+
+pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let told = match tell(seed, &mut outcome) {
+        Ok(told) => told,
+        Err(why) => {
+            outcome.failures.push(why);
+            return outcome;
+        }
+    };
+    let record = told.sim.record();
+    let ops = record.mutations();
+    let mut rng = Rng::new(seed ^ 0x7363_6873_7461_7465);
+    for state in 0..STATES {
+        let mut rng = rng.fork();
+        let kind = kind(&mut rng);
+        let op = match rng.below(12) {
+            0 => record.op_count(),
+            _ => ops[rng.below(ops.len() as u64) as usize],
+        };
+        let after = record.crash_at(op, kind, rng.next_u64());
+        outcome.images.push(after.state_hash());
+        let checked = guarded(|| reopen(&after, &told, op, Some(loss(kind)), seed)).and_then(|check| check);
+        outcome.take(checked.map_err(|why| format!("state {state}, {kind:?} at operation {op}: {why}")));
+        if outcome.failures.len() > 2 {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Opens what the schedule, or a crash in it, left, on a machine without threads, and compares.
+fn reopen(sim: &SimEnv, told: &Told, op: u64, loss: Option<crate::history::Loss>, seed: u64) -> Check {
+    let mut rng = Rng::new(seed ^ op);
+    if told.story.created_op > op {
+        return Ok(());
+    }
+    let options = Options { durability: Durability::Durable, ..plan::roomy(plan::options(&mut rng)) };
+    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
+        .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+    let found = scan(&db)?;
+    told.story.check_reopened(&db, &found, op, loss)?;
+    check_verify(&db)?;
+    for copy in told.story.checkpoints.iter().filter(|copy| copy.end_op <= op) {
+        let copied = Db::open_in(machine::env(sim)?, &copy.dir, Options::default())
+            .doing(|| format!("open of checkpoint {}", copy.dir))?;
+        let found = scan(&copied)?;
+        told.story.check_checkpoint(copy, &found).map_err(|why| format!("checkpoint {}: {why}", copy.dir))?;
+    }
+    db.put(b"~", b"afterwards").doing(|| "write after recovery".into())?;
+    ensure!(db.get(b"~").doing(|| "get".into())?.is_some(), "a write after recovery is not there");
+    db.close().doing(|| "close after recovery".into())
+}

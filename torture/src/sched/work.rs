@@ -1,0 +1,347 @@
+//! What the threads of a run do.
+
+use super::story::{Batch, Copy, Guest, Story, contents, key};
+use crate::check::{Check, Doing, ensure};
+use crate::driver::DIR;
+use crate::files::check_at_rest;
+use crate::machine;
+use crate::plan::{self, pick};
+use crate::state::{Change, Entries};
+use lavastore::io::{Priority, Rng};
+use lavastore::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore::{
+    ColumnFamily, Db, Durability, Env, GcRequest, Options, ReadOptions, WriteBatch, WriteOptions,
+};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a run is like.
+#[derive(Clone)]
+pub(crate) struct Shape {
+    options: Options,
+    lavafs: bool,
+    writers: usize,
+    /// Batches of each writer, at most.
+    batches: u64,
+    readers: usize,
+    upkeep: usize,
+    slots: u64,
+    value_len: u64,
+    /// A call fails: the nth of a kind.
+    fault: Option<(u64, OpKind)>,
+    /// The store is closed at once, whatever its jobs are doing.
+    hurry: bool,
+}
+
+impl Shape {
+    pub fn drawn(rng: &mut Rng, lavafs: bool) -> Shape {
+        let drawn = if rng.one_in(2) { plan::churn_options(rng) } else { plan::options(rng) };
+        let kinds = match lavafs {
+            false => [OpKind::SyncDir, OpKind::SyncDir, OpKind::Sync, OpKind::SyncData, OpKind::WriteDurable],
+            true => [
+                OpKind::SyncData,
+                OpKind::WriteDurable,
+                OpKind::SyncData,
+                OpKind::WriteDurable,
+                OpKind::WriteAt,
+            ],
+        };
+        let fault = (rng.below(30), pick(rng, &kinds));
+        Shape {
+            options: plan::roomy(Options { rate_limit_bytes_per_s: 0, ..drawn }),
+            lavafs,
+            writers: rng.range(1, 4) as usize,
+            batches: pick(rng, &[3, 8, 8, 20]),
+            readers: rng.below(3) as usize,
+            upkeep: rng.below(3) as usize,
+            slots: pick(rng, &[2, 8, 30]),
+            value_len: pick(rng, &[30, 600, 3000, 9000]),
+            fault: rng.one_in(5).then_some(fault),
+            hurry: rng.one_in(2),
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let Shape { lavafs, writers, batches, readers, upkeep, slots, value_len, fault, hurry, .. } = self;
+        format!(
+            "lavafs {lavafs}, {writers} writers of {batches} batches, {readers} readers, {upkeep} at upkeep, {slots} keys, \
+             values of {value_len}, fault {fault:?}, hurry {hurry}, {}",
+            plan::describe(&self.options)
+        )
+    }
+}
+
+/// What the threads of a run share. (The lock is no point of the schedule, nor is the clock.)
+struct Shared {
+    db: Db,
+    mirror: ColumnFamily,
+    sim: SimEnv,
+    env: Env,
+    shape: Shape,
+    story: Mutex<Story>,
+    ticks: AtomicU64,
+}
+
+impl Shared {
+    fn story(&self) -> MutexGuard<'_, Story> {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Now: on the run's own clock, and in operations of the machine.
+    fn now(&self) -> (u64, u64) {
+        (self.ticks.fetch_add(1, Relaxed), self.sim.op_count())
+    }
+
+    /// After a call of the file system has failed, calls of the store may.
+    fn excused<T>(&self, result: Check<T>) -> Check<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(_) if self.sim.faults_fired() > 0 => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+}
+
+type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
+
+/// The first thread: opens the store, starts the others, waits for them, compares, and closes.
+pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<Story> {
+    let env = if shape.lavafs { machine::env_with_threads(sim, env)? } else { env.clone() };
+    let db = Db::open_in(env.clone(), DIR, shape.options.clone()).doing(|| "open".into())?;
+    let mirror =
+        db.create_column_family("mirror", plan::family_options(&mut rng)).doing(|| "create".into())?;
+    if let Some((nth, kind)) = shape.fault {
+        sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[kind]));
+    }
+    let writers = (0..shape.writers).map(|_| Vec::new()).collect();
+    let story = Story { created_op: sim.op_count(), mirror: mirror.id(), writers, ..Story::default() };
+    let shared = Arc::new(Shared {
+        db,
+        mirror,
+        sim: sim.clone(),
+        env,
+        shape,
+        story: Mutex::new(story),
+        ticks: AtomicU64::new(1),
+    });
+    let mut bodies: Vec<(String, Body)> = Vec::new();
+    for writer in 0..shared.shape.writers {
+        let rng = rng.fork();
+        bodies.push((format!("writer-{writer}"), Box::new(move |shared| write(shared, writer, rng))));
+    }
+    for reader in 0..shared.shape.readers {
+        let rng = rng.fork();
+        bodies.push((format!("reader-{reader}"), Box::new(move |shared| read(shared, rng))));
+    }
+    for n in 0..shared.shape.upkeep {
+        let rng = rng.fork();
+        bodies.push((format!("upkeep-{n}"), Box::new(move |shared| upkeep(shared, n, rng))));
+    }
+    together(&shared, bodies)?;
+    end(shared)
+}
+
+/// Runs each body in a thread; the first complaint.
+fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
+    let spawner = shared.env.spawner.clone().ok_or("a machine with threads")?;
+    let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut threads = Vec::new();
+    for (name, body) in bodies {
+        let (shared, complaints, who) = (shared.clone(), complaints.clone(), name.clone());
+        let run = move || {
+            if let Err(why) = body(&shared) {
+                let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+                complaints.push(format!("{who}: {why}"));
+            }
+        };
+        threads.push(spawner.spawn(&name, Priority::Foreground, Box::new(run)).doing(|| "spawn".into())?);
+    }
+    threads.into_iter().for_each(|thread| {
+        let _ = thread.join();
+    });
+    let first = complaints.lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
+    first.map_or(Ok(()), Err)
+}
+
+/// Nobody else is left: compares everything, and closes the store.
+fn end(shared: Arc<Shared>) -> Check<Story> {
+    if let Some(look) = shared.excused(both(&shared, ReadOptions::default(), false))? {
+        let story = shared.story();
+        story.check_look(&look.0, &look.1, &story.bounds()).map_err(|why| format!("at the end, {why}"))?;
+    }
+    if shared.sim.faults_fired() == 0 && !shared.shape.hurry {
+        shared.excused(check_at_rest(&shared.db, &shared.env, DIR.as_ref(), false))?;
+    }
+    crate::tally::add(&shared.db);
+    shared.story().counts = crate::tally::take().collect();
+    let shared = Arc::into_inner(shared).ok_or("another thread is left")?;
+    let Shared { db, mirror, sim, story, .. } = shared;
+    drop(mirror);
+    let closed = db.close();
+    let mut story = story.into_inner().unwrap_or_else(PoisonError::into_inner);
+    story.faulted = sim.faults_fired() > 0;
+    sim.clear_faults();
+    match closed {
+        Err(e) if !story.faulted => Err(format!("close: {e}")),
+        _ => Ok(story),
+    }
+}
+
+fn change(shared: &Shared, writer: usize, rng: &mut Rng) -> Change {
+    let slot = rng.below(shared.shape.slots);
+    match rng.below(12) {
+        0 => {
+            let end = slot + 1 + rng.below(shared.shape.slots);
+            Change::DeleteRange(key(writer, slot), key(writer, end.min(99)))
+        }
+        1 | 2 => Change::Delete(key(writer, slot)),
+        _ => {
+            let mut value = vec![0; 12 + rng.below(shared.shape.value_len) as usize];
+            rng.fill(&mut value[..12]);
+            Change::Put(key(writer, slot), value)
+        }
+    }
+}
+
+fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
+    for _ in 0..rng.range(1, shared.shape.batches + 1) {
+        let changes: Vec<Change> = (0..rng.range(1, 4)).map(|_| change(shared, writer, &mut rng)).collect();
+        let mut batch = WriteBatch::new();
+        for change in &changes {
+            for family in [shared.db.default_column_family(), &shared.mirror] {
+                match change {
+                    Change::Put(key, value) => batch.put_cf(family, key, value),
+                    Change::Delete(key) => batch.delete_cf(family, key),
+                    Change::DeleteRange(start, end) => batch.delete_range_cf(family, start, end),
+                };
+            }
+        }
+        let durability = pick(&mut rng, &[Durability::Durable, Durability::Durable, Durability::Buffered]);
+        let begun = shared.now();
+        let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
+        shared.story().writers[writer].push(batch_begun);
+        let written = shared.db.write_opt(&batch, &WriteOptions { durability: Some(durability) });
+        let now = shared.now();
+        {
+            let mut story = shared.story();
+            let batch = story.writers[writer].last_mut().ok_or("it was pushed")?;
+            batch.ended = Some(now);
+            batch.failed = written.is_err();
+        }
+        if shared.excused(written.doing(|| "write".into()))?.is_none() {
+            return Ok(());
+        }
+        if rng.one_in(12) {
+            shared.env.clock.sleep_ns(rng.below(2_000_000_000));
+        }
+    }
+    Ok(())
+}
+
+/// Both families, in one state of the store.
+fn both(shared: &Shared, options: ReadOptions, backwards: bool) -> Check<(Entries, Entries)> {
+    let options = match &options.snapshot {
+        Some(_) => options,
+        None => ReadOptions { snapshot: Some(shared.db.snapshot()), ..options },
+    };
+    let default = contents(&shared.db, shared.db.default_column_family(), options.clone(), backwards)?;
+    let mirror = contents(&shared.db, &shared.mirror, options, !backwards)?;
+    Ok((default, mirror))
+}
+
+fn read(shared: &Shared, mut rng: Rng) -> Check {
+    for _ in 0..rng.range(1, 6) {
+        let least: Vec<usize> = shared.story().bounds().into_iter().map(|(returned, _)| returned).collect();
+        let snapshot = shared.db.snapshot();
+        let most: Vec<usize> = shared.story().bounds().into_iter().map(|(_, begun)| begun).collect();
+        let bounds: Vec<(usize, usize)> = least.into_iter().zip(most).collect();
+        let options = || ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
+        let Some(look) = shared.excused(both(shared, options(), rng.one_in(2)))? else { continue };
+        shared.story().check_look(&look.0, &look.1, &bounds)?;
+        for _ in 0..rng.below(4) {
+            let key = key(rng.below(shared.shape.writers as u64) as usize, rng.below(shared.shape.slots));
+            let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
+            let got = shared.db.get_opt(family, &key, &options()).doing(|| "get".into());
+            let Some(got) = shared.excused(got)? else { continue };
+            let got = got.as_deref().map(<[u8]>::to_vec);
+            ensure!(got.as_ref() == look.0.get(&key), "get and scan of a snapshot disagree");
+        }
+        if rng.one_in(2) {
+            shared.env.clock.sleep_ns(rng.below(20_000_000));
+            let Some(again) = shared.excused(both(shared, options(), rng.one_in(2)))? else { continue };
+            ensure!(again == look, "a snapshot has changed");
+        }
+    }
+    Ok(())
+}
+
+fn upkeep(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
+    let db = &shared.db;
+    for step in 0..rng.range(1, 6) {
+        if rng.one_in(2) {
+            shared.env.clock.sleep_ns(rng.below(30_000_000));
+        }
+        let done = match rng.below(8) {
+            0..=2 => db.flush().doing(|| "flush".into()),
+            3 => {
+                let family = if rng.one_in(2) { &shared.mirror } else { db.default_column_family() };
+                db.compact_range(family, None, None).doing(|| "compact_range".into())
+            }
+            4 => {
+                let request = GcRequest { until_percent: Some(rng.below(30) as u32) };
+                db.collect_garbage(request).map(drop).doing(|| "collect_garbage".into())
+            }
+            5 => checkpoint(shared, format!("/copy-{nth}-{step}")),
+            6 => guest(shared, format!("guest-{nth}-{step}"), &mut rng),
+            _ => ledger(shared),
+        };
+        shared.excused(done)?;
+    }
+    Ok(())
+}
+
+fn ledger(shared: &Shared) -> Check {
+    let space = shared.db.space().doing(|| "space".into())?;
+    let sum: u64 = space.parts().iter().map(|(_, bytes)| bytes).sum();
+    ensure!(sum == space.total_bytes, "the ledger of space sums to {sum}, not {}", space.total_bytes);
+    Ok(())
+}
+
+fn checkpoint(shared: &Shared, dir: String) -> Check {
+    let least: Vec<usize> = shared.story().bounds().into_iter().map(|(returned, _)| returned).collect();
+    shared.db.checkpoint(&dir).doing(|| "checkpoint".into())?;
+    let mut story = shared.story();
+    let most = story.bounds().into_iter().map(|(_, begun)| begun);
+    let bounds = least.into_iter().zip(most).collect();
+    story.checkpoints.push(Copy { dir, bounds, end_op: shared.sim.op_count() });
+    Ok(())
+}
+
+/// A family that comes and goes.
+fn guest(shared: &Shared, name: String, rng: &mut Rng) -> Check {
+    let nth = {
+        let mut story = shared.story();
+        story.guests.push(Guest {
+            name: name.clone(),
+            created: (shared.sim.op_count(), None),
+            dropped: None,
+        });
+        story.guests.len() - 1
+    };
+    let family =
+        shared.db.create_column_family(&name, plan::family_options(rng)).doing(|| "create".into())?;
+    shared.story().guests[nth].created.1 = Some(shared.sim.op_count());
+    for n in 0..rng.below(4) {
+        let value = vec![n as u8; rng.below(2000) as usize];
+        shared.db.put_cf(&family, &[n as u8], &value).doing(|| "put".into())?;
+        let got = shared.db.get_cf(&family, &[n as u8]).doing(|| "get".into())?;
+        ensure!(got.as_deref() == Some(value.as_slice()), "what was put into {name} is not there");
+    }
+    if rng.one_in(3) {
+        return Ok(());
+    }
+    shared.story().guests[nth].dropped = Some((shared.sim.op_count(), None));
+    shared.db.drop_column_family(&family).doing(|| "drop".into())?;
+    shared.story().guests[nth].dropped.as_mut().ok_or("it was set")?.1 = Some(shared.sim.op_count());
+    Ok(())
+}
