@@ -115,8 +115,8 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
         1 => (driver.sim.crash(CrashKind::ProcessKill, rng.next_u64()), Loss::Process, "killed"),
         _ => (driver.sim.crash(CrashKind::PowerLoss, rng.next_u64()), Loss::Power, "after a power loss"),
     };
-    // What a sync that fails covers may be lost. On LavaFS that is the whole device, with the mapping in which writes wait
-    // that are not to be durable.
+    // What a sync that fails covers may be lost. On LavaFS that is the whole device, with the scratch file in which writes
+    // wait that are not to be durable.
     let loss = if machine::is_lavafs() && a_sync_failed(driver) { Loss::Power } else { loss };
     driver.sim.clear_faults();
     driver.abandon();

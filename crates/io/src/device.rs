@@ -16,11 +16,10 @@
 //!
 //! All errors name the device.
 
-use crate::{PAGE, ReadRequest, SharedMapping};
+use crate::{PAGE, PartialWrite, ReadRequest};
 use base::Result;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 /// The unit of transfer, bytes.
 pub const BLOCK: usize = PAGE;
@@ -60,9 +59,9 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn sync(&self) -> Result<()>;
     /// Tells the device that the blocks hold nothing of worth. `Unsupported` where it cannot be told.
     fn discard(&self, offset: u64, len: u64) -> Result<()>;
-    /// Maps blocks as memory that outlives the process but not the power. While the mapping is in use nobody may write
-    /// these blocks in another way; reads see what was stored.
-    fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>>;
+    /// Writes any range, so that it survives the process and not the power: through the page cache, where there is one.
+    /// Reads see it. What is written to the same block in another way at the same time may be lost.
+    fn write_scratch(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite>;
     /// The path it was opened by.
     fn path(&self) -> &Path;
 }
@@ -73,6 +72,11 @@ pub(crate) fn check_write(data: &[u8], offset: u64, len: u64) {
         && data.len().is_multiple_of(BLOCK)
         && (data.is_empty() || (data.as_ptr() as usize).is_multiple_of(BLOCK));
     assert!(aligned, "a write of {} bytes at {offset} is not in whole, aligned blocks", data.len());
+    check_range(data, offset, len);
+}
+
+/// Panics unless a device of `len` bytes has room for a write there: a bug of the caller.
+pub(crate) fn check_range(data: &[u8], offset: u64, len: u64) {
     let fits = offset.checked_add(data.len() as u64).is_some_and(|end| end <= len);
     assert!(fits, "a write of {} bytes at {offset} past the end of a device of {len} bytes", data.len());
 }

@@ -6,7 +6,9 @@
 //! * [`ReadFile`]: read at offsets, possibly while an [`AppendFile`] on the same path still grows.
 //! * [`InPlaceFile`]: of fixed length, preallocated **and written once**, then written in place (log groups). A data
 //!   sync of an extent that was never written is a metadata commit; one that was written is not.
-//! * [`SharedMapping`]: memory that outlives the process but not the power (the log's open pages).
+//! * [`ScratchFile`]: what must outlive the process but not the power (the log's open pages). It is written through the
+//!   page cache and never synced. (A shared mapping would cost less, but where the file system fails a store into it the
+//!   kernel answers with `SIGBUS`, which ends the process: `docs/decisions/0025-no-mapped-files.md`.)
 //!
 //! Paths are absolute or relative to the process for the kernel; for other file systems the root is the volume.
 //! Directories are durable only after [`FileSystem::sync_dir`], file contents only after a sync of the file. A failed
@@ -14,7 +16,7 @@
 //!
 //! All errors name the path. Kinds: `NotFound`, `AlreadyExists`, `NoSpace`, `ReadOnly`, `Locked`, else `Io`.
 
-use base::Result;
+use base::{Error, Result};
 use std::any::Any;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -118,8 +120,9 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Opens a file made by [`FileSystem::create_in_place`].
     fn open_in_place(&self, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 
-    /// Creates (or truncates to zeros) a fully allocated file of `len` bytes and maps it shared.
-    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>>;
+    /// Creates (or truncates to zeros) a file of `len` bytes, with room for all of them where the file system can promise
+    /// that. `NoSpace` leaves no file behind.
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>>;
 
     /// Reads a whole small file (at most `limit` bytes; longer: `Corruption`).
     fn read_all(&self, path: &Path, limit: usize) -> Result<Vec<u8>> {
@@ -127,7 +130,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
         let len = file.len()?;
         if len > limit as u64 {
             let why = format!("file has {len} bytes, at most {limit} were expected");
-            return Err(base::Error::corruption(why).at_file(path));
+            return Err(Error::corruption(why).at_file(path));
         }
         let mut bytes = vec![0; len as usize];
         file.read_at(&mut bytes, 0)?;
@@ -268,19 +271,36 @@ pub trait InPlaceFile: Send + Sync + fmt::Debug {
 
 use crate::buf::AlignedBuf;
 
-/// Shared memory backed by a file: survives the death of the process, not the loss of power.
-pub trait SharedMapping: Send + Sync + fmt::Debug {
+/// A file of fixed length whose bytes survive the death of the process, not the loss of power.
+pub trait ScratchFile: Send + Sync + fmt::Debug {
     /// Its length, bytes.
     fn len(&self) -> usize;
     /// True if its length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies `data` to `offset`. Panics if it does not fit (a bug of the caller). Two calls must not overlap in time
-    /// and range; a process killed in the middle leaves a prefix of the copy.
-    fn write(&self, offset: usize, data: &[u8]);
-    /// Copies from `offset` into `buf`.
-    fn read(&self, offset: usize, buf: &mut [u8]);
+    /// Writes `data` at `offset`; on return it survives the process. Panics if it does not fit (a bug of the caller). Two
+    /// calls must not overlap in time and range; a process killed in the middle leaves a prefix.
+    ///
+    /// # Errors
+    /// `NoSpace` on a copy-on-write file system that is full: behind the part that was stored the file is as it was, and the
+    /// write may be made again. What was stored has its room: it can be written again at once.
+    fn write(&self, offset: usize, data: &[u8]) -> std::result::Result<(), PartialWrite>;
+}
+
+/// A write that failed, after it had stored a part, which is never all.
+#[derive(Clone, Debug)]
+pub struct PartialWrite {
+    /// Bytes that were stored, from the first on.
+    pub stored_bytes: usize,
+    /// Why the others were not.
+    pub error: Error,
+}
+
+impl From<PartialWrite> for Error {
+    fn from(partial: PartialWrite) -> Error {
+        partial.error
+    }
 }
 
 /// An exclusive lock; dropping it gives it up.

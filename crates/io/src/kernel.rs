@@ -16,21 +16,22 @@
 //! write is followed by `fdatasync`. For reads the ring pays: batches of 32 direct reads of 4 KiB ran four times as
 //! fast as single ones.
 //!
-//! The modules: `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `mmap`
-//! (the four kinds of files), [`device`] (raw devices and images), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
+//! The modules: `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `scratch`
+//! (the four kinds of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
 //! entropy), `ffi` (system calls without a safe wrapper) and [`usage`] (counters of the process and of devices, for
 //! benchmarks).
 
 mod append;
 pub mod device;
 mod ffi;
+mod flush;
 mod fs;
 mod handle;
 mod inplace;
 mod lock;
-mod mmap;
 mod pool;
 mod read;
+mod scratch;
 mod system;
 mod uring;
 pub mod usage;

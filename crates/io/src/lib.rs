@@ -26,6 +26,6 @@ pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, ReadRequest, SharedMapping, SyncKind,
+    PartialWrite, ReadFile, ReadRequest, ScratchFile, SyncKind,
 };
 pub use rng::Rng;

@@ -2,7 +2,7 @@
 
 use crate::append::LavaAppendFile;
 use crate::core::{Core, Live};
-use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaMapping};
+use crate::inplace::{self, LavaInPlaceFile, LavaLock, LavaScratchFile};
 use crate::layout::{self, BLOCK, Extent, blocks_for};
 use crate::meta::joined;
 use crate::op::{FileRecord, Ino, Op};
@@ -14,7 +14,7 @@ use base::sync::lock;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{
     Access, AlignedBuf, AppendFile, CreateOptions, DirEntry, Env, FileLock, FileSystem, FsSpace, InPlaceFile,
-    Metadata, ReadFile, SharedMapping,
+    Metadata, ReadFile, ScratchFile,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl LavaFs {
         Ok(live)
     }
 
-    /// The file of a mapping that is there already and can be used again: of the right length, without holes.
+    /// A scratch file that is there already and can be used again: of the right length, without holes.
     fn reuse_zeroed(&self, path: &Path, len: u64) -> Result<Option<Arc<Live>>> {
         self.volume.check_writable(path)?;
         let live = {
@@ -312,16 +312,17 @@ impl FileSystem for LavaFs {
         Ok(Arc::new(LavaInPlaceFile::new(self.volume.clone(), live, path.to_owned(), len)))
     }
 
-    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
         if len == 0 || len > isize::MAX as usize {
-            return Err(Error::invalid(format!("a mapping of {len} bytes is not possible")).at_file(path));
+            return Err(
+                Error::invalid(format!("a scratch file of {len} bytes is not possible")).at_file(path)
+            );
         }
         let live = match self.reuse_zeroed(path, len as u64)? {
             Some(live) => live,
             None => self.create_fixed(path, len as u64, true, true)?,
         };
-        let mapping = LavaMapping::new(&self.volume, live, len).map_err(|e| e.at_file(path))?;
-        Ok(Arc::new(mapping))
+        Ok(Arc::new(LavaScratchFile::new(self.volume.clone(), live, path.to_owned(), len)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Files of fixed length: those written in place, those mapped, and the lines of locks.
+//! Files of fixed length: those written in place, scratch files, and the lines of locks.
 //!
 //! Their blocks are written with zeros, and these made durable, before the operation that gives them to the file goes in
 //! line. So after a crash they hold zeros or what was written since, never what somebody else wrote there. (A file whose
@@ -10,7 +10,7 @@ use crate::read;
 use crate::volume::{Volume, count};
 use base::sync::{OnceLock, lock};
 use base::{Error, ErrorKind, Result};
-use io::{AlignedBuf, FileLock, InPlaceFile, ReadRequest, SharedMapping};
+use io::{AlignedBuf, FileLock, InPlaceFile, PartialWrite, ReadRequest, ScratchFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,19 +46,25 @@ impl LavaInPlaceFile {
         LavaInPlaceFile { volume, live, path, len, poison: OnceLock::new() }
     }
 
-    /// Runs a write or sync; its first failure poisons.
-    fn guarded(&self, step: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn usable(&self) -> Result<()> {
         if let Some(first) = self.poison.get() {
             return Err(first.clone().with_kind(ErrorKind::Poisoned).context(
                 "an earlier write or sync of this file failed, so what it holds is unknown; reopen the store",
             ));
         }
-        self.volume.check_writable(&self.path)?;
-        step().map_err(|e| {
-            let e = e.at_file(&self.path);
-            self.poison.get_or_init(|| e.clone());
-            e
-        })
+        self.volume.check_writable(&self.path)
+    }
+
+    fn poison(&self, failure: Error) -> Error {
+        let failure = failure.at_file(&self.path);
+        self.poison.get_or_init(|| failure.clone());
+        failure
+    }
+
+    /// Runs a write or sync; its first failure poisons.
+    fn guarded(&self, step: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.usable()?;
+        step().map_err(|e| self.poison(e))
     }
 
     fn check(&self, len: usize, offset: u64) {
@@ -92,8 +98,13 @@ impl InPlaceFile for LavaInPlaceFile {
 
     fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check(data.len(), offset);
-        self.guarded(|| self.each_run(data.as_slice(), offset, |d, at| self.volume.device.write_at(d, at)))
-            .map_err(|e| e.at_offset(offset))
+        let write = || self.each_run(data.as_slice(), offset, |d, at| self.volume.device.write_at(d, at));
+        self.usable()?;
+        write().map_err(|e| match e.kind() {
+            // The device is an image on a full volume, which may have room later; nobody has tried to sync this.
+            ErrorKind::NoSpace => e.at_file(&self.path).at_offset(offset),
+            _ => self.poison(e).at_offset(offset),
+        })
     }
 
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
@@ -115,61 +126,42 @@ impl InPlaceFile for LavaInPlaceFile {
     }
 }
 
-/// Memory backed by the runs of blocks of a file.
+/// A file that outlives the process and not the power.
 #[derive(Debug)]
-pub(crate) struct LavaMapping {
-    /// Where each begins, in order.
-    parts: Vec<(usize, Arc<dyn SharedMapping>)>,
+pub(crate) struct LavaScratchFile {
+    volume: Arc<Volume>,
+    live: Arc<Live>,
+    path: PathBuf,
     len: usize,
-    /// Keeps the blocks while the memory is in use.
-    _live: Arc<Live>,
 }
 
-impl LavaMapping {
-    pub(crate) fn new(volume: &Volume, live: Arc<Live>, len: usize) -> Result<Self> {
-        let mut parts = Vec::new();
-        let mut start = 0;
-        for extent in live.extents().iter() {
-            let part = volume.device.map(extent.offset(), extent.len() as usize)?;
-            parts.push((start, part));
-            start += extent.len() as usize;
-        }
-        Ok(LavaMapping { parts, len, _live: live })
-    }
-
-    fn check(&self, offset: usize, len: usize) {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(fits, "access of {len} bytes at {offset} of a mapping of {} bytes", self.len);
-    }
-
-    /// The parts that a range touches: the part, where in it, and which bytes of the range.
-    fn touched(
-        &self,
-        offset: usize,
-        len: usize,
-    ) -> impl Iterator<Item = (&dyn SharedMapping, usize, std::ops::Range<usize>)> {
-        self.parts.iter().filter_map(move |(start, part)| {
-            let from = offset.max(*start);
-            let to = (offset + len).min(start + part.len());
-            (from < to).then(|| (&**part, from - start, from - offset..to - offset))
-        })
+impl LavaScratchFile {
+    pub(crate) fn new(volume: Arc<Volume>, live: Arc<Live>, path: PathBuf, len: usize) -> Self {
+        LavaScratchFile { volume, live, path, len }
     }
 }
 
-impl SharedMapping for LavaMapping {
+impl ScratchFile for LavaScratchFile {
     fn len(&self) -> usize {
         self.len
     }
 
-    fn write(&self, offset: usize, data: &[u8]) {
-        self.check(offset, data.len());
-        self.touched(offset, data.len()).for_each(|(part, at, range)| part.write(at, &data[range]));
-    }
-
-    fn read(&self, offset: usize, buf: &mut [u8]) {
-        self.check(offset, buf.len());
-        let len = buf.len();
-        self.touched(offset, len).for_each(|(part, at, range)| part.read(at, &mut buf[range]));
+    fn write(&self, offset: usize, data: &[u8]) -> std::result::Result<(), PartialWrite> {
+        let fits = offset.checked_add(data.len()).is_some_and(|end| end <= self.len);
+        assert!(fits, "a write of {} bytes at {offset} of a scratch file of {} bytes", data.len(), self.len);
+        let fail =
+            |stored_bytes, error: Error| PartialWrite { stored_bytes, error: error.at_file(&self.path) };
+        self.volume.check_writable(&self.path).map_err(|e| fail(0, e))?;
+        let view = self.live.view();
+        let pieces = layout::pieces(&view.extents, offset as u64, data.len() as u64);
+        let mut stored_bytes = 0;
+        for (now, at) in layout::cut(&pieces, data) {
+            let at = at.ok_or_else(|| fail(stored_bytes, Error::invalid("a scratch file has a hole")))?;
+            let written = self.volume.device.write_scratch(now, at);
+            written.map_err(|e| fail(stored_bytes + e.stored_bytes, e.error))?;
+            stored_bytes += now.len();
+        }
+        Ok(())
     }
 }
 

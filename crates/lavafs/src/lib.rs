@@ -40,7 +40,7 @@
 //!
 //! The journal is one line of transactions, so the names after a crash are those of one moment, at or after the last
 //! sync that covered them. Death of the process alone is like a loss of power to names and sizes that no sync had covered
-//! (a kernel would have kept them); writes in place and to mappings survive it. A sync of the device that fails may take
+//! (a kernel would have kept them); writes in place and to scratch files survive it. A sync of the device that fails may take
 //! any of them with it that was not durable yet, whichever file the sync was for: they share the device's cache.
 
 mod alloc;

@@ -123,7 +123,7 @@ impl World {
             18 => self.change_dirs(),
             19 => self.open_reader(),
             20 if self.rng.one_in(3) => self.remount(),
-            21 => self.mapping(),
+            21 => self.scratch(),
             _ => self.sync_dir(),
         }
     }
@@ -336,23 +336,23 @@ impl World {
         }
     }
 
-    fn mapping(&mut self) {
+    fn scratch(&mut self) {
         let (path, len) = (self.some_path(), self.rng.range(1, 40_000) as usize);
         let taken = self.names.contains_key(&path);
-        // Nobody maps a file over one that has other names.
+        // Nobody makes a scratch file over one that has other names.
         if taken && self.env.fs.metadata(Path::new(&path)).unwrap().links > 1 {
             return;
         }
         let obstacle = if self.parent_exists(&path) { None } else { Some(ErrorKind::NotFound) };
-        let made = self.env.fs.create_mapping(Path::new(&path), len);
-        let Some(mapping) = self.agree(made, obstacle, "create_mapping") else { return };
+        let made = self.env.fs.create_scratch(Path::new(&path), len);
+        let Some(file) = self.agree(made, obstacle, "create_scratch") else { return };
         let mut bytes = vec![0; len];
         let at = self.rng.below(len as u64) as usize;
         let data = vec![self.rng.next_u64() as u8; (len - at).min(9000)];
-        mapping.write(at, &data);
+        file.write(at, &data).unwrap();
         bytes[at..at + data.len()].copy_from_slice(&data);
         let mut found = vec![1; len];
-        mapping.read(0, &mut found);
+        self.env.fs.open(Path::new(&path), Access::Buffered).unwrap().read_at(&mut found, 0).unwrap();
         assert_eq!(found, bytes);
         if let Some(old) = self.names.insert(path, Bytes::new(bytes.into())) {
             // The same file, made again, or another one: nobody should look at the old one any more.

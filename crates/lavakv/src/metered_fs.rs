@@ -20,7 +20,7 @@ use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
-    ReadFile, SharedMapping, SyncKind,
+    ReadFile, ScratchFile, SyncKind,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -236,8 +236,8 @@ impl FileSystem for MeteredFs {
         Ok(self.meter.make(path, whole(len), make)?.0)
     }
 
-    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
-        Ok(self.meter.make(path, whole(len as u64), || self.inner.create_mapping(path, len))?.0)
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        Ok(self.meter.make(path, whole(len as u64), || self.inner.create_scratch(path, len))?.0)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

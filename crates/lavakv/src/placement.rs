@@ -86,7 +86,7 @@ pub(crate) struct ArrivalFile {
     name_synced: bool,
     /// Until the values are in tables.
     tail: Option<Tail>,
-    /// A record that does not fit the tail is to be durable before it is logged.
+    /// A record that the tail did not take is to be durable before it is logged.
     over_tail: bool,
     /// Up to here the volume has room for it.
     reserved_bytes: u64,
@@ -169,9 +169,7 @@ impl ArrivalFile {
             return Err(Error::invalid("a value was to be placed in a file that is not open"));
         };
         let (lens, offset) = builder.append(user_key, seq, value)?;
-        if lens.stored_len <= tail.len() {
-            tail.keep(offset, builder.last_record());
-        } else {
+        if lens.stored_len > tail.len() || tail.keep(offset, builder.last_record()).is_err() {
             self.over_tail = true;
         }
         self.places.insert(seq, lens);

@@ -297,6 +297,7 @@ fn log(
             Err(e) if e.kind() == ErrorKind::Busy => {
                 engine.log.provide(engine, header.len() + body.len()).map_err(Unlogged::Certain)?;
             }
+            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(Unlogged::Certain(e)),
             Err(e) => {
                 engine.health.poison(&e);
                 return Err(Unlogged::Perhaps(of_unknown_fate(e)));

@@ -155,11 +155,17 @@ impl Caller {
                     let pages = (group_len_needed(bytes.len()) / PAGE as u64).max(self.group_pages);
                     self.add_group(pages)?;
                 }
+                Err(e) if e.kind() == ErrorKind::NoSpace => {
+                    // Nothing happened: the next batch takes its sequences.
+                    self.written.pop();
+                    self.next_seq = seq;
+                    return Err(e);
+                }
                 outcome => {
                     let position = outcome?;
                     let written = self.written.last_mut().unwrap();
                     written.position = Some(position);
-                    written.buffered_op = Some(self.sim.op_count());
+                    written.buffered_op = (durability == Durability::Buffered).then(|| self.sim.op_count());
                     return Ok(position);
                 }
             }
@@ -171,6 +177,7 @@ impl Caller {
         let op = self.sim.op_count();
         for w in self.written.iter_mut().filter(|w| w.position.is_some_and(|p| p <= position)) {
             w.durable_op.get_or_insert(op);
+            w.buffered_op.get_or_insert(op);
         }
     }
 

@@ -226,6 +226,16 @@ impl Token<'_> {
         frontier.durable_end.store(end, Ordering::Release);
     }
 
+    /// The same after writes that nobody has begun to sync: where there was no room for them, they can be made again.
+    pub fn finish_write<T>(mut self, outcome: Result<T>) -> Result<T> {
+        if outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
+            self.finished = true;
+            self.commit.end(None);
+            return outcome;
+        }
+        self.finish(outcome)
+    }
+
     /// Gives the token up; an error is what poisons the log.
     pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         self.finished = true;

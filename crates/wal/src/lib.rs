@@ -1,7 +1,7 @@
-//! The write-ahead log: numbered pages in preallocated groups, packed in shared memory, written by one leader at a time.
+//! The write-ahead log: numbered pages in preallocated groups, packed in memory, written by one leader at a time.
 //!
-//! A batch of writes is appended to the *open page* (4 KB), which lives in a ring of pages in a shared mapping: the
-//! batch then survives the process, at the cost of a copy. [`Wal::sync`] closes the open page, writes every page that is
+//! A batch of writes is appended to the *open page* (4 KB), in memory. One that must survive the process is then written
+//! to the *staging file* too, through the page cache. [`Wal::sync`] closes the open page, writes every page that is
 //! not yet on the device and returns when all of them are durable; callers that arrive while a write is in flight
 //! share the next one (group commit). A batch is acknowledged when every page up to its last is durable, so that
 //! recovery, which stops at the first hole, never loses an acknowledged batch behind somebody else's torn page.
@@ -13,7 +13,7 @@
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
 //! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
-//! pages that a crash left in the mapping), [`dump`] (a group as text).
+//! pages that a crash left in the staging file), [`dump`] (a group as text).
 //!
 //! Leader and followers, and packing the batches of all waiting writers into shared pages, follow the group commit
 //! of DeWitt et al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984); page numbers, log
@@ -38,7 +38,7 @@ pub use wal::{Position, Wal, WalOptions, WalStats};
 
 use base::SeqNo;
 
-/// The name of the staging file, which backs the open pages, in the log's directory.
+/// The name of the staging file, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
 
 /// What a write promises when it returns.

@@ -1,8 +1,8 @@
 //! The format of log pages and of the fragments in them (byte map: `docs/format/wal.md`).
 //!
-//! A page has two forms. The *open* form lives in the staging mapping while fragments are added; its checksum covers
-//! the header alone, and how far the page is filled follows from the fragments, each of which has a checksum of its own
-//! that is written last. So at every instant the page parses up to its last complete fragment. The *closed* form is
+//! A page has two forms. The *open* form is in memory and in the staging file while fragments are added; its checksum
+//! covers the header alone, and how far the page is filled follows from the fragments, each of which has a checksum of its
+//! own. So however much of a write to the staging file came through, the page parses up to its last complete fragment. The *closed* form is
 //! what a group file holds: one checksum over the whole page, `used` filled in, the rest zero. A closed page is written
 //! once.
 //!
@@ -10,7 +10,7 @@
 //!
 //! * Page checksums are masked with the store's uid and the page's number, fragment checksums with the number and
 //!   the position in the page, so nothing left in a reused staging slot or a recycled file parses as something else.
-//! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (the mapping
+//! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (staging
 //!   is written back whenever the kernel likes) followed by a complete next page would lose the fragments between.
 //! * Decoding never panics and allocates nothing.
 
@@ -189,7 +189,7 @@ pub fn group_of(page: &[u8], store: Uid) -> Option<u64> {
     matches!(read_closed(page, store, ltn), Verdict::Valid(_)).then_some(ltn)
 }
 
-/// Judges a page of the staging mapping: the header alone.
+/// Judges a page of the staging file: the header alone.
 pub fn read_open(page: &[u8], store: Uid) -> Verdict {
     read(page, Form::Open, HEADER_LEN, store, None)
 }

@@ -1,50 +1,193 @@
-//! The end of the log: the open page and its neighbours in the staging ring.
+//! The end of the log: the open page, the pages before it that are not in their group file yet, and what comes next.
 //!
-//! Page `p` lives in slot `p mod slots` of the mapping until it is written to its group file. The order of stores makes
-//! the mapping parse at every instant: a page's header body before its magic and checksum, a fragment's body before its
-//! checksum. A slot is reused only after the page in it was written (the caller's duty, [`Tail::has_slot`]).
+//! They are in memory ([`Ring`]) until they are written to their group file. A batch that must outlive the process has
+//! them written to the staging file too, before it is acknowledged: page `p` in slot `p mod slots`, and of the open page
+//! what was added since. Writing there may fail, as any write; the batch is then taken back ([`Tail::take_back`]). A
+//! batch whose caller is going to wait for its sync is not staged: the sync carries it to the group file.
+//!
+//! Invariant: when a staged batch is acknowledged, all pages up to its last are in their group file or in the staging
+//! file, complete as far as they were filled then. A slot is reused only after the page in it was written to its group
+//! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
 use crate::page::{self, BatchHeader, FragmentKind, PageHeader};
 use crate::{Chain, History, PreparedGroup};
-use base::sync::atomic::{AtomicU16, Ordering, fence};
-use base::{Result, Uid};
-use io::{PAGE, SharedMapping};
+use base::{ErrorKind, Result, Uid};
+use io::{PAGE, PartialWrite, ScratchFile};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The ring of pages, shared by the appender and whoever writes pages out.
+/// Buffers of pages that are kept for later ones.
+const SPARE_PAGES_MAX: usize = 256;
+
+/// A page as far as it is filled, in its open form.
+pub(crate) type PageBytes = Arc<Vec<u8>>;
+
+/// The pages that are not known to be in their group file, and the file that keeps them for the next process.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    mapping: Arc<dyn SharedMapping>,
+    file: Arc<dyn ScratchFile>,
+    slots: u64,
     store: Uid,
-    /// Bytes used of the page in each slot, set when the page is closed (under the tail's lock).
-    used: Box<[AtomicU16]>,
+    /// Number of the first of `closed`.
+    first_lpn: u64,
+    closed: VecDeque<PageBytes>,
+    /// The page after them; empty: none is open.
+    open: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+    /// How far the file has the pages: up to this many bytes of this page.
+    staged: (u64, usize),
+    /// What goes to the file in one write, if it is more than a page.
+    run: Vec<u8>,
 }
 
 impl Ring {
-    pub fn new(mapping: Arc<dyn SharedMapping>, store: Uid) -> Self {
-        let used = (0..mapping.len() / PAGE).map(|_| AtomicU16::new(0)).collect();
-        Ring { mapping, store, used }
+    pub fn new(file: Arc<dyn ScratchFile>, store: Uid, next_lpn: u64) -> Self {
+        Ring {
+            slots: (file.len() / PAGE) as u64,
+            file,
+            store,
+            first_lpn: next_lpn,
+            closed: VecDeque::new(),
+            open: Vec::new(),
+            spare: Vec::new(),
+            staged: (next_lpn, 0),
+            run: Vec::new(),
+        }
     }
 
     pub fn slots(&self) -> u64 {
-        self.used.len() as u64
+        self.slots
     }
 
-    fn slot(&self, lpn: u64) -> usize {
-        (lpn % self.slots()) as usize
+    fn next_lpn(&self) -> u64 {
+        self.first_lpn + self.closed.len() as u64
     }
 
-    /// Copies closed pages out of the ring, in their closed form, one after the other into `out`.
-    pub fn copy_closed(&self, first_lpn: u64, durable_end: u64, out: &mut [u8]) {
-        let (pages, rest) = out.as_chunks_mut::<PAGE>();
-        assert!(rest.is_empty(), "whole pages");
-        for (lpn, page) in (first_lpn..).zip(pages) {
-            let slot = self.slot(lpn);
-            let used = self.used[slot].load(Ordering::Relaxed);
-            self.mapping.read(slot * PAGE, &mut page[..usize::from(used)]);
-            page::close(page, used, durable_end, self.store, lpn);
+    /// Closed pages from `first_lpn` on, which must all be there.
+    pub fn closed(&self, first_lpn: u64, pages: usize) -> Vec<PageBytes> {
+        let skipped = (first_lpn - self.first_lpn) as usize;
+        self.closed.range(skipped..skipped + pages).cloned().collect()
+    }
+
+    /// Lets go of pages that are in their group file by now.
+    pub fn forget_below(&mut self, written_end: u64) {
+        while self.first_lpn < written_end {
+            let Some(page) = self.closed.pop_front() else { break };
+            self.first_lpn += 1;
+            if let Some(bytes) = Arc::into_inner(page) {
+                self.recycle(bytes);
+            }
         }
+    }
+
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if bytes.capacity() > 0 && self.spare.len() < SPARE_PAGES_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    fn begin(&mut self, header: &[u8]) {
+        self.open = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PAGE));
+        self.open.extend_from_slice(header);
+    }
+
+    fn end(&mut self) {
+        self.closed.push_back(Arc::new(std::mem::take(&mut self.open)));
+    }
+
+    /// The numbers up to `next_lpn` were given to pages that are all in their group file.
+    fn skip_to(&mut self, next_lpn: u64) {
+        self.forget_below(next_lpn);
+        self.first_lpn = next_lpn;
+    }
+
+    /// Goes back to where `lpn` was the open page, with `used` bytes.
+    fn cut_back(&mut self, lpn: u64, used: usize) {
+        while self.next_lpn() > lpn {
+            let Some(page) = self.closed.pop_back() else { break };
+            let open = std::mem::replace(&mut self.open, Arc::unwrap_or_clone(page));
+            self.recycle(open);
+        }
+        self.open.truncate(used);
+    }
+
+    fn page(&self, lpn: u64) -> &[u8] {
+        self.closed.get((lpn - self.first_lpn) as usize).map_or(&self.open, |page| page)
+    }
+
+    /// Makes the file hold all pages from `written_end` on. After `NoSpace` it holds none of those that were not there
+    /// before, so that their numbers may be given once more.
+    pub fn stage(&mut self, written_end: u64) -> Result<()> {
+        let end = (self.next_lpn(), self.open.len());
+        let (lpn, used) = self.staged.max((written_end, 0));
+        if (lpn, used) >= end {
+            return Ok(());
+        }
+        // The last page that has bytes.
+        let last_lpn = if self.open.is_empty() { end.0 - 1 } else { end.0 };
+        let staged = match lpn == last_lpn {
+            true => self.write(lpn, used, &self.page(lpn)[used..]).map_err(|e| (lpn, used, e)),
+            false => self.stage_run(lpn, used, last_lpn),
+        };
+        if let Err((run_lpn, run_used, PartialWrite { stored_bytes, error })) = staged {
+            if error.kind() == ErrorKind::NoSpace {
+                let stored_end = run_lpn * PAGE as u64 + (run_used + stored_bytes) as u64;
+                self.unstage(lpn * PAGE as u64 + used as u64, stored_end)?;
+            }
+            return Err(error);
+        }
+        self.staged = end;
+        Ok(())
+    }
+
+    fn write(&self, lpn: u64, at: usize, bytes: &[u8]) -> std::result::Result<(), PartialWrite> {
+        self.file.write((lpn % self.slots) as usize * PAGE + at, bytes)
+    }
+
+    /// Several pages at once; as many writes as the ring wraps. An error comes with where the write that failed began.
+    fn stage_run(
+        &mut self,
+        mut lpn: u64,
+        mut used: usize,
+        last_lpn: u64,
+    ) -> std::result::Result<(), (u64, usize, PartialWrite)> {
+        let mut run = std::mem::take(&mut self.run);
+        let mut staged = Ok(());
+        while staged.is_ok() && lpn <= last_lpn {
+            let (start_lpn, start_used) = (lpn, used);
+            run.clear();
+            loop {
+                run.extend_from_slice(&self.page(lpn)[used..]);
+                (lpn, used) = (lpn + 1, 0);
+                if lpn > last_lpn || lpn.is_multiple_of(self.slots) {
+                    break;
+                }
+                // What is behind the end of a page is not read; zeros are as good as anything.
+                run.resize((start_used + run.len()).next_multiple_of(PAGE) - start_used, 0);
+            }
+            staged = self.write(start_lpn, start_used, &run).map_err(|e| (start_lpn, start_used, e));
+        }
+        self.run = run;
+        staged
+    }
+
+    /// Makes unreadable what was stored, from one position of the log to another, counted in bytes: the beginning of the
+    /// fragment in the first page, and the headers of the pages after it. Positions are going to be used once more, and
+    /// neither what stood there, nor a page that continues the one before, must be found.
+    fn unstage(&self, start: u64, end: u64) -> Result<()> {
+        let page = PAGE as u64;
+        let mut at = start;
+        while at < end {
+            let zeros = [0; page::HEADER_LEN];
+            let len = zeros.len().min((end - at) as usize).min(PAGE - (at % page) as usize);
+            let undone = self.write(at / page, (at % page) as usize, &zeros[..len]);
+            // It stays to be found: then nothing may be added to the log any more.
+            undone.map_err(|e| e.error.with_kind(ErrorKind::Io))?;
+            at = (at / page + 1) * page;
+        }
+        Ok(())
     }
 }
 
@@ -97,11 +240,8 @@ pub(crate) struct Surroundings {
 #[derive(Debug)]
 pub(crate) struct Tail {
     pub groups: Groups,
-    /// The page that is open, or the next to be opened.
-    pub next_lpn: u64,
-    /// Bytes used of the open page; 0: no page is open.
-    pub used: usize,
-    /// Bytes used of the page before `next_lpn`.
+    pub ring: Ring,
+    /// Bytes used of the page before the next.
     prev_used: u16,
     /// The end of the pages that hold batches (watermarks do not count).
     pub data_end: u64,
@@ -111,17 +251,24 @@ pub(crate) struct Tail {
     pub batches: u64,
     pub payload_bytes: u64,
     pub rolls: u64,
-    scratch: Box<[u8; PAGE]>,
+}
+
+/// Where the tail was before a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    next_lpn: u64,
+    used: usize,
+    prev_used: u16,
+    data_end: u64,
 }
 
 impl Tail {
-    pub fn new(first: PreparedGroup, next_lpn: u64, history: &History) -> Result<Self> {
+    pub fn new(first: PreparedGroup, next_lpn: u64, history: &History, ring: Ring) -> Result<Self> {
         let groups = Groups::new(first, next_lpn, history)?;
         let Chain { end_lpn, used, .. } = groups.active.prev;
         Ok(Tail {
             groups,
-            next_lpn,
-            used: 0,
+            ring,
             prev_used: used,
             data_end: end_lpn,
             vouched_end: end_lpn,
@@ -129,28 +276,47 @@ impl Tail {
             batches: 0,
             payload_bytes: 0,
             rolls: 0,
-            scratch: Box::new([0; PAGE]),
         })
     }
 
-    /// True if the slot of the next page is free, given that all pages below `written_end` were written.
-    pub fn has_slot(&self, ring: &Ring, written_end: u64) -> bool {
-        self.next_lpn - written_end.min(self.next_lpn) < ring.slots()
+    /// The page that is open, or the next to be opened.
+    pub fn next_lpn(&self) -> u64 {
+        self.ring.next_lpn()
+    }
+
+    /// Bytes used of the open page; 0: no page is open.
+    pub fn used(&self) -> usize {
+        self.ring.open.len()
+    }
+
+    /// The end of all pages, the open one included.
+    pub fn end_lpn(&self) -> u64 {
+        self.next_lpn() + u64::from(self.used() != 0)
+    }
+
+    /// True if the slots of so many pages, the open one first, are free, given that all pages below `written_end` were
+    /// written.
+    pub fn has_slots(&self, pages: u64, written_end: u64) -> bool {
+        self.next_lpn() + pages <= written_end + self.ring.slots
+    }
+
+    /// The most pages that a batch of `len` bytes may need, the open one included.
+    pub fn pages_for(&self, len: usize) -> u64 {
+        u64::from(self.used() != 0) + page::pages_to_open(0, len)
     }
 
     /// Makes room for a batch of `len` bytes in the active group, rolling if need be. False if there is no group for it.
-    pub fn reserve(&mut self, ring: &Ring, len: usize) -> bool {
-        let open = u64::from(self.used != 0);
-        let have = self.next_lpn + open - self.groups.active.first_lpn;
-        if have + page::pages_to_open(self.used, len) <= self.groups.active.data_pages() {
+    pub fn reserve(&mut self, len: usize) -> bool {
+        let end_lpn = self.end_lpn();
+        let have = end_lpn - self.groups.active.first_lpn;
+        if have + page::pages_to_open(self.used(), len) <= self.groups.active.data_pages() {
             return true;
         }
-        let end_lpn = self.next_lpn + open;
-        let used = if self.used != 0 { self.used as u16 } else { self.prev_used };
+        let used = if self.used() != 0 { self.used() as u16 } else { self.prev_used };
         let end = Chain { ltn: self.groups.active.prepared.ltn, end_lpn, used };
         let rolled = self.groups.roll(end, page::pages_to_open(0, len));
         if rolled {
-            self.close_page(ring);
+            self.close_page();
             self.rolls += 1;
         }
         rolled
@@ -159,33 +325,28 @@ impl Tail {
     /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.
     pub fn has_room(&self, len: usize) -> bool {
         let active = &self.groups.active;
-        let have = self.next_lpn + u64::from(self.used != 0) - active.first_lpn;
+        let have = self.end_lpn() - active.first_lpn;
         let pages = page::pages_to_open(0, len);
         have + pages <= active.data_pages() || self.groups.has_spare(pages)
     }
 
     /// Begins the next page. There must be a slot for it and no open page.
-    pub fn open_page(&mut self, ring: &Ring, around: Surroundings) {
-        assert_eq!(self.used, 0, "a page is open");
-        let header = self.header(ring, around).encode_open();
-        let at = ring.slot(self.next_lpn) * PAGE;
-        let (commit, body) = header.split_at(8);
-        ring.mapping.write(at + commit.len(), body);
-        fence(Ordering::Release);
-        ring.mapping.write(at, commit);
-        self.used = page::HEADER_LEN;
+    pub fn open_page(&mut self, around: Surroundings) {
+        assert_eq!(self.used(), 0, "a page is open");
+        let header = self.header(around).encode_open();
+        self.ring.begin(&header);
     }
 
-    fn header(&mut self, ring: &Ring, around: Surroundings) -> PageHeader {
+    fn header(&mut self, around: Surroundings) -> PageHeader {
         let active = &self.groups.active;
         self.highest_witness = self.highest_witness.max(around.witness_edit);
         PageHeader {
             form: page::Form::Open,
             used: 0,
             prev_used: self.prev_used,
-            store: ring.store,
+            store: self.ring.store,
             ltn: active.prepared.ltn,
-            lpn: self.next_lpn,
+            lpn: self.ring.next_lpn(),
             first_lpn: active.first_lpn,
             durable_end: around.durable_end,
             prev_ltn: active.prev.ltn,
@@ -195,52 +356,63 @@ impl Tail {
     }
 
     /// Appends as much of the batch as fits to the open page, and closes the page if it is then full. Returns the page.
-    pub fn write_fragment(&mut self, ring: &Ring, batch: &mut Batch<'_>) -> u64 {
+    pub fn write_fragment(&mut self, batch: &mut Batch<'_>) -> u64 {
         let begins = batch.left == batch.header.len as usize;
         let (whole, part) = match begins {
             true => (FragmentKind::Full, FragmentKind::First),
             false => (FragmentKind::Last, FragmentKind::Middle),
         };
-        let room = PAGE - self.used - whole.header_len();
+        let (lpn, pos) = (self.next_lpn(), self.used());
+        let room = PAGE - pos - whole.header_len();
         let (kind, n) = if batch.left <= room { (whole, batch.left) } else { (part, room) };
-        let bytes = &mut self.scratch[..kind.header_len() + n];
+        let Ring { open, store, .. } = &mut self.ring;
+        open.resize(pos + kind.header_len() + n, 0);
+        let bytes = &mut open[pos..];
         batch.fill(&mut bytes[kind.header_len()..]);
-        page::encode_fragment(bytes, kind, batch.header, ring.store, self.next_lpn, self.used);
-        let at = ring.slot(self.next_lpn) * PAGE + self.used;
-        // The checksum last: until it stands, the page ends before this fragment.
-        let (commit, body) = bytes.split_at(4);
-        ring.mapping.write(at + commit.len(), body);
-        fence(Ordering::Release);
-        ring.mapping.write(at, commit);
-        self.used += bytes.len();
-        let lpn = self.next_lpn;
+        page::encode_fragment(bytes, kind, batch.header, *store, lpn, pos);
         self.data_end = lpn + 1;
-        if PAGE - self.used < page::ROOM_LEN_MIN {
-            self.close_page(ring);
+        if PAGE - self.used() < page::ROOM_LEN_MIN {
+            self.close_page();
         }
         lpn
     }
 
     /// Closes the open page, if there is one: nothing is added to it any more.
-    pub fn close_page(&mut self, ring: &Ring) {
-        if self.used != 0 {
-            self.prev_used = self.used as u16;
-            ring.used[ring.slot(self.next_lpn)].store(self.prev_used, Ordering::Relaxed);
-            self.next_lpn += 1;
-            self.used = 0;
+    pub fn close_page(&mut self) {
+        if self.used() != 0 {
+            self.prev_used = self.used() as u16;
+            self.ring.end();
         }
     }
 
-    /// Adds a page without batches, in its closed form, to `out`; it does not pass through the ring.
-    pub fn watermark_page(&mut self, ring: &Ring, around: Surroundings, out: &mut [u8; PAGE]) -> u64 {
-        assert_eq!(self.used, 0, "a page is open");
-        let lpn = self.next_lpn;
+    /// Adds a page without batches, in its closed form, to `out`. All pages before it must be in their group file; it does
+    /// not pass through the ring.
+    pub fn watermark_page(&mut self, around: Surroundings, out: &mut [u8; PAGE]) -> u64 {
+        assert_eq!(self.used(), 0, "a page is open");
+        let lpn = self.next_lpn();
         let used = page::HEADER_LEN;
-        out[..used].copy_from_slice(&self.header(ring, around).encode_open());
-        page::close(out, used as u16, around.durable_end, ring.store, lpn);
+        out[..used].copy_from_slice(&self.header(around).encode_open());
+        page::close(out, used as u16, around.durable_end, self.ring.store, lpn);
         self.prev_used = used as u16;
-        self.next_lpn += 1;
+        self.ring.skip_to(lpn + 1);
         lpn
+    }
+
+    /// Where the tail is now. As long as the lock is held, and no page is opened for lack of a slot in between, it can be
+    /// brought back there.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            next_lpn: self.next_lpn(),
+            used: self.used(),
+            prev_used: self.prev_used,
+            data_end: self.data_end,
+        }
+    }
+
+    /// Forgets what was added since the mark: nothing of it is in a group file, and nobody is told of it.
+    pub fn take_back(&mut self, mark: Mark) {
+        self.ring.cut_back(mark.next_lpn, mark.used);
+        (self.prev_used, self.data_end) = (mark.prev_used, mark.data_end);
     }
 
     /// Notes the sequences of a batch that is now in the log.

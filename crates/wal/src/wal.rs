@@ -8,7 +8,7 @@
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader};
-use crate::tail::{Batch, Ring, Surroundings, Tail};
+use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, PriorGroup, STAGING_NAME};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +94,7 @@ pub struct Wal {
     options: WalOptions,
     /// The number of the first page since the start.
     start_lpn: u64,
-    ring: Ring,
+    store: Uid,
     order: Mutex<()>,
     tail: Mutex<Tail>,
     commit: Commit,
@@ -149,12 +149,12 @@ impl Wal {
         if next_lpn >= page::LPN_LIMIT {
             return Err(Error::invalid(format!("page number {next_lpn} is over the format's limit")));
         }
-        let tail = Tail::new(first, next_lpn, &history)?;
-        let mapping = env.fs.create_mapping(&io::fs::join(dir, STAGING_NAME), staging_len / PAGE * PAGE)?;
+        let file = env.fs.create_scratch(&io::fs::join(dir, STAGING_NAME), staging_len / PAGE * PAGE)?;
+        let tail = Tail::new(first, next_lpn, &history, Ring::new(file, store, next_lpn))?;
         Ok(Wal {
             options,
             start_lpn: next_lpn,
-            ring: Ring::new(mapping, store),
+            store,
             order: Mutex::new(()),
             // Only pages of listed groups may be vouched for.
             commit: Commit::new(if history.groups.is_empty() { 0 } else { tail.data_end }, next_lpn),
@@ -165,16 +165,17 @@ impl Wal {
         })
     }
 
-    /// Appends one batch, given in pieces, which recovery hands back whole or not at all. It has then survived the
-    /// process; [`Wal::sync`] makes it survive the power.
+    /// Appends one batch, given in pieces, which recovery hands back whole or not at all. A buffered one has then survived
+    /// the process. [`Wal::sync`] makes it survive the power; a durable one has survived nothing before.
     ///
     /// The caller serializes its calls, so that sequences ascend with positions. `witness_edit` is the number of the
     /// manifest's last durable edit; pages carry it, so that a manifest that lost its end is found out.
     ///
     /// # Errors
     /// `Busy` when there is no spare group that the batch fits in: add one of at least [`crate::group_len_needed`]
-    /// bytes and try again; nothing happened. `TooLarge` above [`BATCH_LEN_MAX`], `InvalidArgument` when empty,
-    /// `Poisoned` and `Closed`.
+    /// bytes and try again; `NoSpace` when the volume has no room where a copy-on-write file system needs it: in both cases
+    /// nothing happened. `TooLarge` above [`BATCH_LEN_MAX`], `InvalidArgument` when empty, `Poisoned` and `Closed`. All
+    /// others poison the log.
     pub fn append(
         &self,
         payload: &[&[u8]],
@@ -189,21 +190,65 @@ impl Wal {
         self.check()?;
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
-        if !tail.reserve(&self.ring, header.len as usize) {
+        tail.ring.forget_below(self.commit.frontier.written_end());
+        let pages = tail.pages_for(header.len as usize);
+        // A batch that fits the ring goes in without a break, and can be taken back.
+        let whole = pages <= tail.ring.slots();
+        if whole {
+            tail = self.wait_for_slots(tail, pages)?;
+        }
+        if !tail.reserve(header.len as usize) {
             return Err(busy(header.len as usize));
         }
-        let mut batch = Batch::new(payload, header);
-        let mut position = Position { lpn: tail.next_lpn };
-        while batch.left() > 0 {
-            if tail.used == 0 {
-                tail = self.wait_for_slot(tail)?;
-                let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
-                tail.open_page(&self.ring, around);
-            }
-            position.lpn = tail.write_fragment(&self.ring, &mut batch);
+        let mark = tail.mark();
+        let added = self.put_in_pages(tail, Batch::new(payload, header), witness_edit);
+        let (mut tail, position) = added.map_err(|e| self.fail(e))?;
+        if durability == Durability::Buffered
+            && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
+        {
+            return Err(self.give_up(&mut tail, mark, whole, e));
         }
         tail.record(header);
         Ok(position)
+    }
+
+    /// Puts a batch into pages, of which those that have a slot now are not written meanwhile.
+    fn put_in_pages<'a>(
+        &'a self,
+        mut tail: MutexGuard<'a, Tail>,
+        mut batch: Batch<'_>,
+        witness_edit: u64,
+    ) -> Result<(MutexGuard<'a, Tail>, Position)> {
+        let mut position = Position { lpn: tail.next_lpn() };
+        while batch.left() > 0 {
+            if tail.used() == 0 {
+                tail = self.wait_for_slots(tail, 1)?;
+                tail.ring.forget_below(self.commit.frontier.written_end());
+                let around = Surroundings { durable_end: self.commit.frontier.durable_end(), witness_edit };
+                tail.open_page(around);
+            }
+            position.lpn = tail.write_fragment(&mut batch);
+        }
+        Ok((tail, position))
+    }
+
+    /// What becomes of a batch that could not be staged. Of one for which there is no room nothing is left, if none of its
+    /// pages can have been written to a group file.
+    fn give_up(&self, tail: &mut Tail, mark: Mark, whole: bool, failure: Error) -> Error {
+        if !whole || failure.kind() != ErrorKind::NoSpace {
+            return self.fail(failure);
+        }
+        tail.take_back(mark);
+        failure
+    }
+
+    /// Poisons the log: what a failed append left in it is unknown.
+    fn fail(&self, failure: Error) -> Error {
+        self.commit.fail(failure.clone());
+        match failure.kind() {
+            ErrorKind::NoSpace => failure.with_kind(ErrorKind::Io),
+            _ => failure,
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -213,18 +258,23 @@ impl Wal {
         self.commit.check()
     }
 
-    /// Waits until the next page has a slot: until whoever writes has freed it, or by writing a run of the ring.
-    fn wait_for_slot<'a>(&'a self, mut tail: MutexGuard<'a, Tail>) -> Result<MutexGuard<'a, Tail>> {
-        while !tail.has_slot(&self.ring, self.commit.frontier.written_end()) {
-            let (next_lpn, slots) = (tail.next_lpn, self.ring.slots());
+    /// Waits until so many pages, the open one first, have a slot: until whoever writes has freed them, or by writing a run
+    /// of the ring.
+    fn wait_for_slots<'a>(
+        &'a self,
+        mut tail: MutexGuard<'a, Tail>,
+        pages: u64,
+    ) -> Result<MutexGuard<'a, Tail>> {
+        while !tail.has_slots(pages, self.commit.frontier.written_end()) {
+            let (next_lpn, slots) = (tail.next_lpn(), tail.ring.slots());
             drop(tail);
-            let has_slot = |frontier: &Frontier| next_lpn < frontier.written_end() + slots;
-            if let Some(token) = self.commit.acquire_unless(has_slot)? {
+            let has_slots = |frontier: &Frontier| next_lpn + pages <= frontier.written_end() + slots;
+            if let Some(token) = self.commit.acquire_unless(has_slots)? {
                 add(&self.counters.inline_write_outs, 1);
                 let run = (self.options.write_len_max / PAGE) as u64;
                 let end = next_lpn.min(self.commit.frontier.written_end() + run);
                 let outcome = self.write_pages(&token, end);
-                token.finish(outcome)?;
+                token.finish_write(outcome)?;
             }
             tail = lock(&self.tail);
         }
@@ -254,8 +304,8 @@ impl Wal {
     fn take_all(&self, token: &Token<'_>) -> u64 {
         let end = {
             let mut tail = lock(&self.tail);
-            tail.close_page(&self.ring);
-            tail.next_lpn
+            tail.close_page();
+            tail.next_lpn()
         };
         token.covers(end);
         end
@@ -315,7 +365,12 @@ impl Wal {
 
     fn fill(&self, buf: &mut AlignedBuf, start: u64, len: usize) {
         buf.resize(len);
-        self.ring.copy_closed(start, self.commit.frontier.durable_end(), buf.as_mut_slice());
+        let pages = lock(&self.tail).ring.closed(start, len / PAGE);
+        let durable_end = self.commit.frontier.durable_end();
+        for ((lpn, page), out) in (start..).zip(pages).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
+            out[..page.len()].copy_from_slice(&page);
+            page::close(out, page.len() as u16, durable_end, self.store, lpn);
+        }
         add(&self.counters.written_bytes, len as u64);
     }
 
@@ -342,7 +397,7 @@ impl Wal {
     pub fn is_half_full(&self) -> bool {
         let tail = lock(&self.tail);
         let active = &tail.groups.active;
-        (tail.next_lpn - active.first_lpn) * 2 >= active.data_pages()
+        (tail.next_lpn() - active.first_lpn) * 2 >= active.data_pages()
     }
 
     /// Closed groups, oldest first, that hold no record with a sequence of `floor` or above. Each is handed out once:
@@ -374,7 +429,7 @@ impl Wal {
     /// was appended since the start.
     pub fn last_position(&self) -> Option<Position> {
         let tail = lock(&self.tail);
-        let end = tail.next_lpn + u64::from(tail.used != 0);
+        let end = tail.end_lpn();
         end.checked_sub(1).filter(|_| end > self.start_lpn).map(|lpn| Position { lpn })
     }
 
@@ -382,7 +437,7 @@ impl Wal {
     /// is where the log ends: a manifest that remembers it notices if the whole group is lost.
     pub fn end(&self) -> Option<(u64, u64)> {
         let tail = lock(&self.tail);
-        let end = tail.next_lpn + u64::from(tail.used != 0);
+        let end = tail.end_lpn();
         let active = &tail.groups.active;
         (end > active.first_lpn).then_some((active.prepared.ltn, end))
     }
@@ -390,10 +445,10 @@ impl Wal {
     /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
     pub fn wants_write_out(&self) -> bool {
         let tail = lock(&self.tail);
-        let half = (self.ring.slots() / 2).max(1);
+        let half = (tail.ring.slots() / 2).max(1);
         let threshold = ((self.options.write_len_min / PAGE) as u64).clamp(1, half);
         let frontier = &self.commit.frontier;
-        let full = tail.next_lpn - frontier.written_end().min(tail.next_lpn);
+        let full = tail.next_lpn() - frontier.written_end().min(tail.next_lpn());
         full >= threshold
             || (tail.groups.release_waits(frontier.durable_end())
                 && frontier.written_end() > tail.groups.active.first_lpn)
@@ -415,13 +470,15 @@ impl Wal {
         let token = self.commit.acquire()?;
         let (end, waits) = {
             let tail = lock(&self.tail);
-            (tail.next_lpn, tail.groups.release_waits(self.commit.frontier.durable_end()))
+            (tail.next_lpn(), tail.groups.release_waits(self.commit.frontier.durable_end()))
         };
         if waits {
             token.covers(end);
         }
-        let written = self.write_pages(&token, end);
-        let outcome = written.and_then(|()| if waits { self.make_durable(&token, end) } else { Ok(()) });
+        if let Err(e) = self.write_pages(&token, end) {
+            return token.finish_write(Err(e));
+        }
+        let outcome = if waits { self.make_durable(&token, end) } else { Ok(()) };
         token.finish(outcome)?;
         Ok(true)
     }
@@ -459,7 +516,7 @@ impl Wal {
             }
             let (pages, _) = buf.as_mut_slice().as_chunks_mut::<PAGE>();
             let around = Surroundings { durable_end: watermark, witness_edit: 0 };
-            let lpn = tail.watermark_page(&self.ring, around, &mut pages[0]);
+            let lpn = tail.watermark_page(around, &mut pages[0]);
             (lpn, tail.data_end, tail.groups.segments(lpn, lpn + 1))
         };
         for segment in segments {
@@ -500,7 +557,7 @@ impl Wal {
             syncs: load(&self.counters.syncs),
             inline_write_outs: load(&self.counters.inline_write_outs),
             rolls: tail.rolls,
-            next_lpn: tail.next_lpn,
+            next_lpn: tail.next_lpn(),
             durable_end: self.commit.frontier.durable_end(),
         }
     }

@@ -6,7 +6,7 @@ use super::files::{
 use crate::check::{Check, Doing, ensure};
 use crate::crash::TRACE;
 use lavastore::io::{
-    Access, AlignedBuf, AppendFile, CreateOptions, FileSystem, InPlaceFile, Rng, SharedMapping, SyncKind,
+    Access, AlignedBuf, AppendFile, CreateOptions, FileSystem, InPlaceFile, Rng, ScratchFile, SyncKind,
 };
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, mount};
 use lavastore::sim::{CrashKind, SimEnv};
@@ -21,7 +21,7 @@ const DIRS: [&str; 3] = ["/", "/a", "/b"];
 pub(crate) enum Handle {
     Append(Box<dyn AppendFile>),
     InPlace(Arc<dyn InPlaceFile>),
-    Mapping(Arc<dyn SharedMapping>),
+    Scratch(Arc<dyn ScratchFile>),
 }
 
 pub(crate) struct Volume {
@@ -209,10 +209,10 @@ impl Volume {
     fn create_fixed(&mut self) -> Check {
         let Some(path) = self.free_path() else { return Ok(()) };
         let blocks = self.rng.range(1, 12);
-        let mapped = self.rng.one_in(3);
+        let scratch = self.rng.one_in(3);
         let len = blocks * BLOCK;
-        let made = self.call("create a fixed file", |v| match mapped {
-            true => v.fs.create_mapping(Path::new(&path), len as usize).map(Handle::Mapping),
+        let made = self.call("create a fixed file", |v| match scratch {
+            true => v.fs.create_scratch(Path::new(&path), len as usize).map(Handle::Scratch),
             false => v.fs.create_in_place(Path::new(&path), len, Access::Direct).map(Handle::InPlace),
         })?;
         let Some((handle, span)) = made else { return Ok(()) };
@@ -247,10 +247,7 @@ impl Volume {
             Handle::InPlace(file) => {
                 file.write_at(&data, offset).and_then(|()| if how == 1 { file.sync_data() } else { Ok(()) })
             }
-            Handle::Mapping(mapping) => {
-                mapping.write(offset as usize, data.as_slice());
-                Ok(())
-            }
+            Handle::Scratch(file) => file.write(offset as usize, data.as_slice()).map_err(Into::into),
             Handle::Append(_) => Ok(()),
         };
         written.doing(|| "write in place".into())?;

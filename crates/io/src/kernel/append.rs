@@ -98,7 +98,7 @@ impl KernelAppendFile {
             self.reserved = len;
         } else {
             // It may have reserved a part before it ran out of room.
-            let _ = rustix::fs::ftruncate(&self.handle.fd, 0);
+            let _ = self.handle.set_len(0);
         }
     }
 
@@ -121,8 +121,7 @@ impl KernelAppendFile {
 
     /// Sets the file's length to what was appended, which also frees reserved blocks behind it.
     fn cut(&mut self, len: u64) -> Result<()> {
-        retry(|| rustix::fs::ftruncate(&self.handle.fd, len))
-            .map_err(|e| self.handle.fail("cannot set the length of a file", e))?;
+        self.handle.set_len(len).map_err(|e| self.handle.fail("cannot set the length of a file", e))?;
         (self.reserved, self.reserved_in_part) = (0, false);
         Ok(())
     }
@@ -294,7 +293,7 @@ impl Drop for KernelAppendFile {
         }
         if self.poison.is_none() && (self.reserved > self.on_file || self.reserved_in_part) {
             // Best effort: a failure leaves blocks reserved until the file is removed, and nothing else.
-            let _ = rustix::fs::ftruncate(&self.handle.fd, self.on_file);
+            let _ = self.handle.set_len(self.on_file);
         }
     }
 }

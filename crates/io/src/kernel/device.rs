@@ -12,21 +12,19 @@
 //! loop devices and many virtual ones are) is flushed twice: 1.3 times the latency on those. Files that stand for a device
 //! do not have this, and keep the flag.
 //!
-//! The flush is a sync of one page of the device that is mapped for this and never touched. A sync of the whole device does
-//! the same and also writes the dirty pages of all mappings, to which nobody promised that.
-//!
-//! Mappings share the page cache of the device. Direct reads write dirty pages of their range back first, and direct
-//! writes drop them, so that a range may be mapped at one time and written directly at another.
+//! What is to survive the process and not the power goes through the page cache, by a descriptor of its own. Direct reads
+//! write dirty pages of their range back first, and direct writes drop them, so that a range may be written in either way
+//! at different times. The flush leaves such pages alone (`super::flush`).
 
+use super::flush::DeviceFlusher;
 use super::handle::{Handle, fail, retry};
 use super::lock;
-use super::mmap::KernelMapping;
 use super::pool::BufPool;
 use super::read::{Engine, KernelReadFile};
 use super::uring::RingPool;
 use super::{IoEngine, KernelOptions};
-use crate::device::{BlockDevice, check_blocks, check_write};
-use crate::{Access, BLOCK, FileLock, ReadFile, ReadRequest, SharedMapping, SyncKind};
+use crate::device::{BlockDevice, check_blocks, check_range, check_write};
+use crate::{Access, BLOCK, FileLock, PartialWrite, ReadFile, ReadRequest, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -56,8 +54,10 @@ struct KernelDevice {
     file: KernelReadFile,
     len: u64,
     read_only: bool,
-    /// Of a raw device that may be written: the page that is mapped to flush it.
-    flusher: Option<KernelMapping>,
+    /// Of a raw device that may be written.
+    flusher: Option<DeviceFlusher>,
+    /// The way through the page cache, where the other one goes around it.
+    cached: Option<Handle>,
     _lock: Box<dyn FileLock>,
 }
 
@@ -84,11 +84,12 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
     let end = rustix::fs::seek(&handle.fd, SeekFrom::End(0))
         .map_err(|e| handle.fail("cannot read the size of a device", e))?;
     let flusher = match kind {
-        DeviceKind::Raw if !options.read_only && end >= BLOCK as u64 => {
-            Some(KernelMapping::map(&handle, 0, BLOCK)?)
-        }
+        DeviceKind::Raw if !options.read_only && end >= BLOCK as u64 => Some(DeviceFlusher::new(&handle)?),
         _ => None,
     };
+    let cached = (!options.read_only && handle.is_direct())
+        .then(|| Handle::open("cannot open a device", path, OFlags::RDWR, Access::Buffered))
+        .transpose()?;
     let rings = match options.kernel.engine {
         IoEngine::Portable => None,
         IoEngine::Auto | IoEngine::IoUring => RingPool::probe().ok(),
@@ -99,6 +100,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
         len: end / BLOCK as u64 * BLOCK as u64,
         read_only: options.read_only,
         flusher,
+        cached,
         _lock: lock,
     }))
 }
@@ -148,7 +150,7 @@ impl KernelDevice {
     }
 
     /// What flushes the device, as long as nothing that was written waits in the page cache.
-    fn flusher(&self) -> Option<&KernelMapping> {
+    fn flusher(&self) -> Option<&DeviceFlusher> {
         self.flusher.as_ref().filter(|_| self.handle().is_direct())
     }
 
@@ -191,7 +193,7 @@ impl BlockDevice for KernelDevice {
             Some(flusher) => self
                 .handle()
                 .write_all_at(data, offset, ReadWriteFlags::empty())
-                .and_then(|()| retry(|| flusher.sync())),
+                .and_then(|()| retry(|| flusher.flush())),
             None => self.handle().write_durable_at(data, offset),
         };
         written.map_err(|e| self.handle().fail("cannot write a device durably", e).at_offset(offset))
@@ -200,7 +202,7 @@ impl BlockDevice for KernelDevice {
     fn sync(&self) -> Result<()> {
         self.writable()?;
         let synced = match self.flusher() {
-            Some(flusher) => retry(|| flusher.sync()),
+            Some(flusher) => retry(|| flusher.flush()),
             None => self.handle().sync(SyncKind::Data),
         };
         synced.map_err(|e| self.handle().fail("cannot sync a device", e))
@@ -219,10 +221,10 @@ impl BlockDevice for KernelDevice {
         })
     }
 
-    fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>> {
-        check_blocks(offset, len as u64, self.len);
-        self.writable()?;
-        Ok(Arc::new(KernelMapping::map(self.handle(), offset, len)?))
+    fn write_scratch(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
+        check_range(data, offset, self.len);
+        self.writable().map_err(|error| PartialWrite { stored_bytes: 0, error })?;
+        self.cached.as_ref().unwrap_or_else(|| self.handle()).write_counted(data, offset)
     }
 
     fn path(&self) -> &Path {

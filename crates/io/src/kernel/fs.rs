@@ -7,13 +7,13 @@ use super::append::KernelAppendFile;
 use super::handle::{dir_or_current, fail, retry};
 use super::inplace::KernelInPlaceFile;
 use super::lock;
-use super::mmap::KernelMapping;
 use super::pool::BufPool;
 use super::read::{Engine, KernelReadFile};
+use super::scratch::KernelScratchFile;
 use super::uring::RingPool;
 use crate::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
-    ReadFile, SharedMapping,
+    ReadFile, ScratchFile,
 };
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
@@ -75,8 +75,8 @@ impl FileSystem for KernelFs {
         Ok(Arc::new(KernelInPlaceFile::open(path, access, &self.engine)?))
     }
 
-    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
-        Ok(Arc::new(KernelMapping::create(path, len)?))
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        Ok(Arc::new(KernelScratchFile::create(path, len)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

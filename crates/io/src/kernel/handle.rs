@@ -12,7 +12,7 @@
 //! that we asked for something wrong.
 
 use super::pool::BufPool;
-use crate::{Access, AlignedBuf, PAGE, SyncKind};
+use crate::{Access, AlignedBuf, PAGE, PartialWrite, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -181,9 +181,19 @@ impl Handle {
         offset: u64,
         flags: ReadWriteFlags,
     ) -> rustix::io::Result<()> {
-        let mut done = 0;
-        while done < data.len() {
-            let (rest, at) = (&data[done..], offset + done as u64);
+        self.write_from(data, offset, flags, &mut 0)
+    }
+
+    /// Writes what lies behind the first `done` bytes of `data`, and counts what it writes.
+    fn write_from(
+        &self,
+        data: &[u8],
+        offset: u64,
+        flags: ReadWriteFlags,
+        done: &mut usize,
+    ) -> rustix::io::Result<()> {
+        while *done < data.len() {
+            let (rest, at) = (&data[*done..], offset + *done as u64);
             let result = if flags.is_empty() {
                 rustix::io::pwrite(&self.fd, rest, at)
             } else {
@@ -191,13 +201,23 @@ impl Handle {
             };
             match result {
                 Ok(0) => return Err(Errno::IO),
-                Ok(n) => done += n,
+                Ok(n) => *done += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::INVAL) if is_aligned(rest, at) && self.leave_direct() => {}
                 Err(e) => return Err(e),
             }
         }
         Ok(())
+    }
+
+    /// Writes all of `data` at `offset`; an error says how much of it was written.
+    pub(super) fn write_counted(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
+        let mut stored_bytes = 0;
+        let written = self.write_from(data, offset, ReadWriteFlags::empty(), &mut stored_bytes);
+        written.map_err(|e| {
+            let error = self.fail("cannot write a file", e).at_offset(offset);
+            PartialWrite { stored_bytes, error }
+        })
     }
 
     /// Writes all of `data` at `offset` and returns when this range is durable: with a forced write where the file system
@@ -236,6 +256,11 @@ impl Handle {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => result,
         }
+    }
+
+    /// Sets the length.
+    pub(super) fn set_len(&self, len: u64) -> rustix::io::Result<()> {
+        retry(|| rustix::fs::ftruncate(&self.fd, len))
     }
 
     /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.

@@ -8,14 +8,15 @@
 //! write (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
 //!
 //! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a
-//! second sync would succeed and mean nothing.
+//! second sync would succeed and mean nothing. The exception is a plain write for which a copy-on-write file system has no
+//! room: nobody has tried to sync it, so the caller may write the same range again.
 
 use super::handle::{Handle, poisoned};
 use super::read::Engine;
 use crate::{Access, AlignedBuf, InPlaceFile, PAGE, SyncKind};
 use base::{Error, Result};
 use rustix::fs::OFlags;
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -70,16 +71,19 @@ impl KernelInPlaceFile {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "in-place write past the end");
     }
 
+    fn usable(&self) -> Result<()> {
+        self.poison.get().map_or(Ok(()), |first| Err(poisoned(first)))
+    }
+
     /// Runs a write or sync; its first failure poisons.
     fn guarded(&self, action: &str, step: impl FnOnce() -> rustix::io::Result<()>) -> Result<()> {
-        if let Some(first) = self.poison.get() {
-            return Err(poisoned(first));
-        }
-        step().map_err(|e| {
-            let error = self.handle.fail(action, e);
-            self.poison.get_or_init(|| error.clone());
-            error
-        })
+        self.usable()?;
+        step().map_err(|e| self.poison(self.handle.fail(action, e)))
+    }
+
+    fn poison(&self, failure: Error) -> Error {
+        self.poison.get_or_init(|| failure.clone());
+        failure
     }
 }
 
@@ -90,10 +94,13 @@ impl InPlaceFile for KernelInPlaceFile {
 
     fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check(data, offset);
-        self.guarded("cannot write a file in place", || {
-            self.handle.write_all_at(data.as_slice(), offset, ReadWriteFlags::empty())
+        self.usable()?;
+        let action = "cannot write a file in place";
+        let written = self.handle.write_all_at(data.as_slice(), offset, ReadWriteFlags::empty());
+        written.map_err(|e| match e {
+            Errno::NOSPC | Errno::DQUOT => self.handle.fail(action, e).at_offset(offset),
+            e => self.poison(self.handle.fail(action, e).at_offset(offset)),
         })
-        .map_err(|e| e.at_offset(offset))
     }
 
     fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {

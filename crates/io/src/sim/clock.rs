@@ -78,7 +78,7 @@ impl Costs {
             OpKind::Read => self.read_ns,
             OpKind::Append | OpKind::WriteAt => self.write_ns,
             OpKind::Sync | OpKind::SyncData | OpKind::SyncDir | OpKind::WriteDurable => self.sync_ns,
-            OpKind::MapWrite | OpKind::Damage => 0,
+            OpKind::ScratchWrite | OpKind::Damage => 0,
             OpKind::CreateInPlace => self.sync_ns + self.other_ns,
             _ => self.other_ns,
         };

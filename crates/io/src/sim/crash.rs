@@ -237,7 +237,11 @@ impl Change {
                     // Direct I/O writes whole pages and cuts the file afterwards.
                     data.resize((end.next_multiple_of(PAGE as u64) - offset) as usize, 0);
                 } else {
-                    data.truncate(rng.below(data.len() as u64 + 1) as usize);
+                    let cut = rng.below(data.len() as u64 + 1);
+                    // The kernel copies page by page, and looks between them whether the process is to die.
+                    let at_page = (offset + cut) / PAGE as u64 * PAGE as u64;
+                    let cut = if rng.one_in(2) { at_page.saturating_sub(*offset) } else { cut };
+                    data.truncate(cut as usize);
                 }
                 Some(Change::Write { ino: *ino, offset: *offset, data: data.into(), durable: false })
             }

@@ -5,11 +5,11 @@
 
 use super::disk::Change;
 use super::fault::OpKind;
-use super::file::{Handle, SimMapping};
+use super::file::Handle;
 use super::fs::shown;
 use super::world::Shared;
-use crate::device::{BlockDevice, check_blocks, check_write};
-use crate::{BLOCK, ReadRequest, SharedMapping};
+use crate::device::{BlockDevice, check_blocks, check_range, check_write};
+use crate::{BLOCK, PartialWrite, ReadRequest};
 use base::{Error, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -75,13 +75,9 @@ impl BlockDevice for SimDevice {
             Ok(())
         })
     }
-    fn map(&self, offset: u64, len: usize) -> Result<Arc<dyn SharedMapping>> {
-        check_blocks(offset, len as u64, self.len);
-        self.handle.shared.op(OpKind::CreateMapping, &self.handle.shown, (offset, len as u64), |world, v| {
-            v.all_or_nothing()?;
-            let handle = Handle::new(self.handle.shared.clone(), world, self.handle.ino, &self.handle.path);
-            Ok(Arc::new(SimMapping::new(handle, offset, len)) as _)
-        })
+    fn write_scratch(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
+        check_range(data, offset, self.len);
+        self.handle.write_scratch(offset, data)
     }
     fn path(&self) -> &Path {
         &self.handle.path

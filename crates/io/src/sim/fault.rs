@@ -1,8 +1,7 @@
 //! Faults: which operation goes wrong, and how.
 //!
 //! A [`FaultPlan`] counts the operations that match it from the moment it is injected, and acts on the k-th. Several
-//! plans may be active; each counts for itself and the first that strikes decides. Writes to a shared mapping cannot
-//! fail and are never counted.
+//! plans may be active; each counts for itself and the first that strikes decides.
 
 use crate::Rng;
 use base::Error;
@@ -20,8 +19,8 @@ pub enum OpKind {
     CreateInPlace,
     /// `FileSystem::open_in_place`
     OpenInPlace,
-    /// `FileSystem::create_mapping`
-    CreateMapping,
+    /// `FileSystem::create_scratch`
+    CreateScratch,
     /// An `AppendFile` hands bytes to the file system.
     Append,
     /// `AppendFile::reserve`
@@ -34,8 +33,8 @@ pub enum OpKind {
     WriteDurable,
     /// `InPlaceFile::sync_data`
     SyncData,
-    /// `SharedMapping::write`
-    MapWrite,
+    /// `ScratchFile::write`, `BlockDevice::write_scratch`
+    ScratchWrite,
     /// `read_at` and `read_batch` of any file
     Read,
     /// `FileSystem::rename`
@@ -75,11 +74,11 @@ impl OpKind {
     /// True if a read-only medium refuses it.
     pub(super) fn mutates(self) -> bool {
         use OpKind::*;
-        !matches!(self, Open | OpenInPlace | Read | List | Metadata | Space | MapWrite | Damage)
+        !matches!(self, Open | OpenInPlace | Read | List | Metadata | Space | Damage)
     }
 
     fn can_fail(self) -> bool {
-        !matches!(self, OpKind::MapWrite | OpKind::Damage)
+        self != OpKind::Damage
     }
 }
 

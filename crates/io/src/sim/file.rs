@@ -6,8 +6,8 @@ use super::fault::{ENOSPC, OpKind, Verdict, os_error};
 use super::fs::shown;
 use super::world::{Shared, World};
 use crate::{
-    AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, ReadFile, ReadRequest, SharedMapping,
-    SyncKind,
+    AlignedBuf, AppendFile, CreateOptions, FileLock, InPlaceFile, PAGE, PartialWrite, ReadFile, ReadRequest,
+    ScratchFile, SyncKind,
 };
 use base::{Error, ErrorKind, Result};
 use std::fmt;
@@ -102,6 +102,28 @@ impl Handle {
             }
             verdict.all_or_nothing()
         })
+    }
+
+    /// A write that says how much of it was stored when it fails, which is never all.
+    pub(super) fn write_scratch(&self, offset: u64, data: &[u8]) -> std::result::Result<(), PartialWrite> {
+        let range = (offset, data.len() as u64);
+        let mut stored_bytes = 0;
+        let written = self.shared.op(OpKind::ScratchWrite, &self.shown, range, |world, verdict| {
+            stored_bytes = match &verdict {
+                Verdict::Fail(_) | Verdict::Refused(_) | Verdict::Short(_) => {
+                    let part = verdict.written(data.len() as u64, &mut world.rng) as usize;
+                    part.min(data.len().saturating_sub(1))
+                }
+                Verdict::Lost | Verdict::Misdirected => 0,
+                Verdict::Go | Verdict::FlippedRead => data.len(),
+            };
+            if stored_bytes > 0 {
+                let data = data[..stored_bytes].into();
+                world.apply(Change::Write { ino: self.ino, offset, data, durable: false });
+            }
+            verdict.all_or_nothing()
+        });
+        written.map_err(|error| PartialWrite { stored_bytes, error })
     }
 
     /// Another place of the file for a misdirected write, if there is one.
@@ -302,51 +324,27 @@ impl InPlaceFile for SimInPlaceFile {
     }
 }
 
-/// Shared memory.
+/// A scratch file.
 #[derive(Debug)]
-pub(super) struct SimMapping {
+pub(super) struct SimScratchFile {
     handle: Handle,
-    /// Where in the file the memory begins.
-    start: u64,
     len: usize,
 }
 
-impl SimMapping {
-    pub(super) fn new(handle: Handle, start: u64, len: usize) -> Self {
-        SimMapping { handle, start, len }
-    }
-
-    fn check(&self, offset: usize, len: usize) {
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(fits, "access of {len} bytes at {offset} of a mapping of {} bytes", self.len);
+impl SimScratchFile {
+    pub(super) fn new(handle: Handle, len: usize) -> Self {
+        SimScratchFile { handle, len }
     }
 }
 
-impl SharedMapping for SimMapping {
+impl ScratchFile for SimScratchFile {
     fn len(&self) -> usize {
         self.len
     }
-    fn write(&self, offset: usize, data: &[u8]) {
-        self.check(offset, data.len());
-        let range = (self.start + offset as u64, data.len() as u64);
-        let written = self.handle.shared.op(OpKind::MapWrite, &self.handle.shown, range, |world, _| {
-            if !data.is_empty() {
-                let ino = self.handle.ino;
-                world.apply(Change::Write { ino, offset: range.0, data: data.into(), durable: false });
-            }
-            Ok(())
-        });
-        debug_assert!(written.is_ok(), "memory cannot refuse a write");
-    }
-    fn read(&self, offset: usize, buf: &mut [u8]) {
-        self.check(offset, buf.len());
-        let world = self.handle.shared.lock();
-        let content = &world.disk.file(self.handle.ino).live;
-        // Damage may have cut the file under the mapping.
-        let offset = self.start + offset as u64;
-        let present = content.len().saturating_sub(offset).min(buf.len() as u64) as usize;
-        content.read(offset, &mut buf[..present]);
-        buf[present..].fill(0);
+    fn write(&self, offset: usize, data: &[u8]) -> std::result::Result<(), PartialWrite> {
+        let fits = offset.checked_add(data.len()).is_some_and(|end| end <= self.len);
+        assert!(fits, "a write of {} bytes at {offset} of a scratch file of {} bytes", data.len(), self.len);
+        self.handle.write_scratch(offset as u64, data)
     }
 }
 

@@ -5,11 +5,11 @@
 
 use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{EEXIST, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, OpKind, Verdict, os_error};
-use super::file::{Handle, SimAppendFile, SimInPlaceFile, SimLock, SimMapping, SimReadFile};
+use super::file::{Handle, SimAppendFile, SimInPlaceFile, SimLock, SimReadFile, SimScratchFile};
 use super::world::{Shared, World};
 use crate::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
-    ReadFile, SharedMapping,
+    ReadFile, ScratchFile,
 };
 use base::{Error, ErrorKind, Result};
 use std::fmt;
@@ -215,8 +215,8 @@ impl FileSystem for SimFs {
         })
     }
 
-    fn create_mapping(&self, path: &Path, len: usize) -> Result<Arc<dyn SharedMapping>> {
-        self.op(OpKind::CreateMapping, path, len as u64, |world| {
+    fn create_scratch(&self, path: &Path, len: usize) -> Result<Arc<dyn ScratchFile>> {
+        self.op(OpKind::CreateScratch, path, len as u64, |world| {
             let ino = match world.disk.look_up(path)? {
                 Some(_) => world.disk.file_at(path)?,
                 None => world.make_file(path)?,
@@ -224,7 +224,7 @@ impl FileSystem for SimFs {
             let present = world.disk.file(ino).live.allocated_pages() * PAGE as u64;
             world.require_free((len as u64).saturating_sub(present), path)?;
             world.apply(Change::Reset { ino, len: len as u64 });
-            Ok(Arc::new(SimMapping::new(self.handle(world, ino, path), 0, len)) as _)
+            Ok(Arc::new(SimScratchFile::new(self.handle(world, ino, path), len)) as _)
         })
     }
 

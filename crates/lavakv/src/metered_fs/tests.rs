@@ -28,8 +28,8 @@ fn every_change_of_the_directory_is_counted() {
     assert_eq!(fs.meter.used_bytes(), 32_768, "a reservation ends with the handle");
     assert_eq!(fs.meter.used_bytes(), listed(&fs));
     fs.create_in_place(&path("000003.log"), 16_384, Access::Direct).unwrap();
-    fs.create_mapping(&path("staging"), 8_192).unwrap();
-    fs.create_mapping(&path("staging"), 12_288).unwrap();
+    fs.create_scratch(&path("staging"), 8_192).unwrap();
+    fs.create_scratch(&path("staging"), 12_288).unwrap();
     assert_eq!(fs.meter.used_bytes(), listed(&fs));
     fs.rename(&path("staging"), &path("000002.ksst")).unwrap();
     assert_eq!(fs.meter.used_bytes(), listed(&fs));

@@ -2,12 +2,12 @@
 //!
 //! When the device fails a sync, the kernel may drop from the page cache what was not durable yet, and a value of a
 //! buffered write, which was acknowledged because it survives the process, would be gone with the process. So each
-//! value also goes into a *tail* before it is logged: a ring in a shared mapping of a file that is never synced, as the
-//! open pages of the log are. The byte at offset `o` of the file of values is at `o mod len` of its tail. Before the ring
+//! value also goes into a *tail* before it is logged: a ring in a scratch file, which survives the process and is never synced,
+//! as the staging file of the log is. The byte at offset `o` of the file of values is at `o mod len` of its tail. Before the ring
 //! would overwrite bytes that are not durable, the file is synced.
 //!
-//! Invariant: **every logged value is durable in its file, or whole in the tail of its file.** The tail is written by
-//! memory accesses alone, so nothing that fails can break this; after a failure nothing has to be saved.
+//! Invariant: **every logged value is durable in its file, or whole in the tail of its file.** A value that the tail does
+//! not take, because it is longer or because the write fails, makes the file durable before it is logged.
 //!
 //! A tail serves one file until the values of that file are in tables, and then another. Which file's bytes it holds is
 //! written nowhere: the checksum of a record says to which file and offset it belongs. Recovery tries each tail there is.
@@ -22,7 +22,7 @@ use base::Result;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind};
-use io::{Access, PAGE, ReadFile, SharedMapping};
+use io::{Access, PAGE, ReadFile, ScratchFile};
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, open_loose};
@@ -44,15 +44,15 @@ pub(crate) fn kept_bytes(options: &Options) -> u64 {
 /// The ring of one file of values.
 pub(crate) struct Tail {
     number: u64,
-    mapping: Arc<dyn SharedMapping>,
+    ring: Arc<dyn ScratchFile>,
 }
 
 impl Tail {
     fn create(engine: &Engine) -> Result<Tail> {
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::tail(number));
-        let mapping = engine.env.fs.create_mapping(&path, tail_len(&engine.options))?;
-        Ok(Tail { number, mapping })
+        let ring = engine.env.fs.create_scratch(&path, tail_len(&engine.options))?;
+        Ok(Tail { number, ring })
     }
 
     fn remove(self, engine: &Engine) {
@@ -62,15 +62,18 @@ impl Tail {
 
     /// Bytes of the ring.
     pub fn len(&self) -> u64 {
-        self.mapping.len() as u64
+        self.ring.len() as u64
     }
 
-    /// Takes a record that begins at `offset` of the file and is no longer than the ring.
-    pub fn keep(&self, offset: u64, record: &[u8]) {
+    /// Takes a record that begins at `offset` of the file and is no longer than the ring. After an error it is not there.
+    pub fn keep(&self, offset: u64, record: &[u8]) -> Result<()> {
         let at = (offset % self.len()) as usize;
-        let (now, wrapped) = record.split_at(record.len().min(self.mapping.len() - at));
-        self.mapping.write(at, now);
-        self.mapping.write(0, wrapped);
+        let (now, wrapped) = record.split_at(record.len().min(self.ring.len() - at));
+        self.ring.write(at, now)?;
+        if !wrapped.is_empty() {
+            self.ring.write(0, wrapped)?;
+        }
+        Ok(())
     }
 }
 

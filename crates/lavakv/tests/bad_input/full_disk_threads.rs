@@ -3,7 +3,7 @@
 use crate::full_disk::on_tmpfs;
 use lavastore_lavakv::io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, SharedMapping, SyncKind,
+    ReadFile, ScratchFile, SyncKind,
 };
 use lavastore_lavakv::{Env, ErrorKind, Result};
 use std::path::Path;
@@ -49,7 +49,7 @@ impl FileSystem for SlowSyncs {
         open(path: &Path, access: Access) -> Arc<dyn ReadFile>;
         create_in_place(path: &Path, len: u64, access: Access) -> Arc<dyn InPlaceFile>;
         open_in_place(path: &Path, access: Access) -> Arc<dyn InPlaceFile>;
-        create_mapping(path: &Path, len: usize) -> Arc<dyn SharedMapping>;
+        create_scratch(path: &Path, len: usize) -> Arc<dyn ScratchFile>;
         rename(from: &Path, to: &Path) -> ();
         remove(path: &Path) -> ();
         link(from: &Path, to: &Path) -> ();

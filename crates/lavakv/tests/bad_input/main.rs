@@ -15,3 +15,4 @@ mod locked;
 mod misuse;
 mod newer;
 mod read_only;
+mod staging;

@@ -86,8 +86,9 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
         }
     }
     println!("{states} crash states, {again} with a second life");
-    assert!(states > 1000);
+    assert!(states > 900);
 }
 
 mod crafted;
 mod damage;
+mod no_room;

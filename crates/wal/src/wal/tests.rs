@@ -29,11 +29,11 @@ fn a_durable_put_is_one_write_of_one_page() {
 #[test]
 fn buffered_appends_touch_no_file_until_the_ring_is_full() {
     let mut caller = Caller::new(1, 1);
-    let before = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::MapWrite), "");
+    let before = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::ScratchWrite), "");
     while caller.wal.stats().next_lpn < 5 {
         append(&mut caller, 200);
     }
-    let after = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::MapWrite), "");
+    let after = caller.sim.op_count() - caller.sim.count_ops(Some(OpKind::ScratchWrite), "");
     assert_eq!(before, after, "five pages in the ring of five, no call but stores");
     while caller.wal.stats().next_lpn < 6 {
         append(&mut caller, 150);

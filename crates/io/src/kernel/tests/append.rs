@@ -231,9 +231,9 @@ fn a_full_volume_is_no_space_and_poisons_the_file() {
         let error = env.fs.create_in_place(&group, 128 * PAGE as u64, Access::Direct).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
         assert!(!env.fs.exists(&group).unwrap());
-        let mapping = dir.join("mapping");
-        assert_eq!(env.fs.create_mapping(&mapping, 128 * PAGE).unwrap_err().kind(), ErrorKind::NoSpace);
-        assert!(!env.fs.exists(&mapping).unwrap());
+        let scratch = dir.join("scratch");
+        assert_eq!(env.fs.create_scratch(&scratch, 128 * PAGE).unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(!env.fs.exists(&scratch).unwrap());
         let space = env.fs.space(dir).unwrap();
         assert_eq!(space.total, 64 * PAGE as u64);
         assert!(space.available <= space.total && space.available > 0);

@@ -1,4 +1,4 @@
-//! Reads at offsets and in batches, files written in place, mappings.
+//! Reads at offsets and in batches, files written in place, scratch files.
 
 use super::*;
 use crate::kernel::uring::{Outcome, Read, RingPool};
@@ -280,12 +280,12 @@ fn in_place_writes_past_the_end_are_a_bug_of_the_caller() {
 }
 
 #[test]
-fn mappings_outlive_their_handle_and_start_with_zeros() {
+fn scratch_files_outlive_their_handle_and_start_with_zeros() {
     each_engine(|env, dir| {
         let path = dir.join("a");
         let len = 3 * PAGE + 5;
-        let mapping = env.fs.create_mapping(&path, len).unwrap();
-        assert_eq!((mapping.len(), mapping.is_empty()), (len, false));
+        let scratch = env.fs.create_scratch(&path, len).unwrap();
+        assert_eq!((scratch.len(), scratch.is_empty()), (len, false));
         assert!(env.fs.metadata(&path).unwrap().allocated >= len as u64);
         let mut model = vec![0; len];
         let mut rng = Rng::new(2);
@@ -293,28 +293,22 @@ fn mappings_outlive_their_handle_and_start_with_zeros() {
             let from = rng.below(len as u64 + 1) as usize;
             let n = (rng.below(100) as usize).min(len - from);
             let bytes = random_bytes(&mut rng, n);
-            mapping.write(from, &bytes);
+            scratch.write(from, &bytes).unwrap();
             model[from..from + bytes.len()].copy_from_slice(&bytes);
-            let at = rng.below(len as u64) as usize;
-            let mut read = vec![0xEE; (rng.below(50) as usize).min(len - at)];
-            mapping.read(at, &mut read);
-            assert!(read == model[at..at + read.len()]);
         }
-        assert!(env.fs.read_all(&path, len).unwrap() == model, "readers of the file see the memory");
-        drop(mapping);
-        assert!(env.fs.read_all(&path, len).unwrap() == model, "the memory outlives its handle");
-        let mapping = env.fs.create_mapping(&path, PAGE).unwrap();
-        let mut read = [1; PAGE];
-        mapping.read(0, &mut read);
-        assert_eq!((read, env.fs.metadata(&path).unwrap().len), ([0; PAGE], PAGE as u64));
-        assert_eq!(env.fs.create_mapping(&dir.join("b"), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(env.fs.read_all(&path, len).unwrap() == model, "readers see what was written");
+        drop(scratch);
+        assert!(env.fs.read_all(&path, len).unwrap() == model, "it outlives its handle");
+        drop(env.fs.create_scratch(&path, PAGE).unwrap());
+        assert!(env.fs.read_all(&path, PAGE).unwrap() == [0; PAGE], "made again, it is zeros");
+        assert_eq!(env.fs.create_scratch(&dir.join("b"), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     });
 }
 
 #[test]
-#[should_panic(expected = "past the end of a mapping")]
-fn mapping_writes_past_the_end_are_a_bug_of_the_caller() {
+#[should_panic(expected = "past the end of a scratch file")]
+fn scratch_writes_past_the_end_are_a_bug_of_the_caller() {
     let dir = Temp::new();
-    let mapping = env(IoEngine::Portable).fs.create_mapping(&dir.0.join("a"), PAGE).unwrap();
-    mapping.write(PAGE - 1, &[1, 2]);
+    let scratch = env(IoEngine::Portable).fs.create_scratch(&dir.0.join("a"), PAGE).unwrap();
+    let _ = scratch.write(PAGE - 1, &[1, 2]);
 }

@@ -72,14 +72,10 @@ fn faults_strike_devices_as_files() {
 }
 
 #[test]
-fn mapped_blocks_survive_the_process() {
+fn scratch_writes_survive_the_process() {
     let sim = written();
     let device = sim.device("/device", LEN).unwrap();
-    let mapping = device.map(8 * BLOCK as u64, 2 * BLOCK).unwrap();
-    mapping.write(BLOCK + 1, b"xyz");
-    let mut there = [0; 3];
-    mapping.read(BLOCK + 1, &mut there);
-    assert_eq!(&there, b"xyz");
+    device.write_scratch(b"xyz", 9 * BLOCK as u64 + 1).unwrap();
     let after = sim.crash(CrashKind::ProcessKill, 1);
     let mut found = [0; 3];
     after.device("/device", 0).unwrap().read_at(&mut found, 9 * BLOCK as u64 + 1).unwrap();

@@ -200,7 +200,7 @@ fn a_full_volume() {
         fs.create_in_place(p("/log2"), 5 * PAGE as u64, Access::Direct).unwrap_err().kind(),
         ErrorKind::NoSpace
     );
-    assert_eq!(fs.create_mapping(p("/map"), 5 * PAGE).map(drop).unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(fs.create_scratch(p("/map"), 5 * PAGE).map(drop).unwrap_err().kind(), ErrorKind::NoSpace);
     assert!(!fs.exists(p("/log2")).unwrap());
     let mut file = fs.create(p("/t"), &CreateOptions::default()).unwrap();
     file.append(&[1; 5 * PAGE]).unwrap();

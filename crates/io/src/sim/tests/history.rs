@@ -9,7 +9,7 @@ fn run(seed: u64, end: u64) -> SimEnv {
     let mut rng = Rng::new(seed);
     let mut appends: Vec<Box<dyn AppendFile>> = Vec::new();
     let log = in_place(&sim, "/log", 8);
-    let map = fs.create_mapping(p("/map"), 4 * PAGE).unwrap();
+    let map = fs.create_scratch(p("/map"), 4 * PAGE).unwrap();
     let _ = fs.create_dir_all(p("/d"));
     while sim.op_count() < end {
         let mut name = || format!("{}/f{}", ["", "/d"][rng.below(2) as usize], rng.below(8));
@@ -28,7 +28,8 @@ fn run(seed: u64, end: u64) -> SimEnv {
             7 => log.write_durable(&filled(1, byte), rng.below(8) * PAGE as u64).unwrap(),
             8 => log.sync_data().unwrap(),
             9 => map
-                .write(rng.below(3 * PAGE as u64) as usize, &vec![byte; rng.below(5000).min(4096) as usize]),
+                .write(rng.below(3 * PAGE as u64) as usize, &vec![byte; rng.below(5000).min(4096) as usize])
+                .unwrap(),
             10 => drop(fs.rename(p(&name), p(&other))),
             11 => drop(fs.remove(p(&name))),
             12 => drop(fs.link(p(&name), p(&other))),

@@ -199,17 +199,16 @@ fn a_durable_write_under_way_may_be_torn() {
 }
 
 #[test]
-fn a_mapping_survives_a_kill_and_not_the_power() {
+fn a_scratch_file_survives_a_kill_and_not_the_power() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
-    let map = fs.create_mapping(p("/map"), 2 * PAGE).unwrap();
+    let map = fs.create_scratch(p("/map"), 2 * PAGE).unwrap();
     fs.sync_dir(p("/")).unwrap();
     for round in 1..=3 {
-        map.write(100, &[round; 2 * PAGE - 100]);
+        map.write(100, &[round; 2 * PAGE - 100]).unwrap();
     }
-    let mut tail = [0; 4];
-    map.read(2 * PAGE - 4, &mut tail);
-    assert_eq!((tail, map.len()), ([3; 4], 2 * PAGE));
+    let content = sim.read_file("/map").unwrap();
+    assert_eq!((&content[2 * PAGE - 4..], map.len()), (&[3; 4][..], 2 * PAGE));
     let killed = sim.crash(CrashKind::ProcessKill, 0);
     assert_eq!(killed.read_file("/map").unwrap(), sim.read_file("/map").unwrap());
     let sectors: Vec<u8> =
@@ -223,24 +222,24 @@ fn a_mapping_survives_a_kill_and_not_the_power() {
 }
 
 #[test]
-fn a_mapping_made_again_is_zero_or_what_it_was() {
+fn a_scratch_file_made_again_is_zero_or_what_it_was() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     drop(settled(&sim, "/map", &[5; PAGE]));
-    let map = fs.create_mapping(p("/map"), PAGE).unwrap();
+    let map = fs.create_scratch(p("/map"), PAGE).unwrap();
     assert_eq!(sim.read_file("/map").unwrap(), [0; PAGE]);
-    map.write(0, &[6; SECTOR]);
+    map.write(0, &[6; SECTOR]).unwrap();
     let firsts: Vec<u8> = outcomes(&sim, "/map").iter().flatten().map(|b| b[0]).collect();
     assert!([0, 5, 6].iter().all(|version| firsts.contains(version)));
 }
 
 #[test]
-fn a_mapping_written_for_ever_takes_bounded_memory() {
+fn a_scratch_file_written_for_ever_takes_bounded_memory() {
     let sim = SimEnv::new(1);
-    let map = sim.env().fs.create_mapping(p("/map"), 4 * PAGE).unwrap();
+    let map = sim.env().fs.create_scratch(p("/map"), 4 * PAGE).unwrap();
     sim.env().fs.sync_dir(p("/")).unwrap();
     for round in 0..5000u32 {
-        map.write((round as usize % 32) * SECTOR, &round.to_le_bytes());
+        map.write((round as usize % 32) * SECTOR, &round.to_le_bytes()).unwrap();
     }
     let world = sim.0.lock();
     assert!(world.disk.files.values().all(|file| file.pending.len() <= 600));
@@ -289,7 +288,7 @@ fn a_truncation_under_way_may_leave_an_empty_file() {
     let sim = SimEnv::new(1);
     drop(settled(&sim, "/map", &[5; PAGE]));
     let op = sim.op_count();
-    sim.env().fs.create_mapping(p("/map"), 2 * PAGE).unwrap();
+    sim.env().fs.create_scratch(p("/map"), 2 * PAGE).unwrap();
     let record = sim.record();
     let mut lens: Vec<usize> = (0..60)
         .map(|seed| record.crash_at(op, CrashKind::ProcessKill, seed).read_file("/map").unwrap().len())

@@ -25,7 +25,7 @@ fn written_end(caller: &Caller) -> u64 {
     1 + caller.wal.stats().written_bytes / PAGE as u64
 }
 
-/// The kernel may write the mapping back early and lose the page's later write: the old image of the page is a prefix
+/// The kernel may write staging back early and lose the page's later write: the old image of the page is a prefix
 /// of what it held, and what follows the page must not be taken for what follows the prefix.
 fn stale_page(roll: bool) {
     let mut caller = Caller::new(1, 1);

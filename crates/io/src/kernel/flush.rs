@@ -1,0 +1,52 @@
+//! The flush of a raw device: a sync of one of its pages, mapped for this and never touched.
+//!
+//! `msync` of a mapping of a device writes what is dirty in the mapped range, which is nothing, and then has the device
+//! flush its cache. A sync of the whole device does the same and also writes all its dirty pages, to which nobody
+//! promised that.
+//!
+//! This is the only mapping of a file. Nobody loads from it or stores into it, so it cannot be the cause of a `SIGBUS`.
+
+use super::handle::Handle;
+use crate::BLOCK;
+use base::Result;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+use std::ffi::c_void;
+
+/// The mapped page.
+#[derive(Debug)]
+pub(super) struct DeviceFlusher {
+    page: *mut c_void,
+}
+
+// SAFETY: the mapping is owned by this value alone, is not tied to a thread, and lives until it is dropped.
+unsafe impl Send for DeviceFlusher {}
+// SAFETY: a shared reference allows `msync` alone, which any number of threads may call at once; the memory itself is
+// never accessed.
+unsafe impl Sync for DeviceFlusher {}
+
+impl DeviceFlusher {
+    /// Maps the first page of a device.
+    pub(super) fn new(handle: &Handle) -> Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice cannot overlap memory in use, and its length is
+        // positive.
+        let page = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), BLOCK, protection, MapFlags::SHARED, &handle.fd, 0)
+        };
+        Ok(DeviceFlusher { page: page.map_err(|e| handle.fail("cannot map a device", e))? })
+    }
+
+    /// Makes durable all that was written to the device around the page cache before.
+    pub(super) fn flush(&self) -> rustix::io::Result<()> {
+        // SAFETY: the range is the mapping made by `new`, whole, which lives as long as `self`.
+        unsafe { rustix::mm::msync(self.page, BLOCK, MsyncFlags::SYNC) }
+    }
+}
+
+impl Drop for DeviceFlusher {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made by `new`, whole, and no reference into it exists. A failure could only mean
+        // that it is not a mapping; then there is nothing to give back.
+        let _ = unsafe { rustix::mm::munmap(self.page, BLOCK) };
+    }
+}

@@ -1,0 +1,51 @@
+//! Files that outlive the process and not the power.
+//!
+//! A write to the page cache is in the file when it returns, whatever becomes of the process, even by `SIGKILL`; when the
+//! power fails, nothing is promised. Nothing is ever synced.
+//!
+//! Blocks are reserved when the file is made, so that a full disk is met there and not by a write. Where writing in place
+//! takes new blocks all the same (copy-on-write file systems, files that share theirs with a copy) a write may fail with
+//! `NoSpace`.
+
+use super::handle::Handle;
+use crate::{Access, PartialWrite, ScratchFile};
+use base::{Error, Result};
+use rustix::fs::OFlags;
+use std::path::Path;
+
+#[derive(Debug)]
+pub(super) struct KernelScratchFile {
+    handle: Handle,
+    len: usize,
+}
+
+impl KernelScratchFile {
+    pub(super) fn create(path: &Path, len: usize) -> Result<Self> {
+        if len == 0 || i64::try_from(len).is_err() {
+            return Err(
+                Error::invalid(format!("a scratch file of {len} bytes is not possible")).at_file(path)
+            );
+        }
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+        let handle = Handle::open("cannot create a file", path, flags, Access::Buffered)?;
+        let made = handle.allocate(len as u64).and_then(|()| handle.set_len(len as u64));
+        if let Err(e) = made {
+            // The first error is the one to report; the file holds nothing.
+            let _ = rustix::fs::unlink(path);
+            return Err(handle.fail("cannot allocate a file", e));
+        }
+        Ok(KernelScratchFile { handle, len })
+    }
+}
+
+impl ScratchFile for KernelScratchFile {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn write(&self, offset: usize, data: &[u8]) -> std::result::Result<(), PartialWrite> {
+        let fits = offset.checked_add(data.len()).is_some_and(|end| end <= self.len);
+        assert!(fits, "a write past the end of a scratch file");
+        self.handle.write_counted(data, offset as u64)
+    }
+}
