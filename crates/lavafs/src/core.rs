@@ -388,3 +388,6 @@ pub(crate) fn no_space(why: String) -> Error {
 pub(crate) fn is_no_space(error: &Error) -> bool {
     error.kind() == ErrorKind::NoSpace && error.file().is_none()
 }
+
+#[cfg(test)]
+mod tests;

@@ -511,3 +511,6 @@ impl FileSystem for LavaFs {
 fn allocated(core: &Core, ino: Ino) -> u64 {
     core.meta.node(ino).map_or(0, |n| layout::allocated_of(n.extents.as_slice()) * BLOCK)
 }
+
+#[cfg(test)]
+mod tests;

@@ -507,6 +507,7 @@ fn locks_name_their_holder_and_scratch_files_outlive_the_process() {
 fn threads_commit_while_the_journal_is_compacted() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 400;
+    const PASSES_MAX: usize = 20;
     let dir = Temp::new();
     let image = dir.0.join("image");
     create_image(&image, 64 << 20, false).unwrap();
@@ -515,9 +516,9 @@ fn threads_commit_while_the_journal_is_compacted() {
     format(&env, &*device, &FormatOptions { journal_len: 16 * BLOCK, ..FormatOptions::default() }).unwrap();
     let options = MountOptions { compact_journal_at: 64 * BLOCK, ..MountOptions::default() };
     let fs = mount(&env, device, options).unwrap();
-    let work = |thread: usize| {
+    let work = |pass: usize, thread: usize| {
         for round in 0..ROUNDS {
-            let path = format!("/{thread}-{round}");
+            let path = format!("/{pass}-{thread}-{round}");
             write_file(&fs, &path, path.as_bytes()).unwrap();
             let reader: Arc<dyn ReadFile> = fs.open(p(&path), Access::Direct).unwrap();
             if round % 4 != 0 {
@@ -528,19 +529,23 @@ fn threads_commit_while_the_journal_is_compacted() {
             assert_eq!(bytes, path.as_bytes());
         }
     };
-    std::thread::scope(|scope| {
-        let work = &work;
-        (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
-    });
-    let statistics = fs.statistics();
-    assert!(statistics.journal_compactions > 2, "{statistics:?}");
+    // On a busy machine the thread that compacts gets few turns: until it has had some.
+    let mut passes = 0;
+    while fs.statistics().journal_compactions < 3 {
+        assert!(passes < PASSES_MAX, "{:?}", fs.statistics());
+        std::thread::scope(|scope| {
+            let work = &work;
+            (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(passes, thread))));
+        });
+        passes += 1;
+    }
     fs.unmount().unwrap();
     drop(fs);
     let device = open(&image, &DeviceOptions::default()).unwrap();
     let report = fsck::fsck(&env, &*device, false).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let fs = mount(&env, device, options).unwrap();
-    assert_eq!(names(&fs).len(), THREADS * ROUNDS / 4);
+    assert_eq!(names(&fs).len(), passes * THREADS * ROUNDS / 4);
     for name in names(&fs) {
         let path = format!("/{name}");
         assert_eq!(fs.read_all(p(&path), 100).unwrap(), path.as_bytes());

@@ -65,9 +65,6 @@ fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
 fn share_files(engine: &Engine) -> Result<Arc<State>> {
     engine.manifest.commit_with(
         |state| {
-            if base::canary::is("checkpoint-does-not-mark-shared") {
-                return Ok(Edit(Vec::new()));
-            }
             let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
             let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
             Ok(Edit(records.collect()))

@@ -180,8 +180,7 @@ pub fn pick(
 fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> bool {
     let dead = garbage.references == 0 && garbage.exact;
     // The records of an ingested file have other sequences in the file than in the tables.
-    let copyable = file.global_seq.is_none()
-        && (!file.segment || options.segments || base::canary::is("collects-what-memtables-refer-to"));
+    let copyable = file.global_seq.is_none() && (!file.segment || options.segments);
     garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || copyable)
 }
 

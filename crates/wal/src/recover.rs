@@ -434,10 +434,7 @@ impl<'a> Scan<'a> {
         };
         let prior: Vec<PriorGroup> = kept.iter().enumerate().map(prior).collect();
         let highest_end = self.highest_lpn.map_or(0, |lpn| lpn.saturating_add(1));
-        self.report.next_lpn = match base::canary::is("recovery-numbers-pages-twice") {
-            true => end_lpn,
-            false => highest_end.max(end_lpn).max(self.durable_end),
-        };
+        self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
         let unsealed =
             |group: &&LogGroup| group.sealed_end.is_none() && !base::canary::is("recovery-does-not-seal");
         self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, end_lpn));

@@ -50,3 +50,28 @@ fn every_canary_has_a_row_that_exists() {
         }
     }
 }
+
+/// The table in the docs is made from this one: `LAVASTORE_BLESS=1 cargo test -p torture canary` writes it anew.
+#[test]
+fn the_docs_show_the_table() {
+    const BEGIN: &str = "<!-- canaries -->\n";
+    const END: &str = "<!-- end of canaries -->";
+    let mut table = String::from("\n| seeded bug | what is broken | caught by |\n|---|---|---|\n");
+    for canary in CANARIES {
+        let by = match canary.by {
+            Catcher::Row { row, .. } => format!("row `{row}`"),
+            Catcher::Test { package, name, .. } => format!("`{package}`, test `{name}`"),
+        };
+        table += &format!("| `{}` | {} | {by} |\n", canary.name, canary.about);
+    }
+    table.push('\n');
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/RELIABILITY.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("where the table begins");
+    let (shown, after) = rest.split_once(END).expect("where it ends");
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        std::fs::write(&path, [before, BEGIN, &table, END, after].concat()).unwrap();
+    } else {
+        assert_eq!(shown, table, "run with LAVASTORE_BLESS=1");
+    }
+}

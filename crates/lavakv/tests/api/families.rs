@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, sim::SimEnv,
+    Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions,
+    sim::{CrashKind, SimEnv},
 };
 
 #[test]
@@ -161,4 +162,30 @@ fn options_of_the_default_family_change_at_open() {
         settle(&db);
         assert!(contents(&db) == model);
     }
+}
+
+/// A volatile batch is in no log: if it spans families, nothing but one flush of them all keeps its halves together.
+#[test]
+fn a_volatile_batch_over_families_is_flushed_whole() {
+    let sim = SimEnv::new(7);
+    let db = open(&sim);
+    let other = db.create_column_family("other", small_family()).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(b"here", b"1");
+    batch.put_cf(&other, b"there", b"1");
+    db.write_opt(&batch, &WriteOptions::volatile()).unwrap();
+    // Only the memtable of the default family fills up.
+    let flushes = db.stats().flushes;
+    for n in 0.. {
+        db.put_opt(db.default_column_family(), &key(n), &value(n, 0), &WriteOptions::volatile()).unwrap();
+        db.run_background_step();
+        if db.stats().flushes > flushes {
+            break;
+        }
+    }
+    let after = sim.crash(CrashKind::ProcessKill, 1);
+    let db = open(&after);
+    let other = db.column_family("other").unwrap();
+    assert_eq!(db.get(b"here").unwrap().as_deref(), Some(&b"1"[..]), "it was flushed");
+    assert_eq!(db.get_cf(&other, b"there").unwrap().as_deref(), Some(&b"1"[..]), "and so was its other half");
 }

@@ -1,0 +1,53 @@
+use super::*;
+use crate::op::FileRecord;
+
+/// A volume of a hundred blocks with one file of eight, at block 40, under the name `a`.
+fn core() -> Core {
+    let mut meta = Meta::new(1_000);
+    let extents = vec![Extent::new(40, 8)];
+    meta.apply(&Op::File(FileRecord { ino: 1, size: 8 * BLOCK, closed: true, extents })).unwrap();
+    meta.apply(&Op::Link { dir: String::new(), name: "a".into(), ino: 1 }).unwrap();
+    Core::new(meta, FreeMap::default(), (8, 2, 4), false)
+}
+
+fn unlink() -> Op {
+    Op::Unlink { dir: String::new(), name: "a".into() }
+}
+
+#[test]
+fn blocks_are_free_when_the_operation_that_freed_them_is_durable_and_not_before() {
+    let mut core = core();
+    let before = core.queue(&Op::MakeDir { dir: "d".into() }).unwrap();
+    let freed = core.queue(&unlink()).unwrap();
+    core.reap(before).unwrap();
+    assert_eq!((core.free.blocks(), core.freeing_blocks()), (0, 8), "a crash would bring the file back");
+    core.reap(freed).unwrap();
+    assert_eq!((core.free.blocks(), core.freeing_blocks()), (8, 0));
+}
+
+#[test]
+fn blocks_of_a_hole_wait_for_the_reads_that_looked_them_up() {
+    let mut core = core();
+    let live = core.open(1).unwrap();
+    let view = live.view();
+    let position = core.queue(&Op::Punch { ino: 1, block: 2, blocks: 4 }).unwrap();
+    let later = live.view();
+    core.reap(position).unwrap();
+    assert_eq!(core.free.blocks(), 0, "a read is under way");
+    drop(view);
+    core.reap(position).unwrap();
+    assert_eq!(core.free.blocks(), 4, "the read that came after the hole does not hold them");
+    drop(later);
+}
+
+#[test]
+fn blocks_of_a_removed_file_wait_for_its_handles() {
+    let mut core = core();
+    let live = core.open(1).unwrap();
+    let position = core.queue(&unlink()).unwrap();
+    core.reap(position).unwrap();
+    assert_eq!(core.free.blocks(), 0, "a handle is open");
+    drop(live);
+    core.reap(position).unwrap();
+    assert_eq!(core.free.blocks(), 8);
+}
