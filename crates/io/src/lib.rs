@@ -16,7 +16,8 @@ pub mod device;
 pub mod env;
 pub mod fs;
 pub mod kernel;
-pub mod rng;
+mod read_only;
+mod rng;
 pub mod sim;
 
 pub use batch::{FileRead, read_files};
@@ -28,4 +29,5 @@ pub use fs::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
     PartialWrite, ReadFile, ReadRequest, ScratchFile, SyncKind,
 };
+pub use read_only::open_in_place_read_only;
 pub use rng::Rng;

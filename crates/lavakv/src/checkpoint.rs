@@ -3,7 +3,9 @@
 //! All memtables are frozen at one sequence S; while the checkpoint is taken, memtables with later writes are not
 //! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
 //! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
-//! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store.
+//! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store. It
+//! is known for what it is by an empty file `UNFINISHED`, which comes first and is removed at the end (or by the first
+//! open, which finds `CURRENT` beside it); another checkpoint may be taken in its place.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::engine::Engine;
@@ -12,10 +14,10 @@ use crate::obsolete::DataFile;
 use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
-use io::{CreateOptions, SyncKind};
+use io::{CreateOptions, FileSystem, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
-use version::{Edit, Manifest, Record, State};
+use version::{Edit, Manifest, Record, State, names};
 
 /// Bytes copied at a time where linking is not possible.
 const COPY_LEN: usize = 1 << 20;
@@ -25,13 +27,16 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     match engine.env.fs.metadata(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
-        Ok(meta) if meta.is_dir && engine.env.fs.list(dir)?.is_empty() => {}
+        Ok(meta) if meta.is_dir && clear_unfinished(&*engine.env.fs, dir)? => {}
         Ok(_) => {
             return Err(Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory")
                 .at_file(dir));
         }
     }
     engine.env.fs.create_dir_all(dir)?;
+    let mark = io::fs::join(dir, names::UNFINISHED);
+    engine.env.fs.create(&mark, &CreateOptions::default())?.sync(SyncKind::Full)?;
+    engine.env.fs.sync_dir(dir)?;
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(engine)?;
     for family in state.families.values() {
@@ -41,7 +46,22 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     }
     engine.env.fs.sync_dir(dir)?;
     crate::open::sync_name(&engine.env, dir)?;
-    Manifest::create_with(&engine.env, dir, without_log(&state)?).map(drop)
+    Manifest::create_with(&engine.env, dir, without_log(&state)?)?;
+    engine.env.fs.remove(&mark)?;
+    engine.env.fs.sync_dir(dir)
+}
+
+/// Removes what a checkpoint left behind that was cut off; its mark goes last. True if the directory is empty then.
+fn clear_unfinished(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
+    let files = fs.list(dir)?;
+    let is = |name: &str| files.iter().any(|f| f.name == name);
+    let ours = files.iter().all(|f| names::parse(&f.name).is_some());
+    if !ours || !is(names::UNFINISHED) || is(names::CURRENT) {
+        return Ok(files.is_empty());
+    }
+    let (mark, rest): (Vec<_>, Vec<_>) = files.iter().partition(|f| f.name == names::UNFINISHED);
+    rest.into_iter().chain(mark).try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
+    Ok(true)
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.

@@ -38,7 +38,9 @@ pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Resul
                 .try_for_each(|line| writeln!(out, "{line}"))
                 .map_err(refused)
         }
-        Some(FileKind::Log(_)) => wal::dump_group(&*env.fs.open_in_place(path, Access::Buffered)?, out),
+        Some(FileKind::Log(_)) => {
+            wal::dump_group(&*io::open_in_place_read_only(&*env.fs, path, Access::Buffered)?, out)
+        }
         Some(FileKind::Current) => {
             let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
             out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)

@@ -94,15 +94,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let files = env.fs.list(dir)?;
-    // A new store gets its first log after CURRENT is durable, so a log says that there was one.
-    let data = |k: &FileKind| matches!(k, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_));
-    if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_some_and(|k| data(&k))) {
-        return Err(Error::corruption(format!(
-            "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint",
-            file.name
-        ))
-        .at_file(io::fs::join(dir, names::CURRENT)));
-    }
+    check_remains(dir, &files)?;
     if let Some(file) = files.iter().find(|f| names::parse(&f.name).is_none()) {
         return Err(Error::invalid(format!(
             "the directory holds no store but other files ({}): choose an empty one",
@@ -114,6 +106,27 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         return Err(no_store(dir));
     }
     Ok(false)
+}
+
+/// Refuses a directory without `CURRENT` whose files say that it is no place for a new store.
+pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
+    let find =
+        |wanted: fn(FileKind) -> bool| files.iter().find(|f| names::parse(&f.name).is_some_and(wanted));
+    if find(|kind| kind == FileKind::Unfinished).is_some() {
+        let why = "a checkpoint into this directory was cut off, so there is no store here: remove the directory, or \
+                   take a checkpoint into it again";
+        return Err(Error::not_found(why).at_file(dir));
+    }
+    // A new store gets its first log after CURRENT is durable, so a log says that there was one.
+    let Some(file) = find(|kind| matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_)))
+    else {
+        return Ok(());
+    };
+    let why = format!(
+        "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint",
+        file.name
+    );
+    Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))
 }
 
 pub(crate) fn no_store(dir: &Path) -> Error {
@@ -306,8 +319,11 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<Recover
     let state = engine.manifest.state();
     let mut groups = Vec::new();
     for meta in state.log_groups.values().filter(|g| !g.discarded) {
-        let file =
-            engine.env.fs.open_in_place(&engine.path(&names::log(meta.file)), engine.options.access)?;
+        let (path, access) = (engine.path(&names::log(meta.file)), engine.options.access);
+        let file = match mode {
+            RecoveryMode::ReadWrite => engine.env.fs.open_in_place(&path, access)?,
+            RecoveryMode::ReadOnly => io::open_in_place_read_only(&*engine.env.fs, &path, access)?,
+        };
         engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
         groups.push(LogGroup { ltn: meta.ltn, file, sealed_end: meta.sealed_end });
     }
@@ -502,7 +518,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             }
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             // What was read from a tail is in tables since a moment ago.
-            Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
+            Some(FileKind::CurrentTemp | FileKind::Unfinished | FileKind::Tail(_)) => true,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.

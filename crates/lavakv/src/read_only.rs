@@ -1,6 +1,6 @@
 //! Opening a store for reading only, beside the process that writes it, if there is one.
 //!
-//! No lock is taken and nothing is written. The writer may meanwhile remove tables and recycle log groups, so opening is
+//! No lock is taken, nothing is written, and no permission to write is asked for. The writer may meanwhile remove tables and recycle log groups, so opening is
 //! an attempt: read the manifest, open every table it lists (an open file stays readable after it is removed), replay
 //! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
 //! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
@@ -11,7 +11,7 @@
 use crate::damaged::is_of_reading;
 use crate::engine::Engine;
 use crate::obsolete::DataFile;
-use crate::open::{build, check_files, check_logs, no_store, replay};
+use crate::open::{build, check_files, check_logs, check_remains, no_store, replay};
 use crate::options::{DamagedFiles, FamilyOptions, Options};
 use crate::space_limit::SpaceBudget;
 use base::{Error, ErrorKind, Result};
@@ -48,7 +48,15 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
 fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Result<T> {
     let current = io::fs::join(dir, names::CURRENT);
     if !env.fs.exists(&current)? {
-        return Err(no_store(dir));
+        match env.fs.list(dir) {
+            Ok(files) => check_remains(dir, &files)?,
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
+        if !env.fs.exists(&current)? {
+            return Err(no_store(dir));
+        }
     }
     let mut attempt = 1;
     loop {

@@ -283,9 +283,9 @@ fn list(engine: &Engine, out: &mut Space) -> Result<HashMap<u64, u64>> {
             Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
             Some(FileKind::Log(_) | FileKind::Tail(_) | FileKind::Staging) => &mut out.wal_bytes,
-            Some(FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp) => {
-                &mut out.manifest_bytes
-            }
+            Some(
+                FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
+            ) => &mut out.manifest_bytes,
             Some(FileKind::Lock) | None => &mut out.other_bytes,
         };
         *owner += bytes;

@@ -450,7 +450,7 @@ impl Manifest {
         match &inner.poison {
             Some(e) => {
                 let why = "an earlier write of the manifest failed: reopen the store";
-                Err(Error::new(ErrorKind::Poisoned, why).caused_by(e.clone()))
+                Err(e.clone().with_kind(ErrorKind::Poisoned).context(why))
             }
             None => Ok(()),
         }

@@ -12,6 +12,8 @@ use std::fmt;
 pub const CURRENT: &str = "CURRENT";
 /// The name under which a new `CURRENT` is written before it replaces the old one.
 pub const CURRENT_TEMP: &str = "CURRENT.tmp";
+/// The name of the empty file that says that a checkpoint into its directory has not been finished.
+pub const UNFINISHED: &str = "UNFINISHED";
 /// The name of the lock file.
 pub const LOCK: &str = "LOCK";
 /// The name of the file behind the shared mapping of the log's open pages.
@@ -34,6 +36,8 @@ pub enum FileKind {
     Current,
     /// A new `CURRENT`, not yet in place: left behind by a crash.
     CurrentTemp,
+    /// The mark of a checkpoint that is being taken, or was cut off.
+    Unfinished,
     /// The lock file.
     Lock,
     /// The open pages of the log.
@@ -49,7 +53,11 @@ impl FileKind {
             | FileKind::Log(n)
             | FileKind::Tail(n)
             | FileKind::Manifest(n) => Some(n),
-            FileKind::Current | FileKind::CurrentTemp | FileKind::Lock | FileKind::Staging => None,
+            FileKind::Current
+            | FileKind::CurrentTemp
+            | FileKind::Unfinished
+            | FileKind::Lock
+            | FileKind::Staging => None,
         }
     }
 }
@@ -64,6 +72,7 @@ impl fmt::Display for FileKind {
             FileKind::Manifest(n) => write!(f, "MANIFEST-{n:012}"),
             FileKind::Current => f.write_str(CURRENT),
             FileKind::CurrentTemp => f.write_str(CURRENT_TEMP),
+            FileKind::Unfinished => f.write_str(UNFINISHED),
             FileKind::Lock => f.write_str(LOCK),
             FileKind::Staging => f.write_str(STAGING),
         }
@@ -100,6 +109,7 @@ pub fn parse(name: &str) -> Option<FileKind> {
     let kind = match name {
         CURRENT => FileKind::Current,
         CURRENT_TEMP => FileKind::CurrentTemp,
+        UNFINISHED => FileKind::Unfinished,
         LOCK => FileKind::Lock,
         STAGING => FileKind::Staging,
         _ => match name.strip_prefix("MANIFEST-") {
@@ -154,7 +164,7 @@ mod tests {
                 assert_eq!(kind.number(), Some(n));
             }
         }
-        for name in [CURRENT, CURRENT_TEMP, LOCK, STAGING] {
+        for name in [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING] {
             assert_eq!(parse(name).map(|k| k.to_string()).as_deref(), Some(name));
         }
         assert_eq!(ksst(7), "000000000007.ksst");

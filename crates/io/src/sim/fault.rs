@@ -74,7 +74,7 @@ impl OpKind {
     /// True if a read-only medium refuses it.
     pub(super) fn mutates(self) -> bool {
         use OpKind::*;
-        !matches!(self, Open | OpenInPlace | Read | List | Metadata | Space | Damage)
+        !matches!(self, Open | Read | List | Metadata | Space | Damage)
     }
 
     fn can_fail(self) -> bool {

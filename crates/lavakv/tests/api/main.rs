@@ -14,6 +14,7 @@ mod handles;
 mod iterators;
 mod large_values;
 mod placement;
+mod read_only;
 mod reads_and_writes;
 mod reports;
 mod separated_scans;

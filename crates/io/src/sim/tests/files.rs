@@ -220,11 +220,18 @@ fn a_read_only_medium() {
     let sim = SimEnv::new(1);
     let fs = sim.env().fs;
     let mut file = settled(&sim, "/t", b"x");
+    drop(fs.create_in_place(p("/log"), PAGE as u64, Access::Direct).unwrap());
     let before = sim.state_hash();
     sim.set_read_only(true);
     let refused = |r: base::Result<()>| assert_eq!(r.unwrap_err().kind(), ErrorKind::ReadOnly);
     refused(fs.create(p("/u"), &CreateOptions::default()).map(drop));
     refused(fs.remove(p("/t")));
+    refused(fs.open_in_place(p("/log"), Access::Direct).map(drop));
+    let log = crate::open_in_place_read_only(&*fs, p("/log"), Access::Direct).unwrap();
+    assert_eq!(log.len(), PAGE as u64);
+    refused(log.write_at(&filled(1, 1), 0));
+    refused(log.write_durable(&filled(1, 1), 0));
+    refused(log.sync_data());
     refused(fs.sync_dir(p("/")));
     file.append(b"y").unwrap();
     refused(file.sync(SyncKind::Full));
