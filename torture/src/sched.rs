@@ -14,7 +14,7 @@ mod story;
 mod work;
 
 use crate::check::{Check, Doing, ensure};
-use crate::crash::{check_verify, kind, loss};
+use crate::crash::{TRACE, check_verify, kind, loss};
 use crate::driver::{DIR, scan};
 use crate::machine;
 use crate::plan;
@@ -33,6 +33,7 @@ const STATES: u64 = 12;
 struct Told {
     sim: SimEnv,
     story: Story,
+    described: String,
 }
 
 /// Runs a schedule. Fails where somebody saw what must not be, or where the run is stuck.
@@ -51,7 +52,7 @@ fn tell(seed: u64, outcome: &mut Outcome) -> Check<Told> {
     outcome.note("batches", story.batches().count() as u64);
     outcome.note("faults met", u64::from(story.faulted));
     story.counts.iter().for_each(|(what, count)| outcome.note(what, *count));
-    Ok(Told { sim, story })
+    Ok(Told { sim, story, described })
 }
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
@@ -76,14 +77,20 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
     for state in 0..STATES {
         let mut rng = rng.fork();
         let kind = kind(&mut rng);
+        // Where a call has failed, what was made of it is in the last part of the run.
+        let from = if told.story.faulted { ops.len() / 2 } else { 0 };
         let op = match rng.below(12) {
             0 => record.op_count(),
-            _ => ops[rng.below(ops.len() as u64) as usize],
+            _ => ops[rng.range(from as u64, ops.len() as u64) as usize],
         };
         let after = record.crash_at(op, kind, rng.next_u64());
         outcome.images.push(after.state_hash());
         let checked = guarded(|| reopen(&after, &told, op, Some(loss(kind)), seed)).and_then(|check| check);
-        outcome.take(checked.map_err(|why| format!("state {state}, {kind:?} at operation {op}: {why}")));
+        if checked.is_err() && std::env::var_os(TRACE).is_some() {
+            println!("the run:\n{}\nafter the crash:\n{}", told.sim.trace(), after.trace());
+        }
+        let (op, described) = (format!("operation {op} of {}", record.op_count()), &told.described);
+        outcome.take(checked.map_err(|why| format!("state {state}, {kind:?} at {op}: {why}; {described}")));
         if outcome.failures.len() > 2 {
             break;
         }

@@ -172,7 +172,9 @@ impl Commit {
             state.failure.get_or_insert(error);
         }
         let (this, next) = ((state.round % 2) as usize, ((state.round + 1) % 2) as usize);
-        let satisfied = state.failure.is_some() || self.frontier.durable_end() > state.sides[next].lowest_lpn;
+        let durable = self.frontier.durable_end() > state.sides[next].lowest_lpn;
+        let satisfied =
+            state.failure.is_some() || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
         let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
         let wake_queued = state.queued > 0;
         drop(state);

@@ -46,6 +46,24 @@ const fn test(
 }
 
 pub(crate) const CANARIES: &[Canary] = &[
+    Canary {
+        name: "log-wakes-one-of-the-satisfied",
+        about: "a round of the log that made the pages of several waiters durable wakes one of them",
+        by: Catcher::Test {
+            package: "lavastore-wal",
+            target: "--lib",
+            name: "commit::tests::other_work_that_makes_pages_durable_wakes_all_who_wait_for_them",
+        },
+    },
+    Canary {
+        name: "log-floor-asks-memtables-first",
+        about: "a write between the look at the memtables and the one at the frontier is below the floor",
+        by: Catcher::Test {
+            package: "lavastore-lavakv",
+            target: "--lib",
+            name: "log_floor::tests::a_write_that_begins_and_ends_after_the_memtables_were_looked_at_is_not_below_it",
+        },
+    },
     row(
         "log-sync-skipped",
         "crash",

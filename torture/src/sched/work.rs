@@ -31,6 +31,8 @@ pub(crate) struct Shape {
     fault: Option<(u64, OpKind)>,
     /// The store is closed at once, whatever its jobs are doing.
     hurry: bool,
+    /// A sync of the manifest fails from then on: the nth.
+    fault_at_close: Option<u64>,
 }
 
 impl Shape {
@@ -46,7 +48,7 @@ impl Shape {
                 OpKind::WriteAt,
             ],
         };
-        let fault = (rng.below(30), pick(rng, &kinds));
+        let fault = (rng.below(16), pick(rng, &kinds));
         Shape {
             options: plan::roomy(Options { rate_limit_bytes_per_s: 0, ..drawn }),
             lavafs,
@@ -56,16 +58,29 @@ impl Shape {
             upkeep: rng.below(3) as usize,
             slots: pick(rng, &[2, 8, 30]),
             value_len: pick(rng, &[30, 600, 3000, 9000]),
-            fault: rng.one_in(5).then_some(fault),
+            fault: rng.one_in(3).then_some(fault),
             hurry: rng.one_in(2),
+            fault_at_close: rng.one_in(6).then(|| rng.below(2)),
         }
     }
 
     pub fn describe(&self) -> String {
-        let Shape { lavafs, writers, batches, readers, upkeep, slots, value_len, fault, hurry, .. } = self;
+        let Shape {
+            lavafs,
+            writers,
+            batches,
+            readers,
+            upkeep,
+            slots,
+            value_len,
+            fault,
+            hurry,
+            fault_at_close,
+            ..
+        } = self;
         format!(
             "lavafs {lavafs}, {writers} writers of {batches} batches, {readers} readers, {upkeep} at upkeep, {slots} keys, \
-             values of {value_len}, fault {fault:?}, hurry {hurry}, {}",
+             values of {value_len}, fault {fault:?}, hurry {hurry}, at close {fault_at_close:?}, {}",
             plan::describe(&self.options)
         )
     }
@@ -175,8 +190,11 @@ fn end(shared: Arc<Shared>) -> Check<Story> {
     crate::tally::add(&shared.db);
     shared.story().counts = crate::tally::take().collect();
     let shared = Arc::into_inner(shared).ok_or("another thread is left")?;
-    let Shared { db, mirror, sim, story, .. } = shared;
+    let Shared { db, mirror, sim, story, shape, .. } = shared;
     drop(mirror);
+    if let Some(nth) = shape.fault_at_close.filter(|_| !shape.lavafs) {
+        sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Sync]).path("MANIFEST"));
+    }
     let closed = db.close();
     let mut story = story.into_inner().unwrap_or_else(PoisonError::into_inner);
     story.faulted = sim.faults_fired() > 0;

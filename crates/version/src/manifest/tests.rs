@@ -10,6 +10,7 @@ use replay::replay;
 mod crash;
 mod damage;
 mod golden;
+mod schedules;
 
 const DIR: &str = "/";
 

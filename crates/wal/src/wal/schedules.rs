@@ -61,9 +61,11 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
         buffered_op: None,
         durable_op: None,
     });
-    let position = shared.wal.append(&[&bytes], seq, seq, Durability::Durable, 0).unwrap();
+    let durability = if rng.one_in(2) { Durability::Buffered } else { Durability::Durable };
+    let position = shared.wal.append(&[&bytes], seq, seq, durability, 0).unwrap();
     let batch = written.last_mut().unwrap();
-    (batch.position, batch.buffered_op) = (Some(position), Some(shared.sim.op_count()));
+    batch.position = Some(position);
+    batch.buffered_op = (durability == Durability::Buffered).then(|| shared.sim.op_count());
     (seq as usize - 1, position)
 }
 
@@ -149,7 +151,7 @@ fn check_crash(sim: &SimEnv, written: &[Written], rng: &mut Rng) {
     let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
     let begun: Vec<Written> = written.iter().filter(|w| w.begun_op <= op).cloned().collect();
     let durable = begun.iter().rposition(|w| passed(w.durable_op)).map_or(0, |i| i + 1);
-    let buffered = begun.iter().rposition(|w| passed(w.buffered_op)).map_or(0, |i| i + 1);
+    let buffered = begun.iter().rposition(|w| passed(w.buffered_op)).map_or(durable, |i| durable.max(i + 1));
     let required = if kind == CrashKind::ProcessKill { buffered } else { durable };
     let next_seq = begun.len() as u64 + 1;
     Expectation { manifest, begun, required, durable, floor: 1, next_seq }.check(&replayed);
