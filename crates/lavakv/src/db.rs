@@ -14,7 +14,7 @@ use crate::space::Space;
 use crate::stats::Statistics;
 use crate::verify::VerifyReport;
 use crate::write_path::{Payload, WriteOp};
-use base::{Error, ErrorKind, Result, ValueKind};
+use base::{Error, Result, ValueKind};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,11 +196,7 @@ impl Db {
     /// What a write with these options promises.
     fn writable(&self, options: &WriteOptions) -> Result<Durability> {
         let engine = self.engine();
-        if engine.wal.get().is_none() {
-            return Err(
-                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir)
-            );
-        }
+        crate::maintenance::must_be_writable(engine)?;
         Ok(options.durability.unwrap_or(engine.options.durability))
     }
 

@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::gc_pace::GcPace;
 use crate::jobs::Claims;
+use crate::log_groups::Ballast;
 use crate::obsolete::Obsolete;
 use crate::options::Options;
 use crate::rate_limit::RateLimit;
@@ -264,6 +265,8 @@ impl Engine {
             ErrorKind::NoSpace => {
                 self.health.no_space_at(self.env.clock.now_ns());
                 self.space.volume_is_full();
+                // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
+                self.log.give_ballast(self, Ballast::Jobs);
             }
             ErrorKind::Closed => {}
             _ => self.health.poison(&error),

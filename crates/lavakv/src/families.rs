@@ -87,10 +87,8 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     Ok(())
 }
 
-fn writable(engine: &Engine) -> Result<()> {
-    if engine.wal.get().is_none() {
-        return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir));
-    }
+fn writable(engine: &Arc<Engine>) -> Result<()> {
+    crate::maintenance::must_be_writable(engine)?;
     engine.health.check()
 }
 

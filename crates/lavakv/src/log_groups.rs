@@ -3,26 +3,76 @@
 //! A group is a file of fixed length, allocated and written once. The manifest lists it before the log may use it, and
 //! the edit that drops it is durable before the file is used again or removed. Preparing one costs a device write of its
 //! whole length, so the background does it while the log still has a spare ([`crate::jobs::log`]); a writer does it
-//! itself only when the spare is used up, or for a batch larger than a whole group.
+//! itself only when the spare is used up, or for a batch larger than a whole group. How long a group is follows the rate
+//! of writes ([`pace`]).
+//!
+//! # Where there is no room
+//!
+//! A group that was wanted longer is made as short as will do; where none can be made, a file that waits to be used again
+//! is taken, whatever its length. The last resort is the *ballast*: two files, made by the first open with room, and made
+//! again as soon as there is room after they were used. The log takes one for a batch that only deletes, or at open; a job
+//! that finds no room has the other removed. While any is missing nothing but deletes is written, so that what they freed
+//! is not taken by new data.
 
 use crate::engine::Engine;
+use crate::open::Unstarted;
 use crate::options::Options;
 use crate::throttle::StallCause;
 use crate::write_path::record_stall;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock};
 use base::{Error, ErrorKind, Result};
-use io::InPlaceFile;
+use io::{DirEntry, InPlaceFile};
+use pace::Pace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use version::names::FileKind;
 use version::{Edit, LogGroupMeta, Record, names};
 use wal::{PreparedGroup, PriorGroup};
+
+mod pace;
+
+pub(crate) use pace::shortest_bytes;
+
+/// What a file of the ballast is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ballast {
+    /// A group of the log.
+    Log,
+    /// Room for a job that frees space.
+    Jobs,
+}
+
+impl Ballast {
+    const ALL: [Ballast; 2] = [Ballast::Log, Ballast::Jobs];
+
+    /// Bytes of the file. They differ, so that the next process can tell which is which.
+    fn len(self, options: &Options) -> u64 {
+        let factor = match self {
+            Ballast::Log => 2,
+            Ballast::Jobs => 4,
+        };
+        factor * shortest_bytes(options)
+    }
+}
+
+/// Who needs a group, and what may be used for it where there is no room for a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing.
+    Usual,
+    /// The ballast. After some of it was used, that and nothing else: what room there is, is for the flush of what is
+    /// deleted.
+    Deletes,
+    /// Everything there is: the log is to begin, or deletes have been flushed and found no group all the same.
+    Last,
+}
 
 /// How long the log must be idle before its watermark is written on its own, after durable and after other writes.
 const IDLE_DURABLE_NS: u64 = 10_000_000;
 const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct LogGroups {
     /// Serializes preparation.
     preparing: Mutex<()>,
@@ -31,9 +81,13 @@ pub(crate) struct LogGroups {
     release_hint: AtomicBool,
     /// There was no room for a spare group when it was last tried.
     spare_refused: AtomicBool,
+    /// Some of the ballast was used.
+    ballast_used: AtomicBool,
     idle: Mutex<Idle>,
     /// In a read-only store: the groups that were replayed, oldest first.
     replayed: OnceLock<Vec<PriorGroup>>,
+    /// As long as the store has no log, for want of room: what it takes to begin one.
+    unstarted: Mutex<Option<Unstarted>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +96,10 @@ struct Groups {
     live: BTreeMap<u64, GroupFile>,
     /// Files of dropped groups that may be used again.
     free: Vec<GroupFile>,
+    /// Files for the day on which there is no room, by [`Ballast`].
+    ballast: [Option<GroupFile>; 2],
+    /// How long groups are.
+    pace: Pace,
     /// How many of those are kept: as many as the log last let go of at once, so that a log which uses many groups
     /// between two flushes recycles them all, and one that uses one keeps one.
     keep: usize,
@@ -73,10 +131,31 @@ pub(crate) fn free_groups_max(options: &Options) -> usize {
     1 + (options.memtable_bytes as u64).div_ceil(options.log_group_bytes) as usize
 }
 
+/// Bytes of the whole ballast.
+pub(crate) fn ballast_bytes(options: &Options) -> u64 {
+    Ballast::ALL.iter().map(|part| part.len(options)).sum()
+}
+
+fn no_room(engine: &Engine) -> Error {
+    let why =
+        "the volume is full, and what was kept for deletes is used up: writes resume when there is room";
+    Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir)
+}
+
 impl LogGroups {
     /// Takes over a group found by recovery.
     pub fn adopt(&self, ltn: u64, file: GroupFile) {
         lock(&self.state).live.insert(ltn, file);
+    }
+
+    /// The store was recovered; its log is still to be begun.
+    pub fn set_unstarted(&self, unstarted: Unstarted) {
+        *lock(&self.unstarted) = Some(unstarted);
+    }
+
+    /// See [`crate::open::service`].
+    pub fn unstarted(&self) -> &Mutex<Option<Unstarted>> {
+        &self.unstarted
     }
 
     /// A read-only store has no log of its own: these groups it has read.
@@ -95,36 +174,56 @@ impl LogGroups {
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
         let bound = if engine.space.is_limited() { free_groups_max(&engine.options) } else { usize::MAX };
-        let surplus = self.recycle(dropped, engine.options.log_group_bytes, bound);
-        surplus.iter().try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))
+        let surplus = self.recycle(dropped, &engine.options, bound);
+        surplus
+            .iter()
+            .try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))?;
+        if !surplus.is_empty() && self.ballast_is_short() {
+            // What is removed gives its room back when that is durable, on some file systems.
+            engine.env.fs.sync_dir(&engine.dir)?;
+        }
+        Ok(())
     }
 
-    /// True if a file on the free list has this number: it is no orphan.
-    pub fn is_free(&self, number: u64) -> bool {
-        lock(&self.state).free.iter().any(|f| f.number == number)
+    /// True if a file that no group has is kept under this number: it is no orphan.
+    pub fn is_kept(&self, number: u64) -> bool {
+        let state = lock(&self.state);
+        state.free.iter().chain(state.ballast.iter().flatten()).any(|f| f.number == number)
     }
 
-    /// True if a file of a former group waits to be used again.
-    pub fn has_free(&self) -> bool {
-        !lock(&self.state).free.is_empty()
+    /// True if a file of a former group, of the length that groups have now, waits to be used again.
+    pub fn has_free(&self, engine: &Engine) -> bool {
+        let wanted = self.next_len(engine);
+        lock(&self.state).free.iter().any(|f| f.len == wanted)
     }
 
-    /// Bytes of all groups, free ones included.
+    /// Bytes of all groups, free ones and ballast included.
     pub fn file_bytes(&self) -> u64 {
         let state = lock(&self.state);
-        state.live.values().chain(&state.free).map(|file| file.len).sum()
+        state
+            .live
+            .values()
+            .chain(&state.free)
+            .chain(state.ballast.iter().flatten())
+            .map(|file| file.len)
+            .sum()
+    }
+
+    /// The length that the next group should have.
+    pub fn next_len(&self, engine: &Engine) -> u64 {
+        let live_bytes = engine.wal.get().map_or(0, |wal| wal.live_bytes());
+        lock(&self.state).pace.next_len(&engine.options, engine.env.clock.now_ns(), live_bytes)
     }
 
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
-    pub fn provide(&self, engine: &Arc<Engine>, batch_len: usize) -> Result<()> {
+    pub fn provide(&self, engine: &Arc<Engine>, batch_len: usize, need: Need) -> Result<()> {
         let start_ns = engine.env.clock.now_ns();
-        let needed = wal::group_len_needed(batch_len);
-        let regular = engine.options.log_group_bytes;
         let guard = lock(&self.preparing);
-        let out = if needed <= regular && engine.wal().groups_wanted() == 0 {
+        let out = if engine.wal().has_room(batch_len) {
             Ok(())
         } else {
-            self.prepare(engine, regular.max(needed))
+            let needed = wal::group_len_needed(batch_len);
+            self.prepare(engine, self.next_len(engine).max(needed), needed, need)
         };
         drop(guard);
         let wait_ns = engine.env.clock.now_ns() - start_ns;
@@ -138,28 +237,32 @@ impl LogGroups {
         if engine.wal().groups_wanted() > 0 {
             let refused =
                 |e: &Error| self.spare_refused.store(e.kind() == ErrorKind::NoSpace, Ordering::Release);
-            self.prepare(engine, engine.options.log_group_bytes).inspect_err(refused)?;
+            let (shortest, mut wanted) = (shortest_bytes(&engine.options), self.next_len(engine));
+            while wanted > shortest && !self.has_free(engine) && !engine.space.fits_job(engine, wanted) {
+                wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
+            }
+            self.prepare(engine, wanted, shortest, Need::Usual).inspect_err(refused)?;
         }
         Ok(())
     }
 
-    fn prepare(&self, engine: &Engine, len: u64) -> Result<()> {
-        let group = self.list_new_group(engine, len)?;
+    fn prepare(&self, engine: &Engine, wanted: u64, least: u64, need: Need) -> Result<()> {
+        let group = self.list_new_group(engine, wanted, least, need)?;
         engine.wal().add_group(group)
     }
 
-    /// A group file that the manifest lists, not yet handed to the log.
-    pub fn list_new_group(&self, engine: &Engine, len: u64) -> Result<PreparedGroup> {
-        let recycled = {
-            let mut state = lock(&self.state);
-            let fit = state.free.iter().position(|f| f.len == len);
-            fit.map(|i| state.free.swap_remove(i))
-        };
-        let group = match recycled {
-            Some(file) => file,
-            None => self.create_file(engine, len)?,
-        };
-        let meta = LogGroupMeta { file: group.number, len, ..Default::default() };
+    /// A group file that the manifest lists, not yet handed to the log: of `wanted` bytes, or where there is no room for
+    /// that, of at least `least`.
+    pub fn list_new_group(
+        &self,
+        engine: &Engine,
+        wanted: u64,
+        least: u64,
+        need: Need,
+    ) -> Result<PreparedGroup> {
+        let group = self.group_file(engine, wanted, least, need)?;
+        let usual = self.next_len(engine);
+        let meta = LogGroupMeta { file: group.number, len: group.len, ..Default::default() };
         let mut ltn = 0;
         let listed = engine.manifest.commit_with(
             |state| {
@@ -168,12 +271,151 @@ impl LogGroups {
             },
             |_| {},
         );
+        let mut state = lock(&self.state);
         if let Err(e) = listed {
-            lock(&self.state).free.push(group);
+            let ballast = &mut state.ballast[Ballast::Log as usize];
+            if need != Need::Usual && ballast.is_none() && group.len == Ballast::Log.len(&engine.options) {
+                *ballast = Some(group);
+            } else {
+                state.free.push(group);
+            }
             return Err(e);
         }
-        lock(&self.state).live.insert(ltn, group.clone());
+        // One that was made for a long batch says nothing of those that follow.
+        state.pace.made(group.len.min(usual), engine.env.clock.now_ns());
+        state.live.insert(ltn, group.clone());
         Ok(PreparedGroup { ltn, file: group.file })
+    }
+
+    fn group_file(&self, engine: &Engine, wanted: u64, least: u64, need: Need) -> Result<GroupFile> {
+        // Room that was kept for jobs is not for the log.
+        let short = self.ballast_is_short();
+        let wanted = if need == Need::Last && short { least } else { wanted };
+        if let Some(file) = self.take_free(|len| len == wanted || short && len >= least) {
+            return Ok(file);
+        }
+        let refused = match need {
+            _ if short && need != Need::Last => no_room(engine),
+            Need::Deletes => match self.create_file(engine, wanted) {
+                // What is left is for the flush of what is deleted.
+                Err(e) if e.kind() == ErrorKind::NoSpace => e,
+                made => return made,
+            },
+            Need::Usual | Need::Last => match self.make_group(engine, wanted, least) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => e,
+                made => return made,
+            },
+        };
+        if need == Need::Usual {
+            return Err(refused);
+        }
+        self.room_is_short();
+        self.take_free(|len| len >= least).or_else(|| self.take_ballast(least)).ok_or(refused)
+    }
+
+    /// A new file of `wanted` bytes; where there is no room for it, the longest that waits to be used again, or a new one
+    /// that is shorter.
+    fn make_group(&self, engine: &Engine, wanted: u64, least: u64) -> Result<GroupFile> {
+        let mut len = wanted;
+        loop {
+            match self.create_file(engine, len) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => {
+                    if let Some(file) = self.take_free(|len| len >= least) {
+                        return Ok(file);
+                    }
+                    let shorter = (len / 2 / io::PAGE as u64 * io::PAGE as u64).max(least);
+                    if shorter >= len {
+                        return Err(e);
+                    }
+                    len = shorter;
+                }
+                made => return made,
+            }
+        }
+    }
+
+    /// True if a group for a batch that needs `least` bytes could be had without new room.
+    pub fn has_fitting(&self, least: u64) -> bool {
+        lock(&self.state).free.iter().any(|file| file.len >= least)
+    }
+
+    /// The longest file of a former group that fits.
+    fn take_free(&self, fits: impl Fn(u64) -> bool) -> Option<GroupFile> {
+        let mut state = lock(&self.state);
+        let all = state.free.iter().enumerate().filter(|(_, file)| fits(file.len));
+        let longest = all.max_by_key(|(_, file)| file.len).map(|(i, _)| i);
+        longest.map(|i| state.free.swap_remove(i))
+    }
+
+    fn take_ballast(&self, least: u64) -> Option<GroupFile> {
+        let mut state = lock(&self.state);
+        let file = state.ballast[Ballast::Log as usize].take_if(|file| file.len >= least)?;
+        self.ballast_used.store(true, Ordering::Release);
+        Some(file)
+    }
+
+    /// Removes a part of the ballast, so that something finds room. False if it is not there.
+    pub fn give_ballast(&self, engine: &Engine, part: Ballast) -> bool {
+        let Some(file) = lock(&self.state).ballast[part as usize].take() else { return false };
+        self.ballast_used.store(true, Ordering::Release);
+        crate::jobs::cleanup::remove_file(engine, &names::log(file.number)).is_ok()
+    }
+
+    /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.
+    pub fn room_is_short(&self) {
+        self.ballast_used.store(true, Ordering::Release);
+    }
+
+    /// True while some of the ballast is missing after it was used: only deletes may be written.
+    pub fn ballast_is_short(&self) -> bool {
+        self.ballast_used.load(Ordering::Acquire)
+    }
+
+    /// Makes what is missing of the ballast.
+    ///
+    /// # Errors
+    /// `NoSpace` as long as there is no room for it; others of the file system.
+    pub fn fill_ballast(&self, engine: &Engine) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        self.ballast_used.store(true, Ordering::Release);
+        // The longer one first: where it does not fit, the room is left to jobs.
+        for part in [Ballast::Jobs, Ballast::Log] {
+            let len = part.len(&engine.options);
+            if lock(&self.state).ballast[part as usize].is_some() {
+                continue;
+            }
+            let file = match self.take_free(|free| free == len) {
+                Some(file) => file,
+                None => self.create_file(engine, len)?,
+            };
+            lock(&self.state).ballast[part as usize] = Some(file);
+        }
+        self.ballast_used.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes over the ballast that an earlier process left: of the files that no group has, those with the right length.
+    /// A file that a crash left half made has not all its pages.
+    pub fn adopt_ballast(&self, engine: &Engine, listing: &[DirEntry]) -> Result<()> {
+        let listed: Vec<u64> = engine.manifest.state().log_groups.values().map(|group| group.file).collect();
+        for entry in listing.iter().filter(|entry| entry.allocated >= entry.len) {
+            let Some(FileKind::Log(number)) = names::parse(&entry.name) else { continue };
+            let of_part = |part: &Ballast| part.len(&engine.options) == entry.len;
+            let part = Ballast::ALL.into_iter().find(of_part).map(|part| part as usize);
+            let Some(part) = part.filter(|part| lock(&self.state).ballast[*part].is_none()) else { continue };
+            if listed.contains(&number) || self.is_kept(number) {
+                continue;
+            }
+            let len = entry.len;
+            let path = engine.path(&entry.name);
+            match engine.env.fs.open_in_place(&path, engine.options.access) {
+                Ok(file) => lock(&self.state).ballast[part] = Some(GroupFile { number, len, file }),
+                // It was used up by an earlier try.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 
     fn create_file(&self, engine: &Engine, len: u64) -> Result<GroupFile> {
@@ -225,16 +467,30 @@ impl LogGroups {
         self.discard(engine, &dropped)
     }
 
-    /// Moves dropped groups to the free list; returns the files that are too many or of another length. `bound`: most
-    /// that may be kept.
-    fn recycle(&self, dropped: &[u64], len: u64, bound: usize) -> Vec<u64> {
+    /// Moves dropped groups to the free list; returns the files that are too many or of another length than groups have
+    /// now. `bound`: most that may be kept.
+    fn recycle(&self, dropped: &[u64], options: &Options, bound: usize) -> Vec<u64> {
         let mut state = lock(&self.state);
+        let len = state.pace.len(options);
         let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
-        let (fit, mut surplus): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.len == len);
-        state.free.extend(fit);
-        let keep = state.keep.max(1).min(bound).min(state.free.len());
-        surplus.extend(state.free.drain(keep..));
+        state.free.extend(files);
+        let (mut fit, mut surplus): (Vec<_>, Vec<_>) = state.free.drain(..).partition(|f| f.len == len);
+        let keep = state.keep.max(1).min(bound).min(fit.len());
+        surplus.extend(fit.drain(keep..));
+        state.free = fit;
         surplus.into_iter().map(|f| f.number).collect()
+    }
+
+    /// After the log was closed: groups that it has not begun to use, youngest last, and the files that no group has. A
+    /// closed store has no need of either.
+    pub fn unused(&self, last_used: u64) -> (Vec<u64>, Vec<u64>) {
+        let mut state = lock(&self.state);
+        let mut spares = state.live.split_off(&(last_used + 1));
+        let free = std::mem::take(&mut state.free).into_iter();
+        let files = spares.values().map(|file| file.number).chain(free.map(|file| file.number)).collect();
+        let ltns = spares.keys().copied().collect();
+        spares.clear();
+        (ltns, files)
     }
 
     /// True if the log has been idle for long enough that its watermark should be persisted.

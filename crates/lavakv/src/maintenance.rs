@@ -36,11 +36,16 @@ pub(crate) fn freeze_all_and(engine: &Arc<Engine>, then: impl FnOnce(SeqNo)) -> 
     Ok(upto)
 }
 
-pub(crate) fn must_be_writable(engine: &Engine) -> Result<()> {
-    match engine.wal.get() {
-        Some(_) => Ok(()),
-        None => Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir)),
+/// Fails in a store that was opened for reading. One that found no room for a log when it was opened tries again.
+pub(crate) fn must_be_writable(engine: &Arc<Engine>) -> Result<()> {
+    if engine.wal.get().is_some() {
+        return Ok(());
     }
+    if engine.manifest.is_read_only() {
+        return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&engine.dir));
+    }
+    engine.health.check()?;
+    crate::open::service::begin(engine)
 }
 
 /// Waits until no memtable holds a sequence up to `upto`.
@@ -148,11 +153,22 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
 
 /// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of
 /// either end is noticed too: pages and edits vouch for those before them, and nothing else would vouch for the last.
+/// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
 fn seal(engine: &Engine) -> Result<()> {
-    if let Some((ltn, end_lpn)) = engine.wal().end() {
-        engine.manifest.commit(Edit(vec![Record::SealLogGroup { ltn, end_lpn }]))?;
+    match seal_log(engine).and_then(|()| engine.manifest.vouch()) {
+        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+        sealed => sealed,
     }
-    engine.manifest.vouch()
+}
+
+fn seal_log(engine: &Engine) -> Result<()> {
+    let Some((ltn, end_lpn)) = engine.wal().end() else { return Ok(()) };
+    // What was prepared for writes to come is space that a closed store does not need.
+    let (spares, files) = engine.log.unused(ltn);
+    let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
+    records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
+    engine.manifest.commit(Edit(records))?;
+    files.iter().try_for_each(|&number| jobs::cleanup::remove_file(engine, &version::names::log(number)))
 }
 
 /// Counters, with those that other parts keep.

@@ -8,12 +8,12 @@
 //!    crash in the middle of recovery replays less, never twice.
 //! 4. Check the witness: pages of the log say which manifest edit was durable when they were written. A manifest that
 //!    ends before it has lost its end.
-//! 5. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
-//!    after a second crash. Only then start a new log in a new group, and serve.
-//! 6. Remove files that nothing names: what unfinished jobs left. Not if a file of data is missing: a manifest that lost its
-//!    end lists files that were removed since, and then what it does not name may be all there is.
+//! 5. Begin service ([`service`]): make the end of the old log final, start a new one, remove what nothing names. Where
+//!    there is no room for that, the store is read as it is, and the next write tries again. Nothing is removed if a file
+//!    of data is missing: a manifest that lost its end lists files that were removed since, and then what it does not name
+//!    may be all there is.
 //!
-//! Nothing is removed before step 6, and steps 1 to 4 can be repeated any number of times.
+//! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
 
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::engine::{Engine, Health, Memory, Writer};
@@ -34,8 +34,12 @@ use io::{DirEntry, Env, FileLock};
 use std::path::Path;
 use std::sync::Arc;
 use version::names::{self, FileKind};
-use version::{Edit, InitialState, Manifest, Place, Record, State};
-use wal::{LogGroup, RecoveryMode, RecoveryReport, Wal, WalOptions};
+use version::{Edit, InitialState, Manifest, Record, State};
+use wal::{LogGroup, RecoveryMode, RecoveryReport};
+
+pub(crate) mod service;
+
+pub(crate) use service::Unstarted;
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -62,15 +66,14 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let engine = Arc::new(build(env, space, dir, options, manifest, Some(store_lock))?);
     findings.iter().for_each(|finding| finding.set_aside(&engine));
-    let report = replay(&engine, RecoveryMode::ReadWrite)?;
-    start_log(&engine, &report)?;
-    if !findings.iter().any(|finding| finding.is_missing) {
-        remove_orphans(&engine, &listing)?;
+    let recovered = replay(&engine, RecoveryMode::ReadWrite)?;
+    let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
+    engine.log.set_unstarted(Unstarted::new(recovered, removable));
+    match service::begin(&engine) {
+        // There is room for nothing: the store is read, and whoever writes tries again.
+        Err(e) if e.kind() == ErrorKind::NoSpace && exists => {}
+        begun => begun?,
     }
-    update_default_options(&engine)?;
-    flush_recovered(&engine);
-    engine.log.hint_release();
-    engine.space.refresh(&engine);
     engine.scheduler.start(&engine)?;
     Ok(engine)
 }
@@ -315,7 +318,7 @@ pub(crate) fn build(
 }
 
 /// Replays the log into memtables.
-pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<RecoveryReport> {
+pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.manifest.state();
     let mut groups = Vec::new();
     for meta in state.log_groups.values().filter(|g| !g.discarded) {
@@ -337,11 +340,7 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<Recover
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
     placed.judge(engine, closed)?;
-    if mode == RecoveryMode::ReadWrite && placed.is_any() {
-        settle_placed(engine, &placed)?;
-    }
-    placed.hold(engine);
-    Ok(report)
+    Ok((report, placed))
 }
 
 /// Values that were read go into tables, now: they may not be durable in the files they were read from, and if they are,
@@ -446,10 +445,11 @@ fn replay_batch(
     Ok(())
 }
 
-/// Keeps recovery within the memory budget.
+/// Keeps recovery within the memory budget, where there is room for tables. What the log holds was in memory once.
 fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
     let over_bound = engine.segments.over_bound.swap(false, Ordering::AcqRel);
-    if engine.memory.used() < engine.options.memory_bytes as u64 / 2 && !over_bound {
+    let large = engine.memory.used() >= engine.options.memory_bytes as u64 / 2 || over_bound;
+    if !large || engine.health.must_wait(engine.env.clock.now_ns()) {
         return Ok(());
     }
     let mut writer = lock(&engine.writer);
@@ -458,42 +458,9 @@ fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
     // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
     // keep one family's half of a batch.
     engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
-    crate::jobs::flush::run_inline(engine)
-}
-
-/// Makes the end of the old log durable, and starts the new one.
-fn start_log(engine: &Arc<Engine>, report: &RecoveryReport) -> Result<()> {
-    let state = engine.manifest.state();
-    let mut dropped = report.discarded.clone();
-    dropped.extend(state.log_groups.values().filter(|g| g.discarded).map(|g| g.ltn));
-    let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
-    records.extend(report.sealed.map(|(ltn, end_lpn)| Record::SealLogGroup { ltn, end_lpn }));
-    if !records.is_empty() {
-        engine.manifest.commit(Edit(records))?;
-    }
-    engine.log.discard(engine, &dropped)?;
-    let first = engine.log.list_new_group(engine, engine.options.log_group_bytes)?;
-    let next_lpn = report.next_lpn.max(engine.options.first_number);
-    let options = WalOptions {
-        group_len: engine.options.log_group_bytes,
-        staging_len: staging_len(engine.options.log_group_bytes),
-        ..Default::default()
-    };
-    let log =
-        Wal::start(&engine.env, &engine.dir, options, state.store, next_lpn, first, report.history.clone())?;
-    engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
-    Ok(())
-}
-
-/// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
-/// own, but every open adds a group, so a store that is opened often must flush now and then.
-const OLD_GROUPS_MAX: usize = 2;
-
-/// Flushes what recovery put into memtables if it holds many groups of the old log.
-fn flush_recovered(engine: &Arc<Engine>) {
-    if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
-        let mut writer = lock(&engine.writer);
-        crate::write_path::freeze_all(engine, &mut writer);
+    match crate::jobs::flush::run_inline(engine) {
+        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+        flushed => flushed,
     }
 }
 
@@ -501,43 +468,4 @@ fn flush_recovered(engine: &Arc<Engine>) {
 /// thread that writes it out finishes a step of something else.
 pub(crate) fn staging_len(group_len: u64) -> usize {
     (group_len / 4).clamp(64 << 10, 8 << 20) as usize
-}
-
-/// Removes the files that neither the manifest nor the log names.
-fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
-    let state = engine.manifest.state();
-    let live_manifests = engine.manifest.live_manifest_files();
-    for entry in listing {
-        let orphan = match names::parse(&entry.name) {
-            Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
-            Some(FileKind::Vsst(n)) => {
-                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.segments.holds(n)
-            }
-            Some(FileKind::Log(n)) => {
-                !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_free(n)
-            }
-            Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
-            // What was read from a tail is in tables since a moment ago.
-            Some(FileKind::CurrentTemp | FileKind::Unfinished | FileKind::Tail(_)) => true,
-            Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
-        };
-        // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
-        if orphan {
-            crate::jobs::cleanup::remove_file(engine, &entry.name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Stores the options of the default family if they changed.
-fn update_default_options(engine: &Engine) -> Result<()> {
-    let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
-    let wanted = &engine.options.family;
-    if *family.options() != *wanted {
-        engine
-            .manifest
-            .commit(Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]))?;
-        family.set_options(wanted.clone());
-    }
-    Ok(())
 }

@@ -112,7 +112,8 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    let report = replay(&engine, RecoveryMode::ReadOnly)?;
+    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly)?;
+    placed.hold(&engine);
     let (then, now) = (engine.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn).or(then.log_groups.keys().next_back());
     let file_of = |state: &State, ltn| state.log_groups.get(&ltn).map(|g| g.file);

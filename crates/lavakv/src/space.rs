@@ -235,7 +235,7 @@ fn live_bytes_min(version: &Version) -> u64 {
 pub(crate) fn space(engine: &Engine) -> Result<Space> {
     let mut out = Space {
         memtable_bytes: engine.memory.used(),
-        is_read_only: engine.wal.get().is_none(),
+        is_read_only: engine.manifest.is_read_only(),
         ..Default::default()
     };
     let obsolete = list(engine, &mut out)?;

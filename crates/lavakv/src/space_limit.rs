@@ -36,7 +36,7 @@
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
 use crate::engine::Engine;
-use crate::log_groups::free_groups_max;
+use crate::log_groups::{ballast_bytes, free_groups_max};
 use crate::metered_fs::{Meter, MeteredFs};
 use crate::options::Options;
 use crate::placement;
@@ -397,10 +397,11 @@ pub(crate) fn live_log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
     options.wal_bytes_max.min((limit_bytes / LOG_PART).max(least))
 }
 
-/// What the log comes to: what may be live, the group that is open, and those that are kept free.
+/// What the log comes to: what may be live, the group that is open, those that are kept free, and the ballast.
 fn log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
     let more = 1 + free_groups_max(options) as u64;
-    live_log_bytes_max(options, limit_bytes).saturating_add(options.log_group_bytes.saturating_mul(more))
+    let prepared = options.log_group_bytes.saturating_mul(more).saturating_add(ballast_bytes(options));
+    live_log_bytes_max(options, limit_bytes).saturating_add(prepared)
 }
 
 /// What deletes may take of the reserve.

@@ -21,6 +21,7 @@ use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::family::Family;
 use crate::jobs;
+use crate::log_groups::{Ballast, Need};
 use crate::options::Durability;
 use crate::segments::Draft;
 use crate::space_limit::admission::{self, Admission, Ask};
@@ -211,7 +212,7 @@ impl<'a> WriteOp<'a> {
             if let Some(family) = families.iter().find(|family| family.is_dropped()) {
                 return Err(gone(&family.name));
             }
-            if !engine.space.is_limited() {
+            if !engine.space.is_limited() && !engine.log.ballast_is_short() {
                 return Ok(writer);
             }
             let placed = families.iter().any(|f| crate::placement::is_on(&f.options()));
@@ -281,28 +282,45 @@ fn log(
     durability: Durability,
 ) -> Result<Position, Unlogged> {
     let header = batch::header(first_seq, payload.count());
+    let mut scratch = std::mem::take(&mut writer.scratch);
     let body: &[u8] = match payload {
         _ if body.is_some() => body.unwrap_or_default(),
         Payload::Batch(b) => b.body(),
         Payload::One(_, change) => {
-            writer.scratch.clear();
-            change.encode_into(&mut writer.scratch);
-            &writer.scratch
+            scratch.clear();
+            change.encode_into(&mut scratch);
+            &scratch
         }
     };
     let witness = engine.manifest.durable_edit();
-    loop {
+    let logged = loop {
         match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
-            Ok(position) => return Ok(position),
+            Ok(position) => break Ok(position),
             Err(e) if e.kind() == ErrorKind::Busy => {
-                engine.log.provide(engine, header.len() + body.len()).map_err(Unlogged::Certain)?;
+                let len = header.len() + body.len();
+                if let Err(e) = provide_group(engine, writer, len, payload.is_delete_only()) {
+                    break Err(Unlogged::Certain(e));
+                }
             }
-            Err(e) if e.kind() == ErrorKind::NoSpace => return Err(Unlogged::Certain(e)),
+            Err(e) if e.kind() == ErrorKind::NoSpace => break Err(Unlogged::Certain(e)),
             Err(e) => {
                 engine.health.poison(&e);
-                return Err(Unlogged::Perhaps(of_unknown_fate(e)));
+                break Err(Unlogged::Perhaps(of_unknown_fate(e)));
             }
         }
+    };
+    writer.scratch = scratch;
+    logged
+}
+
+/// Gives the log a group for a batch. Where there is no room for one, deletes wait for what a flush of everything frees.
+fn provide_group(engine: &Arc<Engine>, writer: &mut Writer, batch_len: usize, frees: bool) -> Result<()> {
+    let need = if frees { Need::Deletes } else { Need::Usual };
+    match engine.log.provide(engine, batch_len, need) {
+        Err(e) if frees && e.kind() == ErrorKind::NoSpace && flush_for_room(engine, writer, batch_len) => {
+            engine.log.provide(engine, batch_len, Need::Last)
+        }
+        provided => provided,
     }
 }
 
@@ -334,6 +352,22 @@ fn shorten_log(engine: &Arc<Engine>, writer: &mut Writer, payload: &Payload<'_>)
             return;
         }
     }
+}
+
+/// There is no room for another group, not even for deletes: flushes everything, so that groups of the log that are full
+/// come back. What deletes hide in memtables is not written, so this may find room where nothing else does. False if it did
+/// not: then the log must not have the room that a later flush needs.
+fn flush_for_room(engine: &Arc<Engine>, writer: &mut Writer, batch_len: usize) -> bool {
+    let (least, live_bytes) = (wal::group_len_needed(batch_len), engine.wal().live_bytes());
+    freeze_all(engine, writer);
+    if engine.log.give_ballast(engine, Ballast::Jobs) {
+        engine.health.space_found();
+    }
+    stall(engine, StallCause::Log, || {
+        let found = engine.log.has_fitting(least) || engine.wal().live_bytes() < live_bytes;
+        let stuck = engine.health.out_of_space() || engine.health.is_poisoned() || !jobs::can_work(engine);
+        (found || stuck).then_some(found || engine.memory.backlog() == 0)
+    })
 }
 
 /// The family with the oldest change that is in memtables only, and that change's sequence.

@@ -234,6 +234,11 @@ impl Manifest {
         self.store
     }
 
+    /// True if it was recovered for reading: no commit succeeds.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// What recovery found.
     pub fn report(&self) -> &ManifestReport {
         &self.report

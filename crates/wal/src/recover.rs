@@ -117,6 +117,8 @@ struct Accepted {
     group: usize,
     first_lpn: u64,
     pages: u64,
+    /// Bytes used in its last page.
+    used: u16,
     seqs: Option<(SeqNo, SeqNo)>,
 }
 
@@ -320,6 +322,7 @@ impl<'a> Scan<'a> {
         }
         if let Some(accepted) = self.accepted.last_mut() {
             accepted.pages += 1;
+            accepted.used = used.len() as u16;
         }
         for fragment in Fragments::new(used, self.store, header.lpn) {
             let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
@@ -356,7 +359,13 @@ impl<'a> Scan<'a> {
             ));
         }
         self.end_sealed = cursor.group.sealed_end.is_some();
-        self.accepted.push(Accepted { group: cursor.index, first_lpn: first.lpn, pages: 0, seqs: None });
+        self.accepted.push(Accepted {
+            group: cursor.index,
+            first_lpn: first.lpn,
+            pages: 0,
+            used: 0,
+            seqs: None,
+        });
         Ok(())
     }
 
@@ -421,10 +430,24 @@ impl<'a> Scan<'a> {
         page::close(page, from.used as u16, staged.header.durable_end, self.store, lpn);
     }
 
+    /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them vouches for
+    /// it. Otherwise every opening would leave a group behind, however little is written.
+    fn let_go_of_empty(&mut self, groups: &[LogGroup]) {
+        while self.accepted.pop_if(|last| last.seqs.is_none()).is_some() {
+            let chain = |last: &Accepted| {
+                let end_lpn = last.first_lpn.saturating_add(last.pages);
+                Some(Chain { ltn: groups.get(last.group)?.ltn, end_lpn, used: last.used })
+            };
+            self.end = self.accepted.last().and_then(chain);
+        }
+    }
+
     fn report(mut self, groups: &[LogGroup]) -> RecoveryReport {
+        let end_lpn = self.end.map_or(0, |end| end.end_lpn);
+        self.let_go_of_empty(groups);
         let kept = self.accepted.last().map_or(0, |last| last.group + 1);
         let (kept, cut) = groups.split_at(kept.min(groups.len()));
-        let end_lpn = self.end.map_or(0, |end| end.end_lpn);
+        let kept_end = self.end.map_or(0, |end| end.end_lpn);
         let unverified = self.data_pages.iter().filter(|&&lpn| lpn >= self.durable_end).count();
         let seqs = |index: usize| self.accepted.iter().find(|a| a.group == index).and_then(|a| a.seqs);
         let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
@@ -437,7 +460,7 @@ impl<'a> Scan<'a> {
         self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
         let unsealed =
             |group: &&LogGroup| group.sealed_end.is_none() && !base::canary::is("recovery-does-not-seal");
-        self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, end_lpn));
+        self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, kept_end));
         let cut = if base::canary::is("recovery-keeps-cut-groups") { &[] } else { cut };
         self.report.discarded = cut.iter().map(|group| group.ltn).collect();
         self.report.unverified_tail_bytes = (unverified * PAGE) as u64;

@@ -3,6 +3,7 @@
 //! All of it is short, and writers wait for it sooner or later, so it is the most urgent class.
 
 use crate::engine::Engine;
+use crate::log_groups::shortest_bytes;
 use crate::scheduler::{Job, JobClass, Progress};
 use crate::space_limit::live_log_bytes_max;
 use base::Result;
@@ -44,8 +45,11 @@ pub(crate) fn wanted(engine: &Engine) -> bool {
 }
 
 fn wants_spare(engine: &Engine) -> bool {
-    let fits = || engine.log.has_free() || engine.space.fits_job(engine, engine.options.log_group_bytes);
-    engine.wal().groups_wanted() > 0 && engine.wal().is_half_full() && fits()
+    let shortest = shortest_bytes(&engine.options);
+    let fits = || engine.log.has_free(engine) || engine.space.fits_job(engine, shortest);
+    let wanted = engine.wal().groups_wanted() > 0 && engine.wal().is_half_full();
+    // What room there is, is for deletes and the jobs that make more of it.
+    wanted && !engine.log.ballast_is_short() && fits()
 }
 
 impl Job for LogJob {

@@ -45,6 +45,9 @@ pub(crate) enum Admission {
 impl Engine {
     /// True if there is room for it.
     fn has_room(&self, ask: Ask) -> bool {
+        if !ask.frees && self.log.ballast_is_short() {
+            return false;
+        }
         if !self.space.is_limited() {
             return true;
         }
@@ -78,6 +81,12 @@ pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_n
     // The volume, and what the store has become, may have changed with no job that said so.
     engine.space.refresh(engine);
     engine.placement.tails.let_go_of_spare(engine);
+    if engine.log.ballast_is_short() {
+        match engine.log.fill_ballast(engine) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {}
+            filled => filled?,
+        }
+    }
     if granted() {
         return Ok(Admission::Granted);
     }
@@ -109,6 +118,10 @@ fn may_free(engine: &Arc<Engine>) -> bool {
 
 fn no_space(engine: &Engine, ask: Ask) -> Error {
     let (limit, used) = (engine.space.limit_bytes.load(Relaxed), engine.used_bytes());
+    if limit == u64::MAX {
+        let why = "the volume is full: delete something, or make more room; writes resume when there is some";
+        return Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir);
+    }
     let what = if engine.has_own_limit() { "space limit" } else { "room on the volume," };
     let why = format!(
         "the {what} of {limit} bytes is reached ({used} occupied, {} reserved, {} asked for): delete something, \

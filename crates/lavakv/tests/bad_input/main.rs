@@ -10,6 +10,7 @@ mod damage;
 mod directory;
 mod full_disk;
 mod full_disk_threads;
+mod full_reopen;
 mod limits;
 mod locked;
 mod misuse;

@@ -1,0 +1,232 @@
+//! The last part of opening, after which the store can be written: the old log ends for good, a new one begins.
+//!
+//! 1. Values that replay found in their own files go into tables ([`super::settle_placed`]).
+//! 2. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
+//!    after a second crash.
+//! 3. Remove files that nothing names: what unfinished jobs left.
+//! 4. Start a new log in a new group.
+//!
+//! # A full volume
+//!
+//! Each of these steps may find no room; none of them is undone by that, and all may be tried again. Before it gives up,
+//! [`begin`] makes way: it removes files that nothing names (the manifest was recovered and the log has borne it out, so
+//! they are nobody's), then the part of the ballast that is there for jobs, then flushes what was recovered, after which
+//! no group of the old log is needed and the new one is made of their files, and at last gives up the rest of the ballast.
+//! If even that is too little the store is open all the same: everything in it is read, and each write (and whatever else
+//! needs a log) tries again, so that it goes on when room returns.
+
+use super::{settle_placed, staging_len};
+use crate::batch::DEFAULT_FAMILY;
+use crate::engine::Engine;
+use crate::log_groups::{Ballast, Need, shortest_bytes};
+use crate::placement::Replayed;
+use base::sync::lock;
+use base::{Error, ErrorKind, Result};
+use io::DirEntry;
+use std::sync::Arc;
+use version::names::{self, FileKind};
+use version::{Edit, Place, Record};
+use wal::{History, PreparedGroup, RecoveryReport, Wal, WalOptions};
+
+/// A group of this length can be had where there is none for a regular one, bytes.
+const GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
+
+/// A store that was recovered and has no log yet.
+pub(crate) struct Unstarted {
+    report: RecoveryReport,
+    /// The files that were there.
+    listing: Vec<DirEntry>,
+    /// Values that are to go into tables first.
+    placed: Option<Replayed>,
+    /// All that was recovered is in tables.
+    flushed: bool,
+    /// The group in which the log is to begin, once the manifest lists it.
+    first: Option<PreparedGroup>,
+}
+
+/// Ways to make room, in the order in which they are tried.
+#[derive(Clone, Copy)]
+enum Way {
+    Orphans,
+    Ballast(Ballast),
+    Flush,
+}
+
+const WAYS: [Way; 4] = [Way::Orphans, Way::Ballast(Ballast::Jobs), Way::Flush, Way::Ballast(Ballast::Log)];
+
+impl Unstarted {
+    pub fn new((report, placed): (RecoveryReport, Replayed), listing: Vec<DirEntry>) -> Unstarted {
+        let placed = placed.is_any().then_some(placed);
+        Unstarted { report, listing, placed, flushed: false, first: None }
+    }
+
+    fn start(&mut self, engine: &Arc<Engine>) -> Result<()> {
+        if let Some(placed) = &self.placed {
+            settle_placed(engine, placed)?;
+            placed.hold(engine);
+            self.placed = None;
+        }
+        self.end_old_log(engine)?;
+        remove_orphans(engine, &self.listing)?;
+        let first = match self.first.take() {
+            Some(first) => first,
+            None => {
+                let wanted = shortest_bytes(&engine.options);
+                engine.log.list_new_group(engine, wanted, GROUP_BYTES_MIN.min(wanted), Need::Last)?
+            }
+        };
+        let first = self.first.insert(first).clone();
+        let (state, report) = (engine.manifest.state(), &self.report);
+        let options = WalOptions {
+            group_len: engine.options.log_group_bytes,
+            staging_len: staging_len(engine.options.log_group_bytes),
+            ..Default::default()
+        };
+        let next_lpn = report.next_lpn.max(engine.options.first_number);
+        let history = if self.flushed { History::default() } else { report.history.clone() };
+        let log = Wal::start(&engine.env, &engine.dir, options, state.store, next_lpn, first, history)?;
+        engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
+        Ok(())
+    }
+
+    /// Makes the end of the old log durable, and lets go of the groups that are not needed.
+    fn end_old_log(&self, engine: &Engine) -> Result<()> {
+        let state = engine.manifest.state();
+        let first = self.first.as_ref().map(|group| group.ltn);
+        let cut =
+            |ltn: u64, discarded: bool| self.flushed || discarded || self.report.discarded.contains(&ltn);
+        let old = state.log_groups.values().filter(|group| Some(group.ltn) != first);
+        let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
+        let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        if let Some((ltn, end_lpn)) = self.report.sealed.filter(|(ltn, _)| !dropped.contains(ltn))
+            && state.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
+        {
+            records.push(Record::SealLogGroup { ltn, end_lpn });
+        }
+        if !records.is_empty() {
+            engine.manifest.commit(Edit(records))?;
+        } else if engine.manifest.should_roll() {
+            // Its new file must find room before the log takes any.
+            engine.manifest.roll()?;
+        }
+        engine.log.discard(engine, &dropped)
+    }
+
+    /// True if this may have made room.
+    fn make_way(&mut self, engine: &Arc<Engine>, way: Way) -> Result<bool> {
+        match way {
+            Way::Orphans if self.placed.is_none() => {
+                remove_orphans(engine, &self.listing)?;
+                Ok(true)
+            }
+            Way::Orphans => Ok(false),
+            Way::Ballast(part) => Ok(engine.log.give_ballast(engine, part)),
+            Way::Flush if self.flushed || self.first.is_some() => Ok(false),
+            Way::Flush => {
+                crate::write_path::freeze_all(engine, &mut lock(&engine.writer));
+                match crate::jobs::flush::run_inline(engine) {
+                    Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
+                    flushed => flushed?,
+                }
+                self.flushed = true;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Begins service, if it has not begun.
+///
+/// # Errors
+/// `NoSpace`: nothing is lost, and the same call may be made again.
+pub(crate) fn begin(engine: &Arc<Engine>) -> Result<()> {
+    let mut waiting = lock(engine.log.unstarted());
+    let Some(unstarted) = waiting.as_mut() else { return Ok(()) };
+    engine.log.adopt_ballast(engine, &unstarted.listing)?;
+    let mut ways = WAYS.into_iter();
+    loop {
+        let Err(e) = unstarted.start(engine) else { break };
+        if e.kind() != ErrorKind::NoSpace {
+            return Err(e);
+        }
+        engine.log.room_is_short();
+        loop {
+            let Some(way) = ways.next() else { return Err(no_room(engine, &e)) };
+            if unstarted.make_way(engine, way)? {
+                break;
+            }
+        }
+    }
+    *waiting = None;
+    drop(waiting);
+    update_default_options(engine)?;
+    if let Err(e) = engine.log.fill_ballast(engine)
+        && e.kind() != ErrorKind::NoSpace
+    {
+        return Err(e);
+    }
+    flush_recovered(engine);
+    engine.log.hint_release();
+    engine.space.refresh(engine);
+    engine.scheduler.notify_work();
+    Ok(())
+}
+
+fn no_room(engine: &Engine, e: &Error) -> Error {
+    let why = "there is no room on the volume to begin a log: reads go on; make room, and writes and deletes resume";
+    Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir).caused_by(e.clone())
+}
+
+/// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
+/// own, but every open adds a group, so a store that is opened often must flush now and then.
+const OLD_GROUPS_MAX: usize = 2;
+
+/// Flushes what recovery put into memtables if it holds many groups of the old log.
+fn flush_recovered(engine: &Arc<Engine>) {
+    if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
+        let mut writer = lock(&engine.writer);
+        crate::write_path::freeze_all(engine, &mut writer);
+    }
+}
+
+/// Removes the files that neither the manifest nor the log names.
+fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
+    let state = engine.manifest.state();
+    let live_manifests = engine.manifest.live_manifest_files();
+    for entry in listing {
+        let orphan = match names::parse(&entry.name) {
+            Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
+            Some(FileKind::Vsst(n)) => {
+                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.segments.holds(n)
+            }
+            Some(FileKind::Log(n)) => {
+                !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_kept(n)
+            }
+            Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
+            // What was read from a tail is in tables since a moment ago.
+            Some(FileKind::CurrentTemp | FileKind::Unfinished | FileKind::Tail(_)) => true,
+            Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
+        };
+        // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
+        if orphan {
+            crate::jobs::cleanup::remove_file(engine, &entry.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the options of the default family if they changed.
+fn update_default_options(engine: &Engine) -> Result<()> {
+    let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
+    let wanted = &engine.options.family;
+    if *family.options() != *wanted {
+        let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
+        match engine.manifest.commit(edit) {
+            // Then the next open stores them.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {}
+            stored => drop(stored?),
+        }
+        family.set_options(wanted.clone());
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! A store that is opened on a volume with little room, or none: it opens, everything in it is read, deletes go through,
+//! and once they have made room, writes resume.
+
+use crate::common::*;
+use lavastore_lavakv::{
+    Db, Options, WriteOptions,
+    io::Access,
+    sim::{CrashKind, SimEnv},
+};
+use std::path::{Path, PathBuf};
+
+/// Bounds the volume so that `room` bytes are left.
+fn leave(sim: &SimEnv, room: u64) {
+    if !on_lavafs() {
+        return sim.set_capacity(Some(sim.used() + room));
+    }
+    let fs = env(sim).fs;
+    let ballast = Path::new("/taken");
+    let _ = fs.remove(ballast);
+    // The volume gives back what was removed a moment ago with the next operations.
+    fs.sync_dir(Path::new("/")).unwrap();
+    let available = fs.space(Path::new("/")).unwrap().available;
+    let taken = available.saturating_sub(room) / 4096 * 4096;
+    fs.create_in_place_unzeroed(ballast, taken, Access::Buffered).unwrap();
+}
+
+fn give_back(sim: &SimEnv) {
+    match on_lavafs() {
+        false => sim.set_capacity(None),
+        true => env(sim).fs.remove(&PathBuf::from("/taken")).unwrap(),
+    }
+}
+
+/// A store with tables, separated values, and a log that holds what is in no table; killed.
+fn left_behind(seed: u64, options: &Options) -> (SimEnv, Model) {
+    let (sim, mut model) = (SimEnv::new(seed), Model::new());
+    let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+    fill(&db, &mut model, 0..600, 0);
+    for i in 0..40 {
+        let long = value(i, 1).repeat(20);
+        db.put(&key(1000 + i), &long).unwrap();
+        model.insert(key(1000 + i), long);
+    }
+    db.flush().unwrap();
+    fill(&db, &mut model, 300..700 + seed * 7, 2);
+    settle(&db);
+    fill(&db, &mut model, 0..seed * 3, 3);
+    drop(db);
+    (sim, model)
+}
+
+/// Opens, reads, deletes, compacts and writes again with so much room.
+fn live_with(seed: u64, room: u64, sim: &SimEnv, mut model: Model, options: &Options) {
+    let what = format!("seed {seed}, {room} bytes left");
+    leave(sim, room);
+    let open = || Db::open_in(env(sim), DIR, options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
+    for _ in 0..3 {
+        // Again and again: an open that changes nothing uses up nothing.
+        let db = open();
+        assert!(contents(&db) == model, "{what}: reads");
+        db.close().unwrap_or_else(|e| panic!("{what}: close: {e}"));
+    }
+    let db = open();
+    let keys: Vec<_> = model.keys().cloned().collect();
+    for (i, key) in keys.iter().enumerate() {
+        let options = if i % 97 == 0 { WriteOptions::durable() } else { WriteOptions::buffered() };
+        let deleted = db.delete_opt(db.default_column_family(), key, &options);
+        deleted.unwrap_or_else(|e| panic!("{what}: delete {i} of {}: {e:?}\n{}", keys.len(), db.describe()));
+        model.remove(key);
+        if i == keys.len() / 2 {
+            assert!(contents(&db) == model, "{what}: reads between deletes");
+        }
+    }
+    drop(db);
+    let db = open();
+    assert!(contents(&db).is_empty(), "{what}: deletes are kept");
+    if on_lavafs() {
+        // It takes blocks of its own beside those of files: what the ballast gives is short of what compactions need.
+        leave(sim, 128 << 10);
+    }
+    for _ in 0..20 {
+        if db.compact_range(db.default_column_family(), None, None).is_ok() {
+            break;
+        }
+        sim.advance_ns(200_000_000);
+    }
+    settle(&db);
+    for i in 0..100 {
+        let put = db.put(&key(i), &value(i, 9));
+        put.unwrap_or_else(|e| panic!("{what}: writes do not resume: {i}: {e}\n{}", db.describe()));
+        model.insert(key(i), value(i, 9));
+    }
+    db.checkpoint("/copy").unwrap_or_else(|e| panic!("{what}: checkpoint: {e}"));
+    assert!(contents(&db) == model);
+    db.close().unwrap();
+    give_back(sim);
+    let db = open();
+    assert!(contents(&db) == model && db.verify().unwrap().errors.is_empty(), "{what}");
+}
+
+/// At every size between "not a byte" (on LavaFS, which takes blocks of its own beside those of files, a few blocks) and
+/// roomy.
+#[test]
+fn a_full_volume_locks_nobody_out() {
+    let all = [(1, 0..30), (9, 0..6), (17, 0..6), (25, 0..6)];
+    let (tried, least) = if on_lavafs() { (&all[..1], 16 << 10) } else { (&all[..], 0) };
+    for (seed, rooms) in tried.iter().cloned() {
+        for room in rooms.map(|n| least + n * n * 1024 / 4096 * 4096) {
+            let options = small();
+            let (sim, model) = left_behind(seed, &options);
+            let sim = if seed == 9 { sim.crash(CrashKind::ProcessKill, seed) } else { sim };
+            live_with(seed, room, &sim, model, &options);
+        }
+    }
+}
