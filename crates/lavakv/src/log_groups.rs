@@ -15,7 +15,7 @@
 //! is not taken by new data.
 
 use crate::engine::Engine;
-use crate::open::Unstarted;
+use crate::open::{Unstarted, staging_len};
 use crate::options::Options;
 use crate::throttle::StallCause;
 use crate::write_path::record_stall;
@@ -83,6 +83,8 @@ pub(crate) struct LogGroups {
     spare_refused: AtomicBool,
     /// Some of the ballast was used.
     ballast_used: AtomicBool,
+    /// There was no room for a longer ring of open pages.
+    ring_refused: AtomicBool,
     idle: Mutex<Idle>,
     /// In a read-only store: the groups that were replayed, oldest first.
     replayed: OnceLock<Vec<PriorGroup>>,
@@ -213,6 +215,24 @@ impl LogGroups {
     pub fn next_len(&self, engine: &Engine) -> u64 {
         let live_bytes = engine.wal.get().map_or(0, |wal| wal.live_bytes());
         lock(&self.state).pace.next_len(&engine.options, engine.env.clock.now_ns(), live_bytes)
+    }
+
+    /// True if the ring of open pages is short for groups of the present length.
+    pub fn wants_longer_ring(&self, engine: &Engine) -> bool {
+        let wanted = staging_len(lock(&self.state).pace.len(&engine.options));
+        engine.wal().staging_len() < wanted && !self.ring_refused.load(Ordering::Relaxed)
+    }
+
+    /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
+    pub fn lengthen_ring(&self, engine: &Engine) -> Result<()> {
+        let wanted = staging_len(lock(&self.state).pace.len(&engine.options));
+        match engine.wal().lengthen_staging(&engine.env, &engine.dir, wanted) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                self.ring_refused.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.

@@ -31,7 +31,8 @@ pub struct Options {
     pub memtable_bytes: usize,
     /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
     pub memory_bytes: usize,
-    /// Length of a log group, the unit in which the write-ahead log is allocated. Default: 16 MiB.
+    /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at a 256th of it (16 to
+    /// 64 KiB) and grow with the rate of writes. Default: 16 MiB.
     pub log_group_bytes: u64,
     /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
     pub wal_bytes_max: u64,

@@ -60,6 +60,13 @@ impl Ring {
         self.slots
     }
 
+    /// Goes on in another file. All pages must be in their group file.
+    pub fn move_to(&mut self, file: Arc<dyn ScratchFile>) {
+        assert!(self.closed.is_empty() && self.open.is_empty(), "pages of the old file are still needed");
+        (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.first_lpn, 0));
+        self.file = file;
+    }
+
     fn next_lpn(&self) -> u64 {
         self.first_lpn + self.closed.len() as u64
     }

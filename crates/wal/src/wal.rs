@@ -504,6 +504,44 @@ impl Wal {
         token.finish(outcome)
     }
 
+    /// Bytes of the staging ring.
+    pub fn staging_len(&self) -> usize {
+        lock(&self.tail).ring.slots() as usize * PAGE
+    }
+
+    /// Makes the staging ring longer: for a log that is written faster than when it was started. Everything appended so
+    /// far is made durable before, so that nothing in the old file is needed.
+    ///
+    /// # Errors
+    /// `NoSpace`: the ring is as long as it was. Others poison the log.
+    pub fn lengthen_staging(&self, env: &Env, dir: &Path, len: usize) -> Result<()> {
+        // No page is begun before this is over.
+        let _order = lock(&self.order);
+        self.check()?;
+        let old_len = self.staging_len();
+        if old_len >= len.min(STAGING_LEN_MAX) / PAGE * PAGE {
+            return Ok(());
+        }
+        let token = self.commit.acquire()?;
+        let end = self.take_all(&token);
+        let outcome = self.make_durable(&token, end);
+        token.finish(outcome)?;
+        let path = io::fs::join(dir, STAGING_NAME);
+        let longer = env.fs.create_scratch(&path, len.min(STAGING_LEN_MAX) / PAGE * PAGE);
+        let (file, refused) = match longer {
+            Ok(file) => (file, Ok(())),
+            // That left no file behind. It had room for the old length a moment ago.
+            Err(e) => {
+                let old = env.fs.create_scratch(&path, old_len);
+                (old.inspect_err(|e| self.commit.fail(e.clone().with_kind(ErrorKind::Io)))?, Err(e))
+            }
+        };
+        let mut tail = lock(&self.tail);
+        tail.ring.forget_below(self.commit.frontier.written_end());
+        tail.ring.move_to(file);
+        refused
+    }
+
     fn write_watermark(&self, token: &Token<'_>) -> Result<bool> {
         let frontier = &self.commit.frontier;
         let watermark = frontier.durable_end();

@@ -18,6 +18,7 @@ pub(crate) struct LogJob;
 enum Task {
     WriteOut,
     Prepare,
+    Lengthen,
     Release,
     Vouch,
 }
@@ -30,6 +31,8 @@ fn task(engine: &Engine) -> Option<Task> {
         Some(Task::WriteOut)
     } else if has_room && wants_spare(engine) {
         Some(Task::Prepare)
+    } else if has_room && engine.log.wants_longer_ring(engine) {
+        Some(Task::Lengthen)
     } else if has_room && engine.log.may_release() {
         Some(Task::Release)
     } else if engine.log.is_idle(engine) {
@@ -70,6 +73,7 @@ impl Job for LogJob {
                     engine.log_over_bound.store(true, Ordering::Release);
                 }
             }
+            Some(Task::Lengthen) => engine.log.lengthen_ring(engine)?,
             Some(Task::Release) => engine.log.release(engine)?,
             Some(Task::Vouch) => engine.log.persist_watermark(engine)?,
             None => {}

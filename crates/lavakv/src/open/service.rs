@@ -79,7 +79,7 @@ impl Unstarted {
         let (state, report) = (engine.manifest.state(), &self.report);
         let options = WalOptions {
             group_len: engine.options.log_group_bytes,
-            staging_len: staging_len(engine.options.log_group_bytes),
+            staging_len: staging_len(shortest_bytes(&engine.options)),
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(engine.options.first_number);

@@ -18,5 +18,6 @@ mod read_only;
 mod reads_and_writes;
 mod reports;
 mod separated_scans;
+mod small_stores;
 mod snapshots;
 mod two_processes;

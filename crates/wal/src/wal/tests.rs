@@ -375,3 +375,45 @@ fn threads_share_writes_and_lose_nothing() {
     assert!(replayed.iter().map(|r| r.0).eq(1..=THREADS * EACH));
     assert_eq!(report.unverified_tail_bytes, 0);
 }
+
+/// The staging ring becomes longer between batches; a process that dies at any operation of that loses nothing.
+#[test]
+fn a_longer_ring_loses_nothing() {
+    let mut caller = Caller::new(3, 1);
+    for len in [100, 3000, 9000, 50] {
+        append(&mut caller, len);
+    }
+    let begun = caller.sim.op_count();
+    caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap();
+    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+    for len in [200, 5000, 12_000, 70] {
+        append(&mut caller, len);
+    }
+    for op in begun..=caller.sim.op_count() {
+        let after = caller.sim.record().crash_at(op, CrashKind::ProcessKill, op);
+        let expected = caller.expectation(op, CrashKind::ProcessKill);
+        let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+        expected.check(&replayed);
+    }
+    // Shorter than it is: nothing to do.
+    caller.wal.lengthen_staging(&caller.sim.env(), dir(), 4 * PAGE).unwrap();
+    assert_eq!(caller.wal.staging_len(), 9 * PAGE);
+}
+
+/// Without room for a longer one the log goes on with the ring it has.
+#[test]
+fn a_ring_that_finds_no_room_stays_as_it_is() {
+    let mut caller = Caller::new(4, 1);
+    append(&mut caller, 3000);
+    caller.sim.set_capacity(Some(caller.sim.used()));
+    let refused = caller.wal.lengthen_staging(&caller.sim.env(), dir(), 9 * PAGE).unwrap_err();
+    assert_eq!((refused.kind(), caller.wal.staging_len()), (base::ErrorKind::NoSpace, 5 * PAGE));
+    for _ in 0..10 {
+        append(&mut caller, 700);
+    }
+    let op = caller.sim.op_count();
+    let expected = caller.expectation(op, CrashKind::ProcessKill);
+    let after = caller.sim.crash(CrashKind::ProcessKill, 1);
+    let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+    expected.check(&replayed);
+}
