@@ -464,9 +464,15 @@ impl Volume {
             self.check_sound()?;
             self.commit_locked(journal, true)
         })?;
-        let reached = lock(&self.journal).sequence();
+        self.note_reached()
+    }
+
+    /// Says in the superblock how far the journal is durable, which may be less than is written: others may write while a
+    /// volume is being unmounted.
+    pub(crate) fn note_reached(&self) -> Result<()> {
+        let reached = lock(&self.journal).durable();
         let mut superblock = lock(&self.superblock);
-        if superblock.reached == reached {
+        if superblock.reached >= reached {
             return Ok(());
         }
         let next = Superblock { generation: superblock.generation + 1, reached, ..superblock.clone() };

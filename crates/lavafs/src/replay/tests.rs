@@ -149,3 +149,25 @@ fn a_claim_that_a_later_transaction_vouches_for_is_not_asked_for() {
         "damage to bytes stays there"
     );
 }
+
+/// Another thread writes a transaction between the last sync of an unmount and its note in the superblock.
+#[test]
+fn a_superblock_says_what_is_durable_and_not_what_is_written() {
+    let sim = machine();
+    let fs = mounted(&sim);
+    fs.sync_dir(Path::new("/")).unwrap();
+    let written_only = || {
+        let journal = lock(&fs.volume().journal);
+        journal.sequence() > journal.durable()
+    };
+    for i in 0.. {
+        if written_only() {
+            break;
+        }
+        drop(create(&fs, &format!("/{i:0200}")));
+    }
+    fs.volume().note_reached().unwrap();
+    for after in power_losses(&sim) {
+        mounted(&after);
+    }
+}
