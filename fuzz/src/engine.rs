@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use version::names::{self, FileKind};
 use version::{Edit, LogGroupMeta, Manifest, Record, State};
-use wal::page::{self, BatchHeader, Form, FragmentKind, PageHeader};
+use wal::page::{self, BatchHeader, Form, FragmentKind, Owner, PageHeader};
 
 const DIR: &str = "/store";
 /// Steps of an iterator; nothing here holds so many entries.
@@ -82,6 +82,7 @@ fn read_all(db: &Db) -> Result<()> {
 // Batches.
 
 const STORE: Uid = Uid([3; 16]);
+const OWNER: Owner = Owner { store: STORE, group: Some(Uid([4; 16])) };
 const LTN: u64 = 1;
 const LOG_FILE: u64 = 5;
 const GROUP_LEN: usize = 40 * PAGE;
@@ -92,7 +93,8 @@ fn empty_store(family_options: &[u8], group: &[u8]) -> Result<SimEnv> {
     let env = sim.env();
     let family =
         |id, name: &str| Record::CreateFamily { id, name: name.into(), options: family_options.to_vec() };
-    let group_meta = LogGroupMeta { ltn: LTN, file: LOG_FILE, len: group.len() as u64, ..Default::default() };
+    let len = group.len() as u64;
+    let group_meta = LogGroupMeta { ltn: LTN, file: LOG_FILE, len, uid: OWNER.group, ..Default::default() };
     let edit = Edit(vec![
         family(0, "default"),
         family(1, "other"),
@@ -131,7 +133,7 @@ fn log_of(batches: &[(u64, u32, &[u8])]) -> Vec<u8> {
             };
             let end = *used + header_len + n;
             bytes[*used + header_len..end].copy_from_slice(&left[..n]);
-            page::encode_fragment(&mut bytes[*used..end], kind, batch, STORE, lpn, *used);
+            page::encode_fragment(&mut bytes[*used..end], kind, batch, OWNER, lpn, *used);
             *used = end;
             left = &left[n..];
         }
@@ -143,7 +145,7 @@ fn log_of(batches: &[(u64, u32, &[u8])]) -> Vec<u8> {
             form: Form::Closed,
             used: 0,
             prev_used,
-            store: STORE,
+            owner: OWNER,
             ltn: LTN,
             lpn,
             first_lpn: 1,
@@ -154,8 +156,8 @@ fn log_of(batches: &[(u64, u32, &[u8])]) -> Vec<u8> {
         };
         let mut page = [0; PAGE];
         page.copy_from_slice(bytes);
-        page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
-        page::close(&mut page, *used as u16, 0, STORE, lpn);
+        header.encode_open(&mut page);
+        page::close(&mut page, *used as u16, 0, OWNER, lpn);
         group[i * PAGE..][..PAGE].copy_from_slice(&page);
         prev_used = *used as u16;
     }

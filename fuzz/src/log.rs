@@ -6,15 +6,20 @@ use base::{Result, Uid};
 use io::sim::SimEnv;
 use io::{Access, PAGE};
 use std::path::Path;
-use wal::page::{self, BatchHeader, Form, FragmentKind, Fragments, PageHeader, ROOM_LEN_MIN};
+use wal::page::{self, BatchHeader, Form, FragmentKind, Fragments, Owner, PageHeader, ROOM_LEN_MIN};
 use wal::{LogGroup, RecoveryMode, STAGING_NAME, dump_group, recover};
 
 /// The store that all logs belong to; that of the golden group.
 pub const STORE: Uid =
     Uid([0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe]);
+/// The identity that all groups have; that of the golden group.
+const GROUP: Uid =
+    Uid([0x44, 0x44, 0x33, 0x33, 0x22, 0x22, 0x11, 0x11, 0x88, 0x88, 0x77, 0x77, 0x66, 0x66, 0x55, 0x55]);
+const OWNER: Owner = Owner { store: STORE, group: Some(GROUP) };
 /// The number of the golden group.
 const GOLDEN_LTN: u64 = 3;
-const GOLDEN: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v1.log");
+const GOLDEN: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v2.log");
+const GOLDEN_V1: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v1.log");
 
 /// A page, closed or open.
 pub fn log_page(data: &[u8]) {
@@ -22,21 +27,24 @@ pub fn log_page(data: &[u8]) {
     let len = data.len().min(PAGE);
     page[..len].copy_from_slice(&data[..len]);
     for bytes in [&page[..], data] {
-        let _ = page::read_closed(bytes, STORE, GOLDEN_LTN);
         let _ = page::read_open(bytes, STORE);
-        let mut fragments = Fragments::new(bytes, STORE, 1);
-        assert!(fragments.by_ref().count() <= PAGE);
-        assert!(fragments.end() <= bytes.len().max(page::HEADER_LEN));
+        for owner in [OWNER, Owner { group: None, ..OWNER }] {
+            let _ = page::read_closed(bytes, owner, GOLDEN_LTN);
+            let mut fragments = Fragments::new(bytes, owner, 1);
+            assert!(fragments.by_ref().count() <= PAGE);
+            assert!(fragments.end() <= bytes.len().max(owner.header_len()));
+        }
     }
 }
 
 /// The pages of the golden group.
 pub fn log_page_seeds() -> Vec<Vec<u8>> {
-    GOLDEN.chunks(PAGE).take(4).map(<[u8]>::to_vec).collect()
+    let pages = |group: &'static [u8]| group.chunks(PAGE).take(4).map(<[u8]>::to_vec);
+    pages(GOLDEN).chain(pages(GOLDEN_V1)).collect()
 }
 
 /// Recovers and lists the log of these groups; `staging` may be empty.
-fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], staging: &[u8]) -> Result<()> {
+fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], uid: Option<Uid>, staging: &[u8]) -> Result<()> {
     let sim = SimEnv::new(1);
     let env = sim.env();
     let dir = Path::new("/");
@@ -50,7 +58,7 @@ fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], staging: &[u8]) -> Res
         let file = env.fs.open_in_place(&path, Access::Direct)?;
         let mut text = String::new();
         dump_group(&*file, &mut text)?;
-        files.push(LogGroup { ltn: *ltn, file, sealed_end: *sealed_end });
+        files.push(LogGroup { ltn: *ltn, uid, file, sealed_end: *sealed_end });
     }
     let mut first = None;
     for mode in [RecoveryMode::ReadOnly, RecoveryMode::ReadWrite, RecoveryMode::ReadWrite] {
@@ -74,12 +82,15 @@ pub fn log_group(data: &[u8]) {
     let (group, staging) = data.split_at(pages.div_ceil(4) * 3 * PAGE % (data.len() + 1));
     let mut group = group.to_vec();
     group.resize(group.len().div_ceil(PAGE).max(2) * PAGE, 0);
-    let _ = recover_groups(&[(GOLDEN_LTN, group, None)], staging);
+    let groups = [(GOLDEN_LTN, group, None)];
+    let _ = recover_groups(&groups, OWNER.group, staging);
+    let _ = recover_groups(&groups, None, staging);
 }
 
 /// The golden group.
 pub fn log_group_seeds() -> Vec<Vec<u8>> {
-    vec![GOLDEN.to_vec(), GOLDEN[..4 * PAGE].to_vec(), [GOLDEN, GOLDEN].concat()]
+    let seeds = |group: &[u8]| [group.to_vec(), group[..4 * PAGE].to_vec(), [group, group].concat()];
+    [seeds(GOLDEN), seeds(GOLDEN_V1)].concat()
 }
 
 /// What a script makes of one page: how it departs from the page that should come next.
@@ -161,7 +172,7 @@ impl Forge<'_> {
             let end = pos + kind.header_len() + payload_len;
             bytes[pos + kind.header_len()..end].fill(self.byte());
             let batch = BatchHeader { first_seq, seq_span, len };
-            page::encode_fragment(&mut bytes[pos..end], kind, batch, STORE, lpn, pos);
+            page::encode_fragment(&mut bytes[pos..end], kind, batch, OWNER, lpn, pos);
             pos = end;
         }
         pos
@@ -170,14 +181,14 @@ impl Forge<'_> {
     fn page(&mut self) {
         let PagePlan { staged, header } = self.plan();
         let mut bytes = [0; PAGE];
-        bytes[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
+        header.encode_open(&mut bytes);
         let used = self.fragments(&mut bytes, header.lpn);
         let place = header.lpn.saturating_sub(header.first_lpn) as usize;
         if staged {
             self.staging.extend_from_slice(&bytes);
         } else {
             let used = self.number(used as u64).clamp(page::HEADER_LEN as u64, PAGE as u64) as u16;
-            page::close(&mut bytes, used, header.durable_end, STORE, header.lpn);
+            page::close(&mut bytes, used, header.durable_end, OWNER, header.lpn);
             let group = self.groups.last_mut().map(|(_, bytes, _)| bytes);
             if let Some(slot) = group.and_then(|g| g.chunks_exact_mut(PAGE).nth(place)) {
                 slot.copy_from_slice(&bytes);
@@ -208,7 +219,7 @@ pub fn log_sealed(data: &[u8]) {
         form: Form::Closed,
         used: 0,
         prev_used: 0,
-        store: STORE,
+        owner: OWNER,
         ltn: 1,
         lpn: 1,
         first_lpn: 1,
@@ -228,7 +239,7 @@ pub fn log_sealed(data: &[u8]) {
             forge.next_group();
         }
     }
-    let _ = recover_groups(&forge.groups, &forge.staging);
+    let _ = recover_groups(&forge.groups, OWNER.group, &forge.staging);
 }
 
 /// Scripts that forge sound logs, and random ones.
@@ -251,9 +262,10 @@ mod tests {
 
     #[test]
     fn the_golden_group_and_sound_forgeries_are_recovered() {
-        recover_groups(&[(GOLDEN_LTN, GOLDEN.to_vec(), None)], &[]).unwrap();
-        let mut page = [0; PAGE];
-        page.copy_from_slice(&GOLDEN[..PAGE]);
-        assert!(matches!(page::read_closed(&page, STORE, GOLDEN_LTN), page::Verdict::Valid(_)));
+        for (group, owner) in [(GOLDEN, OWNER), (GOLDEN_V1, Owner { group: None, ..OWNER })] {
+            recover_groups(&[(GOLDEN_LTN, group.to_vec(), None)], owner.group, &[]).unwrap();
+            let first = page::read_closed(&group[..PAGE], owner, GOLDEN_LTN);
+            assert!(matches!(first, page::Verdict::Valid(_)));
+        }
     }
 }

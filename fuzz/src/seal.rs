@@ -11,7 +11,7 @@ use std::sync::Arc;
 use table::footer::FOOTER_LEN;
 use table::{Ksst, Vsst, segment};
 use version::names::FileKind;
-use wal::page::{FIRST_FRAGMENT_HEADER_LEN, HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN};
+use wal::page::{FIRST_FRAGMENT_HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN, Owner};
 
 /// A part of a file under a checksum of its own.
 #[derive(Clone, Debug)]
@@ -179,12 +179,13 @@ pub fn seal(file: &mut [u8], region: &Region) {
         }
         Seal::Page => {
             seal_fragments(bytes);
-            let sum = checksum(&bytes[8..]) ^ mask(uid_at(bytes, 16), u64_at(bytes, 40));
+            let sum = checksum(&bytes[8..]) ^ mask(page_uid(bytes), u64_at(bytes, 40));
             put_sum(bytes, 4, sum);
         }
         Seal::OpenPage => {
             seal_fragments(bytes);
-            let sum = checksum(&bytes[8..HEADER_LEN]) ^ mask(uid_at(bytes, 16), u64_at(bytes, 40));
+            let covered = &bytes[8..owner_of(bytes).header_len()];
+            let sum = checksum(covered) ^ mask(page_uid(bytes), u64_at(bytes, 40));
             put_sum(bytes, 4, sum);
         }
         Seal::ManifestHeader => {
@@ -199,10 +200,22 @@ pub fn seal(file: &mut [u8], region: &Region) {
     }
 }
 
+/// Whose a page says that it is.
+fn owner_of(page: &[u8]) -> Owner {
+    Owner { store: uid_at(page, 16), group: (page[8] > 1).then(|| uid_at(page, 88)) }
+}
+
+/// What the checksums of a page are masked with.
+fn page_uid(page: &[u8]) -> Uid {
+    let Owner { store: mut uid, group } = owner_of(page);
+    uid.0.iter_mut().zip(group.unwrap_or_default().0).for_each(|(a, b)| *a ^= b);
+    uid
+}
+
 /// The checksums of the fragments of a page, as far as their lengths lead.
 fn seal_fragments(page: &mut [u8]) {
-    let (store, lpn) = (uid_at(page, 16), u64_at(page, 40));
-    let mut pos = HEADER_LEN;
+    let (uid, lpn) = (page_uid(page), u64_at(page, 40));
+    let mut pos = owner_of(page).header_len();
     while pos + NEXT_FRAGMENT_HEADER_LEN < page.len() {
         let header_len = match page[pos + 6] {
             1 | 2 => FIRST_FRAGMENT_HEADER_LEN,
@@ -212,7 +225,7 @@ fn seal_fragments(page: &mut [u8]) {
         let end = pos + header_len + usize::from(u16_at(page, pos + 4));
         let Some(covered) = page.get(pos + 4..end) else { return };
         let place = lpn.wrapping_mul(PAGE as u64).wrapping_add(pos as u64);
-        let sum = checksum(covered) ^ mask(store, place);
+        let sum = checksum(covered) ^ mask(uid, place);
         put_sum(page, pos, sum);
         pos = end;
     }

@@ -21,6 +21,7 @@ mod crash;
 mod driver;
 mod files;
 mod flip;
+mod forks;
 mod full;
 mod history;
 mod io_errors;

@@ -1,7 +1,9 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::runner::{Context, Outcome};
-use crate::{block, crash, flip, full, io_errors, kill, lavafs, machine, model, reclaim, sched, threads};
+use crate::{
+    block, crash, flip, forks, full, io_errors, kill, lavafs, machine, model, reclaim, sched, threads,
+};
 
 /// What the count of a row counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 5_000,
         alone: false,
         case: crash::case_recrash,
+    },
+    Row {
+        name: "forks",
+        about: "checkpoints, copies, restored and moved stores on one volume: each holds what is its own",
+        unit: Unit::Cases,
+        ci: 200,
+        alone: false,
+        case: forks::case,
+    },
+    Row {
+        name: "forks-on-lavafs",
+        about: "the row forks, on LavaFS, where one store's blocks are given to another as they are",
+        unit: Unit::Cases,
+        ci: 200,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| forks::case(context, seed)),
     },
     Row {
         name: "full",

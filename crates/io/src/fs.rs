@@ -106,7 +106,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn create_in_place(&self, path: &Path, len: u64, access: Access) -> Result<Arc<dyn InPlaceFile>>;
 
     /// The same for a caller whose records tell what he wrote from whatever else may be there, what other files held
-    /// included: where blocks can be used as they are, nothing is written. (A kernel's file system has zeros written all the
+    /// included: where blocks can be used as they are, only the first page is written; that is zero before the file has a
+    /// name that a crash keeps, so that it shows whether the file was ever written under this name. (A kernel's file system has zeros written all the
     /// same, because a data sync of a block that was never written is a metadata commit.)
     fn create_in_place_unzeroed(
         &self,
@@ -171,7 +172,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Path) -> Result<()>;
 
-    /// Makes the names in a directory durable.
+    /// Makes the names in a directory durable. `NoSpace`: nothing happened, and it may be tried again. After any other failure
+    /// names may be lost, although a later sync succeeds.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
     /// Takes the exclusive lock of a path (created if missing) and writes `holder` (one line) into it. `Locked`, with

@@ -141,8 +141,8 @@ impl LavaFs {
         core.open(ino)
     }
 
-    /// Adds a file with blocks that hold durable zeros or, unless `zero`, anything; in place of what has the name if
-    /// `replace`.
+    /// Adds a file with blocks that hold durable zeros or, unless `zero`, anything but for the first; in place of what
+    /// has the name if `replace`.
     fn create_fixed(&self, path: &Path, len: u64, replace: bool, zero: bool) -> Result<Arc<Live>> {
         let (dir, name) = file_of(path)?;
         self.volume.check_writable(path)?;
@@ -156,10 +156,10 @@ impl LavaFs {
             0 => Vec::new(),
             _ => self.volume.allocate(blocks_for(len), None).map_err(|e| e.at_file(path))?,
         };
-        let zeroed = match zero {
-            true => inplace::write_zeros(&self.volume, &extents).map_err(|e| e.at_file(path)),
-            false => Ok(()),
-        };
+        // The first page is never somebody else's: by it one sees whether a file was written under its name.
+        let (first, _) = layout::split_at(&extents, 1);
+        let zeroed = inplace::write_zeros(&self.volume, if zero { &extents } else { &first })
+            .map_err(|e| e.at_file(path));
         let mut core = lock(&self.volume.core);
         let made = zeroed.and_then(|()| vacant(&core)).and_then(|()| {
             if core.meta.look_up(&dir, &name).is_some() {

@@ -2,7 +2,8 @@
 //!
 //! Their blocks are written with zeros, and these made durable, before the operation that gives them to the file goes in
 //! line. So after a crash they hold zeros or what was written since, never what somebody else wrote there. (A file whose
-//! creator can tell what he wrote from what he did not gets its blocks as they are, which saves one write of all of them.)
+//! creator can tell what he wrote from what he did not gets its blocks as they are, but for the first, which saves one
+//! write of all of them.)
 
 use crate::core::Live;
 use crate::layout::{self, BLOCK, Extent};

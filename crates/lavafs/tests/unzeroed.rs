@@ -8,7 +8,7 @@ use std::path::Path;
 const LEN: u64 = 64 * PAGE as u64;
 
 #[test]
-fn blocks_as_they_are_cost_no_write_and_keep_what_is_written() {
+fn blocks_as_they_are_cost_one_write_and_keep_what_is_written() {
     let sim = SimEnv::new(5);
     let device = sim.device("/device", 4000 * PAGE as u64).unwrap();
     format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
@@ -24,7 +24,7 @@ fn blocks_as_they_are_cost_no_write_and_keep_what_is_written() {
     let before = fs.statistics();
     let file = fs.create_in_place_unzeroed(path, LEN, Access::Direct).unwrap();
     let after = fs.statistics();
-    assert_eq!((after.data_bytes_written, after.data_syncs), (before.data_bytes_written, before.data_syncs));
+    assert_eq!(after.data_bytes_written, before.data_bytes_written);
     assert_eq!(file.len(), LEN);
     let mut page = AlignedBuf::zeroed(PAGE);
     page.as_mut_slice().fill(9);
@@ -34,9 +34,10 @@ fn blocks_as_they_are_cost_no_write_and_keep_what_is_written() {
     let again = sim.crash(CrashKind::PowerLoss, 1);
     let fs = mount(&again.env(), again.device("/device", 0).unwrap(), MountOptions::default()).unwrap();
     let file = fs.open_in_place(path, Access::Direct).unwrap();
-    let mut bytes = vec![0; PAGE];
-    file.read_at(&mut bytes, 3 * PAGE as u64).unwrap();
-    assert_eq!((file.len(), bytes), (LEN, vec![9; PAGE]));
+    let mut bytes = vec![0; LEN as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    let pages: Vec<u8> = bytes.chunks(PAGE).map(|page| page[0]).collect();
+    assert_eq!((file.len(), &pages[..5]), (LEN, &[0, 7, 7, 9, 7][..]), "the first page is nobody else's");
 
     let wrong = fs.create_in_place_unzeroed(Path::new("/odd"), 5000, Access::Direct).unwrap_err();
     assert_eq!(wrong.kind(), base::ErrorKind::InvalidArgument);

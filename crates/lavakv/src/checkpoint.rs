@@ -6,6 +6,8 @@
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store. It
 //! is known for what it is by an empty file `UNFINISHED`, which comes first and is removed at the end (or by the first
 //! open, which finds `CURRENT` beside it); another checkpoint may be taken in its place.
+//! The checkpoint has an identity of its own. Its numbers go on where those of its source are, so numbers do not tell the
+//! two apart; their tables are the same files, and what either makes from then on has a random uid.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::engine::Engine;
@@ -13,7 +15,7 @@ use crate::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
 use crate::obsolete::DataFile;
 use base::sync::atomic::Ordering;
 use base::sync::lock;
-use base::{Error, ErrorKind, Result, SeqNo};
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{CreateOptions, FileSystem, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +48,12 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     }
     engine.env.fs.sync_dir(dir)?;
     crate::open::sync_name(&engine.env, dir)?;
-    Manifest::create_with(&engine.env, dir, without_log(&state)?)?;
+    // From here on it is a store of its own, beside its source and on the same blocks after it.
+    let uid = match base::canary::is("checkpoint-keeps-uid") {
+        true => state.store,
+        false => engine.env.new_uid(),
+    };
+    Manifest::create_with(&engine.env, dir, without_log(&state, uid)?)?;
     engine.env.fs.remove(&mark)?;
     engine.env.fs.sync_dir(dir)
 }
@@ -83,7 +90,7 @@ fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
 
 /// Marks all tables and vSSTs as shared, durably; returns the state in which they are.
 fn share_files(engine: &Engine) -> Result<Arc<State>> {
-    engine.manifest.commit_with(
+    engine.install(
         |state| {
             let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
             let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
@@ -93,11 +100,11 @@ fn share_files(engine: &Engine) -> Result<Arc<State>> {
     )
 }
 
-/// The same tables and families, no log.
-fn without_log(state: &State) -> Result<State> {
+/// The same tables and families as the store `uid`, no log.
+fn without_log(state: &State, uid: Uid) -> Result<State> {
     let snapshot = state.snapshot();
     let records = snapshot.0.into_iter().filter(|r| !matches!(r, Record::AddLogGroup { .. })).collect();
-    State::from_snapshot(state.store, state.edit_number, &Edit(records))
+    State::from_snapshot(uid, state.edit_number, &Edit(records))
 }
 
 fn link_or_copy(engine: &Engine, name: &str, dir: &Path) -> Result<()> {

@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use values::Pins;
-use version::{FamilyId, Manifest};
+use version::{Edit, FamilyId, Manifest, State};
 use wal::Wal;
 
 /// Everything a store is at run time.
@@ -162,9 +162,24 @@ impl Health {
         lock(&self.error).clone()
     }
 
+    /// Stops all writes, for good. The first reason is kept; but `Closed`, which is no failure, gives way to one: jobs may
+    /// still fail while a store is being closed, and what becomes of their files depends on it.
     pub fn poison(&self, error: &Error) {
-        lock(&self.error).get_or_insert_with(|| error.clone());
+        let mut first = lock(&self.error);
+        let closed_only = first.as_ref().is_none_or(|e| e.kind() == ErrorKind::Closed)
+            && !base::canary::is("closing-hides-failures");
+        if closed_only || first.is_none() {
+            *first = Some(error.clone());
+        }
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Fails if something went wrong; a store that is being closed is none the worse for it.
+    pub fn check_sound(&self) -> Result<()> {
+        match self.check() {
+            Err(e) if e.kind() == ErrorKind::Closed => Ok(()),
+            outcome => outcome,
+        }
     }
 
     pub fn is_poisoned(&self) -> bool {
@@ -239,6 +254,27 @@ impl Engine {
     /// True while no collection may start.
     pub fn gc_is_paused(&self) -> bool {
         self.gc_pauses.load(Ordering::Acquire) > 0
+    }
+
+    /// Makes the names in the store's directory durable. A failure stops the store: a later sync would not tell which
+    /// names are lost.
+    pub fn sync_dir(&self) -> Result<()> {
+        self.manifest.sync_dir().inspect_err(|e| {
+            if e.kind() != ErrorKind::NoSpace {
+                self.health.poison(e);
+            }
+        })
+    }
+
+    /// Commits an edit that names what a job made, or gives up what it replaced, unless something has failed meanwhile: a
+    /// job that was under way then may rest on what was lost. See [`Manifest::commit_with`].
+    pub fn install(
+        &self,
+        build: impl FnOnce(&State) -> Result<Edit>,
+        publish: impl FnOnce(&Arc<State>),
+    ) -> Result<Arc<State>> {
+        let build = |state: &State| self.health.check_sound().and_then(|()| build(state));
+        self.manifest.commit_with(build, publish)
     }
 
     /// The family with this id, if it still exists.

@@ -182,7 +182,7 @@ impl LogGroups {
             .try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))?;
         if !surplus.is_empty() && self.ballast_is_short() {
             // What is removed gives its room back when that is durable, on some file systems.
-            engine.env.fs.sync_dir(&engine.dir)?;
+            engine.sync_dir()?;
         }
         Ok(())
     }
@@ -282,9 +282,14 @@ impl LogGroups {
     ) -> Result<PreparedGroup> {
         let group = self.group_file(engine, wanted, least, need)?;
         let usual = self.next_len(engine);
-        let meta = LogGroupMeta { file: group.number, len: group.len, ..Default::default() };
+        // New each time: a former use of the file, here or in a copy of this store, is told by it.
+        let uid = match base::canary::is("log-group-identity-constant") {
+            true => base::Uid::from_words(1, 1),
+            false => engine.env.new_uid(),
+        };
+        let meta = LogGroupMeta { file: group.number, len: group.len, uid: Some(uid), ..Default::default() };
         let mut ltn = 0;
-        let listed = engine.manifest.commit_with(
+        let listed = engine.install(
             |state| {
                 ltn = state.next_ltn;
                 Ok(Edit(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, ..meta } }]))
@@ -304,7 +309,7 @@ impl LogGroups {
         // One that was made for a long batch says nothing of those that follow.
         state.pace.made(group.len.min(usual), engine.env.clock.now_ns());
         state.live.insert(ltn, group.clone());
-        Ok(PreparedGroup { ltn, file: group.file })
+        Ok(PreparedGroup { ltn, uid, file: group.file })
     }
 
     fn group_file(&self, engine: &Engine, wanted: u64, least: u64, need: Need) -> Result<GroupFile> {
@@ -441,9 +446,9 @@ impl LogGroups {
     fn create_file(&self, engine: &Engine, len: u64) -> Result<GroupFile> {
         let number = engine.manifest.allocate_file_number();
         let path = engine.path(&names::log(number));
-        // A page says which group of which store it is of: like a group that is used again, a new one may hold anything.
+        // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
         let file = engine.env.fs.create_in_place_unzeroed(&path, len, engine.options.access)?;
-        engine.env.fs.sync_dir(&engine.dir)?;
+        engine.sync_dir()?;
         Ok(GroupFile { number, len, file })
     }
 
@@ -477,7 +482,7 @@ impl LogGroups {
             return Ok(());
         }
         let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
-        engine.manifest.commit(Edit(records)).inspect_err(|_| self.hint_release())?;
+        engine.install(|_| Ok(Edit(records)), |_| {}).inspect_err(|_| self.hint_release())?;
         {
             let mut state = lock(&self.state);
             // One job at a time releases groups, so the list has not grown meanwhile.

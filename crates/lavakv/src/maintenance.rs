@@ -137,7 +137,6 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     }
     let volatile = lock(&engine.writer).volatile_unflushed;
     let flushed = if volatile && !engine.health.is_poisoned() { flush(engine) } else { Ok(()) };
-    let failed = engine.health.first_error();
     {
         let _writer = lock(&engine.writer);
         engine.health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
@@ -145,7 +144,8 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     engine.scheduler.stop(engine);
     let placed = engine.placement.sync(engine);
     let log_closed = placed.and_then(|()| engine.wal().close()).and_then(|()| seal(engine));
-    match failed {
+    // A job may have failed until a moment ago.
+    match engine.health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {
         Some(e) => Err(e),
         None => flushed.and(log_closed),
     }

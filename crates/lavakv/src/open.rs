@@ -328,7 +328,7 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
             RecoveryMode::ReadOnly => io::open_in_place_read_only(&*engine.env.fs, &path, access)?,
         };
         engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
-        groups.push(LogGroup { ltn: meta.ltn, file, sealed_end: meta.sealed_end });
+        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
     }
     let mut placed = Replayed::default();
     let report =

@@ -209,7 +209,7 @@ impl ArrivalFile {
         if bytes == self.synced_bytes {
             return Ok(());
         }
-        let named = if self.name_synced { Ok(()) } else { engine.env.fs.sync_dir(&engine.dir) };
+        let named = if self.name_synced { Ok(()) } else { engine.sync_dir() };
         if let Err(e) = named.and_then(|()| builder.sync()) {
             // A second sync could succeed without what the first one lost: the name of the file, or bytes of it.
             self.state = State::Failed { durable: false };

@@ -383,7 +383,7 @@ impl Draft {
     /// Ends the file and makes it durable, name included. The reference to log.
     pub fn finish(&mut self) -> Result<SegmentReference> {
         let finished = self.writer.take().expect("finished once").finish()?;
-        self.engine.env.fs.sync_dir(&self.engine.dir)?;
+        self.engine.sync_dir()?;
         self.engine.stats.segment_bytes_written.add(finished.len);
         Ok(SegmentReference {
             file: self.number,

@@ -1,11 +1,12 @@
-//! A whole store of format version 1, as checked in: every release opens it and finds everything in it.
+//! Whole stores as checked in, one of each format version: every release opens them and finds everything in them.
 //!
-//! `tests/golden/store-v1` holds every kind of file: `CURRENT`, a manifest, tables of each compression in several
+//! `tests/golden/store-v2` holds every kind of file: `CURRENT`, a manifest, tables of each compression in several
 //! levels with range tombstones, log groups with pages of every durability, `STAGING` and `LOCK`. It was made in
-//! simulation by [`build`] and cut off as by the death of its process, so that opening it means recovery.
+//! simulation by [`build`] and cut off as by the death of its process, so that opening it means recovery. `store-v1` was
+//! made by a release whose log groups had no identity.
 //!
 //! `LAVASTORE_BLESS=1 cargo test -p lavastore --test golden_store` makes it anew: only when a **new** format version
-//! gets a directory of its own. A store that was written stays readable, so this one is never made anew.
+//! gets a directory of its own. A store that was written stays readable, so those before it are never made anew.
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
 use lavastore::sim::{CrashKind, SimEnv};
@@ -24,8 +25,11 @@ type Families = BTreeMap<String, Model>;
 
 const DIR: &str = "/store";
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/store-v1")
+/// The stores, that of this release first.
+const VERSIONS: [&str; 2] = ["store-v2", "store-v1"];
+
+fn golden(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version)
 }
 
 fn options() -> Options {
@@ -167,23 +171,29 @@ fn image() -> (BTreeMap<String, Vec<u8>>, Families) {
 fn it_opens_and_everything_is_there() {
     let (files, expected) = image();
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        let _ = fs::remove_dir_all(golden());
-        fs::create_dir_all(golden()).unwrap();
-        files.iter().for_each(|(name, bytes)| fs::write(golden().join(name), bytes).unwrap());
+        let dir = golden(VERSIONS[0]);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        files.iter().for_each(|(name, bytes)| fs::write(dir.join(name), bytes).unwrap());
     }
-    let dir = std::env::temp_dir().join(format!("lavastore-golden-{}", std::process::id()));
+    VERSIONS.iter().for_each(|version| opens(version, &expected));
+}
+
+/// A store opens with everything in it, and can be written to.
+fn opens(version: &str, expected: &Families) {
+    let dir = std::env::temp_dir().join(format!("lavastore-golden-{version}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
     let mut bytes = 0;
-    for entry in fs::read_dir(golden()).unwrap().map(|e| e.unwrap()) {
+    for entry in fs::read_dir(golden(version)).unwrap().map(|e| e.unwrap()) {
         bytes += fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
     }
     assert!(bytes < 200 << 10, "{bytes} bytes are too many to check in");
     let read_only = Db::open_read_only(&dir, options()).unwrap();
-    assert!(contents(&read_only).unwrap() == expected);
+    assert!(contents(&read_only).unwrap() == *expected);
     drop(read_only);
     let db = Db::open_with(&dir, Options { create_if_missing: false, ..options() }).unwrap();
-    assert!(contents(&db).unwrap() == expected);
+    assert!(contents(&db).unwrap() == *expected);
     let report = db.verify().unwrap();
     assert!(report.errors.is_empty() && report.files >= 6, "{report:?}");
     assert_eq!(db.column_family("zstd").unwrap().options(), family(Compression::Zstd));
@@ -196,7 +206,7 @@ fn it_opens_and_everything_is_there() {
     db.close().unwrap();
     let again = contents(&Db::open_with(&dir, options()).unwrap()).unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    for (name, model) in &expected {
+    for (name, model) in expected {
         assert!(
             again[name].len() == model.len() + 1 && model.iter().all(|(k, v)| again[name][k] == *v),
             "{name}"
@@ -204,18 +214,24 @@ fn it_opens_and_everything_is_there() {
     }
 }
 
-/// The golden store has every kind of file, with something in each.
+/// The golden stores have every kind of file, with something in each.
 #[test]
 fn every_kind_of_file_is_there() {
-    let names: Vec<String> =
-        fs::read_dir(golden()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    VERSIONS.iter().for_each(|version| shows_every_kind(version));
+}
+
+fn shows_every_kind(version: &str) {
+    let names: Vec<String> = fs::read_dir(golden(version))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     for part in ["CURRENT", "MANIFEST-", "LOCK", "STAGING", ".ksst", ".log"] {
         assert!(names.iter().any(|n| n.starts_with(part) || n.ends_with(part)), "{part} in {names:?}");
     }
     let env = lavastore::Env::kernel();
     let mut text = String::new();
     for name in names.iter().filter(|n| *n != "LOCK" && *n != "STAGING") {
-        lavastore::dump::dump(&env, &golden().join(name), true, &mut text).unwrap();
+        lavastore::dump::dump(&env, &golden(version).join(name), true, &mut text).unwrap();
     }
     for part in ["golden/00059", "range", "batch"] {
         assert!(text.contains(part), "{part}");

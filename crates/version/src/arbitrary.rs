@@ -115,7 +115,9 @@ pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
         11 => {
             let sealed_end = rng.one_in(2).then(|| number(rng));
             let (len, file) = (number(rng), number(rng));
-            let group = LogGroupMeta { ltn: n, file, len, location: 7, sealed_end, discarded: rng.one_in(2) };
+            let discarded = rng.one_in(2);
+            let uid = rng.one_in(2).then(|| Uid::from_words(rng.next_u64(), rng.next_u64()));
+            let group = LogGroupMeta { ltn: n, file, len, location: 7, sealed_end, discarded, uid };
             Record::AddLogGroup { group }
         }
         12 => Record::SealLogGroup { ltn: n, end_lpn: number(rng) },
@@ -313,6 +315,7 @@ impl Editor {
             ltn: state.next_ltn,
             file: state.next_file_number,
             len: 1 << 20,
+            uid: Some(Uid::from_words(self.rng.next_u64(), self.rng.next_u64())),
             ..LogGroupMeta::default()
         };
         match groups.first() {

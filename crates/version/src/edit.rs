@@ -376,7 +376,8 @@ impl fmt::Display for Record {
             Record::AddLogGroup { group: g } => {
                 write!(f, "add log group {} file {} {} B location {}", g.ltn, g.file, g.len, g.location)?;
                 g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
-                f.write_str(if g.discarded { " discarded" } else { "" })
+                f.write_str(if g.discarded { " discarded" } else { "" })?;
+                g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))
             }
             Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
             Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),

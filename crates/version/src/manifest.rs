@@ -31,13 +31,15 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Condvar, Mutex, MutexGuard, lock, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 mod format;
 mod replay;
+mod store_dir;
 
 pub use replay::dump_manifest;
+use store_dir::StoreDir;
 
 /// A manifest is rolled when it has grown past this, by default.
 const ROLL_LEN: u64 = 4 << 20;
@@ -81,7 +83,7 @@ pub struct ManifestReport {
 /// The durable history of a store, and its state now. Shared between threads.
 pub struct Manifest {
     env: Env,
-    dir: PathBuf,
+    dir: StoreDir,
     store: Uid,
     read_only: bool,
     report: ManifestReport,
@@ -208,7 +210,7 @@ impl Manifest {
         };
         Manifest {
             env: env.clone(),
-            dir: dir.to_owned(),
+            dir: StoreDir::new(dir.to_owned()),
             store: state.store,
             read_only,
             report,
@@ -263,7 +265,7 @@ impl Manifest {
             "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing; \
              restore a backup, or run repair"
         );
-        Err(Error::corruption(why).at_file(self.dir.join(&self.report.name)))
+        Err(Error::corruption(why).at_file(self.dir.path.join(&self.report.name)))
     }
 
     /// A file number that no file has had.
@@ -450,8 +452,11 @@ impl Manifest {
 
     fn check_writable(&self, inner: &Inner) -> Result<()> {
         if self.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&self.dir));
+            return Err(
+                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&self.dir.path)
+            );
         }
+        self.dir.check()?;
         match &inner.poison {
             Some(e) => {
                 let why = "an earlier write of the manifest failed: reopen the store";
@@ -509,7 +514,7 @@ impl Manifest {
 
     /// True if the disk may fill up while a batch of edits is written.
     fn is_nearly_full(&self) -> bool {
-        self.env.fs.space(&self.dir).is_ok_and(|space| space.available < NEARLY_FULL_BYTES)
+        self.env.fs.space(&self.dir.path).is_ok_and(|space| space.available < NEARLY_FULL_BYTES)
     }
 
     fn write_batch(
@@ -556,7 +561,7 @@ impl Manifest {
     fn roll_back(&self, name: &str, first_end: u64, durable: &State, e: Error) -> Failure {
         match self.begin_file(durable) {
             Ok(new) => Failure::RolledBack(Some(new), e),
-            Err(Failure::RolledBack(..)) => match self.env.fs.metadata(&self.dir.join(name)) {
+            Err(Failure::RolledBack(..)) => match self.env.fs.metadata(&self.dir.path.join(name)) {
                 Ok(file) if file.len < first_end => Failure::RolledBack(None, e),
                 _ => Failure::Unknown(e),
             },
@@ -569,11 +574,11 @@ impl Manifest {
     fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
         let number = self.allocate_file_number();
         let name = names::manifest(number);
-        let path = self.dir.join(&name);
+        let path = self.dir.path.join(&name);
         let uid = self.env.new_uid();
         let prepared = self.write_snapshot(state, number, uid, &path).and_then(|file| {
             // The name must be durable before CURRENT leads to it.
-            self.env.fs.sync_dir(&self.dir)?;
+            self.sync_dir()?;
             self.write_current(&format::Current { manifest: number, uid, edit: state.edit_number })?;
             Ok(file)
         });
@@ -611,7 +616,7 @@ impl Manifest {
     }
 
     fn write_current(&self, current: &format::Current) -> Result<()> {
-        let temp = &self.dir.join(names::CURRENT_TEMP);
+        let temp = &self.dir.path.join(names::CURRENT_TEMP);
         match self.env.fs.remove(temp) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -623,18 +628,27 @@ impl Manifest {
 
     /// Puts the new `CURRENT` in place of the old one.
     fn swap_current(&self) -> Result<()> {
-        self.env.fs.rename(&self.dir.join(names::CURRENT_TEMP), &self.dir.join(names::CURRENT))?;
+        self.env.fs.rename(&self.dir.path.join(names::CURRENT_TEMP), &self.dir.path.join(names::CURRENT))?;
         if base::canary::is("manifest-current-not-synced") {
             return Ok(());
         }
-        self.env.fs.sync_dir(&self.dir)
+        self.sync_dir()
+    }
+
+    /// Makes the names in the store's directory durable: for every file, before an edit or a record of the log names it.
+    ///
+    /// # Errors
+    /// Those of the file system. After one that is not `NoSpace` nobody knows which names are durable, and a later sync
+    /// would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
+    pub fn sync_dir(&self) -> Result<()> {
+        self.dir.sync(&*self.env.fs)
     }
 
     /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
     fn remove_manifests_except(&self, live: u64) {
-        for entry in self.env.fs.list(&self.dir).unwrap_or_default() {
+        for entry in self.env.fs.list(&self.dir.path).unwrap_or_default() {
             if matches!(names::parse(&entry.name), Some(FileKind::Manifest(number)) if number != live) {
-                let _ = self.env.fs.remove(&self.dir.join(&entry.name));
+                let _ = self.env.fs.remove(&self.dir.path.join(&entry.name));
             }
         }
     }
@@ -650,7 +664,7 @@ fn check_len(payload: &[u8]) -> Result<()> {
 
 impl std::fmt::Debug for Manifest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Manifest({}, edit {})", self.dir.display(), self.durable_edit())
+        write!(f, "Manifest({}, edit {})", self.dir.path.display(), self.durable_edit())
     }
 }
 

@@ -364,6 +364,9 @@ pub struct LogGroupMeta {
     pub sealed_end: Option<u64>,
     /// True if recovery found it to lie after the torn tail: nothing in it counts.
     pub discarded: bool,
+    /// Its identity: random, new each time a file becomes a group, and part of the mask of its pages. Numbers do not tell
+    /// a group from that of a copy of the store, whose blocks it may use. `None`: an older release listed it.
+    pub uid: Option<Uid>,
 }
 
 impl LogGroupMeta {
@@ -372,18 +375,23 @@ impl LogGroupMeta {
         put_varint(out, self.file);
         put_varint(out, self.len);
         out.push(self.location);
-        out.push(u8::from(self.sealed_end.is_some()) | u8::from(self.discarded) << 1);
+        let flags = [self.sealed_end.is_some(), self.discarded, self.uid.is_some()];
+        out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
         if let Some(end) = self.sealed_end {
             put_varint(out, end);
+        }
+        if let Some(uid) = self.uid {
+            out.extend_from_slice(&uid.0);
         }
     }
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
         let (ltn, file) = (number(r)?, number(r)?);
         let (len, location) = (r.varint()?, r.u8()?);
-        let flags = flags(r, 0b11)?;
+        let flags = flags(r, 0b111)?;
         let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
-        Ok(LogGroupMeta { ltn, file, len, location, sealed_end, discarded: flags & 2 != 0 })
+        let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
+        Ok(LogGroupMeta { ltn, file, len, location, sealed_end, discarded: flags & 2 != 0, uid })
     }
 }
 

@@ -24,7 +24,8 @@ impl Bench {
         if self.env.fs.exists(&path)? {
             self.env.fs.remove(&path)?;
         }
-        Ok(PreparedGroup { ltn, file: self.env.fs.create_in_place(&path, GROUP_LEN, Access::Direct)? })
+        let file = self.env.fs.create_in_place(&path, GROUP_LEN, Access::Direct)?;
+        Ok(PreparedGroup { ltn, uid: self.env.new_uid(), file })
     }
 
     fn log(&self, spares: usize) -> base::Result<Wal> {

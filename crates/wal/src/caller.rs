@@ -1,6 +1,7 @@
 //! For tests: what surrounds a log in a store. A manifest that is durable when it says so, batches that are told apart,
 //! and the rules that a recovered log must keep.
 
+use crate::page::Owner;
 use crate::recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
 use crate::{Durability, History, Position, PreparedGroup, Wal, WalOptions, group_len_needed};
 use base::{ErrorKind, Result, Uid};
@@ -13,6 +14,16 @@ pub(crate) const STORE: [u64; 2] = [7, 11];
 
 pub(crate) fn store() -> Uid {
     Uid::from_words(STORE[0], STORE[1])
+}
+
+/// The identity of a group; here no file is given to the log twice.
+pub(crate) fn uid_of(ltn: u64) -> Uid {
+    Uid::from_words(ltn, 0x6964)
+}
+
+/// Whose the pages of a group are.
+pub(crate) fn owner(ltn: u64) -> Owner {
+    Owner { store: store(), group: Some(uid_of(ltn)) }
 }
 
 pub(crate) fn dir() -> &'static Path {
@@ -99,7 +110,7 @@ impl Caller {
         env.fs.sync_dir(dir()).unwrap();
         manifest.groups.insert(ltn, None);
         let at = sim.op_count();
-        let first = PreparedGroup { ltn, file };
+        let first = PreparedGroup { ltn, uid: uid_of(ltn), file };
         let group_pages = options.group_len / PAGE as u64;
         let wal = Wal::start(&env, dir(), options, store(), next_lpn, first, history).unwrap();
         Caller {
@@ -131,7 +142,7 @@ impl Caller {
         env.fs.sync_dir(dir())?;
         manifest.groups.insert(ltn, None);
         self.commit(manifest);
-        self.wal.add_group(PreparedGroup { ltn, file })
+        self.wal.add_group(PreparedGroup { ltn, uid: uid_of(ltn), file })
     }
 
     /// Appends a batch of a random payload, adding groups as the log asks for them.
@@ -292,7 +303,13 @@ pub(crate) struct Expectation {
 pub(crate) fn groups(sim: &SimEnv, manifest: &Manifest) -> Vec<LogGroup> {
     let env = sim.env();
     let open = |ltn| env.fs.open_in_place(&path_of(ltn), Access::Direct).unwrap();
-    manifest.groups.iter().map(|(&ltn, &sealed_end)| LogGroup { ltn, file: open(ltn), sealed_end }).collect()
+    let group = |(&ltn, &sealed_end): (&u64, &Option<u64>)| LogGroup {
+        ltn,
+        uid: Some(uid_of(ltn)),
+        file: open(ltn),
+        sealed_end,
+    };
+    manifest.groups.iter().map(group).collect()
 }
 
 /// Batches as recovery hands them out.

@@ -52,14 +52,17 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
         header.prev_ltn,
         header.prev_used,
         header.witness_edit,
-        header.store
+        header.owner.store
     )?;
-    match page::read_closed(bytes, header.store, header.ltn) {
+    if let Some(group) = header.owner.group {
+        write!(out, " group {group:?}")?;
+    }
+    match page::read_closed(bytes, header.owner, header.ltn) {
         Verdict::Valid(_) => writeln!(out)?,
         Verdict::Invalid => writeln!(out, " DAMAGED")?,
         Verdict::Newer(version) => return writeln!(out, " of a later format, {version}"),
     }
-    for fragment in Fragments::new(bytes, header.store, header.lpn) {
+    for fragment in Fragments::new(bytes, header.owner, header.lpn) {
         let kind = match fragment.kind {
             FragmentKind::Full => "full",
             FragmentKind::First => "first",

@@ -6,7 +6,7 @@
 //! beginning is never mistaken for a torn one.
 
 use crate::{Chain, History, PriorGroup};
-use base::{Error, Result, SeqNo};
+use base::{Error, Result, SeqNo, Uid};
 use io::{InPlaceFile, PAGE};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct PreparedGroup {
     /// Its number: above those of all groups before.
     pub ltn: u64,
+    /// Its identity: random, new each time a file is given to the log, and in the edit that lists the group.
+    pub uid: Uid,
     /// Its file: new, or recycled from a removed group.
     pub file: Arc<dyn InPlaceFile>,
 }
@@ -49,13 +51,15 @@ struct ClosedGroup {
     prior: PriorGroup,
     first_lpn: u64,
     end_lpn: u64,
-    /// `None`: it came from recovery, and all its pages are durable.
-    file: Option<Arc<dyn InPlaceFile>>,
+    /// Identity and file. `None`: it came from recovery, and all its pages are durable.
+    own: Option<(Uid, Arc<dyn InPlaceFile>)>,
 }
 
 /// A part of a group file that holds pages `start..end`, contiguous.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// The identity of the group.
+    pub group: Uid,
     pub file: Arc<dyn InPlaceFile>,
     pub first_lpn: u64,
     pub start: u64,
@@ -93,7 +97,7 @@ impl Groups {
             prior,
             first_lpn: prev.end_lpn,
             end_lpn: prev.end_lpn,
-            file: None,
+            own: None,
         });
         let active = ActiveGroup { prepared: first, first_lpn: next_lpn, prev, seqs: None };
         Ok(Groups { closed: closed.collect(), active, spares: VecDeque::new() })
@@ -135,7 +139,7 @@ impl Groups {
                 prior,
                 first_lpn: old.first_lpn,
                 end_lpn: next_lpn,
-                file: Some(old.prepared.file),
+                own: Some((old.prepared.uid, old.prepared.file)),
             });
         }
         true
@@ -143,11 +147,13 @@ impl Groups {
 
     /// The parts of files that hold the pages `start..end`.
     pub fn segments(&self, start: u64, end: u64) -> Vec<Segment> {
-        let closed = self.closed.iter().filter_map(|g| Some((g.file.as_ref()?, g.first_lpn, g.end_lpn)));
-        let active = (&self.active.prepared.file, self.active.first_lpn, end);
+        let closed = self.closed.iter().filter_map(|g| Some((g.own.as_ref()?, g.first_lpn, g.end_lpn)));
+        let closed = closed.map(|((uid, file), first_lpn, end_lpn)| (*uid, file, first_lpn, end_lpn));
+        let PreparedGroup { uid, file, .. } = &self.active.prepared;
         closed
-            .chain([active])
-            .map(|(file, first_lpn, group_end)| Segment {
+            .chain([(*uid, file, self.active.first_lpn, end)])
+            .map(|(group, file, first_lpn, group_end)| Segment {
+                group,
                 file: Arc::clone(file),
                 first_lpn,
                 start: start.max(first_lpn),
@@ -167,7 +173,7 @@ impl Groups {
         let mut released = Vec::new();
         while let Some(oldest) = self.closed.front() {
             let successor = self.closed.get(1).map_or(self.active.first_lpn, |g| g.first_lpn);
-            let own = self.closed.get(1).is_none_or(|g| g.file.is_some());
+            let own = self.closed.get(1).is_none_or(|g| g.own.is_some());
             let needed = oldest.prior.seqs.is_some_and(|(_, last)| {
                 last >= floor + u64::from(base::canary::is("log-released-one-sequence-early"))
             });

@@ -8,8 +8,10 @@
 //!
 //! Invariants:
 //!
-//! * Page checksums are masked with the store's uid and the page's number, fragment checksums with the number and
-//!   the position in the page, so nothing left in a reused staging slot or a recycled file parses as something else.
+//! * Page checksums are masked with the identities of store and group and the page's number, fragment checksums with
+//!   the position in the page as well, so nothing left in a reused staging slot, in a recycled file, or on blocks that
+//!   another store used before, parses as something else. The identity of a group is random and new each time a file
+//!   is given to the log. Tag and page numbers alone would not do: copies of a store have the same ones.
 //! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (staging
 //!   is written back whenever the kernel likes) followed by a complete next page would lose the fragments between.
 //! * Decoding never panics and allocates nothing.
@@ -22,9 +24,11 @@ use io::PAGE;
 /// The first four bytes of every page.
 pub const MAGIC: [u8; 4] = *b"LWAL";
 /// The version of the page format that this release writes.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 /// Bytes of the page header.
-pub const HEADER_LEN: usize = 88;
+pub const HEADER_LEN: usize = 112;
+/// Bytes of the header of version 1, which knew no identity of groups.
+pub const HEADER_LEN_V1: usize = 88;
 /// Bytes of the header of a fragment that begins a batch.
 pub const FIRST_FRAGMENT_HEADER_LEN: usize = 24;
 /// Bytes of the header of a fragment that continues a batch.
@@ -34,6 +38,8 @@ pub const ROOM_LEN_MIN: usize = FIRST_FRAGMENT_HEADER_LEN + 32;
 /// Page numbers at and above this are not believed.
 pub const LPN_LIMIT: u64 = 1 << 56;
 
+/// Bytes at the end of the header that are 0, for what is to come.
+const RESERVED_LEN: usize = 8;
 /// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
 const UNCOVERED_LEN: usize = 8;
 
@@ -47,6 +53,33 @@ pub enum Form {
     Closed = 2,
 }
 
+/// Whose a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The store.
+    pub store: Uid,
+    /// The identity of the group, as the manifest has it; `None`: its pages are of version 1.
+    pub group: Option<Uid>,
+}
+
+impl Owner {
+    /// Bytes of the header of its pages.
+    pub fn header_len(&self) -> usize {
+        if self.group.is_some() { HEADER_LEN } else { HEADER_LEN_V1 }
+    }
+
+    fn version(&self) -> u8 {
+        if self.group.is_some() { 2 } else { 1 }
+    }
+
+    /// What the checksums of its pages are masked with: both identities.
+    fn mask(&self, place: u64) -> u32 {
+        let mut both = self.store;
+        both.0.iter_mut().zip(self.group.unwrap_or_default().0).for_each(|(a, b)| *a ^= b);
+        mask(both, place)
+    }
+}
+
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
@@ -56,8 +89,8 @@ pub struct PageHeader {
     pub used: u16,
     /// Bytes used in the page before (0: there is none).
     pub prev_used: u16,
-    /// The store.
-    pub store: Uid,
+    /// The store, and the identity of the group.
+    pub owner: Owner,
     /// The group.
     pub ltn: u64,
     /// The page.
@@ -86,22 +119,16 @@ pub enum Verdict {
 }
 
 impl PageHeader {
-    /// The header as stored in the open form, with its checksum.
-    pub fn encode_open(&self) -> [u8; HEADER_LEN] {
-        let mut out = self.encode(Form::Open);
-        let sum = checksum(covered(&out)) ^ mask(self.store, self.lpn);
-        out[4..8].copy_from_slice(&sum.to_le_bytes());
-        out
-    }
-
-    fn encode(&self, form: Form) -> [u8; HEADER_LEN] {
-        let mut out = [0; HEADER_LEN];
+    /// Writes the header as stored in the open form, with its checksum, over the first bytes of `page`.
+    pub fn encode_open(&self, page: &mut [u8]) {
+        let out = &mut page[..self.owner.header_len()];
+        out.fill(0);
         out[..4].copy_from_slice(&MAGIC);
-        out[8] = FORMAT_VERSION;
-        out[9] = form as u8;
+        out[8] = self.owner.version();
+        out[9] = Form::Open as u8;
         out[10..12].copy_from_slice(&self.used.to_le_bytes());
         out[12..14].copy_from_slice(&self.prev_used.to_le_bytes());
-        out[16..32].copy_from_slice(&self.store.0);
+        out[16..32].copy_from_slice(&self.owner.store.0);
         let words = [
             self.ltn,
             self.lpn,
@@ -114,12 +141,17 @@ impl PageHeader {
         for (slot, word) in out[32..].chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
         }
-        out
+        if let Some(group) = self.owner.group {
+            out[HEADER_LEN_V1..][..16].copy_from_slice(&group.0);
+        }
+        let sum = checksum(covered(out)) ^ self.owner.mask(self.lpn);
+        out[4..8].copy_from_slice(&sum.to_le_bytes());
     }
 
     /// Parses the fields; `None` where they make no sense.
     fn decode(page: &[u8]) -> Option<PageHeader> {
-        let mut r = Reader::new(page.get(9..HEADER_LEN)?);
+        let mut r = Reader::new(page.get(8..)?);
+        let version = r.u8().ok()?;
         let form = match r.u8().ok()? {
             1 => Form::Open,
             2 => Form::Closed,
@@ -132,12 +164,15 @@ impl PageHeader {
         let mut word = || r.u64().ok();
         let (ltn, lpn, first_lpn, durable_end) = (word()?, word()?, word()?, word()?);
         let (prev_ltn, prev_end, witness_edit) = (word()?, word()?, word()?);
+        // Identities stay where they are in every version to come, so that an intact page of one is told.
+        let group = if version > 1 { Some(Uid(r.array().ok()?)) } else { None };
+        let owner = Owner { store, group };
         let sound = first_lpn <= lpn && lpn < LPN_LIMIT && durable_end <= lpn && prev_end <= first_lpn;
         let header = PageHeader {
             form,
             used,
             prev_used,
-            store,
+            owner,
             ltn,
             lpn,
             first_lpn,
@@ -146,7 +181,7 @@ impl PageHeader {
             prev_end,
             witness_edit,
         };
-        sound.then_some(header)
+        (sound && version > 0).then_some(header)
     }
 }
 
@@ -156,24 +191,25 @@ fn covered(bytes: &[u8]) -> &[u8] {
 
 /// Turns an open page that was copied from staging into its closed form, in place: `used` and the watermark filled in,
 /// the unused rest zeroed, the checksum over all of it.
-pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, store: Uid, lpn: u64) {
-    assert!((HEADER_LEN..=PAGE).contains(&usize::from(used)), "a page of {used} bytes");
+pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, owner: Owner, lpn: u64) {
+    assert!((owner.header_len()..=PAGE).contains(&usize::from(used)), "a page of {used} bytes");
     assert!(durable_end <= lpn, "page {lpn} cannot vouch for itself");
     page[9] = Form::Closed as u8;
     page[10..12].copy_from_slice(&used.to_le_bytes());
     page[56..64].copy_from_slice(&durable_end.to_le_bytes());
     page[usize::from(used)..].fill(0);
-    let sum = checksum(covered(page)) ^ mask(store, lpn);
+    let sum = checksum(covered(page)) ^ owner.mask(lpn);
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Judges a page of a group file: the checksum over all of it, and fragments that fill exactly the used part.
-pub fn read_closed(page: &[u8], store: Uid, ltn: u64) -> Verdict {
-    let verdict = read(page, Form::Closed, page.len(), store, Some(ltn));
+pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
+    let mine = |header: &PageHeader| header.owner == owner && header.ltn == ltn;
+    let verdict = read(page, Form::Closed, |_| page.len(), mine);
     let Verdict::Valid(header) = verdict else { return verdict };
     let used = usize::from(header.used);
-    let whole = page.len() == PAGE && (HEADER_LEN..=PAGE).contains(&used);
-    let mut fragments = Fragments::new(page.get(..used).unwrap_or_default(), store, header.lpn);
+    let whole = page.len() == PAGE && (owner.header_len()..=PAGE).contains(&used);
+    let mut fragments = Fragments::new(page.get(..used).unwrap_or_default(), owner, header.lpn);
     fragments.by_ref().for_each(drop);
     if whole && fragments.end() == used { verdict } else { Verdict::Invalid }
 }
@@ -183,35 +219,42 @@ pub(crate) fn peek(page: &[u8]) -> Option<PageHeader> {
     page.starts_with(&MAGIC).then(|| PageHeader::decode(page)).flatten()
 }
 
-/// The tag of the group that an intact page of this store belongs to; `None` for anything else.
+/// The tag of the group that an intact page of this store belongs to, whatever the identity of that; `None` for
+/// anything else.
 pub fn group_of(page: &[u8], store: Uid) -> Option<u64> {
-    let ltn = peek(page)?.ltn;
-    matches!(read_closed(page, store, ltn), Verdict::Valid(_)).then_some(ltn)
+    let PageHeader { owner, ltn, .. } = peek(page).filter(|header| header.owner.store == store)?;
+    matches!(read_closed(page, owner, ltn), Verdict::Valid(_)).then_some(ltn)
 }
 
-/// Judges a page of the staging file: the header alone.
+/// Judges a page of the staging file, of whatever group of the store: the header alone.
 pub fn read_open(page: &[u8], store: Uid) -> Verdict {
-    read(page, Form::Open, HEADER_LEN, store, None)
+    read(page, Form::Open, |header| header.owner.header_len(), |header| header.owner.store == store)
 }
 
-fn read(page: &[u8], form: Form, covers: usize, store: Uid, ltn: Option<u64>) -> Verdict {
-    let (Some(bytes), Some(magic)) = (page.get(UNCOVERED_LEN..covers), page.get(..4)) else {
+/// Judges a page of this form if it is `mine`; `covers`: the end of what its checksum covers.
+fn read(
+    page: &[u8],
+    form: Form,
+    covers: impl Fn(&PageHeader) -> usize,
+    mine: impl Fn(&PageHeader) -> bool,
+) -> Verdict {
+    // Identity first: pages left over from a former use of the file are told by it without the cost of a checksum.
+    let Some(header) = peek(page).filter(|header| header.form == form && mine(header)) else {
         return Verdict::Invalid;
     };
     let stored = Reader::new(page.get(4..).unwrap_or_default()).u32();
-    // Identity first: pages left over from a former use of the file are told by it without the cost of a checksum.
-    let (Some(header), Ok(stored)) = (PageHeader::decode(page), stored) else { return Verdict::Invalid };
-    let known = magic == MAGIC && header.form == form && header.store == store;
-    if !known || ltn.is_some_and(|ltn| ltn != header.ltn) {
+    let (Ok(stored), Some(bytes)) = (stored, page.get(UNCOVERED_LEN..covers(&header))) else {
+        return Verdict::Invalid;
+    };
+    if checksum(bytes) ^ header.owner.mask(header.lpn) != stored {
         return Verdict::Invalid;
     }
-    if checksum(bytes) ^ mask(store, header.lpn) != stored {
-        return Verdict::Invalid;
-    }
+    let reserved = page.get(HEADER_LEN - RESERVED_LEN..HEADER_LEN).unwrap_or_default();
     match page.get(8) {
-        Some(&FORMAT_VERSION) => Verdict::Valid(header),
-        Some(&version) if version > FORMAT_VERSION => Verdict::Newer(version),
-        _ => Verdict::Invalid,
+        Some(1) => Verdict::Valid(header),
+        Some(&FORMAT_VERSION) if reserved.iter().all(|&b| b == 0) => Verdict::Valid(header),
+        Some(&version) => Verdict::Newer(version.max(FORMAT_VERSION + 1)),
+        None => Verdict::Invalid,
     }
 }
 
@@ -264,8 +307,8 @@ pub struct Fragment<'a> {
 }
 
 /// The mask of a fragment: no two positions of the log share it.
-fn fragment_mask(store: Uid, lpn: u64, pos: usize) -> u32 {
-    mask(store, lpn.wrapping_mul(PAGE as u64).wrapping_add(pos as u64))
+fn fragment_mask(owner: Owner, lpn: u64, pos: usize) -> u32 {
+    owner.mask(lpn.wrapping_mul(PAGE as u64).wrapping_add(pos as u64))
 }
 
 /// Fills in the header of a fragment whose payload already stands behind the header in `bytes`.
@@ -273,7 +316,7 @@ pub fn encode_fragment(
     bytes: &mut [u8],
     kind: FragmentKind,
     batch: BatchHeader,
-    store: Uid,
+    owner: Owner,
     lpn: u64,
     pos: usize,
 ) {
@@ -286,7 +329,7 @@ pub fn encode_fragment(
         bytes[16..20].copy_from_slice(&batch.seq_span.to_le_bytes());
         bytes[20..24].copy_from_slice(&batch.len.to_le_bytes());
     }
-    let sum = checksum(&bytes[4..]) ^ fragment_mask(store, lpn, pos);
+    let sum = checksum(&bytes[4..]) ^ fragment_mask(owner, lpn, pos);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
@@ -295,14 +338,14 @@ pub fn encode_fragment(
 pub struct Fragments<'a> {
     page: &'a [u8],
     pos: usize,
-    store: Uid,
+    owner: Owner,
     lpn: u64,
 }
 
 impl<'a> Fragments<'a> {
     /// Those of the page `lpn`.
-    pub fn new(page: &'a [u8], store: Uid, lpn: u64) -> Self {
-        Fragments { page, pos: HEADER_LEN, store, lpn }
+    pub fn new(page: &'a [u8], owner: Owner, lpn: u64) -> Self {
+        Fragments { page, pos: owner.header_len(), owner, lpn }
     }
 
     /// Where the next one would begin.
@@ -324,7 +367,7 @@ impl<'a> Fragments<'a> {
         };
         let len = kind.header_len().checked_add(payload_len)?;
         let bytes = rest.get(4..len)?;
-        if payload_len == 0 || checksum(bytes) ^ fragment_mask(self.store, self.lpn, self.pos) != stored {
+        if payload_len == 0 || checksum(bytes) ^ fragment_mask(self.owner, self.lpn, self.pos) != stored {
             return None;
         }
         r.u8().ok()?;

@@ -12,7 +12,7 @@
 //! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
 //! returns, every page it accepted is durable in its group file.
 
-use crate::page::{self, Fragment, FragmentKind, Fragments, PageHeader, Verdict};
+use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::staging::Staging;
 use crate::{Chain, History, PriorGroup, STAGING_NAME};
 use base::limits::BATCH_LEN_MAX;
@@ -29,6 +29,8 @@ const READ_LEN: usize = 512 << 10;
 pub struct LogGroup {
     /// Its number.
     pub ltn: u64,
+    /// Its identity; `None`: an older release listed it, and its pages are of version 1.
+    pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
     /// Where an earlier recovery cut it: pages from this number on do not count.
@@ -185,12 +187,18 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Whose the pages of a group are.
+    fn owner(&self, group: &LogGroup) -> Owner {
+        Owner { store: self.store, group: group.uid }
+    }
+
     fn group(&mut self, index: usize, group: &LogGroup) -> Result<()> {
         self.durable_end = self.durable_end.max(group.sealed_end.unwrap_or(0));
-        for page in self.staging.of_group(group.ltn) {
+        for page in self.staging.of_group(self.owner(group), group.ltn) {
             self.note(group, &page.header);
         }
-        let staged_first = self.staging.of_group(group.ltn).next().map(|page| page.header.first_lpn);
+        let staged_first =
+            self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let pages = group.file.len() / PAGE as u64;
         let mut buf = AlignedBuf::zeroed(READ_LEN);
@@ -221,7 +229,7 @@ impl<'a> Scan<'a> {
 
     fn page(&mut self, cursor: &mut Cursor<'_>, i: u64, bytes: &[u8]) -> Result<()> {
         let group = cursor.group;
-        let in_file = match page::read_closed(bytes, self.store, group.ltn) {
+        let in_file = match page::read_closed(bytes, self.owner(group), group.ltn) {
             // One that says it belongs elsewhere in the file was written to the wrong place.
             Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(i) => Some(header),
             Verdict::Newer(version) => return Err(newer(group, i, version)),
@@ -297,15 +305,15 @@ impl<'a> Scan<'a> {
     fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, i: u64) -> Result<bool> {
         let usable = cursor.group.sealed_end.is_none() && !base::canary::is("recovery-forgets-staging");
         let Some(lpn) = lpn.filter(|_| usable) else { return Ok(false) };
-        let staging = self.staging;
-        let Some(page) = staging.get(cursor.group.ltn, lpn) else { return Ok(false) };
+        let (staging, owner) = (self.staging, self.owner(cursor.group));
+        let Some(page) = staging.get(owner, cursor.group.ltn, lpn) else { return Ok(false) };
         if page.header.lpn.checked_sub(page.header.first_lpn) != Some(i) || !self.continues(&page.header, i) {
             return Ok(false);
         }
-        let mut fragments = Fragments::new(&page.bytes, self.store, lpn);
+        let mut fragments = Fragments::new(&page.bytes, owner, lpn);
         fragments.by_ref().for_each(drop);
         let used = fragments.end();
-        if used == page::HEADER_LEN {
+        if used == owner.header_len() {
             return Ok(false);
         }
         self.staged.push(FromStaging { group: cursor.index, index: i, lpn, used });
@@ -324,7 +332,7 @@ impl<'a> Scan<'a> {
             accepted.pages += 1;
             accepted.used = used.len() as u16;
         }
-        for fragment in Fragments::new(used, self.store, header.lpn) {
+        for fragment in Fragments::new(used, header.owner, header.lpn) {
             let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
                 continue;
             };
@@ -340,7 +348,7 @@ impl<'a> Scan<'a> {
                 accepted.seqs = Some((low.min(first_seq), high.max(last_seq)));
             }
         }
-        if used.len() > page::HEADER_LEN {
+        if used.len() > header.owner.header_len() {
             self.data_pages.push(header.lpn);
         }
         let end_lpn = header.lpn.saturating_add(1);
@@ -412,7 +420,7 @@ impl<'a> Scan<'a> {
                 buf.resize(n as usize * PAGE);
                 group.file.read_at(buf.as_mut_slice(), offset)?;
                 for (lpn, page) in (start..).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
-                    self.overlay(group.ltn, lpn, page);
+                    self.overlay(group, lpn, page);
                 }
                 group.file.write_at(&buf, offset)?;
                 start += n;
@@ -423,11 +431,14 @@ impl<'a> Scan<'a> {
     }
 
     /// Puts the closed form of a page that was accepted from staging in the place of what the file has.
-    fn overlay(&self, ltn: u64, lpn: u64, page: &mut [u8; PAGE]) {
+    fn overlay(&self, group: &LogGroup, lpn: u64, page: &mut [u8; PAGE]) {
+        let owner = self.owner(group);
         let Ok(i) = self.staged.binary_search_by_key(&lpn, |page| page.lpn) else { return };
-        let (Some(from), Some(staged)) = (self.staged.get(i), self.staging.get(ltn, lpn)) else { return };
+        let (Some(from), Some(staged)) = (self.staged.get(i), self.staging.get(owner, group.ltn, lpn)) else {
+            return;
+        };
         page.copy_from_slice(&staged.bytes);
-        page::close(page, from.used as u16, staged.header.durable_end, self.store, lpn);
+        page::close(page, from.used as u16, staged.header.durable_end, owner, lpn);
     }
 
     /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them vouches for

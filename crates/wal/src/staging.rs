@@ -1,11 +1,11 @@
-//! What a crash left in the staging file: open pages, by group and number.
+//! What a crash left in the staging file: open pages, by group (its identity and its tag) and number.
 //!
 //! After the death of the process these are the pages that were not written out, each filled up to its last complete
 //! fragment. After a loss of power each page is some earlier state of its slot, or a torn one; the header's checksum
 //! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
 //! a page continues the log is decided by recovery.
 
-use crate::page::{self, PageHeader, Verdict};
+use crate::page::{self, Owner, PageHeader, Verdict};
 use crate::wal::STAGING_LEN_MAX;
 use base::{ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE};
@@ -23,7 +23,7 @@ pub(crate) struct StagedPage {
 
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    pages: BTreeMap<(u64, u64), StagedPage>,
+    pages: BTreeMap<(Owner, u64, u64), StagedPage>,
     /// The highest number of any page, of whatever group.
     pub highest_lpn: Option<u64>,
 }
@@ -55,16 +55,17 @@ impl Staging {
         // A page of a later format means an older release was started on a newer store; the group files say so.
         if let Verdict::Valid(header) = page::read_open(bytes, store) {
             self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
-            self.pages.insert((header.ltn, header.lpn), StagedPage { header, bytes: bytes.into() });
+            self.pages
+                .insert((header.owner, header.ltn, header.lpn), StagedPage { header, bytes: bytes.into() });
         }
     }
 
-    pub fn get(&self, ltn: u64, lpn: u64) -> Option<&StagedPage> {
-        self.pages.get(&(ltn, lpn))
+    pub fn get(&self, owner: Owner, ltn: u64, lpn: u64) -> Option<&StagedPage> {
+        self.pages.get(&(owner, ltn, lpn))
     }
 
     /// The pages of one group, by number.
-    pub fn of_group(&self, ltn: u64) -> impl Iterator<Item = &StagedPage> {
-        self.pages.range((ltn, 0)..=(ltn, u64::MAX)).map(|(_, page)| page)
+    pub fn of_group(&self, owner: Owner, ltn: u64) -> impl Iterator<Item = &StagedPage> {
+        self.pages.range((owner, ltn, 0)..=(owner, ltn, u64::MAX)).map(|(_, page)| page)
     }
 }

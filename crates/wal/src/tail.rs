@@ -10,7 +10,7 @@
 //! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
-use crate::page::{self, BatchHeader, FragmentKind, PageHeader};
+use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader};
 use crate::{Chain, History, PreparedGroup};
 use base::{ErrorKind, Result, Uid};
 use io::{PAGE, PartialWrite, ScratchFile};
@@ -69,6 +69,11 @@ impl Ring {
 
     fn next_lpn(&self) -> u64 {
         self.first_lpn + self.closed.len() as u64
+    }
+
+    /// Whose the pages of a group are.
+    fn owner(&self, group: Uid) -> Owner {
+        Owner { store: self.store, group: Some(group) }
     }
 
     /// Closed pages from `first_lpn` on, which must all be there.
@@ -340,7 +345,8 @@ impl Tail {
     /// Begins the next page. There must be a slot for it and no open page.
     pub fn open_page(&mut self, around: Surroundings) {
         assert_eq!(self.used(), 0, "a page is open");
-        let header = self.header(around).encode_open();
+        let mut header = [0; page::HEADER_LEN];
+        self.header(around).encode_open(&mut header);
         self.ring.begin(&header);
     }
 
@@ -351,7 +357,7 @@ impl Tail {
             form: page::Form::Open,
             used: 0,
             prev_used: self.prev_used,
-            store: self.ring.store,
+            owner: self.ring.owner(active.prepared.uid),
             ltn: active.prepared.ltn,
             lpn: self.ring.next_lpn(),
             first_lpn: active.first_lpn,
@@ -372,11 +378,12 @@ impl Tail {
         let (lpn, pos) = (self.next_lpn(), self.used());
         let room = PAGE - pos - whole.header_len();
         let (kind, n) = if batch.left <= room { (whole, batch.left) } else { (part, room) };
-        let Ring { open, store, .. } = &mut self.ring;
+        let owner = self.ring.owner(self.groups.active.prepared.uid);
+        let Ring { open, .. } = &mut self.ring;
         open.resize(pos + kind.header_len() + n, 0);
         let bytes = &mut open[pos..];
         batch.fill(&mut bytes[kind.header_len()..]);
-        page::encode_fragment(bytes, kind, batch.header, *store, lpn, pos);
+        page::encode_fragment(bytes, kind, batch.header, owner, lpn, pos);
         self.data_end = lpn + 1;
         if PAGE - self.used() < page::ROOM_LEN_MIN {
             self.close_page();
@@ -398,8 +405,9 @@ impl Tail {
         assert_eq!(self.used(), 0, "a page is open");
         let lpn = self.next_lpn();
         let used = page::HEADER_LEN;
-        out[..used].copy_from_slice(&self.header(around).encode_open());
-        page::close(out, used as u16, around.durable_end, self.ring.store, lpn);
+        let header = self.header(around);
+        header.encode_open(out);
+        page::close(out, used as u16, around.durable_end, header.owner, lpn);
         self.prev_used = used as u16;
         self.ring.skip_to(lpn + 1);
         lpn

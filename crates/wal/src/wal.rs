@@ -7,7 +7,7 @@
 
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
-use crate::page::{self, BatchHeader};
+use crate::page::{self, BatchHeader, Owner};
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, PriorGroup, STAGING_NAME};
 use base::limits::BATCH_LEN_MAX;
@@ -328,7 +328,7 @@ impl Wal {
                 }
             } else {
                 let mut buf = lock(&self.buf);
-                self.fill(&mut buf, start, fresh_len as usize);
+                self.fill(&mut buf, segment.group, start, fresh_len as usize);
                 add(&self.counters.durable_writes, 1);
                 let offset = offset_of(&segment, start);
                 match base::canary::is("log-write-not-durable") {
@@ -354,7 +354,7 @@ impl Wal {
         let mut buf = lock(&self.buf);
         while start < segment.end {
             let pages = (segment.end - start).min(run_max);
-            self.fill(&mut buf, start, pages as usize * PAGE);
+            self.fill(&mut buf, segment.group, start, pages as usize * PAGE);
             add(&self.counters.writes, 1);
             segment.file.write_at(&buf, offset_of(segment, start))?;
             start += pages;
@@ -363,13 +363,14 @@ impl Wal {
         Ok(())
     }
 
-    fn fill(&self, buf: &mut AlignedBuf, start: u64, len: usize) {
+    fn fill(&self, buf: &mut AlignedBuf, group: Uid, start: u64, len: usize) {
         buf.resize(len);
+        let owner = Owner { store: self.store, group: Some(group) };
         let pages = lock(&self.tail).ring.closed(start, len / PAGE);
         let durable_end = self.commit.frontier.durable_end();
         for ((lpn, page), out) in (start..).zip(pages).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
             out[..page.len()].copy_from_slice(&page);
-            page::close(out, page.len() as u16, durable_end, self.store, lpn);
+            page::close(out, page.len() as u16, durable_end, owner, lpn);
         }
         add(&self.counters.written_bytes, len as u64);
     }

@@ -268,4 +268,34 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a transaction says of the one before it that it was durable",
     ),
     row("lavafs-dump-not-synced", "lavafs", Some(15), "the superblock leads to a dump that is not durable"),
+    test(
+        "log-group-identity-constant",
+        ("lavastore-lavakv", "--test api"),
+        "forks::a_checkpoint_does_not_see_what_was_written_to_another",
+        "all log groups have one identity, so that pages of a copy on the same blocks are believed",
+    ),
+    test(
+        "checkpoint-keeps-uid",
+        ("lavastore-lavakv", "--test api"),
+        "forks::a_checkpoint_has_a_uid_of_its_own",
+        "a checkpoint has the uid of its source",
+    ),
+    test(
+        "directory-sync-failure-forgotten",
+        ("lavastore-lavakv", "--test api"),
+        "failed_syncs::a_failed_sync_of_the_directory_stops_the_jobs_under_way",
+        "a sync of the directory that failed is tried again as if nothing had been lost",
+    ),
+    test(
+        "closing-hides-failures",
+        ("lavastore-lavakv", "--test api"),
+        "failed_syncs::a_sync_of_the_manifest_that_fails_while_the_store_is_closed",
+        "a failure while the store is being closed does not replace `Closed`, and outputs are removed",
+    ),
+    test(
+        "log-sync-failure-does-not-poison",
+        ("lavastore-lavakv", "--test api"),
+        "failed_syncs::a_failed_sync_of_the_log_stops_all_writes",
+        "a failed sync of the log is returned and not remembered by the store",
+    ),
 ];

@@ -202,9 +202,9 @@ fn ls(args: &LsArgs) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Reads a file from end to end.
+/// Reads a file from end to end; of one that nobody closed, all that its writer may have made durable.
 fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let len = file.len()?;
+    let len = file.readable_len()?;
     let mut buf = vec![0; COPY_LEN];
     let mut offset = 0;
     while offset < len {
@@ -241,7 +241,7 @@ fn cp(args: &CpArgs) -> Result<()> {
     let file = source.open(&from, Access::Buffered)?;
     let dir = to.parent().unwrap_or(Path::new(""));
     target.create_dir_all(dir)?;
-    let options = CreateOptions { expected_len: file.len()?, ..CreateOptions::default() };
+    let options = CreateOptions { expected_len: file.readable_len()?, ..CreateOptions::default() };
     let mut copy: Box<dyn AppendFile> = target.create(&to, &options)?;
     let copied =
         each_piece(&*file, |bytes| Ok(copy.append(bytes)?)).and_then(|()| Ok(copy.sync(SyncKind::Full)?));

@@ -150,7 +150,11 @@ impl FileSystem for KernelFs {
         let fd = open_dir(action, dir)?;
         // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged
         // writes.
-        retry(|| rustix::fs::fsync(&fd)).map_err(|e| fail_optional(action, dir, e, &[Errno::INVAL]))
+        retry(|| rustix::fs::fsync(&fd)).map_err(|e| match fail_optional(action, dir, e, &[Errno::INVAL]) {
+            // It was written back as far as it went, and will not be tried again by the kernel.
+            e if e.kind() == ErrorKind::NoSpace => e.with_kind(ErrorKind::Io),
+            e => e,
+        })
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {

@@ -329,7 +329,8 @@ impl FileSystem for SimFs {
                 Verdict::Fail(error) | Verdict::Short(error) => {
                     let seed = world.rng.next_u64();
                     world.apply(Change::SyncDirFailed { dir: ino, seed });
-                    Err(error)
+                    // Whatever the reason: it cannot be tried again.
+                    Err(error.with_kind(ErrorKind::Io))
                 }
                 Verdict::Lost => Ok(()),
                 _ => {

@@ -57,7 +57,7 @@ impl Job for CleanupJob {
 /// Drops names and vSSTs that no table references and no running job has pinned.
 fn prune(engine: &Engine) -> Result<()> {
     let (mut removed, mut dropped) = (Vec::new(), 0);
-    engine.manifest.commit_with(
+    engine.install(
         |state| {
             let mut records = Vec::new();
             for family in state.families.values() {

@@ -177,7 +177,7 @@ impl CompactionJob {
         outputs: &[MergeOutput<FinishedTable>],
         vssts: Vec<VsstMeta>,
     ) -> Result<()> {
-        engine.env.fs.sync_dir(&engine.dir)?;
+        engine.sync_dir()?;
         let level = self.compaction.output_level;
         let files: Vec<FileMeta> =
             outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
@@ -201,7 +201,7 @@ impl CompactionJob {
         let (family, level) = (self.family.id, self.compaction.output_level as u32);
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
-        engine.manifest.commit_with(
+        engine.install(
             |state| {
                 let mut records = Vec::new();
                 if state.families.contains_key(&family) {

@@ -97,7 +97,7 @@ impl FlushJob {
                 log.sync(position)?;
             }
         }
-        engine.env.fs.sync_dir(&engine.dir)?;
+        engine.sync_dir()?;
         let mut tables: Vec<Vec<FileMeta>> = Vec::new();
         for unit in &mut self.units {
             let version = unit.family.view().version.clone();
@@ -105,7 +105,7 @@ impl FlushJob {
             tables.push(outputs.iter().map(|o| file_meta(engine, &version, 0, o)).collect::<Result<_>>()?);
         }
         let (units, grant) = (&self.units, &self.grant);
-        engine.manifest.commit_with(
+        engine.install(
             |state| {
                 let mut records = Vec::new();
                 for (unit, files) in units.iter().zip(&tables) {

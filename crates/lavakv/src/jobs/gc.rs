@@ -174,11 +174,11 @@ impl GcJob {
 
     /// One edit: the outputs take the place of the inputs under all their names.
     fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<VsstMeta>) -> Result<()> {
-        engine.env.fs.sync_dir(&engine.dir)?;
+        engine.sync_dir()?;
         let (family, inputs) = (self.family.id, &self.input_numbers);
         let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
         let mut overtaken = false;
-        engine.manifest.commit_with(
+        engine.install(
             |state| {
                 overtaken = !has_all(state, family, inputs);
                 if overtaken {

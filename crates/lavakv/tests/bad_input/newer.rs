@@ -91,8 +91,10 @@ fn a_page_of_the_log() {
         if !page.starts_with(b"LWAL") {
             continue;
         }
-        page[8] = 2;
-        let sum = checksum::checksum(&page[8..]) ^ checksum::mask(uid(page, 16), word(page, 40));
+        page[8] = 3;
+        let (store, group) = (word(page, 16) ^ word(page, 88), word(page, 24) ^ word(page, 96));
+        let mask = checksum::mask(Uid::from_words(store, group), word(page, 40));
+        let sum = checksum::checksum(&page[8..]) ^ mask;
         page[4..8].copy_from_slice(&sum.to_le_bytes());
         sim.write_file(path(&name), &bytes).unwrap();
         patched.push(name);

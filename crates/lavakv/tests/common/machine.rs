@@ -32,9 +32,11 @@ pub fn skipped_on_lavafs(why: &str) -> bool {
 
 /// The environment of a machine.
 pub fn env(sim: &SimEnv) -> Env {
-    if !on_lavafs() {
-        return sim.env();
-    }
+    if on_lavafs() { lavafs_env(sim) } else { sim.env() }
+}
+
+/// The environment of a machine with a volume, whatever the environment variable says.
+pub fn lavafs_env(sim: &SimEnv) -> Env {
     let mounted = MOUNTED.with(|all| {
         let all = all.borrow();
         all.iter().find(|(of, _)| of.is_same(sim)).and_then(|(_, fs)| fs.upgrade())

@@ -5,7 +5,7 @@
 mod machine;
 
 #[allow(unused_imports, reason = "each test program uses its own part")]
-pub use machine::{because, env, on_lavafs, skipped_on_lavafs};
+pub use machine::{because, env, lavafs_env, on_lavafs, skipped_on_lavafs};
 
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Space, sim::SimEnv,

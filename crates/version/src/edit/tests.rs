@@ -32,9 +32,9 @@ fn what_a_newer_release_wrote_is_refused_as_such() {
     put_bytes(&mut more, &[5, 1]);
     assert_eq!(Edit::decode(&more).unwrap_err().kind(), ErrorKind::Unsupported);
     // One with a flag more.
-    let group = LogGroupMeta { ltn: 1, file: 2, len: 3, location: 0, sealed_end: None, discarded: false };
+    let group = LogGroupMeta { ltn: 1, file: 2, len: 3, ..LogGroupMeta::default() };
     let mut flagged = Edit(vec![Record::AddLogGroup { group }]).encode();
-    *flagged.last_mut().unwrap() = 4;
+    *flagged.last_mut().unwrap() = 8;
     assert_eq!(Edit::decode(&flagged).unwrap_err().kind(), ErrorKind::Unsupported);
 }
 

@@ -5,12 +5,16 @@ fn store() -> Uid {
     Uid::from_words(1, 2)
 }
 
+fn owner() -> Owner {
+    Owner { store: store(), group: Some(Uid::from_words(5, 6)) }
+}
+
 fn header(lpn: u64) -> PageHeader {
     PageHeader {
         form: Form::Open,
         used: 0,
         prev_used: 100,
-        store: store(),
+        owner: owner(),
         ltn: 3,
         lpn,
         first_lpn: lpn - 1,
@@ -24,14 +28,14 @@ fn header(lpn: u64) -> PageHeader {
 /// An open page with fragments of these payloads, and where each ends.
 fn open_page(lpn: u64, payloads: &[&[u8]]) -> ([u8; PAGE], Vec<usize>) {
     let mut page = [0xee; PAGE];
-    page[..HEADER_LEN].copy_from_slice(&header(lpn).encode_open());
+    header(lpn).encode_open(&mut page);
     let mut pos = HEADER_LEN;
     let mut ends = Vec::new();
     for (i, payload) in payloads.iter().enumerate() {
         let batch = BatchHeader { first_seq: i as u64, seq_span: 2, len: payload.len() as u32 };
         let end = pos + FIRST_FRAGMENT_HEADER_LEN + payload.len();
         page[pos + FIRST_FRAGMENT_HEADER_LEN..end].copy_from_slice(payload);
-        encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, store(), lpn, pos);
+        encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, owner(), lpn, pos);
         pos = end;
         ends.push(end);
     }
@@ -39,20 +43,20 @@ fn open_page(lpn: u64, payloads: &[&[u8]]) -> ([u8; PAGE], Vec<usize>) {
 }
 
 fn payloads(page: &[u8], lpn: u64) -> Vec<&[u8]> {
-    Fragments::new(page, store(), lpn).map(|f| f.payload).collect()
+    Fragments::new(page, owner(), lpn).map(|f| f.payload).collect()
 }
 
 #[test]
 fn a_page_comes_back_in_both_forms() {
     let (mut page, ends) = open_page(70, &[b"one", b"two"]);
     assert_eq!(read_open(&page, store()), Verdict::Valid(header(70)));
-    assert_eq!(read_closed(&page, store(), 3), Verdict::Invalid, "not closed yet");
+    assert_eq!(read_closed(&page, owner(), 3), Verdict::Invalid, "not closed yet");
     assert_eq!(payloads(&page, 70), [b"one", b"two"]);
 
     let used = ends[1] as u16;
-    close(&mut page, used, 66, store(), 70);
+    close(&mut page, used, 66, owner(), 70);
     let closed = PageHeader { form: Form::Closed, used, durable_end: 66, ..header(70) };
-    assert_eq!(read_closed(&page, store(), 3), Verdict::Valid(closed));
+    assert_eq!(read_closed(&page, owner(), 3), Verdict::Valid(closed));
     assert_eq!(read_open(&page, store()), Verdict::Invalid);
     assert_eq!(payloads(&page, 70), [b"one", b"two"]);
     assert!(page[ends[1]..].iter().all(|&b| b == 0));
@@ -63,10 +67,45 @@ fn a_page_is_of_its_store_and_group_and_place() {
     let (mut page, ends) = open_page(70, &[b"one"]);
     assert_eq!(read_open(&page, Uid::from_words(2, 1)), Verdict::Invalid);
     assert_eq!(payloads(&page, 71).len(), 0, "fragments of another page do not parse");
-    close(&mut page, ends[0] as u16, 70, store(), 70);
-    assert_eq!(read_closed(&page, store(), 4), Verdict::Invalid);
-    assert_eq!(read_closed(&page[1..], store(), 3), Verdict::Invalid);
-    assert_eq!(read_closed(&[], store(), 3), Verdict::Invalid);
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    assert_eq!(read_closed(&page, owner(), 4), Verdict::Invalid);
+    assert_eq!(read_closed(&page[1..], owner(), 3), Verdict::Invalid);
+    assert_eq!(read_closed(&[], owner(), 3), Verdict::Invalid);
+}
+
+/// A copy of a store has its numbers, and its uid too if it was copied by hand: what tells its pages is the group's own.
+#[test]
+fn a_page_is_of_one_group_among_all_with_its_numbers() {
+    let (mut page, ends) = open_page(70, &[b"one"]);
+    let others = [Some(Uid::from_words(6, 5)), None].map(|group| Owner { group, ..owner() });
+    for other in others {
+        assert_eq!(Fragments::new(&page, other, 70).count(), 0);
+    }
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    for other in others {
+        assert_eq!(read_closed(&page, other, 3), Verdict::Invalid);
+    }
+    assert_eq!((group_of(&page, store()), group_of(&page, Uid::from_words(2, 1))), (Some(3), None));
+    // Not by the field alone: whoever changes that has not changed the checksums.
+    page[HEADER_LEN_V1..][..16].copy_from_slice(&Uid::from_words(6, 5).0);
+    assert_eq!(read_closed(&page, others[0], 3), Verdict::Invalid);
+}
+
+/// Groups that an older release listed have no identity.
+#[test]
+fn a_page_of_version_1_is_read() {
+    let owner = Owner { group: None, ..owner() };
+    let old = PageHeader { owner, ..header(70) };
+    let mut page = [0; PAGE];
+    old.encode_open(&mut page);
+    assert_eq!((page[8], owner.header_len()), (1, HEADER_LEN_V1));
+    let batch = BatchHeader { first_seq: 1, seq_span: 0, len: 3 };
+    let (pos, end) = (HEADER_LEN_V1, HEADER_LEN_V1 + FIRST_FRAGMENT_HEADER_LEN + 3);
+    encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, owner, 70, pos);
+    assert_eq!(read_open(&page, store()), Verdict::Valid(old));
+    close(&mut page, end as u16, 66, owner, 70);
+    let closed = PageHeader { form: Form::Closed, used: end as u16, durable_end: 66, ..old };
+    assert_eq!((read_closed(&page, owner, 3), group_of(&page, store())), (Verdict::Valid(closed), Some(3)));
 }
 
 #[test]
@@ -80,20 +119,25 @@ fn a_fragment_is_of_its_position() {
 fn a_page_of_a_later_format_is_named() {
     let (mut page, ends) = open_page(70, &[b"one"]);
     page[8] = FORMAT_VERSION + 1;
-    close(&mut page, ends[0] as u16, 70, store(), 70);
-    assert_eq!(read_closed(&page, store(), 3), Verdict::Newer(FORMAT_VERSION + 1));
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(FORMAT_VERSION + 1));
+    // And one that uses what this release leaves 0.
+    page[8] = FORMAT_VERSION;
+    page[HEADER_LEN - 1] = 1;
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(FORMAT_VERSION + 1));
 }
 
 #[test]
 fn every_flip_in_a_closed_page_is_caught() {
     let (mut page, ends) = open_page(70, &[&[7; 900], b"two", &[0; 2000]]);
-    close(&mut page, ends[2] as u16, 70, store(), 70);
+    close(&mut page, ends[2] as u16, 70, owner(), 70);
     for bit in 0..PAGE * 8 {
         page[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(read_closed(&page, store(), 3), Verdict::Invalid, "bit {bit}");
+        assert_eq!(read_closed(&page, owner(), 3), Verdict::Invalid, "bit {bit}");
         page[bit / 8] ^= 1 << (bit % 8);
     }
-    assert!(matches!(read_closed(&page, store(), 3), Verdict::Valid(_)));
+    assert!(matches!(read_closed(&page, owner(), 3), Verdict::Valid(_)));
 }
 
 /// At every instant of adding a fragment, over whatever the slot held before, the page parses up to the last one.
@@ -121,9 +165,9 @@ fn random_bytes_are_no_pages() {
         let n = rng.below(64) as usize;
         rng.fill(&mut page[at..(at + n).min(PAGE)]);
         let len = rng.below(PAGE as u64 + 1) as usize;
-        read_closed(&page[..len], store(), 3);
+        read_closed(&page[..len], owner(), 3);
         read_open(&page[..len], store());
-        Fragments::new(&page[..len], store(), 70).for_each(drop);
+        Fragments::new(&page[..len], owner(), 70).for_each(drop);
         peek(&page[..len]);
     }
 }

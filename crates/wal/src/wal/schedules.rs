@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::RecoveryMode;
-use crate::caller::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store};
+use crate::caller::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store, uid_of};
 use base::sync::{Mutex as Lock, lock as take};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
@@ -35,7 +35,7 @@ fn started(env: &Env) -> Wal {
     let options = crate::caller::options();
     let group = |ltn| {
         let file = env.fs.create_in_place(&path_of(ltn), options.group_len, Access::Direct).unwrap();
-        PreparedGroup { ltn, file }
+        PreparedGroup { ltn, uid: uid_of(ltn), file }
     };
     let groups: Vec<_> = (1..=GROUPS).map(group).collect();
     env.fs.sync_dir(dir()).unwrap();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::RecoveryMode;
-use crate::caller::{Caller, Manifest, dir, options, path_of, recover_all, store};
+use crate::caller::{Caller, Manifest, dir, options, path_of, recover_all, store, uid_of};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -197,6 +197,7 @@ fn groups_out_of_order_or_too_small_are_refused() {
     let env = caller.sim.env();
     let group = |ltn: u64, pages: u64| PreparedGroup {
         ltn,
+        uid: uid_of(ltn),
         file: env.fs.create_in_place(&path_of(100 + ltn * 10 + pages), pages * 4096, Access::Direct).unwrap(),
     };
     let add = |ltn, pages| caller.wal.add_group(group(ltn, pages)).map_err(|e| e.kind());
@@ -306,7 +307,7 @@ fn probed(sim: &SimEnv, before: impl Fn(u64) + Send + Sync + 'static) -> Wal {
         write_len_max: 2 * PAGE,
         ..WalOptions::default()
     };
-    let first = PreparedGroup { ltn: 1, file };
+    let first = PreparedGroup { ltn: 1, uid: uid_of(1), file };
     Wal::start(&env, dir(), options, store(), 0, first, History::default()).unwrap()
 }
 

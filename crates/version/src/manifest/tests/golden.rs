@@ -5,9 +5,13 @@ use super::*;
 use crate::arbitrary::{KINDS, any_record};
 use io::Rng;
 
-const MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1.bin");
-const LISTING: &str = include_str!("../../../tests/golden/manifest-v1.txt");
-const RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1.bin");
+const MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1-group-uids.bin");
+const LISTING: &str = include_str!("../../../tests/golden/manifest-v1-group-uids.txt");
+const RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1-group-uids.bin");
+/// As they were written before log groups had identities.
+const OLD_MANIFEST: &[u8] = include_bytes!("../../../tests/golden/manifest-v1.bin");
+const OLD_LISTING: &str = include_str!("../../../tests/golden/manifest-v1.txt");
+const OLD_RECORDS: &[u8] = include_bytes!("../../../tests/golden/records-v1.bin");
 const CURRENT: &[u8] = include_bytes!("../../../tests/golden/current-v1.txt");
 
 fn fixed_current() -> Current {
@@ -48,9 +52,9 @@ fn listing(bytes: &[u8]) -> String {
 fn the_writer_produces_version_1() {
     let manifest = fixed_manifest();
     let now = [
-        ("manifest-v1.bin", manifest.clone(), MANIFEST),
-        ("manifest-v1.txt", listing(&manifest).into_bytes(), LISTING.as_bytes()),
-        ("records-v1.bin", fixed_records(), RECORDS),
+        ("manifest-v1-group-uids.bin", manifest.clone(), MANIFEST),
+        ("manifest-v1-group-uids.txt", listing(&manifest).into_bytes(), LISTING.as_bytes()),
+        ("records-v1-group-uids.bin", fixed_records(), RECORDS),
         ("current-v1.txt", fixed_current().encode().into_bytes(), CURRENT),
     ];
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
@@ -71,11 +75,14 @@ fn the_writer_produces_version_1() {
 
 #[test]
 fn version_1_is_read() {
-    assert_eq!(listing(MANIFEST), LISTING);
-    let history = replay(MANIFEST).unwrap();
-    assert_eq!((history.edits, history.torn_bytes), (25, 0));
-    history.state.verify().unwrap();
-    let records = Edit::decode(RECORDS).unwrap();
-    assert_eq!((records.0.len() as u64, records.encode()), (KINDS * 4, RECORDS.to_vec()));
+    for (manifest, text, records) in [(MANIFEST, LISTING, RECORDS), (OLD_MANIFEST, OLD_LISTING, OLD_RECORDS)]
+    {
+        assert_eq!(listing(manifest), text);
+        let history = replay(manifest).unwrap();
+        assert_eq!((history.edits, history.torn_bytes), (25, 0));
+        history.state.verify().unwrap();
+        let decoded = Edit::decode(records).unwrap();
+        assert_eq!((decoded.0.len() as u64, decoded.encode()), (KINDS * 4, records.to_vec()));
+    }
     assert_eq!(Current::decode(CURRENT).unwrap(), fixed_current());
 }

@@ -1,7 +1,7 @@
 //! States that are too rare for the random campaign to visit often, made by hand.
 
 use super::*;
-use crate::caller::{Manifest, Replayed, dir, path_of, store};
+use crate::caller::{Manifest, Replayed, dir, owner, path_of, store};
 use crate::{Durability, STAGING_NAME};
 
 fn append(caller: &mut Caller, len: usize) {
@@ -94,10 +94,11 @@ fn nothing_is_accepted_behind_a_hole() {
     caller.add_group(12).unwrap();
     forget_staging(&caller);
     let first = caller.sim.read_file(path_of(1)).unwrap();
-    let Verdict::Valid(header) = page::read_closed(&first[..PAGE], store(), 1) else { panic!("intact") };
+    let Verdict::Valid(header) = page::read_closed(&first[..PAGE], owner(1), 1) else { panic!("intact") };
     caller.sim.overwrite(path_of(1), PAGE as u64, &[0; PAGE]).unwrap();
     let last = PageHeader { lpn: 3, prev_used: header.used, durable_end: 1, ..header };
     let next = PageHeader {
+        owner: owner(2),
         ltn: 2,
         lpn: 2,
         first_lpn: 2,
@@ -109,8 +110,8 @@ fn nothing_is_accepted_behind_a_hole() {
     };
     for (ltn, offset, header) in [(1, 2 * PAGE as u64, last), (2, 0, next)] {
         let mut page = [0; PAGE];
-        page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
-        page::close(&mut page, page::HEADER_LEN as u16, 1, store(), header.lpn);
+        header.encode_open(&mut page);
+        page::close(&mut page, page::HEADER_LEN as u16, 1, header.owner, header.lpn);
         caller.sim.overwrite(path_of(ltn), offset, &page).unwrap();
     }
     let manifest = last_manifest(&caller);
@@ -146,7 +147,7 @@ fn a_log_that_lost_its_beginning() {
             form: page::Form::Open,
             used: 0,
             prev_used: 100,
-            store: store(),
+            owner: owner(7),
             ltn: 7,
             lpn: 8,
             first_lpn: 7,
@@ -156,8 +157,8 @@ fn a_log_that_lost_its_beginning() {
             witness_edit: 0,
         };
         let mut page = [0; PAGE];
-        page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
-        page::close(&mut page, page::HEADER_LEN as u16, durable_end, store(), 8);
+        header.encode_open(&mut page);
+        page::close(&mut page, page::HEADER_LEN as u16, durable_end, header.owner, 8);
         caller.sim.overwrite(path_of(7), PAGE as u64, &page).unwrap();
         let outcome = read_only(&caller, &last_manifest(&caller));
         match torn {

@@ -1,7 +1,7 @@
 //! What is not a crash: flipped, misplaced, missing and forged pages.
 
 use super::*;
-use crate::caller::{Manifest, dir, path_of, store};
+use crate::caller::{Manifest, dir, owner, path_of};
 use crate::page::{BatchHeader, Form, encode_fragment};
 use base::ErrorKind;
 use io::Access;
@@ -41,7 +41,7 @@ fn pages(sim: &SimEnv, manifest: &Manifest) -> Vec<(u64, u64, PageHeader)> {
     for &ltn in manifest.groups.keys() {
         let bytes = sim.read_file(path_of(ltn)).unwrap();
         for (i, page) in bytes.chunks(PAGE).enumerate() {
-            if let Verdict::Valid(header) = page::read_closed(page, store(), ltn) {
+            if let Verdict::Valid(header) = page::read_closed(page, owner(ltn), ltn) {
                 places.push((ltn, (i * PAGE) as u64, header));
             }
         }
@@ -175,7 +175,7 @@ fn pages_of_a_later_format_are_not_taken_for_torn() {
     let mut page = [0; PAGE];
     page.copy_from_slice(&sim.read_file(path_of(ltn)).unwrap()[..PAGE]);
     page[8] = 9;
-    page::close(&mut page, header.used, header.durable_end, store(), header.lpn);
+    page::close(&mut page, header.used, header.durable_end, header.owner, header.lpn);
     sim.overwrite(path_of(ltn), offset, &page).unwrap();
     let e = recover_all(&sim, &manifest, RecoveryMode::ReadWrite).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported);
@@ -224,7 +224,7 @@ fn forged(rng: &mut Rng, ltn: u64, i: u64, closed: bool) -> [u8; PAGE] {
         form: Form::Open,
         used: 0,
         prev_used: if i == 0 { 0 } else { rng.next_u64() as u16 },
-        store: store(),
+        owner: owner(ltn),
         ltn: odd(rng, ltn),
         lpn,
         first_lpn: odd(rng, 10 * ltn),
@@ -234,7 +234,7 @@ fn forged(rng: &mut Rng, ltn: u64, i: u64, closed: bool) -> [u8; PAGE] {
         witness_edit: rng.next_u64(),
     };
     let mut page = [0; PAGE];
-    page[..page::HEADER_LEN].copy_from_slice(&header.encode_open());
+    header.encode_open(&mut page);
     let mut pos = page::HEADER_LEN;
     for _ in 0..rng.below(5) {
         let kinds = [FragmentKind::Full, FragmentKind::First, FragmentKind::Middle, FragmentKind::Last];
@@ -242,11 +242,11 @@ fn forged(rng: &mut Rng, ltn: u64, i: u64, closed: bool) -> [u8; PAGE] {
         let end = pos + kind.header_len() + rng.below(600) as usize;
         let len = odd(rng, (end - pos - kind.header_len()) as u64) as u32;
         let batch = BatchHeader { first_seq: odd(rng, 5), seq_span: rng.next_u64() as u32, len };
-        encode_fragment(&mut page[pos..end], kind, batch, store(), lpn, pos);
+        encode_fragment(&mut page[pos..end], kind, batch, header.owner, lpn, pos);
         pos = end;
     }
     if closed {
-        page::close(&mut page, pos as u16, header.durable_end.min(lpn), store(), lpn);
+        page::close(&mut page, pos as u16, header.durable_end.min(lpn), header.owner, lpn);
     }
     page
 }

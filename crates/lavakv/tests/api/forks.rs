@@ -1,0 +1,116 @@
+//! Stores that descend from one another, on one volume: what one of them writes is never seen by another, although they
+//! have the same numbers and use the same blocks one after the other.
+//!
+//! All of it on LavaFS, where a log group takes blocks as they are.
+
+use crate::common::{DIR, Model, contents, fill, key, lavafs_env as env, small};
+use lavastore_lavakv::sim::{CrashKind, SimEnv};
+use lavastore_lavakv::{Db, Durability, Options};
+use std::path::Path;
+
+/// How a store ends before it is opened again.
+const ENDS: [Option<CrashKind>; 3] = [Some(CrashKind::ProcessKill), Some(CrashKind::PowerLoss), None];
+
+fn options() -> Options {
+    Options { durability: Durability::Durable, ..small() }
+}
+
+/// The store with a checkpoint of its first 50 keys in each of these directories, and these keys.
+fn source(sim: &SimEnv, checkpoints: &[&str]) -> (Db, Model) {
+    let db = Db::open_in(env(sim), DIR, options()).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..50, 0);
+    checkpoints.iter().for_each(|dir| db.checkpoint(dir).unwrap());
+    (db, model)
+}
+
+fn put(db: &Db, model: &mut Model, count: u64, len: usize, what: &str) {
+    for i in 0..count {
+        let value: Vec<u8> = format!("{what}/{i}/").into_bytes().into_iter().cycle().take(len).collect();
+        db.put(&key(1000 + i), &value).unwrap();
+        model.insert(key(1000 + i), value);
+    }
+}
+
+/// Removes a closed store.
+fn delete(sim: &SimEnv, dir: &str) {
+    let (fs, dir) = (env(sim).fs, Path::new(dir));
+    for entry in fs.list(dir).unwrap() {
+        fs.remove(&dir.join(&entry.name)).unwrap();
+    }
+    fs.remove_dir(dir).unwrap();
+    fs.sync_dir(Path::new("/")).unwrap();
+}
+
+/// Ends an open store in this way; what is left of the machine.
+fn end(sim: &SimEnv, db: Db, how: Option<CrashKind>, seed: u64) -> SimEnv {
+    match how {
+        Some(kind) => {
+            let after = sim.crash(kind, seed);
+            drop(db);
+            after
+        }
+        None => {
+            db.close().unwrap();
+            sim.fork(seed)
+        }
+    }
+}
+
+/// The store holds what the model says; else a line about the difference.
+fn check(sim: &SimEnv, dir: &str, model: &Model) -> Result<(), String> {
+    let db = Db::open_in(env(sim), dir, options()).map_err(|e| format!("refused to open: {e}"))?;
+    let found = contents(&db);
+    let strange = found.iter().filter(|(k, v)| model.get(*k) != Some(*v)).count();
+    let lost = model.keys().filter(|k| !found.contains_key(*k)).count();
+    if strange + lost == 0 { Ok(()) } else { Err(format!("{lost} keys lost, {strange} from elsewhere")) }
+}
+
+#[test]
+fn a_checkpoint_does_not_see_what_was_written_to_another() {
+    for how in ENDS {
+        for (first, len) in [(40, 100), (300, 300), (40, 3000), (3, 100), (200, 480)] {
+            let sim = SimEnv::new(first + len as u64);
+            let (db, mut model) = source(&sim, &["/one", "/two"]);
+            db.close().unwrap();
+            let one = Db::open_in(env(&sim), "/one", options()).unwrap();
+            put(&one, &mut model.clone(), first, len, "one");
+            one.close().unwrap();
+            delete(&sim, "/one");
+            let two = Db::open_in(env(&sim), "/two", options()).unwrap();
+            put(&two, &mut model, 5, len, "two");
+            let after = end(&sim, two, how, first);
+            check(&after, "/two", &model)
+                .unwrap_or_else(|why| panic!("{how:?}, {first} writes of {len} to the other: {why}"));
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_opened_in_place_of_its_source_does_not_see_what_came_later() {
+    for how in ENDS {
+        for (later, puts) in [(2000, 0), (5000, 0), (2000, 5), (5000, 5), (5000, 800)] {
+            let sim = SimEnv::new(later + puts);
+            let (db, mut model) = source(&sim, &["/copy"]);
+            fill(&db, &mut model.clone(), 0..later, 1);
+            db.close().unwrap();
+            delete(&sim, DIR);
+            let copy = Db::open_in(env(&sim), "/copy", options()).unwrap();
+            put(&copy, &mut model, puts, 100, "after");
+            let after = end(&sim, copy, how, later);
+            check(&after, "/copy", &model)
+                .unwrap_or_else(|why| panic!("{how:?}, {later} writes later, {puts} to the copy: {why}"));
+        }
+    }
+}
+
+/// Two stores that are not one have two identities, whatever else they share.
+#[test]
+fn a_checkpoint_has_a_uid_of_its_own() {
+    let sim = SimEnv::new(1);
+    let (db, _) = source(&sim, &["/one", "/two"]);
+    db.close().unwrap();
+    let uid = |dir: &str| version::Manifest::recover(&env(&sim), Path::new(dir), true).unwrap().store();
+    let uids = [uid(DIR), uid("/one"), uid("/two")];
+    assert!(uids[0] != uids[1] && uids[1] != uids[2] && uids[0] != uids[2], "{uids:?}");
+}

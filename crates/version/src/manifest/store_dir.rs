@@ -1,0 +1,114 @@
+//! A store's directory: its syncs, and the first of them that failed.
+//!
+//! A file is in the store only when its name is durable, so everybody who made one syncs the directory before he names the
+//! file in an edit or in the log. When such a sync fails, the file system may have dropped the names it could not write,
+//! and say nothing the next time: a second sync proves nothing, whoever calls it and whatever he made. So all syncs of the
+//! directory go through here. They come one after the other, so that none begins before the one before it is known to have
+//! failed or not; the first failure is kept for good, and after it nothing is synced, and no edit is accepted
+//! ([`super::Manifest::commit_with`] asks under the manifest's lock, where a job that synced its names a moment ago is too
+//! late to have missed it: its sync had succeeded, and its names are durable).
+
+use base::sync::{Mutex, OnceLock, lock};
+use base::{Error, ErrorKind, Result};
+use io::FileSystem;
+use std::path::PathBuf;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct StoreDir {
+    pub path: PathBuf,
+    /// Held across each sync.
+    one_at_a_time: Mutex<()>,
+    failed: OnceLock<Error>,
+}
+
+impl StoreDir {
+    pub(super) fn new(path: PathBuf) -> Self {
+        StoreDir { path, ..StoreDir::default() }
+    }
+
+    /// Makes the names in it durable: see [`super::Manifest::sync_dir`].
+    pub(super) fn sync(&self, fs: &dyn FileSystem) -> Result<()> {
+        self.run(|| fs.sync_dir(&self.path))
+    }
+
+    /// Runs a sync of the directory, after all before it.
+    ///
+    /// # Errors
+    /// Those of the sync; `NoSpace` means that nothing happened, and that it may be tried again. `Poisoned` after any other
+    /// failure.
+    fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _turn = lock(&self.one_at_a_time);
+        self.check()?;
+        sync()
+            .map_err(|e| match base::canary::is("directory-sync-failure-forgotten") {
+                true => e.with_kind(ErrorKind::NoSpace),
+                false => e,
+            })
+            .inspect_err(|e| {
+                if e.kind() != ErrorKind::NoSpace {
+                    let _ = self.failed.set(e.clone());
+                }
+            })
+    }
+
+    /// Fails if a sync ever did.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.failed.get() {
+            None => Ok(()),
+            Some(first) => Err(Error::new(
+                ErrorKind::Poisoned,
+                "an earlier sync of the store's directory failed, so that names in it may be lost: reopen the store",
+            )
+            .at_file(&self.path)
+            .caused_by(first.clone())),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "the tests are about threads")]
+mod tests {
+    use super::*;
+    use base::sync::atomic::{AtomicUsize, Ordering};
+
+    fn eio() -> Result<()> {
+        Err(Error::new(ErrorKind::Io, "injected"))
+    }
+
+    #[test]
+    fn the_first_failure_is_kept_and_no_room_is_none() {
+        let syncs = StoreDir::default();
+        syncs.run(|| Ok(())).unwrap();
+        let full = || Err(Error::new(ErrorKind::NoSpace, "injected"));
+        assert_eq!(syncs.run(full).unwrap_err().kind(), ErrorKind::NoSpace);
+        syncs.run(|| Ok(())).unwrap();
+        assert_eq!(syncs.run(eio).unwrap_err().kind(), ErrorKind::Io);
+        let again = syncs.run(|| panic!("a failed sync is not tried again"));
+        assert_eq!(again.unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(syncs.check().unwrap_err().kind(), ErrorKind::Poisoned);
+    }
+
+    /// Whatever threads do: syncs do not overlap, and none is begun after one that failed.
+    #[test]
+    fn threads_sync_one_after_the_other() {
+        for fails_at in 0..40 {
+            let (syncs, under_way, begun) = (StoreDir::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..10 {
+                            let _ = syncs.run(|| {
+                                assert_eq!(under_way.fetch_add(1, Ordering::SeqCst), 0);
+                                std::thread::yield_now();
+                                under_way.fetch_sub(1, Ordering::SeqCst);
+                                if begun.fetch_add(1, Ordering::SeqCst) == fails_at { eio() } else { Ok(()) }
+                            });
+                        }
+                    });
+                }
+            });
+            assert_eq!(begun.load(Ordering::SeqCst), fails_at + 1);
+        }
+    }
+}
