@@ -24,6 +24,8 @@ use std::process::{Command, ExitCode, Stdio};
 pub(crate) const CHILD: &str = "kill-child";
 /// The same on LavaFS.
 pub(crate) const CHILD_ON_LAVAFS: &str = "kill-child-on-lavafs";
+/// The hidden row that compares a store with what its child reported, for scripts that end the child in other ways.
+pub(crate) const CHECK: &str = "kill-check";
 const IMAGE_LEN: u64 = 96 << 20;
 /// Marks a report of the child that counts vSSTs collected, not batches.
 const COLLECTIONS: u64 = 1 << 63;
@@ -163,6 +165,18 @@ fn batch(seed: u64, number: u64) -> (Vec<(usize, Change)>, Durability) {
     let changes = (0..count).map(|_| (rng.below(3) as usize, data.change(&mut rng))).collect();
     let durability = if rng.one_in(6) { Durability::Durable } else { Durability::Buffered };
     (changes, durability)
+}
+
+/// Compares a store with what a child that began from nothing had acknowledged when it ended: so many batches.
+pub(crate) fn check(dir: PathBuf, seed: u64, acknowledged: u64) -> ExitCode {
+    let mut run = Run { model: Model::new(), written: 0, rng: Rng::new(seed ^ acknowledged) };
+    match run.look(&Place { dir, on_lavafs: false }, seed, acknowledged) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("torture: {why}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The child: writes from batch `from` on until it is killed.

@@ -112,6 +112,9 @@ fn main() -> ExitCode {
             kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
         }
         "canary" => canary::run(&cli),
+        kill::CHECK => {
+            kill::check(cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0), cli.count.unwrap_or(0))
+        }
         child @ (block::INSIDE | block::WRITER) => {
             let (dir, seed) = (cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0));
             let run = if child == block::WRITER { block::writer } else { block::inside };
