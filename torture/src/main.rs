@@ -26,6 +26,7 @@ mod full;
 mod history;
 mod io_errors;
 mod iterators;
+mod kernel;
 mod kill;
 mod lavafs;
 mod ledger;

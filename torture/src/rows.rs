@@ -2,7 +2,7 @@
 
 use crate::runner::{Context, Outcome};
 use crate::{
-    block, crash, flip, forks, full, io_errors, kill, lavafs, machine, model, reclaim, sched, threads,
+    block, crash, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim, sched, threads,
 };
 
 /// What the count of a row counts.
@@ -230,6 +230,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 150,
         alone: false,
         case: block::case,
+    },
+    Row {
+        name: "kernel-faults",
+        about: "a call to the kernel goes wrong, on the real file system: short, EINTR, EAGAIN, EIO, ENOSPC, EDQUOT, EMFILE, ENFILE",
+        unit: Unit::Checks,
+        ci: 60,
+        alone: false,
+        case: kernel::case_faults,
+    },
+    Row {
+        name: "kernel-syncs",
+        about: "what is durable by the log of calls to the kernel opens with all that was acknowledged as durable",
+        unit: Unit::Checks,
+        ci: 300,
+        alone: false,
+        case: kernel::case_syncs,
     },
     Row {
         name: "io-errors",

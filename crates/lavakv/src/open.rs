@@ -150,15 +150,19 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
 /// two leaves no store, so nobody acknowledges anything in a directory whose name may still be lost.
 pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
-    let mut above = dir.ancestors().skip(1);
-    if let Some(parent) = above.next() {
-        env.fs.sync_dir(parent)?;
-    }
-    for ancestor in above {
-        // Some of them may have been made a moment ago; others are not ours, and perhaps not ours to read.
-        let _ = env.fs.sync_dir(ancestor);
+    for (nth, ancestor) in dir.ancestors().skip(1).enumerate() {
+        // Any of them may have been made a moment ago, by this process or one that was killed since.
+        let synced = env.fs.sync_dir(ancestor);
+        synced.or_else(|e| if nth > 0 && is_not_ours(&e) { Ok(()) } else { Err(e) })?;
     }
     Ok(())
+}
+
+/// True if a directory could not be synced because it belongs to others: whoever made it was somebody else, who could.
+fn is_not_ours(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
+    let denied = cause.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
+    denied || matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::ReadOnly)
 }
 
 /// A table or value file that the manifest lists and that is not as it says.

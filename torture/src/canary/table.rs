@@ -46,6 +46,32 @@ const fn test(
 }
 
 pub(crate) const CANARIES: &[Canary] = &[
+    row("kernel-sync-skipped", "kernel-syncs", Some(1), "the kernel is never asked to sync a file"),
+    row(
+        "kernel-directory-sync-skipped",
+        "kernel-syncs",
+        Some(1),
+        "the kernel is never asked to sync a directory",
+    ),
+    row("kernel-durable-write-plain", "kernel-syncs", Some(1), "a durable write loses its flag"),
+    row(
+        "kernel-short-write-resumed-where-it-began",
+        "kernel-syncs",
+        Some(2),
+        "what is left of a short write goes where its beginning went",
+    ),
+    test(
+        "kernel-in-place-poison-dropped",
+        ("lavastore-io", "--lib"),
+        "kernel::tests::files::a_file_written_in_place_takes_nothing_after_a_failed_sync",
+        "a file written in place goes on after a failed sync",
+    ),
+    test(
+        "log-sync-failure-ignored",
+        ("lavastore-wal", "--lib"),
+        "wal::tests::a_failed_data_sync_is_told_and_stops_the_log",
+        "a failed data sync of the log is taken for one that succeeded",
+    ),
     Canary {
         name: "log-wakes-one-of-the-satisfied",
         about: "a round of the log that made the pages of several waiters durable wakes one of them",

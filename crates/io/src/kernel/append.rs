@@ -22,7 +22,7 @@
 //! file systems work, and why a full sync and the drop of the file cut unused ones off: allocated space stays
 //! honest).
 
-use super::ffi;
+use super::calls;
 use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
 use super::uring::{Outcome, RingPool, Writer};
@@ -30,7 +30,6 @@ use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
 use base::{Error, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
-use rustix::io::ReadWriteFlags;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -94,7 +93,7 @@ impl KernelAppendFile {
         if len == 0 {
             return;
         }
-        if retry(|| rustix::fs::fallocate(&self.handle.fd, keep, 0, len)).is_ok() {
+        if retry(|| calls::fallocate(&self.handle.fd, keep, 0, len)).is_ok() {
             self.reserved = len;
         } else {
             // It may have reserved a part before it ran out of room.
@@ -115,7 +114,7 @@ impl KernelAppendFile {
     }
 
     fn write(&self, data: &[u8], offset: u64) -> Result<()> {
-        let result = self.handle.write_all_at(data, offset, ReadWriteFlags::empty());
+        let result = self.handle.write_all_at(data, offset);
         result.map_err(|e| self.handle.fail("cannot write a file", e).at_offset(offset))
     }
 
@@ -200,9 +199,9 @@ impl KernelAppendFile {
         }
         let (waited, started, end) = (w.waited, w.started, self.start);
         (w.waited, w.started) = (started, end);
-        let mut result = ffi::start_writeback(&self.handle.fd, started, end - started);
+        let mut result = calls::start_writeback(&self.handle.fd, started, end - started);
         if result.is_ok() && started > waited {
-            result = ffi::wait_writeback(&self.handle.fd, waited, started - waited);
+            result = calls::wait_writeback(&self.handle.fd, waited, started - waited);
         }
         match result {
             // A file system without the call has the final sync do it all.
@@ -249,7 +248,7 @@ impl AppendFile for KernelAppendFile {
     fn reserve(&mut self, len: u64) -> Result<()> {
         let from = self.reserved.max(self.on_file);
         let Some(more) = len.checked_sub(from).filter(|more| *more > 0) else { return Ok(()) };
-        match retry(|| rustix::fs::fallocate(&self.handle.fd, FallocateFlags::KEEP_SIZE, from, more)) {
+        match retry(|| calls::fallocate(&self.handle.fd, FallocateFlags::KEEP_SIZE, from, more)) {
             Ok(()) => {
                 self.reserved = len;
                 Ok(())

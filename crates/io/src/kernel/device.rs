@@ -16,6 +16,7 @@
 //! write dirty pages of their range back first, and direct writes drop them, so that a range may be written in either way
 //! at different times. The flush leaves such pages alone (`super::flush`).
 
+use super::calls;
 use super::flush::DeviceFlusher;
 use super::handle::{Handle, fail, retry};
 use super::lock;
@@ -27,7 +28,7 @@ use crate::device::{BlockDevice, check_blocks, check_range, check_write};
 use crate::{Access, BLOCK, FileLock, PartialWrite, ReadFile, ReadRequest, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
             }
             _ => e,
         })?;
-    let end = rustix::fs::seek(&handle.fd, SeekFrom::End(0))
+    let end = calls::seek(&handle.fd, SeekFrom::End(0))
         .map_err(|e| handle.fail("cannot read the size of a device", e))?;
     let flusher = match kind {
         DeviceKind::Raw if !options.read_only && end >= BLOCK as u64 => Some(DeviceFlusher::new(&handle)?),
@@ -107,7 +108,7 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn BlockDevice>
 
 /// Whether a path is a device, an image, or (an error) neither.
 pub fn kind(path: &Path) -> Result<DeviceKind> {
-    let stat = rustix::fs::stat(path).map_err(|e| fail("cannot look a device up", path, e))?;
+    let stat = calls::stat(path).map_err(|e| fail("cannot look a device up", path, e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => Ok(DeviceKind::Raw),
         FileType::RegularFile => Ok(DeviceKind::Image),
@@ -116,7 +117,7 @@ pub fn kind(path: &Path) -> Result<DeviceKind> {
 }
 
 fn busy(path: &Path, flags: OFlags) -> bool {
-    let opened = rustix::fs::open(path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let opened = calls::open(path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty());
     matches!(opened, Err(Errno::BUSY))
 }
 
@@ -132,15 +133,17 @@ pub fn create_image(path: &Path, len: u64, sparse: bool) -> Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
     let handle = Handle::open("cannot create an image", path, flags, Access::Direct)?;
     let made = if sparse {
-        retry(|| rustix::fs::ftruncate(&handle.fd, len))
+        retry(|| calls::ftruncate(&handle.fd, len))
     } else {
         handle.allocate(len).and_then(|()| handle.write_zeros(len))
     };
     let made = made.and_then(|()| handle.sync(SyncKind::Full));
-    made.map_err(|e| {
+    let made = made.map_err(|e| handle.fail("cannot make an image", e));
+    // A volume whose name is lost is lost, whatever was synced to it.
+    let named = made.and_then(|()| super::fs::sync_dir(path.parent().unwrap_or(Path::new(""))));
+    named.inspect_err(|_| {
         // The first error is the one to report.
-        let _ = rustix::fs::unlink(path);
-        handle.fail("cannot make an image", e)
+        let _ = calls::unlink(path);
     })
 }
 
@@ -182,7 +185,7 @@ impl BlockDevice for KernelDevice {
         check_write(data, offset, self.len);
         self.writable()?;
         self.handle()
-            .write_all_at(data, offset, ReadWriteFlags::empty())
+            .write_all_at(data, offset)
             .map_err(|e| self.handle().fail("cannot write a device", e).at_offset(offset))
     }
 
@@ -190,10 +193,9 @@ impl BlockDevice for KernelDevice {
         check_write(data, offset, self.len);
         self.writable()?;
         let written = match self.flusher() {
-            Some(flusher) => self
-                .handle()
-                .write_all_at(data, offset, ReadWriteFlags::empty())
-                .and_then(|()| retry(|| flusher.flush())),
+            Some(flusher) => {
+                self.handle().write_all_at(data, offset).and_then(|()| retry(|| flusher.flush()))
+            }
             None => self.handle().write_durable_at(data, offset),
         };
         written.map_err(|e| self.handle().fail("cannot write a device durably", e).at_offset(offset))
@@ -212,7 +214,7 @@ impl BlockDevice for KernelDevice {
         check_blocks(offset, len, self.len);
         self.writable()?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        retry(|| rustix::fs::fallocate(&self.handle().fd, flags, offset, len)).map_err(|e| {
+        retry(|| calls::fallocate(&self.handle().fd, flags, offset, len)).map_err(|e| {
             let error = self.handle().fail("cannot discard blocks of a device", e).at_offset(offset);
             match e {
                 Errno::OPNOTSUPP | Errno::NOSYS => error.with_kind(ErrorKind::Unsupported),

@@ -6,10 +6,10 @@
 //!
 //! This is the only mapping of a file. Nobody loads from it or stores into it, so it cannot be the cause of a `SIGBUS`.
 
+use super::calls;
 use super::handle::Handle;
 use crate::BLOCK;
 use base::Result;
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::ffi::c_void;
 
 /// The mapped page.
@@ -27,26 +27,20 @@ unsafe impl Sync for DeviceFlusher {}
 impl DeviceFlusher {
     /// Maps the first page of a device.
     pub(super) fn new(handle: &Handle) -> Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice cannot overlap memory in use, and its length is
-        // positive.
-        let page = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), BLOCK, protection, MapFlags::SHARED, &handle.fd, 0)
-        };
-        Ok(DeviceFlusher { page: page.map_err(|e| handle.fail("cannot map a device", e))? })
+        let page = calls::map_shared(&handle.fd, BLOCK).map_err(|e| handle.fail("cannot map a device", e))?;
+        Ok(DeviceFlusher { page })
     }
 
     /// Makes durable all that was written to the device around the page cache before.
     pub(super) fn flush(&self) -> rustix::io::Result<()> {
         // SAFETY: the range is the mapping made by `new`, whole, which lives as long as `self`.
-        unsafe { rustix::mm::msync(self.page, BLOCK, MsyncFlags::SYNC) }
+        unsafe { calls::msync(self.page, BLOCK) }
     }
 }
 
 impl Drop for DeviceFlusher {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made by `new`, whole, and no reference into it exists. A failure could only mean
-        // that it is not a mapping; then there is nothing to give back.
-        let _ = unsafe { rustix::mm::munmap(self.page, BLOCK) };
+        // SAFETY: this is the mapping made by `new`, whole, and no reference into it exists.
+        unsafe { calls::munmap(self.page, BLOCK) }
     }
 }

@@ -4,6 +4,7 @@
 //! directory (the parent of a bare file name).
 
 use super::append::KernelAppendFile;
+use super::calls;
 use super::handle::{dir_or_current, fail, retry};
 use super::inplace::KernelInPlaceFile;
 use super::lock;
@@ -17,7 +18,7 @@ use crate::{
 };
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +56,39 @@ fn metadata(stat: &Stat) -> Metadata {
 
 fn open_dir(action: &str, dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    retry(|| rustix::fs::open(dir_or_current(dir), flags, Mode::empty())).map_err(|e| fail(action, dir, e))
+    retry(|| calls::open(dir_or_current(dir), flags, Mode::empty())).map_err(|e| fail(action, dir, e))
+}
+
+/// Makes a directory and those above it that are missing.
+fn make_dirs(dir: &Path) -> rustix::io::Result<()> {
+    match retry(|| calls::mkdir(dir)) {
+        Err(Errno::NOENT) => {
+            let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(Errno::NOENT)?;
+            make_dirs(above)?;
+            match retry(|| calls::mkdir(dir)) {
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            }
+        }
+        // A file that bears the name is found when something is made in it.
+        Err(Errno::EXIST) if calls::stat(dir).is_ok_and(|found| metadata(&found).is_dir) => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(dir: &Path) -> Result<()> {
+    let action = "cannot sync a directory";
+    let fd = open_dir(action, dir)?;
+    if base::canary::is("kernel-directory-sync-skipped") {
+        return Ok(());
+    }
+    // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged writes.
+    retry(|| calls::fsync(&fd)).map_err(|e| match fail_optional(action, dir, e, &[Errno::INVAL]) {
+        // It was written back as far as it went, and will not be tried again by the kernel.
+        e if e.kind() == ErrorKind::NoSpace => e.with_kind(ErrorKind::Io),
+        e => e,
+    })
 }
 
 impl FileSystem for KernelFs {
@@ -80,18 +113,18 @@ impl FileSystem for KernelFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        rustix::fs::rename(from, to)
+        calls::rename(from, to)
             .map_err(|e| fail(&format!("cannot rename a file to {}", to.display()), from, e))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        rustix::fs::unlink(path).map_err(|e| fail("cannot remove a file", path, e))
+        calls::unlink(path).map_err(|e| fail("cannot remove a file", path, e))
     }
 
     fn link(&self, from: &Path, to: &Path) -> Result<()> {
         // EPERM is what file systems without hard links say, EMLINK that this file has no room for one more.
         let lacking = [Errno::XDEV, Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
-        rustix::fs::link(from, to)
+        calls::link(from, to)
             .map_err(|e| fail_optional(&format!("cannot link a file as {}", to.display()), from, e, &lacking))
     }
 
@@ -103,10 +136,10 @@ impl FileSystem for KernelFs {
             return Ok(());
         }
         let action = "cannot free a part of a file";
-        let fd = retry(|| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))
+        let fd = retry(|| calls::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()))
             .map_err(|e| fail(action, path, e))?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        retry(|| rustix::fs::fallocate(&fd, flags, start, end - start))
+        retry(|| calls::fallocate(&fd, flags, start, end - start))
             .map_err(|e| fail_optional(action, path, e, &[Errno::OPNOTSUPP, Errno::NOSYS]).at_offset(offset))
     }
 
@@ -114,9 +147,9 @@ impl FileSystem for KernelFs {
         let action = "cannot list a directory";
         let fd = open_dir(action, dir)?;
         let mut found = Vec::new();
-        for entry in Dir::read_from(&fd).map_err(|e| fail(action, dir, e))? {
+        for entry in calls::read_dir(&fd).map_err(|e| fail(action, dir, e))? {
             let entry = entry.map_err(|e| fail(action, dir, e))?;
-            let stat = match rustix::fs::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            let stat = match calls::statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
                 Err(Errno::NOENT) => continue,
                 Err(e) => return Err(fail(action, dir, e)),
@@ -132,29 +165,20 @@ impl FileSystem for KernelFs {
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
-        let stat =
-            rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+        let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
         Ok(metadata(&stat))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir_or_current(dir)).map_err(|e| fail("cannot create a directory", dir, e))
+        make_dirs(dir_or_current(dir)).map_err(|e| fail("cannot create a directory", dir, e))
     }
 
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        rustix::fs::rmdir(dir).map_err(|e| fail("cannot remove a directory", dir, e))
+        calls::rmdir(dir).map_err(|e| fail("cannot remove a directory", dir, e))
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let action = "cannot sync a directory";
-        let fd = open_dir(action, dir)?;
-        // EINVAL is what file systems say that cannot make names durable: a store there would lose acknowledged
-        // writes.
-        retry(|| rustix::fs::fsync(&fd)).map_err(|e| match fail_optional(action, dir, e, &[Errno::INVAL]) {
-            // It was written back as far as it went, and will not be tried again by the kernel.
-            e if e.kind() == ErrorKind::NoSpace => e.with_kind(ErrorKind::Io),
-            e => e,
-        })
+        sync_dir(dir)
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
@@ -162,7 +186,7 @@ impl FileSystem for KernelFs {
     }
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {
-        let found = retry(|| rustix::fs::statvfs(dir_or_current(dir)))
+        let found = retry(|| calls::statvfs(dir_or_current(dir)))
             .map_err(|e| fail("cannot read the room on a volume", dir, e))?;
         Ok(FsSpace {
             total: found.f_blocks.saturating_mul(found.f_frsize),

@@ -11,13 +11,13 @@
 //! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not
 //! that we asked for something wrong.
 
+use super::calls;
 use super::pool::BufPool;
 use crate::{Access, AlignedBuf, PAGE, PartialWrite, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
-use std::io::IoSlice;
+use rustix::io::Errno;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,8 +74,8 @@ impl Handle {
     /// Opens `path`; `flags` say for what.
     pub(super) fn open(action: &str, path: &Path, flags: OFlags, access: Access) -> Result<Handle> {
         let mode = Mode::from_raw_mode(0o666);
-        let fd = retry(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))
-            .map_err(|e| fail(action, path, e))?;
+        let fd =
+            retry(|| calls::open(path, flags | OFlags::CLOEXEC, mode)).map_err(|e| fail(action, path, e))?;
         let direct = access == Access::Direct && switch_direct(&fd, true).is_ok();
         Ok(Handle {
             fd,
@@ -106,8 +106,7 @@ impl Handle {
 
     /// Its length now.
     pub(super) fn len(&self) -> Result<u64> {
-        let stat =
-            rustix::fs::fstat(&self.fd).map_err(|e| self.fail("cannot read the length of a file", e))?;
+        let stat = calls::fstat(&self.fd).map_err(|e| self.fail("cannot read the length of a file", e))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
@@ -162,10 +161,11 @@ impl Handle {
                 }
                 done -= done % PAGE;
             }
-            match rustix::io::pread(&self.fd, &mut buf[done..], start + done as u64) {
+            match calls::pread(&self.fd, &mut buf[done..], start + done as u64) {
                 Ok(0) => return Err(ends_early()),
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if stalls < STALLS_MAX => stalls += 1,
                 Err(Errno::INVAL) if self.leave_direct() => {}
                 Err(e) => return Err(self.fail("cannot read a file", e).at_offset(asked.start)),
             }
@@ -173,15 +173,9 @@ impl Handle {
         Ok(())
     }
 
-    /// Writes all of `data` at `offset`. With `ReadWriteFlags::DSYNC` it is durable on return; `EOPNOTSUPP` and
-    /// `ENOSYS` then mean that nothing was written.
-    pub(super) fn write_all_at(
-        &self,
-        data: &[u8],
-        offset: u64,
-        flags: ReadWriteFlags,
-    ) -> rustix::io::Result<()> {
-        self.write_from(data, offset, flags, &mut 0)
+    /// Writes all of `data` at `offset`.
+    pub(super) fn write_all_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
+        self.write_from(data, offset, false, &mut 0)
     }
 
     /// Writes what lies behind the first `done` bytes of `data`, and counts what it writes.
@@ -189,20 +183,26 @@ impl Handle {
         &self,
         data: &[u8],
         offset: u64,
-        flags: ReadWriteFlags,
+        durable: bool,
         done: &mut usize,
     ) -> rustix::io::Result<()> {
+        let mut stalls = 0;
         while *done < data.len() {
-            let (rest, at) = (&data[*done..], offset + *done as u64);
-            let result = if flags.is_empty() {
-                rustix::io::pwrite(&self.fd, rest, at)
-            } else {
-                rustix::io::pwritev2(&self.fd, &[IoSlice::new(rest)], at, flags)
+            let at = match base::canary::is("kernel-short-write-resumed-where-it-began") {
+                true => offset,
+                false => offset + *done as u64,
+            };
+            let rest = &data[*done..];
+            let durable = durable && !base::canary::is("kernel-durable-write-plain");
+            let result = match durable {
+                true => calls::pwrite_durable(&self.fd, rest, at),
+                false => calls::pwrite(&self.fd, rest, at),
             };
             match result {
                 Ok(0) => return Err(Errno::IO),
                 Ok(n) => *done += n,
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if stalls < STALLS_MAX => stalls += 1,
                 Err(Errno::INVAL) if is_aligned(rest, at) && self.leave_direct() => {}
                 Err(e) => return Err(e),
             }
@@ -213,7 +213,7 @@ impl Handle {
     /// Writes all of `data` at `offset`; an error says how much of it was written.
     pub(super) fn write_counted(&self, data: &[u8], offset: u64) -> std::result::Result<(), PartialWrite> {
         let mut stored_bytes = 0;
-        let written = self.write_from(data, offset, ReadWriteFlags::empty(), &mut stored_bytes);
+        let written = self.write_from(data, offset, false, &mut stored_bytes);
         written.map_err(|e| {
             let error = self.fail("cannot write a file", e).at_offset(offset);
             PartialWrite { stored_bytes, error }
@@ -224,12 +224,12 @@ impl Handle {
     /// and the device have it, else with a sync of the file.
     pub(super) fn write_durable_at(&self, data: &[u8], offset: u64) -> rustix::io::Result<()> {
         if !self.dsync_refused.load(Ordering::Relaxed) {
-            match self.write_all_at(data, offset, ReadWriteFlags::DSYNC) {
+            match self.write_from(data, offset, true, &mut 0) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.dsync_refused.store(true, Ordering::Relaxed),
                 result => return result,
             }
         }
-        self.write_all_at(data, offset, ReadWriteFlags::empty())?;
+        self.write_all_at(data, offset)?;
         self.sync(SyncKind::Data)
     }
 
@@ -240,7 +240,7 @@ impl Handle {
         let mut offset = 0;
         while offset < len {
             let step = STEP.min(len - offset) as usize;
-            self.write_all_at(&zeros.as_slice()[..step], offset, ReadWriteFlags::empty())?;
+            self.write_all_at(&zeros.as_slice()[..step], offset)?;
             offset += step as u64;
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Handle {
         if len == 0 {
             return Ok(());
         }
-        match retry(|| rustix::fs::fallocate(&self.fd, rustix::fs::FallocateFlags::empty(), 0, len)) {
+        match retry(|| calls::fallocate(&self.fd, rustix::fs::FallocateFlags::empty(), 0, len)) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => result,
         }
@@ -260,22 +260,25 @@ impl Handle {
 
     /// Sets the length.
     pub(super) fn set_len(&self, len: u64) -> rustix::io::Result<()> {
-        retry(|| rustix::fs::ftruncate(&self.fd, len))
+        retry(|| calls::ftruncate(&self.fd, len))
     }
 
     /// Makes the file durable. Never call it again after an error: the kernel reports a lost page once.
     pub(super) fn sync(&self, kind: SyncKind) -> rustix::io::Result<()> {
+        if base::canary::is("kernel-sync-skipped") {
+            return Ok(());
+        }
         retry(|| match kind {
-            SyncKind::Data => rustix::fs::fdatasync(&self.fd),
-            SyncKind::Full => rustix::fs::fsync(&self.fd),
+            SyncKind::Data => calls::fdatasync(&self.fd),
+            SyncKind::Full => calls::fsync(&self.fd),
         })
     }
 }
 
 fn switch_direct(fd: &OwnedFd, on: bool) -> rustix::io::Result<()> {
-    let mut flags = rustix::fs::fcntl_getfl(fd)?;
+    let mut flags = calls::fcntl_getfl(fd)?;
     flags.set(OFlags::DIRECT, on);
-    rustix::fs::fcntl_setfl(fd, flags)
+    calls::fcntl_setfl(fd, flags)
 }
 
 /// The error of every call after the first failure.

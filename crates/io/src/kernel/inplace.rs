@@ -11,12 +11,13 @@
 //! second sync would succeed and mean nothing. The exception is a plain write for which a copy-on-write file system has no
 //! room: nobody has tried to sync it, so the caller may write the same range again.
 
+use super::calls;
 use super::handle::{Handle, poisoned};
 use super::read::Engine;
 use crate::{Access, AlignedBuf, InPlaceFile, PAGE, SyncKind};
 use base::{Error, Result};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +45,7 @@ impl KernelInPlaceFile {
             .map_err(|e| handle.fail("cannot allocate a file", e));
         if let Err(e) = made {
             // The first error is the one to report; a file left behind is removed when the store is next opened.
-            let _ = rustix::fs::unlink(path);
+            let _ = calls::unlink(path);
             return Err(e);
         }
         Ok(Self::new(handle, len, engine))
@@ -82,7 +83,9 @@ impl KernelInPlaceFile {
     }
 
     fn poison(&self, failure: Error) -> Error {
-        self.poison.get_or_init(|| failure.clone());
+        if !base::canary::is("kernel-in-place-poison-dropped") {
+            self.poison.get_or_init(|| failure.clone());
+        }
         failure
     }
 }
@@ -96,7 +99,7 @@ impl InPlaceFile for KernelInPlaceFile {
         self.check(data, offset);
         self.usable()?;
         let action = "cannot write a file in place";
-        let written = self.handle.write_all_at(data.as_slice(), offset, ReadWriteFlags::empty());
+        let written = self.handle.write_all_at(data.as_slice(), offset);
         written.map_err(|e| match e {
             Errno::NOSPC | Errno::DQUOT => self.handle.fail(action, e).at_offset(offset),
             e => self.poison(self.handle.fail(action, e).at_offset(offset)),

@@ -7,6 +7,7 @@
 //!
 //! The table is the one piece of state of the process as a whole: two environments of one process share its locks.
 
+use super::calls;
 use super::handle::{fail, retry};
 use crate::FileLock;
 use base::{Error, ErrorKind, Result};
@@ -61,7 +62,7 @@ fn locked(path: &Path, holder: &str) -> Error {
 
 fn read_holder(fd: &OwnedFd) -> String {
     let mut bytes = [0; HOLDER_BYTES_MAX];
-    let len = retry(|| rustix::io::pread(fd, &mut bytes, 0)).unwrap_or(0);
+    let len = retry(|| calls::pread(fd, &mut bytes, 0)).unwrap_or(0);
     let text = String::from_utf8_lossy(&bytes[..len]);
     one_line(text.lines().next().unwrap_or(""))
 }
@@ -74,20 +75,20 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
     for _ in 0..REPLACED_MAX {
         // A lock of our own is found by its path, without opening the file: on some network file systems, closing a
         // second descriptor would give up the lock of the first.
-        if let Some(line) = rustix::fs::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
+        if let Some(line) = calls::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
             return Err(locked(path, line));
         }
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let fd = retry(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)))
+        let fd = retry(|| calls::open(path, flags, Mode::from_raw_mode(0o666)))
             .map_err(|e| fail(action, path, e))?;
-        match retry(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
+        match retry(|| calls::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(locked(path, &read_holder(&fd))),
             Err(e) => return Err(fail(action, path, e)),
         }
-        let opened = id(&rustix::fs::fstat(&fd).map_err(|e| fail(action, path, e))?);
+        let opened = id(&calls::fstat(&fd).map_err(|e| fail(action, path, e))?);
         // Whoever held it may have removed the file between our opening and locking it.
-        if rustix::fs::stat(path).is_ok_and(|named| id(&named) == opened) {
+        if calls::stat(path).is_ok_and(|named| id(&named) == opened) {
             let line = one_line(holder);
             // Best effort: the line decorates a message, and a full disk must not keep a store from being opened.
             let _ = write_holder(&fd, &line);
@@ -103,21 +104,21 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
 pub(super) fn lock_contents(path: &Path, shared: bool) -> Result<Box<dyn FileLock>> {
     let action = "cannot lock a device";
     let mut held = held();
-    if let Some(line) = rustix::fs::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
+    if let Some(line) = calls::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
         return Err(locked(path, line));
     }
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let fd = retry(|| rustix::fs::open(path, flags, Mode::empty())).map_err(|e| fail(action, path, e))?;
+    let fd = retry(|| calls::open(path, flags, Mode::empty())).map_err(|e| fail(action, path, e))?;
     let operation = match shared {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    match retry(|| rustix::fs::flock(&fd, operation)) {
+    match retry(|| calls::flock(&fd, operation)) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(locked(path, "another process that has it open")),
         Err(e) => return Err(fail(action, path, e)),
     }
-    let opened = id(&rustix::fs::fstat(&fd).map_err(|e| fail(action, path, e))?);
+    let opened = id(&calls::fstat(&fd).map_err(|e| fail(action, path, e))?);
     if !shared {
         held.insert(opened, format!("this process ({})", std::process::id()));
     }
@@ -125,8 +126,8 @@ pub(super) fn lock_contents(path: &Path, shared: bool) -> Result<Box<dyn FileLoc
 }
 
 fn write_holder(fd: &OwnedFd, line: &str) -> rustix::io::Result<()> {
-    retry(|| rustix::fs::ftruncate(fd, 0))?;
-    retry(|| rustix::io::pwrite(fd, format!("{line}\n").as_bytes(), 0)).map(|_| ())
+    retry(|| calls::ftruncate(fd, 0))?;
+    retry(|| calls::pwrite(fd, format!("{line}\n").as_bytes(), 0)).map(|_| ())
 }
 
 impl Drop for KernelLock {
@@ -135,11 +136,11 @@ impl Drop for KernelLock {
         if let Some(fd) = &self.fd {
             if self.has_line {
                 // Best effort: a stale line only decorates a message, since the lock itself is free.
-                let _ = rustix::fs::ftruncate(fd, 0);
+                let _ = calls::ftruncate(fd, 0);
             }
             // Closing alone is not enough: a child that another thread has just forked shares the lock until it runs
             // its own program. Should unlocking fail, closing still does it a moment later.
-            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+            let _ = calls::flock(fd, FlockOperation::Unlock);
         }
         // The kernel's lock first, so that the next caller does not meet it after the table said free.
         self.fd = None;

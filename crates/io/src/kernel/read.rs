@@ -4,6 +4,7 @@
 //! and copied afterwards; what the ring did not finish (the end of the file, an interruption, a refusal) is finished
 //! by plain reads, so that both engines give the same bytes and the same errors.
 
+use super::calls;
 use super::handle::{Handle, covering_pages, is_aligned};
 use super::pool::BufPool;
 use super::uring::{Outcome, Read, RingPool};
@@ -140,7 +141,7 @@ impl ReadFile for KernelReadFile {
     fn will_need(&self, offset: u64, len: u64) {
         if let (false, Some(len)) = (self.handle.is_direct(), NonZeroU64::new(len)) {
             // A hint: without it the read itself waits for the device.
-            let _ = rustix::fs::fadvise(&self.handle.fd, offset, Some(len), Advice::WillNeed);
+            calls::fadvise(&self.handle.fd, offset, Some(len), Advice::WillNeed);
         }
     }
 

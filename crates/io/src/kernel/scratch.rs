@@ -7,6 +7,7 @@
 //! takes new blocks all the same (copy-on-write file systems, files that share theirs with a copy) a write may fail with
 //! `NoSpace`.
 
+use super::calls;
 use super::handle::Handle;
 use crate::{Access, PartialWrite, ScratchFile};
 use base::{Error, Result};
@@ -31,7 +32,7 @@ impl KernelScratchFile {
         let made = handle.allocate(len as u64).and_then(|()| handle.set_len(len as u64));
         if let Err(e) = made {
             // The first error is the one to report; the file holds nothing.
-            let _ = rustix::fs::unlink(path);
+            let _ = calls::unlink(path);
             return Err(handle.fail("cannot allocate a file", e));
         }
         Ok(KernelScratchFile { handle, len })

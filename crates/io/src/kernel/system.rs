@@ -1,6 +1,6 @@
 //! Time, threads and randomness of the machine: the one place where the engine may ask for them.
 
-use super::ffi;
+use super::calls;
 use crate::env::Entropy;
 use crate::{Clock, Priority, Spawner, ThreadHandle};
 use base::{Error, ErrorKind, Result};
@@ -79,11 +79,8 @@ impl Spawner for KernelSpawner {
 /// Lowers the calling thread's priority. Failures are ignored: a sandbox may forbid it, and the work is the same at
 /// any priority, only less considerate.
 fn lower_priority() {
-    // On Linux "this process" (`None`) means the calling thread.
-    if let Ok(now) = rustix::process::getpriority_process(None) {
-        let _ = rustix::process::setpriority_process(None, (now + BACKGROUND_NICE).min(NICE_MAX));
-    }
-    let _ = ffi::lower_io_priority();
+    calls::lower_cpu_priority(BACKGROUND_NICE, NICE_MAX);
+    let _ = calls::lower_io_priority();
 }
 
 /// Randomness of the system.
@@ -93,6 +90,6 @@ pub(super) struct KernelEntropy;
 impl Entropy for KernelEntropy {
     fn next_u64(&self) -> u64 {
         // No fallback: file identities that repeat would defeat the checksums that are masked with them.
-        ffi::random_u64().expect("the kernel gives random bytes")
+        calls::random_u64().expect("the kernel gives random bytes")
     }
 }

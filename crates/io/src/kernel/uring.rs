@@ -17,9 +17,10 @@
 //! Reads that come back short, interrupted or refused are reported as they are; the caller finishes them with plain
 //! reads, which give the exact error.
 
+use super::calls;
 use crate::AlignedBuf;
 use io_uring::{IoUring, opcode, types};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Mutex;
@@ -59,8 +60,8 @@ impl RingPool {
     /// Sets up a ring and reads through it. The error says what was refused.
     pub(super) fn probe() -> io::Result<RingPool> {
         let mut ring = Ring::new()?;
-        let zero = rustix::fs::open(
-            "/dev/zero",
+        let zero = calls::open(
+            std::path::Path::new("/dev/zero"),
             rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
             rustix::fs::Mode::empty(),
         )?;
@@ -118,7 +119,7 @@ struct Ring {
 
 impl Ring {
     fn new() -> io::Result<Ring> {
-        Ok(Ring { ring: IoUring::new(DEPTH as u32)?, broken: false })
+        Ok(Ring { ring: calls::ring_setup(DEPTH as u32)?, broken: false })
     }
 
     /// Reads into every buffer, up to [`DEPTH`] at once, and returns when none is in flight any more.
@@ -142,7 +143,7 @@ impl Ring {
                 }
                 flight.pushed += 1;
             }
-            match flight.ring.ring.submit_and_wait(1) {
+            match calls::ring_submit(&flight.ring.ring, reads[0].fd, 1) {
                 Ok(_) => refusals = 0,
                 Err(e) if is_transient(&e) && refusals < REFUSALS_MAX => refusals += 1,
                 Err(_) => {
@@ -150,9 +151,9 @@ impl Ring {
                     break;
                 }
             }
-            flight.reap(&mut outcomes);
+            flight.reap(&mut outcomes, reads);
         }
-        flight.finish(&mut outcomes);
+        flight.finish(&mut outcomes, reads);
         outcomes
     }
 }
@@ -174,20 +175,22 @@ impl Flight<'_> {
     }
 
     /// Collects what has completed.
-    fn reap(&mut self, outcomes: &mut [Outcome]) {
+    fn reap(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
         for entry in self.ring.ring.completion() {
             self.completed += 1;
-            if let Some(slot) = outcomes.get_mut(entry.user_data() as usize) {
-                *slot = outcome_of(entry.result());
+            let nth = entry.user_data() as usize;
+            if let (Some(slot), Some(read)) = (outcomes.get_mut(nth), reads.get(nth)) {
+                let len = read.buf.len().min(READ_LEN_MAX);
+                *slot = outcome_of(calls::ring_read(read.fd, read.offset, len, entry.result()));
             }
         }
     }
 
     /// Waits until the kernel is done with every entry it took over. After a failure the entries it did not take over
     /// stay in the ring, which is then broken and closed.
-    fn finish(&mut self, outcomes: &mut [Outcome]) {
+    fn finish(&mut self, outcomes: &mut [Outcome], reads: &[Read<'_>]) {
         loop {
-            self.reap(outcomes);
+            self.reap(outcomes, reads);
             let unsubmitted = self.ring.ring.submission().len();
             assert!(unsubmitted == 0 || self.ring.broken, "entries left behind in a working ring");
             if self.in_flight() <= unsubmitted {
@@ -202,7 +205,7 @@ impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if self.in_flight() > 0 {
             self.ring.broken = true;
-            self.finish(&mut []);
+            self.finish(&mut [], &[]);
         }
     }
 }
@@ -211,7 +214,16 @@ impl Drop for Flight<'_> {
 pub(super) struct Writer {
     /// Present until it is given back.
     ring: Option<Ring>,
-    flight: Option<AlignedBuf>,
+    flight: Option<Flying>,
+}
+
+/// The write in flight.
+struct Flying {
+    buf: AlignedBuf,
+    /// Of a file that the owner of the writer keeps open.
+    fd: RawFd,
+    len: usize,
+    offset: u64,
 }
 
 impl Writer {
@@ -239,9 +251,9 @@ impl Writer {
             return Err(buf);
         }
         for _ in 0..REFUSALS_MAX {
-            match ring.ring.submit() {
+            match calls::ring_submit(&ring.ring, fd, 0) {
                 Ok(1) => {
-                    self.flight = Some(buf);
+                    self.flight = Some(Flying { buf, fd: fd.as_raw_fd(), len, offset });
                     return Ok(());
                 }
                 Err(e) if is_transient(&e) => {}
@@ -254,11 +266,14 @@ impl Writer {
 
     /// Waits for the write in flight; its buffer and what became of it.
     pub(super) fn finish(&mut self) -> Option<(AlignedBuf, Outcome)> {
-        let buf = self.flight.take()?;
+        let Flying { buf, fd, len, offset } = self.flight.take()?;
         let ring = self.ring.as_mut()?;
         loop {
             if let Some(entry) = ring.ring.completion().next() {
-                return Some((buf, outcome_of(entry.result())));
+                // SAFETY: whoever started the write has its file open until it is finished.
+                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+                let written = calls::ring_write(fd, offset, &buf.as_slice()[..len], entry.result());
+                return Some((buf, outcome_of(written)));
             }
             wait_for_one(ring);
         }
@@ -271,11 +286,8 @@ impl Drop for Writer {
     }
 }
 
-fn outcome_of(result: i32) -> Outcome {
-    match usize::try_from(result) {
-        Ok(n) => Outcome::Done(n),
-        Err(_) => Outcome::Failed(Errno::from_raw_os_error(result.wrapping_neg())),
-    }
+fn outcome_of(result: rustix::io::Result<usize>) -> Outcome {
+    result.map_or_else(Outcome::Failed, Outcome::Done)
 }
 
 /// Waits until the kernel is done with an entry it took over.

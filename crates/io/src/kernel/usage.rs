@@ -3,10 +3,10 @@
 //! Everything is read from `/proc` and `/sys`; where these are not mounted, or hide what is asked for, the calls fail
 //! and nothing else does. Counters only grow: take two readings and subtract.
 
-use super::ffi;
+use super::calls;
 use super::handle::{dir_or_current, fail};
 use base::{Error, ErrorKind, Result};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, major, minor};
 use std::path::{Path, PathBuf};
 
 /// Sectors in the kernel's counters have 512 bytes, whatever the device's.
@@ -48,7 +48,7 @@ pub struct DeviceCounters {
 
 /// Usage of this process.
 pub fn process() -> Result<ProcessUsage> {
-    let cpu_ns = ffi::process_cpu_ns()
+    let cpu_ns = calls::process_cpu_ns()
         .map_err(|e| Error::new(ErrorKind::Io, "cannot read the CPU time of the process").caused_by(e))?;
     let status = read_text(Path::new("/proc/self/status"))?;
     let io_path = Path::new("/proc/self/io");
@@ -67,10 +67,10 @@ pub fn process() -> Result<ProcessUsage> {
 /// Counters of the device (or partition) that `path` is, or else that holds it. `Unsupported` where the file system is not on one device
 /// of its own (tmpfs, network, btrfs).
 pub fn device(path: &Path) -> Result<DeviceCounters> {
-    let stat = rustix::fs::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
+    let stat = calls::stat(dir_or_current(path)).map_err(|e| fail("cannot look a file up", path, e))?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let (major, minor) = (major(number), minor(number));
     let source = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
     let text = read_text(&source).map_err(|e| match e.kind() {
         ErrorKind::NotFound => {
@@ -91,11 +91,11 @@ fn read_text(path: &Path) -> Result<String> {
     const TEXT_LEN_MAX: usize = 64 << 10;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let action = "cannot read a counter";
-    let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| fail(action, path, e))?;
+    let fd = calls::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| fail(action, path, e))?;
     let mut bytes = vec![0; TEXT_LEN_MAX];
     let mut len = 0;
     while len < bytes.len() {
-        match rustix::io::pread(&fd, &mut bytes[len..], len as u64) {
+        match calls::pread(&fd, &mut bytes[len..], len as u64) {
             Ok(0) => break,
             Ok(n) => len += n,
             Err(rustix::io::Errno::INTR) => {}

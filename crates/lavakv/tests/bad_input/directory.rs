@@ -1,7 +1,8 @@
 //! Paths that are not a store's directory.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, ErrorKind, Options, sim::SimEnv};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, Options};
 
 #[test]
 fn a_file_is_no_store() {
@@ -34,6 +35,24 @@ fn a_directory_with_other_files_is_left_alone() {
     sim.write_file("/store/letter.txt", b"dear").unwrap();
     refused(try_open(&sim), ErrorKind::InvalidArgument, "/store");
     assert_eq!(files(&sim), [("letter.txt".to_owned(), 4)]);
+}
+
+/// A directory above the store that was just made is lost with its name, and the store with it.
+#[test]
+fn a_name_above_the_store_that_is_not_durable_is_an_error() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    for nth in 0..4 {
+        let sim = SimEnv::new(5);
+        let fault = FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::SyncDir]);
+        sim.inject(fault);
+        fails(Db::open_in(env(&sim), "/a/b/c/store", small()), ErrorKind::Io);
+        drop(Db::open_in(env(&sim), "/a/b/c/store", small()).unwrap());
+        let after = sim.crash(CrashKind::PowerLoss, nth);
+        let there = Options { create_if_missing: false, ..small() };
+        drop(Db::open_in(env(&after), "/a/b/c/store", there).unwrap());
+    }
 }
 
 #[test]

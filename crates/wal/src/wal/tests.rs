@@ -68,6 +68,17 @@ fn a_durable_batch_above_written_pages_syncs_the_file_first() {
 }
 
 #[test]
+fn a_failed_data_sync_is_told_and_stops_the_log() {
+    let mut caller = Caller::new(1, 1);
+    append(&mut caller, 9000);
+    assert!(caller.wal.write_out().unwrap());
+    let position = append(&mut caller, 10);
+    caller.sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::SyncData]));
+    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(caller.wal.sync(position).unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
 fn sync_of_a_durable_position_does_nothing() {
     let mut caller = Caller::new(1, 1);
     let first = append(&mut caller, 10);

@@ -312,3 +312,15 @@ fn scratch_writes_past_the_end_are_a_bug_of_the_caller() {
     let scratch = env(IoEngine::Portable).fs.create_scratch(&dir.0.join("a"), PAGE).unwrap();
     let _ = scratch.write(PAGE - 1, &[1, 2]);
 }
+
+/// A device that cannot be synced: the kernel says so each time, and the second time it is not asked.
+#[test]
+fn a_file_written_in_place_takes_nothing_after_a_failed_sync() {
+    each_engine(|env, _| {
+        let file = env.fs.open_in_place(Path::new("/dev/full"), Access::Buffered).unwrap();
+        assert_eq!(file.sync_data().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(file.sync_data().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(file.write_at(&AlignedBuf::zeroed(0), 0).unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(file.write_durable(&AlignedBuf::zeroed(0), 0).unwrap_err().kind(), ErrorKind::Poisoned);
+    });
+}

@@ -1,0 +1,351 @@
+//! The table of calls: every call of this crate to the operating system goes through a function of this module.
+//!
+//! Each is the call itself and nothing more. With the feature `faults`, which only campaigns and tests switch on, [`watch`]
+//! looks at each call first: it may have it fail or come back short, and it writes down what was done. Without the feature
+//! the functions inline to the calls.
+//!
+//! A test of the code base (`structure.rs`) refuses calls that go around the table. Tests of this module show that each
+//! function reaches the kernel, with its arguments: what the log below says is true only as far as that is.
+
+#[cfg(feature = "faults")]
+pub mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use super::ffi::{lower_io_priority, process_cpu_ns, random_u64};
+
+use super::ffi;
+use io_uring::IoUring;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    Advice, AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatVfs,
+};
+use rustix::io::{Errno, ReadWriteFlags, Result};
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+use std::ffi::{CStr, c_void};
+use std::io::IoSlice;
+use std::num::NonZeroU64;
+use std::path::Path;
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Call {
+    /// `openat`, which may create the file.
+    Open,
+    /// `pread`
+    Read,
+    /// `pwrite`
+    Write,
+    /// `pwritev2` with `RWF_DSYNC`
+    DurableWrite,
+    /// `fdatasync`
+    DataSync,
+    /// `fsync`, of a file or a directory
+    FullSync,
+    /// `msync`, which flushes a raw device
+    Flush,
+    /// `ftruncate`
+    SetLen,
+    /// `fallocate` that reserves blocks
+    Allocate,
+    /// `fallocate` that frees them
+    Punch,
+    /// `sync_file_range`
+    WriteBack,
+    /// `stat`, `fstat`, `statx`, `lseek`
+    Stat,
+    /// `statvfs`
+    Space,
+    /// `getdents`
+    List,
+    /// `rename`
+    Rename,
+    /// `unlink`
+    Unlink,
+    /// `link`
+    Link,
+    /// `mkdir`
+    MakeDir,
+    /// `rmdir`
+    RemoveDir,
+    /// `flock`
+    Lock,
+    /// `fcntl`
+    Flags,
+    /// `mmap`, of the page by which a raw device is flushed
+    Map,
+    /// `io_uring_setup`
+    RingSetup,
+    /// `io_uring_enter`
+    RingSubmit,
+    /// The completion of a read of a ring.
+    RingRead,
+    /// The completion of a write of a ring.
+    RingWrite,
+}
+
+/// What a call is about.
+#[cfg_attr(not(feature = "faults"), allow(dead_code, reason = "only the test form looks at it"))]
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Fd(BorrowedFd<'a>),
+    Path(&'a Path),
+    Paths(&'a Path, &'a Path),
+    Nothing,
+}
+
+#[cfg(feature = "faults")]
+use watch::{judged, judged_open, transferred};
+
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+fn judged<T>(_: Call, _: Of<'_>, _: u64, call: impl FnOnce() -> Result<T>) -> Result<T> {
+    call()
+}
+
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+fn judged_open(_: &Path, _: OFlags, call: impl FnOnce() -> Result<OwnedFd>) -> Result<OwnedFd> {
+    call()
+}
+
+/// `bytes`: those that are written, or how many are to be read.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+fn transferred(
+    _: Call,
+    _: BorrowedFd<'_>,
+    _: u64,
+    bytes: Bytes<'_>,
+    call: impl FnOnce(usize) -> Result<usize>,
+) -> Result<usize> {
+    call(bytes.len())
+}
+
+/// What is transferred.
+#[derive(Clone, Copy)]
+enum Bytes<'a> {
+    Out(&'a [u8]),
+    In(usize),
+}
+
+impl Bytes<'_> {
+    fn len(self) -> usize {
+        match self {
+            Bytes::Out(data) => data.len(),
+            Bytes::In(len) => len,
+        }
+    }
+}
+
+#[inline]
+pub(super) fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    judged_open(path, flags, || rustix::fs::open(path, flags, mode))
+}
+
+#[inline]
+pub(super) fn pread(fd: impl AsFd, buf: &mut [u8], offset: u64) -> Result<usize> {
+    let fd = fd.as_fd();
+    let len = buf.len();
+    transferred(Call::Read, fd, offset, Bytes::In(len), |n| rustix::io::pread(fd, &mut buf[..n], offset))
+}
+
+#[inline]
+pub(super) fn pwrite(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
+    let fd = fd.as_fd();
+    let bytes = Bytes::Out(data);
+    transferred(Call::Write, fd, offset, bytes, |n| rustix::io::pwrite(fd, &data[..n], offset))
+}
+
+/// A write that is durable when it returns.
+#[inline]
+pub(super) fn pwrite_durable(fd: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
+    let fd = fd.as_fd();
+    let flags = ReadWriteFlags::DSYNC;
+    transferred(Call::DurableWrite, fd, offset, Bytes::Out(data), |n| {
+        rustix::io::pwritev2(fd, &[IoSlice::new(&data[..n])], offset, flags)
+    })
+}
+
+#[inline]
+pub(super) fn fdatasync(fd: impl AsFd) -> Result<()> {
+    judged(Call::DataSync, Of::Fd(fd.as_fd()), 0, || rustix::fs::fdatasync(&fd))
+}
+
+#[inline]
+pub(super) fn fsync(fd: impl AsFd) -> Result<()> {
+    judged(Call::FullSync, Of::Fd(fd.as_fd()), 0, || rustix::fs::fsync(&fd))
+}
+
+#[inline]
+pub(super) fn ftruncate(fd: impl AsFd, len: u64) -> Result<()> {
+    judged(Call::SetLen, Of::Fd(fd.as_fd()), len, || rustix::fs::ftruncate(&fd, len))
+}
+
+#[inline]
+pub(super) fn fallocate(fd: impl AsFd, flags: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+    let call = if flags.contains(FallocateFlags::PUNCH_HOLE) { Call::Punch } else { Call::Allocate };
+    // Beyond its end the file grows, unless it is told not to.
+    let end = if flags.contains(FallocateFlags::KEEP_SIZE) { 0 } else { offset + len };
+    judged(call, Of::Fd(fd.as_fd()), end, || rustix::fs::fallocate(&fd, flags, offset, len))
+}
+
+#[inline]
+pub(super) fn start_writeback(fd: impl AsFd, offset: u64, len: u64) -> std::io::Result<()> {
+    judged(Call::WriteBack, Of::Fd(fd.as_fd()), 0, || ffi::start_writeback(&fd, offset, len).map_err(errno))
+        .map_err(Into::into)
+}
+
+#[inline]
+pub(super) fn wait_writeback(fd: impl AsFd, offset: u64, len: u64) -> std::io::Result<()> {
+    judged(Call::WriteBack, Of::Fd(fd.as_fd()), 0, || ffi::wait_writeback(&fd, offset, len).map_err(errno))
+        .map_err(Into::into)
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+#[inline]
+pub(super) fn fstat(fd: impl AsFd) -> Result<Stat> {
+    judged(Call::Stat, Of::Fd(fd.as_fd()), 0, || rustix::fs::fstat(&fd))
+}
+
+#[inline]
+pub(super) fn stat(path: &Path) -> Result<Stat> {
+    judged(Call::Stat, Of::Path(path), 0, || rustix::fs::stat(path))
+}
+
+#[inline]
+pub(super) fn statat(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<Stat> {
+    judged(Call::Stat, Of::Fd(dir.as_fd()), 0, || rustix::fs::statat(&dir, name, flags))
+}
+
+#[inline]
+pub(super) fn seek(fd: impl AsFd, to: SeekFrom) -> Result<u64> {
+    judged(Call::Stat, Of::Fd(fd.as_fd()), 0, || rustix::fs::seek(&fd, to))
+}
+
+#[inline]
+pub(super) fn statvfs(path: &Path) -> Result<StatVfs> {
+    judged(Call::Space, Of::Path(path), 0, || rustix::fs::statvfs(path))
+}
+
+#[inline]
+pub(super) fn read_dir(fd: impl AsFd) -> Result<Dir> {
+    judged(Call::List, Of::Fd(fd.as_fd()), 0, || Dir::read_from(&fd))
+}
+
+#[inline]
+pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
+    judged(Call::Rename, Of::Paths(from, to), 0, || rustix::fs::rename(from, to))
+}
+
+#[inline]
+pub(super) fn unlink(path: &Path) -> Result<()> {
+    judged(Call::Unlink, Of::Path(path), 0, || rustix::fs::unlink(path))
+}
+
+#[inline]
+pub(super) fn link(from: &Path, to: &Path) -> Result<()> {
+    judged(Call::Link, Of::Paths(from, to), 0, || rustix::fs::link(from, to))
+}
+
+#[inline]
+pub(super) fn mkdir(path: &Path) -> Result<()> {
+    judged(Call::MakeDir, Of::Path(path), 0, || rustix::fs::mkdir(path, Mode::from_raw_mode(0o777)))
+}
+
+#[inline]
+pub(super) fn rmdir(path: &Path) -> Result<()> {
+    judged(Call::RemoveDir, Of::Path(path), 0, || rustix::fs::rmdir(path))
+}
+
+#[inline]
+pub(super) fn flock(fd: impl AsFd, operation: FlockOperation) -> Result<()> {
+    judged(Call::Lock, Of::Fd(fd.as_fd()), 0, || rustix::fs::flock(&fd, operation))
+}
+
+#[inline]
+pub(super) fn fcntl_getfl(fd: impl AsFd) -> Result<OFlags> {
+    judged(Call::Flags, Of::Fd(fd.as_fd()), 0, || rustix::fs::fcntl_getfl(&fd))
+}
+
+#[inline]
+pub(super) fn fcntl_setfl(fd: impl AsFd, flags: OFlags) -> Result<()> {
+    judged(Call::Flags, Of::Fd(fd.as_fd()), 0, || rustix::fs::fcntl_setfl(&fd, flags))
+}
+
+/// A hint, of which nobody looks at the result.
+#[inline]
+pub(super) fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
+    let _ = rustix::fs::fadvise(fd, offset, len, advice);
+}
+
+/// Maps the first `len` bytes of a file, shared.
+#[inline]
+pub(super) fn map_shared(fd: impl AsFd, len: usize) -> Result<*mut c_void> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    judged(Call::Map, Of::Fd(fd.as_fd()), 0, || {
+        // SAFETY: a new mapping at an address of the kernel's choice cannot overlap memory in use.
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, &fd, 0) }
+    })
+}
+
+/// # Safety
+/// The range is a mapping that lives during the call.
+#[inline]
+pub(super) unsafe fn msync(start: *mut c_void, len: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    judged(Call::Flush, Of::Nothing, 0, || unsafe { rustix::mm::msync(start, len, MsyncFlags::SYNC) })
+}
+
+/// # Safety
+/// The range is a whole mapping, into which nobody refers any more.
+#[inline]
+pub(super) unsafe fn munmap(start: *mut c_void, len: usize) {
+    // A failure could only mean that it is not a mapping; then there is nothing to give back.
+    // SAFETY: the caller's promise.
+    let _ = unsafe { rustix::mm::munmap(start, len) };
+}
+
+/// Lowers the priority of the calling thread. Nobody looks at the result.
+#[inline]
+pub(super) fn lower_cpu_priority(by: i32, lowest: i32) {
+    // On Linux "this process" (`None`) means the calling thread.
+    if let Ok(now) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, (now + by).min(lowest));
+    }
+}
+
+#[inline]
+pub(super) fn ring_setup(depth: u32) -> std::io::Result<IoUring> {
+    let mut made = None;
+    let ring = judged(Call::RingSetup, Of::Nothing, 0, || {
+        made = Some(IoUring::new(depth));
+        Ok(())
+    });
+    ring?;
+    made.unwrap_or_else(|| Err(std::io::Error::other("no ring was set up")))
+}
+
+/// Hands over what was pushed, and waits for so many completions. Of a transfer of this file.
+#[inline]
+pub(super) fn ring_submit(ring: &IoUring, of: BorrowedFd<'_>, wait: usize) -> std::io::Result<usize> {
+    judged(Call::RingSubmit, Of::Fd(of), 0, || ring.submit_and_wait(wait).map_err(errno)).map_err(Into::into)
+}
+
+/// What a ring says of a read: bytes, or a negative error.
+#[inline]
+pub(super) fn ring_read(fd: BorrowedFd<'_>, offset: u64, len: usize, result: i32) -> Result<usize> {
+    let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));
+    transferred(Call::RingRead, fd, offset, Bytes::In(len), |n| done().map(|done| done.min(n)))
+}
+
+/// What a ring says of a write.
+#[inline]
+pub(super) fn ring_write(fd: BorrowedFd<'_>, offset: u64, data: &[u8], result: i32) -> Result<usize> {
+    let done = || usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()));
+    transferred(Call::RingWrite, fd, offset, Bytes::Out(data), |n| done().map(|done| done.min(n)))
+}

@@ -1,0 +1,45 @@
+use super::*;
+use crate::kernel::tests::Temp;
+use rustix::fs::MemfdFlags;
+
+/// What the log of calls says is true only if each function makes its call. A pipe refuses each in the kernel's own way.
+#[test]
+fn every_function_reaches_the_kernel() {
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    assert_eq!(fdatasync(&pipe), Err(Errno::INVAL));
+    assert_eq!(fsync(&pipe), Err(Errno::INVAL));
+    assert_eq!(ftruncate(&pipe, 0), Err(Errno::INVAL));
+    assert_eq!(fallocate(&pipe, FallocateFlags::KEEP_SIZE, 0, 1), Err(Errno::SPIPE));
+    assert_eq!(pwrite(&pipe, b"x", 0), Err(Errno::SPIPE));
+    assert_eq!(pwrite_durable(&pipe, b"x", 0), Err(Errno::SPIPE));
+    assert_eq!(pread(&pipe, &mut [0], 0), Err(Errno::SPIPE));
+    assert_eq!(seek(&pipe, SeekFrom::End(0)), Err(Errno::SPIPE));
+    assert!(start_writeback(&pipe, 0, 1).is_err() && wait_writeback(&pipe, 0, 1).is_err());
+    assert!(map_shared(&pipe, 4096).is_err());
+    // SAFETY: an address that is no mapping is what the call refuses.
+    assert!(unsafe { msync(std::ptr::null_mut(), 4096) }.is_err());
+}
+
+/// That the flag is passed shows in the log of system calls only (`strace`); that the bytes are, here.
+#[test]
+fn a_durable_write_writes() {
+    let memory = rustix::fs::memfd_create("durable", MemfdFlags::empty()).unwrap();
+    assert_eq!(pwrite_durable(&memory, b"abc", 5), Ok(3));
+    let mut found = [9; 3];
+    assert_eq!((pread(&memory, &mut found, 5), &found), (Ok(3), b"abc"));
+}
+
+#[test]
+fn names_are_made_and_removed() {
+    let dir = Temp::new();
+    let (a, b, c) = (dir.0.join("a"), dir.0.join("b"), dir.0.join("c"));
+    drop(open(&a, OFlags::CREATE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap());
+    link(&a, &b).unwrap();
+    rename(&a, &c).unwrap();
+    assert_eq!((stat(&a).map(drop), stat(&c).unwrap().st_nlink), (Err(Errno::NOENT), 2));
+    unlink(&b).unwrap();
+    unlink(&c).unwrap();
+    mkdir(&a).unwrap();
+    rmdir(&a).unwrap();
+    assert_eq!(stat(&a).map(drop), Err(Errno::NOENT));
+}

@@ -1,0 +1,183 @@
+//! Rows `kernel-faults` and `kernel-syncs`: the calls that the engine really makes, on the file system of the machine.
+//!
+//! Everything below `io`'s traits is what the simulation cannot see: whether a sync reaches the kernel, of which file, and
+//! what is done about a transfer that comes back short. Both rows run a [`script`] with a watch on its calls.
+//!
+//! * `kernel-faults` has one call go wrong, once or from then on. Calls that were cut short or interrupted nobody may
+//!   notice; any other failure is a typed error or none. Afterwards the store opens with all that was acknowledged, and what
+//!   is durable by the log of calls ([`disk`]) opens with all that was acknowledged as durable.
+//! * `kernel-syncs` lays down what is durable again and again during a run, and opens that.
+//!
+//! The [`PARTS`] seeds that share a quotient have one script, and make each of its calls go wrong in each form.
+
+mod disk;
+mod script;
+
+use crate::check::{Check, Doing, ensure};
+use crate::runner::{Context, Outcome, guarded};
+use disk::Disk;
+use lavastore::io::Rng;
+use lavastore::io::kernel::IoEngine;
+use lavastore::io::kernel::calls::Call;
+use lavastore::io::kernel::calls::watch::{Fault, Form, Watch};
+use script::{OPERATIONS, Script};
+use std::path::{Path, PathBuf};
+
+/// A case of `kernel-faults` is one of so many parts of all failures of a script.
+const PARTS: u64 = 512;
+/// Operations that are run after a failure.
+const AFTER: u64 = 30;
+
+fn engine(seed: u64) -> IoEngine {
+    if seed.is_multiple_of(2) { IoEngine::IoUring } else { IoEngine::Portable }
+}
+
+/// A directory of the case, without symbolic links in its path; removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(context: &Context, name: &str) -> Check<Place> {
+        let dir = context.dir.join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("run")).doing(|| "make a directory".into())?;
+        let dir = dir.canonicalize().doing(|| "find a directory".into())?;
+        Ok(Place(dir))
+    }
+
+    /// What is looked at.
+    fn run(&self) -> PathBuf {
+        self.0.join("run")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.0.join("image")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where the store is below the directory that is looked at: some of the directories above it are made with it.
+fn store(root: &Path) -> PathBuf {
+    root.join("above/store")
+}
+
+pub(crate) fn case_faults(context: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let (script, part) = (seed / PARTS, seed % PARTS);
+    let mut nth_failure = 0;
+    for form in Form::ALL {
+        let calls = match calls_of(context, seed, script, (form, None)) {
+            Ok(calls) => calls,
+            Err(why) => {
+                outcome.failures.push(format!("{form:?}: without a failure: {why}"));
+                return outcome;
+            }
+        };
+        for (nth, sticky) in (0..calls).flat_map(|nth| [(nth, false), (nth, true)]) {
+            // A call that is interrupted for ever is no failure of anybody's.
+            if sticky && form.is_transient() && form != Form::Short {
+                continue;
+            }
+            nth_failure += 1;
+            if nth_failure % PARTS == part {
+                try_one(context, seed, script, Fault { nth, form, sticky, only: None }, &mut outcome);
+            }
+        }
+    }
+    // Failed syncs are few among so many calls, and matter most.
+    let mut rng = Rng::new(seed);
+    for sync in [Call::DataSync, Call::FullSync, Call::DurableWrite] {
+        let form = Form::FAILURE;
+        let calls = calls_of(context, seed, script, (form, Some(sync))).unwrap_or(0);
+        if calls > 0 {
+            let fault = Fault { nth: rng.below(calls), form, sticky: rng.one_in(2), only: Some(sync) };
+            try_one(context, seed, script, fault, &mut outcome);
+        }
+    }
+    outcome
+}
+
+fn try_one(context: &Context, seed: u64, script: u64, fault: Fault, outcome: &mut Outcome) {
+    let checked = guarded(|| fail_one(context, seed, script, fault)).and_then(|check| check);
+    outcome.take(checked.map_err(|why| format!("{fault:?}: {why}")));
+    outcome.note("calls that went wrong", 1);
+}
+
+/// How many calls of a script a form fits.
+fn calls_of(context: &Context, seed: u64, script: u64, (form, only): (Form, Option<Call>)) -> Check<u64> {
+    let place = Place::new(context, &format!("kernel-calls-{seed}"))?;
+    let none = Fault { nth: u64::MAX, form, sticky: false, only };
+    let watch = Watch::new(&place.run(), Some(none), false);
+    let mut script = Script::new(&store(&place.run()), script, engine(script));
+    for _ in 0..OPERATIONS {
+        script.step().doing(|| "an operation".into())?;
+    }
+    Ok(watch.calls())
+}
+
+fn fail_one(context: &Context, seed: u64, script: u64, fault: Fault) -> Check {
+    let place = Place::new(context, &format!("kernel-faults-{seed}"))?;
+    let watch = Watch::new(&place.run(), Some(fault), true);
+    let mut disk = Disk::new(&place.run());
+    let mut script = Script::new(&store(&place.run()), script, engine(script));
+    let mut after = 0;
+    for _ in 0..OPERATIONS {
+        let done = script.step();
+        disk.take(&watch.take_events());
+        if fault.form.is_transient() {
+            done.doing(|| "a call that was cut short or interrupted was noticed".into())?;
+        }
+        after += u64::from(watch.fired() > 0);
+        if after > AFTER {
+            break;
+        }
+    }
+    ensure!(watch.fired() > 0, "the call was not made this time");
+    disk.lay_down(&place.image()).doing(|| "lay down what is durable".into())?;
+    if script.durable() > 0 {
+        let durable = script.check(&store(&place.image()), script.durable());
+        durable.map_err(|why| format!("of what is durable: {why}"))?;
+    }
+    watch.clear_fault();
+    script.drop_store();
+    script.check_own().map_err(|why| format!("opened without faults: {why}"))
+}
+
+pub(crate) fn case_syncs(context: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let checked = guarded(|| watch_syncs(context, seed, &mut outcome)).and_then(|check| check);
+    if let Err(why) = checked {
+        outcome.failures.push(why);
+    }
+    outcome
+}
+
+fn watch_syncs(context: &Context, seed: u64, outcome: &mut Outcome) -> Check {
+    let place = Place::new(context, &format!("kernel-syncs-{seed}"))?;
+    let mut rng = Rng::new(seed);
+    // Every transfer that can be is cut short, in one run of three.
+    let short = Fault { nth: 0, form: Form::Short, sticky: true, only: None };
+    let watch = Watch::new(&place.run(), rng.one_in(3).then_some(short), true);
+    let mut disk = Disk::new(&place.run());
+    let mut script = Script::new(&store(&place.run()), seed, engine(seed));
+    let mut seen = 0;
+    for nth in 0..OPERATIONS {
+        script.step().doing(|| format!("operation {nth}"))?;
+        disk.take(&watch.take_events());
+        if script.durable() > seen && rng.one_in(5) {
+            seen = script.durable();
+            disk.lay_down(&place.image()).doing(|| "lay down what is durable".into())?;
+            let checked = script.check(&store(&place.image()), seen);
+            outcome.take(checked.map_err(|why| format!("of what is durable after operation {nth}: {why}")));
+            if !outcome.failures.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+    outcome.note("syncs", disk.syncs);
+    Ok(())
+}
