@@ -18,6 +18,7 @@ mod block;
 mod canary;
 mod check;
 mod crash;
+mod damage;
 mod driver;
 mod files;
 mod flip;

@@ -1,5 +1,6 @@
 //! The rows: what is tried, and how much of it.
 
+use crate::damage;
 use crate::runner::{Context, Outcome};
 use crate::{
     block, crash, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim, sched, threads,
@@ -262,6 +263,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 40_000,
         alone: false,
         case: flip::case,
+    },
+    Row {
+        name: "damage",
+        about: "one table or value file is damaged, missing or exchanged: the store opens, serves the rest, goes on",
+        unit: Unit::Checks,
+        ci: 500,
+        alone: false,
+        case: damage::case,
+    },
+    Row {
+        name: "damage-on-lavafs",
+        about: "the row damage, on LavaFS",
+        unit: Unit::Checks,
+        ci: 60,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| damage::case(context, seed)),
     },
     Row {
         name: "threads",

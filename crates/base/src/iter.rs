@@ -2,6 +2,16 @@
 
 use crate::error::Result;
 
+/// What an iterator could not read: its entries from `first` to `last` (encoded internal keys, both included), or some of
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Nothing before this key is missing.
+    pub first: Vec<u8>,
+    /// Nothing behind this key is missing.
+    pub last: Vec<u8>,
+}
+
 /// A cursor over entries in internal-key order (see [`crate::key`]).
 ///
 /// A new iterator is not valid until it is positioned. Every method that moves it returns the error that stopped it;
@@ -28,6 +38,11 @@ pub trait InternalIterator: Send {
     }
     /// Moves backward. Must be valid.
     fn prev(&mut self) -> Result<()>;
+    /// After a move that failed: what it could not read, if that is known. Then everything between where the iterator
+    /// stood (or was to go) and the gap was passed, and had nothing in it. `None`: nothing is known but the error.
+    fn gap(&self) -> Option<Gap> {
+        None
+    }
     /// The encoded internal key. Must be valid.
     fn key(&self) -> &[u8];
     /// The value (for a reference: the encoded reference). Must be valid.
@@ -58,6 +73,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn prev(&mut self) -> Result<()> {
         (**self).prev()
+    }
+    fn gap(&self) -> Option<Gap> {
+        (**self).gap()
     }
     fn key(&self) -> &[u8] {
         (**self).key()

@@ -30,5 +30,5 @@ pub use checksum::Uid;
 pub use compression::Compression;
 pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
-pub use iter::InternalIterator;
+pub use iter::{Gap, InternalIterator};
 pub use key::{InternalKey, MAX_SEQ, SeqNo, ValueKind};

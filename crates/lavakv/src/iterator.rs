@@ -23,6 +23,8 @@ use table::IterOptions;
 pub struct DbIterator {
     inner: Option<Prefetch>,
     keys_only: bool,
+    /// The last move went forward.
+    forward: bool,
     // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
     view: Option<Arc<View>>,
     _snapshot: Option<Snapshot>,
@@ -74,6 +76,7 @@ impl DbIterator {
                 Reach::for_readahead(options.readahead_bytes),
             )),
             keys_only: options.keys_only,
+            forward: true,
             view: Some(view),
             _snapshot: options.snapshot,
             _reading: reading,
@@ -92,21 +95,25 @@ impl DbIterator {
 
     /// Moves to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
+        self.forward = true;
         self.inner().seek_to_first()
     }
 
     /// Moves to the last key.
     pub fn seek_to_last(&mut self) -> Result<()> {
+        self.forward = false;
         self.inner().seek_to_last()
     }
 
     /// Moves to the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.forward = true;
         self.inner().seek(key)
     }
 
     /// Moves to the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.forward = false;
         self.inner().seek_for_prev(key)
     }
 
@@ -117,13 +124,30 @@ impl DbIterator {
     #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
     pub fn next(&mut self) -> Result<()> {
         self.must_stand()?;
+        self.forward = true;
         self.inner().next()
     }
 
     /// Moves to the previous key.
     pub fn prev(&mut self) -> Result<()> {
         self.must_stand()?;
+        self.forward = false;
         self.inner().prev()
+    }
+
+    /// After a move that failed because a table cannot be read: goes on in the same direction, behind the keys that the
+    /// table may have (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between them is left
+    /// out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    ///
+    /// # Errors
+    /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
+    /// fail, or not by that.
+    pub fn skip_damaged(&mut self) -> Result<()> {
+        let forward = self.forward;
+        if self.valid() || !self.inner().skip_gap(forward)? {
+            return Err(Error::invalid("there is nothing damaged to go on behind: seek"));
+        }
+        Ok(())
     }
 
     fn must_stand(&self) -> Result<()> {

@@ -108,6 +108,7 @@ fn put_space(page: &mut Page, space: &Space) {
         live_bytes_min,
         pinned_unheld_bytes,
         kept_bytes,
+        damaged_bytes,
         wal_in_use_bytes,
         log_holder,
         holders: _,
@@ -146,6 +147,8 @@ fn put_space(page: &mut Page, space: &Space) {
         "Kept free below the limit for background work and deletes.",
         Count(*reserve_bytes),
     );
+    let help = "Bytes of tables and value files that are set aside because they cannot be read.";
+    page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));
     page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
     let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
     page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));

@@ -188,6 +188,13 @@ impl<I: InternalIterator> Prefetch<I> {
         self.inner.seek_for_prev(user_key)
     }
 
+    /// Goes on behind what the last move could not read. False if nobody knows where that ends.
+    pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
+        self.restart();
+        self.direction = if forward { Direction::Forward } else { Direction::Backward };
+        self.inner.skip_gap(forward)
+    }
+
     /// Moves to the next visible key. Must be valid.
     pub fn next(&mut self) -> Result<()> {
         self.advance(Direction::Forward)

@@ -53,6 +53,9 @@ pub struct Space {
     /// Inside `table_bytes` and `value_bytes`: versions that compactions would have dropped but for snapshots that are
     /// still held, with keys, values and records.
     pub kept_bytes: u64,
+    /// Inside `table_bytes` and `value_bytes`: files that are set aside because they cannot be read, by the lengths they
+    /// should have. See [`crate::Db::damaged_files`].
+    pub damaged_bytes: u64,
     /// Of `wal_bytes`: the groups that hold records somebody may need, the one that is written included. The rest are
     /// spares and the log's open pages.
     pub wal_in_use_bytes: u64,
@@ -252,6 +255,7 @@ pub(crate) fn space(engine: &Engine) -> Result<Space> {
         own.add_hidden(sums.record_bytes, view.ledger.referenced_bytes());
         out.add(own);
     }
+    out.damaged_bytes = crate::damaged::list(engine).iter().map(|file| file.bytes).sum();
     out.wal_in_use_bytes = groups.iter().map(|g| g.len).sum();
     out.log_holder = holders::log_holder(&families, &groups);
     out.oldest_snapshot_ns =

@@ -1,5 +1,6 @@
 //! Checks every byte of every table and vSST against its checksums, its order and its properties.
 
+use crate::damaged;
 use crate::engine::Engine;
 use crate::obsolete::DataFile;
 use base::{Error, Result};
@@ -33,7 +34,13 @@ pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
                     report.bytes += bytes;
                     report.entries += entries;
                 }
-                Err(e) => report.errors.push(e.at_file(engine.path(&file.kind().to_string()))),
+                Err(e) => {
+                    let error = e.at_file(engine.path(&file.kind().to_string()));
+                    if damaged::is_of_reading(&error) && !error.is_passing() {
+                        damaged::set_aside(engine, file.number(), &error);
+                    }
+                    report.errors.push(error);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@
 //! A file that ends with a range tombstone has an exclusive largest key, which sorts before every entry of its user
 //! key, so comparing internal keys is right for both kinds of ends.
 
-use base::{InternalIterator, Result, key};
+use base::{Gap, InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
 use table::{Borders, IterOptions, KsstIter};
@@ -101,8 +101,8 @@ impl<S: CursorSource> LevelIterator<S> {
         }
         if self.at != at || self.cursor.is_none() {
             self.cursor = None;
-            self.cursor = Some(self.source.open(&self.files[at])?);
             self.at = at;
+            self.cursor = Some(self.source.open(&self.files[at])?);
         }
         Ok(self.cursor.as_mut())
     }
@@ -190,6 +190,9 @@ impl<S: CursorSource> InternalIterator for LevelIterator<S> {
         let moved = cursor.prev();
         let moved = moved.and_then(|()| self.skip_backward());
         self.settle(moved)
+    }
+    fn gap(&self) -> Option<Gap> {
+        self.files.get(self.at).map(|file| crate::gap::of_file(file))
     }
     #[inline]
     fn key(&self) -> &[u8] {

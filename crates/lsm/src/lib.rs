@@ -12,6 +12,7 @@
 //! * [`vec_iter`]: sorted entries in memory as a cursor.
 
 pub mod below;
+mod gap;
 mod ksst_output;
 pub mod level;
 pub mod merge_job;

@@ -8,11 +8,15 @@
 //! Children are given newest first: entries with equal internal keys come out in the order of the children, and in
 //! the reverse order when moving backward, so that the two directions visit the same sequence.
 //!
+//! A child that fails and knows what it leaves out ([`Gap`]) stands where that begins, like any other, and the iterator
+//! fails when it comes to it: what other children have before it is not lost. Whoever wants to goes on behind the gap.
+//!
 //! Changing direction repositions every other child by a seek around the current key. That is as dear as a seek of
 //! the whole iterator, and it happens once for each turn, not for each step.
 
+use crate::gap::meeting_point;
 use base::key::TRAILER_LEN;
-use base::{InternalIterator, Result};
+use base::{Error, Gap, InternalIterator, Result};
 use std::cmp::Ordering;
 
 /// Which way the iterator moved last, and so how its heap is ordered.
@@ -26,12 +30,17 @@ struct Child {
     iter: Box<dyn InternalIterator>,
     /// The key the child stands on; meaningless while the child is not valid.
     key: Vec<u8>,
+    /// It stands before what it could not read.
+    failed: Option<Box<(Error, Gap)>>,
 }
 
 impl Child {
     /// Copies the key of a valid child. True if the child is valid.
     #[inline]
     fn load(&mut self) -> bool {
+        if self.failed.is_some() {
+            return true;
+        }
         if !self.iter.valid() {
             return false;
         }
@@ -43,10 +52,25 @@ impl Child {
     /// Moves the child forward. True if it is valid then.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        let Some(key) = self.iter.next_key()? else { return Ok(false) };
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        Ok(true)
+        match self.iter.next_key() {
+            Ok(Some(key)) => {
+                self.key.clear();
+                self.key.extend_from_slice(key);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(e) => self.settle(Err(e), Direction::Forward).map(|()| true),
+        }
+    }
+
+    /// After a move: a child that failed and knows its gap stands at it.
+    fn settle(&mut self, moved: Result<()>, direction: Direction) -> Result<()> {
+        self.failed = None;
+        let Err(e) = moved else { return Ok(()) };
+        let Some(gap) = self.iter.gap() else { return Err(e) };
+        meeting_point(&gap, direction == Direction::Forward, &mut self.key);
+        self.failed = Some(Box::new((e, gap)));
+        Ok(())
     }
 }
 
@@ -58,15 +82,19 @@ pub struct MergingIterator {
     /// The child the iterator stands on.
     current: Option<usize>,
     direction: Direction,
+    /// What stopped it last.
+    gap: Option<Gap>,
 }
 
 impl MergingIterator {
     /// Merges `children`, newest first.
     pub fn new(children: Vec<Box<dyn InternalIterator>>) -> Self {
-        let children: Vec<Child> =
-            children.into_iter().map(|iter| Child { iter, key: Vec::with_capacity(64) }).collect();
+        let children: Vec<Child> = children
+            .into_iter()
+            .map(|iter| Child { iter, key: Vec::with_capacity(64), failed: None })
+            .collect();
         let heap = Vec::with_capacity(children.len());
-        MergingIterator { children, heap, current: None, direction: Direction::Forward }
+        MergingIterator { children, heap, current: None, direction: Direction::Forward, gap: None }
     }
 
     /// True if child `a` comes before child `b` in the present direction.
@@ -110,6 +138,24 @@ impl MergingIterator {
         self.sift_down(0);
     }
 
+    /// Fails if it has come to what its child could not read.
+    #[inline]
+    fn arrive(&mut self) -> Result<()> {
+        match self.current.map(|current| &self.children[current].failed) {
+            Some(Some(_)) => self.fail(),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self) -> Result<()> {
+        let failed =
+            self.current.take().and_then(|current| self.children[current].failed.as_deref().cloned());
+        let Some((error, gap)) = failed else { return Ok(()) };
+        self.gap = Some(gap);
+        Err(error)
+    }
+
     /// Rebuilds everything from where the children stand.
     fn rebuild(&mut self, direction: Direction) {
         self.direction = direction;
@@ -131,12 +177,13 @@ impl MergingIterator {
         direction: Direction,
         mut position: impl FnMut(&mut dyn InternalIterator) -> Result<()>,
     ) -> Result<()> {
-        self.current = None;
+        (self.current, self.gap) = (None, None);
         for child in &mut self.children {
-            position(&mut *child.iter)?;
+            let moved = position(&mut *child.iter);
+            child.settle(moved, direction)?;
         }
         self.rebuild(direction);
-        Ok(())
+        self.arrive()
     }
 
     /// Puts every child but `top` on its first entry after the current one (last before it, when turning backward),
@@ -145,25 +192,32 @@ impl MergingIterator {
         self.current = None;
         let target = std::mem::take(&mut self.children[top].key);
         for (i, child) in self.children.iter_mut().enumerate().filter(|(i, _)| *i != top) {
-            match direction {
-                Direction::Forward => child.iter.seek(&target)?,
-                Direction::Backward => child.iter.seek_for_prev(&target)?,
+            let moved = match direction {
+                Direction::Forward => child.iter.seek(&target),
+                Direction::Backward => child.iter.seek_for_prev(&target),
+            };
+            child.settle(moved, direction)?;
+            if child.failed.is_some() {
+                continue;
             }
             // An equal key of an older child comes after the current entry, that of a newer child before it.
             if child.iter.valid() && child.iter.key() == target.as_slice() {
-                match direction {
-                    Direction::Forward if i < top => child.iter.next()?,
-                    Direction::Backward if i > top => child.iter.prev()?,
-                    _ => {}
-                }
+                let moved = match direction {
+                    Direction::Forward if i < top => child.iter.next(),
+                    Direction::Backward if i > top => child.iter.prev(),
+                    _ => Ok(()),
+                };
+                child.settle(moved, direction)?;
             }
         }
-        match direction {
-            Direction::Forward => self.children[top].iter.next()?,
-            Direction::Backward => self.children[top].iter.prev()?,
-        }
+        let child = &mut self.children[top];
+        let moved = match direction {
+            Direction::Forward => child.iter.next(),
+            Direction::Backward => child.iter.prev(),
+        };
+        child.settle(moved, direction)?;
         self.rebuild(direction);
-        Ok(())
+        self.arrive()
     }
 
     #[inline]
@@ -175,7 +229,10 @@ impl MergingIterator {
         let child = &mut self.children[top];
         let moved = match direction {
             Direction::Forward => child.advance(),
-            Direction::Backward => child.iter.prev().map(|()| child.load()),
+            Direction::Backward => {
+                let moved = child.iter.prev();
+                child.settle(moved, direction).map(|()| child.load())
+            }
         };
         let valid = match moved {
             Ok(valid) => valid,
@@ -193,7 +250,7 @@ impl MergingIterator {
             self.current = Some(next);
             self.sift_down(0);
         }
-        Ok(())
+        self.arrive()
     }
 }
 
@@ -220,6 +277,9 @@ impl InternalIterator for MergingIterator {
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.step(Direction::Backward)
+    }
+    fn gap(&self) -> Option<Gap> {
+        self.gap.clone()
     }
     #[inline]
     fn key(&self) -> &[u8] {

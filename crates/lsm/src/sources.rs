@@ -5,6 +5,7 @@
 //! scanning over it, or compacting it away, then costs a look at the key ranges of its files. The range tombstones of
 //! such a table still count.
 
+use crate::gap::{TableCursor, Unreadable};
 use crate::level::{Bounds, LevelIterator, TableCursors, TableSource};
 use base::range_del::FragmentedRangeTombstones;
 use base::{InternalIterator, Result, SeqNo};
@@ -56,7 +57,7 @@ impl Sources {
     /// Tables of level 0 and those with range tombstones are opened now, the others when the cursor comes to them.
     ///
     /// # Errors
-    /// Those of opening tables.
+    /// Those of opening tables, for a job. A scan fails when it comes to a table that cannot be opened.
     pub fn add<'l>(
         &mut self,
         levels: impl Iterator<Item = (usize, &'l Level)> + Clone,
@@ -64,7 +65,12 @@ impl Sources {
     ) -> Result<()> {
         for (_, files) in levels.clone() {
             for file in files.iter().filter(|f| f.range_tombstones > 0 && bounds.meet(f)) {
-                self.tombstones.push(self.source.table(file)?.range_tombstones().clone());
+                match self.source.table(file) {
+                    Ok(table) => self.tombstones.push(table.range_tombstones().clone()),
+                    // A scan fails in the whole range of the table, and nothing else of it lies there. A job must know all.
+                    Err(_) if self.is_scan() => {}
+                    Err(e) => return Err(e),
+                }
             }
         }
         let borders = Arc::new(bounds.borders());
@@ -74,8 +80,8 @@ impl Sources {
                     if self.hides(file) {
                         self.hidden_tables += 1;
                     } else {
-                        let table = self.source.table(file)?;
-                        self.cursors.push(Box::new(table.iter_within(self.options, &borders)));
+                        let cursor = self.cursor_of(file, &borders)?;
+                        self.cursors.push(cursor);
                     }
                 }
             } else {
@@ -83,6 +89,20 @@ impl Sources {
             }
         }
         Ok(())
+    }
+
+    fn is_scan(&self) -> bool {
+        matches!(self.readers, Readers::At(_))
+    }
+
+    fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<Borders>) -> Result<Box<dyn InternalIterator>> {
+        let opened = self.source.table(file).map(|table| table.iter_within(self.options, borders));
+        match opened {
+            Ok(cursor) if self.is_scan() => Ok(Box::new(TableCursor { cursor, file: file.clone() })),
+            Ok(cursor) => Ok(Box::new(cursor)),
+            Err(error) if self.is_scan() => Ok(Box::new(Unreadable { file: file.clone(), error })),
+            Err(e) => Err(e),
+        }
     }
 
     fn add_sorted(&mut self, files: &Level, bounds: Bounds<'_>, borders: &Arc<Borders>) {

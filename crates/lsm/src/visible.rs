@@ -17,7 +17,7 @@ use crate::operator::{MergeOperator, Operands, fold};
 use crate::tombstones::TombstoneView;
 use base::key::{self, encode_into};
 use base::range_del::FragmentedRangeTombstones;
-use base::{Error, ErrorKind, InternalIterator, MAX_SEQ, Result, SeqNo, ValueKind};
+use base::{Error, ErrorKind, Gap, InternalIterator, MAX_SEQ, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 
 /// After so many steps over versions of one key the iterator seeks past the rest.
@@ -116,6 +116,8 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     target: Vec<u8>,
     operands: Operands,
     hidden: u64,
+    /// Moving backward, the inner cursor came to what it cannot read behind the key that is shown.
+    deferred: Option<Error>,
 }
 
 impl<I: InternalIterator> VisibleIterator<I> {
@@ -133,6 +135,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             target: Vec::new(),
             operands: Operands::default(),
             hidden: 0,
+            deferred: None,
         }
     }
 
@@ -179,9 +182,31 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.hidden
     }
 
+    /// After a move that failed: the user keys that were not read, if that is known, and the trailers of the first and the
+    /// last entry among them.
+    pub fn gap(&self) -> Option<Gap> {
+        self.inner.gap()
+    }
+
+    /// After a move that failed: goes on behind what could not be read, in the same direction. False if nobody knows where
+    /// that ends.
+    pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
+        let Some(gap) = self.gap() else { return Ok(false) };
+        (self.state, self.deferred) = (State::Invalid, None);
+        if forward {
+            let (user_key, trailer) = key::split(&gap.last);
+            // A table that ends with a range tombstone does not have the key where that ends.
+            let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
+            return self.seek(&behind).map(|()| true);
+        }
+        key::user_key(&gap.first).clone_into(&mut self.key);
+        self.leave_backward()?;
+        self.find_backward().map(|()| true)
+    }
+
     /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        self.state = State::Invalid;
+        (self.state, self.deferred) = (State::Invalid, None);
         match &self.options.lower {
             Some(lower) => {
                 fill(&mut self.target, lower, self.options.snapshot, ValueKind::Seek);
@@ -194,7 +219,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Moves to the last visible key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        self.state = State::Invalid;
+        (self.state, self.deferred) = (State::Invalid, None);
         match &self.options.upper {
             Some(upper) => {
                 fill(&mut self.target, upper, MAX_SEQ, ValueKind::Seek);
@@ -210,7 +235,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         if self.options.lower.as_deref().is_some_and(|lower| user_key < lower) {
             return self.seek_to_first();
         }
-        self.state = State::Invalid;
+        (self.state, self.deferred) = (State::Invalid, None);
         fill(&mut self.target, user_key, self.options.snapshot, ValueKind::Seek);
         self.inner.seek(&self.target)?;
         self.find_forward()
@@ -221,7 +246,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         if self.options.upper.as_deref().is_some_and(|upper| upper <= user_key) {
             return self.seek_to_last();
         }
-        self.state = State::Invalid;
+        (self.state, self.deferred) = (State::Invalid, None);
         fill(&mut self.target, user_key, 0, ValueKind::Deletion);
         self.inner.seek_for_prev(&self.target)?;
         self.find_backward()
@@ -238,6 +263,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             }
             State::Folded => {}
             State::Backward => {
+                self.deferred = None;
                 fill(&mut self.target, &self.key, 0, ValueKind::Deletion);
                 self.inner.seek(&self.target)?;
             }
@@ -250,7 +276,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
     pub fn prev(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Invalid) {
             State::Invalid => panic!("moved an iterator that is not valid"),
-            State::Backward => {}
+            State::Backward => self.deferred.take().map_or(Ok(()), Err)?,
             before => {
                 if before == State::Inner {
                     save_user_key(&mut self.key, &self.inner);
@@ -400,7 +426,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             self.state = State::Backward;
             return Ok(());
         }
-        Ok(())
+        self.deferred.take().map_or(Ok(()), Err)
     }
 
     /// Passes, backward, all versions of `self.key`; its newest visible one ends up in the buffers.
@@ -415,7 +441,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
             self.hidden += 1;
             steps += 1;
             if steps < RESEEK_AFTER {
-                self.inner.prev()?;
+                let moved = self.inner.prev();
+                self.behind_the_key(moved)?;
                 continue;
             }
             // Too many versions: go to the visible one directly (if there is one at all), then before the key.
@@ -425,11 +452,23 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 let (_, trailer) = key::split(self.inner.key());
                 newest = Some(self.record(trailer)?);
             }
-            self.leave_backward()?;
+            let moved = self.leave_backward();
+            self.behind_the_key(moved)?;
             break;
         }
         self.hidden -= u64::from(newest.is_some_and(|k| !k.is_tombstone()));
         Ok(newest)
+    }
+
+    /// A gap that begins behind the key stops the next move, not this one.
+    fn behind_the_key(&mut self, moved: Result<()>) -> Result<()> {
+        match moved {
+            Err(e) if self.inner.gap().is_some_and(|gap| key::user_key(&gap.last) < self.key.as_slice()) => {
+                self.deferred = Some(e);
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Copies the inner entry, which has `trailer`, into the buffers.

@@ -75,6 +75,11 @@ impl KsstIter {
         }
     }
 
+    /// Stands nowhere from now on.
+    pub fn clear(&mut self) {
+        self.current = Current::Neither;
+    }
+
     fn choose(&mut self) {
         let references = self.references.as_ref().filter(|s| s.valid());
         let inline = self.inline.as_ref().filter(|s| s.valid());

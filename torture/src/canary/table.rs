@@ -324,4 +324,16 @@ pub(crate) const CANARIES: &[Canary] = &[
         "failed_syncs::a_failed_sync_of_the_log_stops_all_writes",
         "a failed sync of the log is returned and not remembered by the store",
     ),
+    row(
+        "damaged-table-read-past",
+        "damage",
+        None,
+        "a get goes on to older tables behind one that cannot be opened",
+    ),
+    row(
+        "damaged-table-passed-in-level-0",
+        "damage",
+        None,
+        "files of level 0 go down past an older one that cannot be read",
+    ),
 ];

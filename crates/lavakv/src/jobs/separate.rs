@@ -4,6 +4,7 @@
 use super::hot_cold::ValueFiles;
 use super::output::VsstFiles;
 use super::rebuild::Rebuilder;
+use crate::damaged;
 use crate::engine::Engine;
 use crate::family::Family;
 use base::{Error, HashMap, Result, SeqNo, ValueKind};
@@ -138,7 +139,14 @@ impl SeparationHook<'_> {
         let file = crate::fetch::resolve(version, user_key, seq, &reference)?;
         // The value of a segment stays where it is, however the options change: it may be longer than a block may.
         if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
-            return self.bring_in(user_key, seq, bytes, out);
+            match self.bring_in(user_key, seq, bytes, out) {
+                // The reference goes on to where the value cannot be read: the compaction needs no more.
+                Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => {
+                    damaged::set_aside(self.engine, file.number, &e);
+                    return Ok(renamed(reference, file.number, out));
+                }
+                done => return done,
+            }
         }
         let blob_id = file.number;
         if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {

@@ -82,9 +82,17 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     let mut sources = Sources { cursors: Vec::new(), hidden_tables: 0, ..sources };
     sources.add([(1, &level)].into_iter(), bounds).unwrap();
     assert_eq!((sources.cursors.len(), sources.hidden_tables), (0, 2));
-    // The files of level 0 are opened at once.
-    assert_eq!(
-        sources.add([(0, &level)].into_iter(), Bounds::default()).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    // The files of level 0 are opened at once: for a job that is an error, a scan fails where it comes to them.
+    let mut scan = Sources { cursors: Vec::new(), tombstones: Vec::new(), ..sources };
+    scan.add([(0, &level)].into_iter(), Bounds::default()).unwrap();
+    let mut merged = crate::MergingIterator::new(std::mem::take(&mut scan.cursors));
+    assert_eq!(merged.seek_to_first().unwrap_err().kind(), ErrorKind::NotFound);
+    let gap = merged.gap().unwrap();
+    assert_eq!((&gap.first, &gap.last), (&level[0].smallest, &level[0].largest));
+    // Behind all of them nothing is missing.
+    merged.seek(&base::key::encode(&[99], 9, base::ValueKind::Seek)).unwrap();
+    assert!(!merged.valid());
+    let mut job = Sources { readers: Readers::Snapshots(vec![9]), ..scan };
+    let added = job.add([(0, &level)].into_iter(), Bounds::default());
+    assert_eq!(added.unwrap_err().kind(), ErrorKind::NotFound);
 }

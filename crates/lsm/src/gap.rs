@@ -1,0 +1,130 @@
+//! Scans over tables that cannot be read, or not all of them: what is left out, and how to go on behind it.
+//!
+//! A cursor that fails knows which keys of its table it leaves out ([`Gap`]): those of the whole table, since nobody
+//! knows better. The merged cursor passes the gap like an entry: it fails when it comes to it, not before, and goes on
+//! when it is put behind it.
+
+use base::key::{self, TRAILER_LEN};
+use base::{Error, Gap, InternalIterator, Result};
+use std::sync::Arc;
+use table::KsstIter;
+use version::FileMeta;
+
+/// All keys of a table.
+pub(crate) fn of_file(file: &FileMeta) -> Gap {
+    Gap { first: file.smallest.clone(), last: file.largest.clone() }
+}
+
+/// Where a cursor that moves forward (or backward) meets the gap: before every entry of its first user key, or behind
+/// every entry of its last.
+pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
+    let (user_key, trailer) = if forward {
+        (key::user_key(&gap.first), [0xff; TRAILER_LEN])
+    } else {
+        (key::user_key(&gap.last), [0; TRAILER_LEN])
+    };
+    key.clear();
+    key.extend_from_slice(user_key);
+    key.extend_from_slice(&trailer);
+}
+
+/// A cursor over one table that knows what fails with it.
+pub(crate) struct TableCursor {
+    pub cursor: KsstIter,
+    pub file: Arc<FileMeta>,
+}
+
+impl InternalIterator for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.cursor.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.cursor.seek_to_last()
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        // Behind all it has it need not be asked.
+        if key::compare(&self.file.largest, target).is_lt() {
+            self.cursor.clear();
+            return Ok(());
+        }
+        self.cursor.seek(target)
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        if key::compare(target, &self.file.smallest).is_lt() {
+            self.cursor.clear();
+            return Ok(());
+        }
+        self.cursor.seek_for_prev(target)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.cursor.next()
+    }
+    #[inline]
+    fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        self.cursor.next_key()
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.cursor.prev()
+    }
+    fn gap(&self) -> Option<Gap> {
+        Some(of_file(&self.file))
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.cursor.value()
+    }
+}
+
+/// A cursor over a table that cannot be opened: it fails wherever the table may have an entry.
+pub(crate) struct Unreadable {
+    pub file: Arc<FileMeta>,
+    pub error: Error,
+}
+
+impl Unreadable {
+    fn fails(&self, meets: bool) -> Result<()> {
+        if meets { Err(self.error.clone()) } else { Ok(()) }
+    }
+}
+
+impl InternalIterator for Unreadable {
+    fn valid(&self) -> bool {
+        false
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.fails(true)
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.fails(true)
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.fails(key::compare(&self.file.largest, target).is_ge())
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.fails(key::compare(&self.file.smallest, target).is_le())
+    }
+    fn next(&mut self) -> Result<()> {
+        self.fails(true)
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.fails(true)
+    }
+    fn gap(&self) -> Option<Gap> {
+        Some(of_file(&self.file))
+    }
+    fn key(&self) -> &[u8] {
+        &[]
+    }
+    fn value(&self) -> &[u8] {
+        &[]
+    }
+}

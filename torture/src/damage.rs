@@ -1,0 +1,381 @@
+//! Row `damage`: one table or value file of a closed store is damaged, and the store goes on.
+//!
+//! After a single damage of content (a flipped bit, a block of zeros, another file's block), of length (short, long), of
+//! presence, or by an exchange of two files: the store opens for reading and writing. `verify` names what was damaged
+//! and nothing else. Every key outside the ranges that it names is read right; inside, a key has its right value or an
+//! error that names a file that was damaged, **never an older version and never a deleted key**; and so for a snapshot
+//! that is older than what follows. Then a thousand changes of all kinds in all families succeed, with flushes and
+//! compactions, and everything that they touched is read back. A scan that is told to go on behind what it cannot read
+//! gives all the rest. Then the store is closed and opened once more, and the same holds.
+//!
+//! Damaged are the files that the manifest lists. A damage that `verify` cannot see (it left the bytes as they were) is
+//! drawn anew.
+
+use crate::check::{Check, Doing, ensure, show};
+use crate::driver::{DIR, Driver, Knobs, Model, families_of, write_one};
+use crate::machine::{self, damage};
+use crate::plan::{self, Data, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::state::{Change, Contents, FamilyId};
+use crate::tally;
+use lavastore::io::Rng;
+use lavastore::sim::SimEnv;
+use lavastore::{ColumnFamily, DamagedFile, Db, Durability, Error, ErrorKind, ReadOptions, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Damages tried on one store.
+const DAMAGES: u64 = 3;
+/// Changes after the open.
+const CHANGES: u64 = 1_000;
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x6461_6d61_6765);
+    let store = match guarded(|| Store::make(seed, &mut rng)).and_then(|store| store) {
+        Ok(store) => store,
+        Err(why) => {
+            outcome.failures.push(format!("while making the store: {why}"));
+            return outcome;
+        }
+    };
+    for nth in 0..DAMAGES {
+        let mut rng = rng.fork();
+        let sim = store.sim.fork(rng.next_u64());
+        let damage = match guarded(|| store.damage(&sim, &mut rng)).and_then(|damage| damage) {
+            Ok(Some(damage)) => damage,
+            Ok(None) => continue,
+            Err(why) => {
+                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
+                continue;
+            }
+        };
+        let seen = guarded(|| store.live_on(&sim, &damage, &mut rng)).and_then(|seen| seen);
+        if let Ok(seen) = &seen {
+            outcome.note(damage.what, 1);
+            outcome.note("keys that could not be read", seen.lost as u64);
+            outcome.note("files set aside before verify", seen.told_early as u64);
+        }
+        outcome.take(seen.map(drop).map_err(|why| format!("damage {nth}, {}: {why}", damage.text)));
+    }
+    outcome
+}
+
+/// A closed store.
+struct Store {
+    sim: SimEnv,
+    model: Model,
+    data: Data,
+    /// Files that the manifest lists, by path.
+    listed: Vec<(String, u64)>,
+}
+
+struct Damage {
+    what: &'static str,
+    text: String,
+    /// The files that are not what they were.
+    names: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Seen {
+    lost: usize,
+    told_early: usize,
+}
+
+impl Store {
+    fn make(seed: u64, rng: &mut Rng) -> Check<Store> {
+        let churn = rng.one_in(2);
+        let knobs = Knobs {
+            steps: rng.range(30, 150),
+            reads: false,
+            kills: false,
+            volatile: false,
+            families: rng.one_in(2),
+            checkpoints: false,
+            reopen: true,
+            faults: false,
+            first_number: 1,
+            upkeep_one_in: pick(rng, &[4, 8, 20]),
+            options: if churn { churn_options } else { options },
+        };
+        let data = if churn { Data::churn(rng) } else { Data::small(rng) };
+        let mut driver = Driver::new(seed, knobs, data);
+        driver.run()?;
+        driver.flush()?;
+        let live: BTreeSet<String> = driver.db().live_files().files.into_iter().collect();
+        driver.steps(rng.below(8))?;
+        driver.close()?;
+        let model = driver.model.clone();
+        let (sim, data) = (driver.sim.fork(seed), driver.data.clone());
+        driver.abandon();
+        let mut listed = damage::files(&sim)?;
+        listed.retain(|(path, len)| *len > 0 && live.contains(&name_of(path)));
+        Ok(Store { sim, model, data, listed })
+    }
+
+    /// Damages a file; `None` if there is none, or it came out as it was.
+    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damage>> {
+        if self.listed.is_empty() {
+            return Ok(None);
+        }
+        let draw = |rng: &mut Rng| self.listed[rng.below(self.listed.len() as u64) as usize].clone();
+        let ((path, len), (other, other_len)) = (draw(rng), draw(rng));
+        let block = pick(rng, &[512, 4096]);
+        let at = rng.below(len.div_ceil(block)) * block;
+        let n = (len - at).min(block) as usize;
+        let mut names = BTreeSet::from([name_of(&path)]);
+        let (what, done) = match rng.below(10) {
+            0..=2 => ("a bit flipped", damage::flip_bit(sim, &path, rng.below(len), rng.next_u64() as u32)),
+            3 => ("a block of zeros", damage::overwrite(sim, &path, at, &vec![0; n])),
+            4 => {
+                let n = n.min(other_len as usize);
+                ("a block of another file", damage::copy_block(sim, (&other, 0), (&path, at), n))
+            }
+            5 => ("cut short", damage::cut(sim, &path, if rng.one_in(3) { 0 } else { rng.below(len) })),
+            6 if !machine::is_lavafs() => ("longer", damage::cut(sim, &path, len + rng.range(1, 5000))),
+            7 if path != other => {
+                names.insert(name_of(&other));
+                ("two exchanged", damage::swap_files(sim, &path, &other))
+            }
+            8 if path != other => {
+                // What an old copy of the directory would bring back under a name: another file, whole.
+                let n = other_len.min(len);
+                ("another file in its place", damage::copy_block(sim, (&other, 0), (&path, 0), n as usize))
+            }
+            _ => ("missing", damage::erase(sim, &path)),
+        };
+        done?;
+        let text = format!("{what}: {path} ({len} B), {other} at {at}");
+        let same = sim.state_hash() == self.sim.state_hash();
+        Ok((!same).then_some(Damage { what, text, names }))
+    }
+
+    /// See the module.
+    fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
+        let db = Db::open_in(machine::env(sim)?, DIR, options(rng)).doing(|| "open".into())?;
+        let mut seen = Seen { told_early: db.damaged_files().len(), ..Seen::default() };
+        if rng.one_in(2) {
+            // Readers come first, and nobody knows of anything yet.
+            let early = Witness { model: &self.model, damage, told: None, touched: &BTreeMap::new() };
+            early.check_gets(&db, None)?;
+        }
+        let told = told_by_verify(&db, damage)?;
+        let untouched = BTreeMap::new();
+        let witness = Witness { model: &self.model, damage, told: Some(&told), touched: &untouched };
+        seen.lost = witness.check_gets(&db, None)?;
+        witness.check_scan(&db, None)?;
+        let (snapshot, before) = (db.snapshot(), self.model.clone());
+        let (model, touched) = self.change(&db, rng)?;
+        let told = told_by_verify(&db, damage)?;
+        let after = Witness { model: &model, damage, told: Some(&told), touched: &touched };
+        after.check_gets(&db, None)?;
+        after.check_scan(&db, None)?;
+        let old = Witness { model: &before, damage, told: Some(&told), touched: &untouched };
+        old.check_gets(&db, Some(&snapshot))?;
+        drop(snapshot);
+        tally::add(&db);
+        db.close().doing(|| "close".into())?;
+        let db = Db::open_in(machine::env(sim)?, DIR, options(rng)).doing(|| "second open".into())?;
+        let told = told_by_verify(&db, damage)?;
+        let again = Witness { model: &model, damage, told: Some(&told), touched: &touched };
+        again
+            .check_gets(&db, None)
+            .and_then(|_| again.check_scan(&db, None))
+            .map_err(|why| format!("after the second open: {why}"))?;
+        tally::add(&db);
+        db.close().doing(|| "second close".into())?;
+        Ok(seen)
+    }
+
+    /// Changes of all kinds, flushes, compactions. The model afterwards, and what was written to.
+    fn change(&self, db: &Db, rng: &mut Rng) -> Check<(Model, Touched)> {
+        let (mut model, mut touched) = (self.model.clone(), Touched::new());
+        let families = families_of(db)?;
+        for nth in 0..CHANGES {
+            let family = &families[rng.below(families.len() as u64) as usize];
+            let change = match self.data.change(rng) {
+                Change::Put(key, value) if value.len() > 1000 => Change::Put(key, value[..1000].to_vec()),
+                // Ranges of everything would leave nothing to look at.
+                Change::DeleteRange(start, _) if !rng.one_in(20) => Change::Delete(start),
+                change => change,
+            };
+            if matches!(&change, Change::Delete(key) if key.is_empty()) {
+                continue;
+            }
+            write_one(db, family, &change, Durability::Buffered).doing(|| format!("change {nth}"))?;
+            let own = touched.entry(family.id()).or_default();
+            match &change {
+                Change::Put(key, _) | Change::Delete(key) => own.extend([key.clone()]),
+                Change::DeleteRange(start, end) => {
+                    let entries = model[&family.id()].entries();
+                    own.extend(entries.range(start.clone()..end.clone()).map(|(key, _)| key.clone()));
+                }
+            }
+            model.entry(family.id()).or_default().apply(&change);
+            if rng.one_in(60) {
+                db.flush().doing(|| format!("flush after {nth}"))?;
+            }
+            if rng.one_in(250) {
+                db.compact_range(family, None, None).doing(|| format!("compaction after {nth}"))?;
+            }
+            if rng.one_in(4) {
+                db.run_background_step();
+            }
+        }
+        ensure!(
+            db.wait_idle(std::time::Duration::from_secs(60)),
+            "it does not come to rest: {}",
+            db.describe()
+        );
+        Ok((model, touched))
+    }
+}
+
+/// Keys that were written to since the damage, by family.
+type Touched = BTreeMap<FamilyId, BTreeSet<Vec<u8>>>;
+
+/// What a store should show.
+struct Witness<'a> {
+    model: &'a Model,
+    damage: &'a Damage,
+    /// What `verify` found; `None`: nobody has asked yet.
+    told: Option<&'a [DamagedFile]>,
+    touched: &'a Touched,
+}
+
+impl Witness<'_> {
+    /// Asks for every key that there is or was. The number of those that could not be read.
+    fn check_gets(&self, db: &Db, snapshot: Option<&Snapshot>) -> Check<usize> {
+        let mut lost = 0;
+        for family in families_of(db)? {
+            let (none, nothing) = (Contents::default(), BTreeSet::new());
+            let expected = self.model.get(&family.id()).unwrap_or(&none).entries();
+            let touched = self.touched.get(&family.id()).unwrap_or(&nothing);
+            let keys: BTreeSet<&Vec<u8>> = expected.keys().chain(touched).collect();
+            for key in keys {
+                let options = ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() };
+                match db.get_opt(&family, key, &options) {
+                    Ok(found) => ensure!(
+                        found.as_deref() == expected.get(key).map(Vec::as_slice),
+                        "get {} gave {} instead of {}",
+                        show(key),
+                        found.as_deref().map_or("nothing".into(), show),
+                        expected.get(key).map_or("nothing".into(), |value| show(value))
+                    ),
+                    Err(e) => {
+                        ensure!(!touched.contains(key), "get {}, written since: {e}", show(key));
+                        self.excuse(&family, key, &e).map_err(|why| format!("get {}: {why}", show(key)))?;
+                        lost += 1;
+                    }
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// An error must be typed, name a file that was damaged, and the key must lie in its range.
+    fn excuse(&self, family: &ColumnFamily, key: &[u8], error: &Error) -> Check {
+        let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported];
+        ensure!(kinds.contains(&error.kind()), "another kind: {error}");
+        let named = error.file().map(|file| name_of(&file.to_string_lossy())).unwrap_or_default();
+        ensure!(self.damage.names.contains(&named), "it names no file that was damaged: {error}");
+        let Some(told) = self.told else { return Ok(()) };
+        let in_range = |f: &DamagedFile| {
+            f.family == family.name() && f.first_key.as_slice() <= key && key <= f.last_key.as_slice()
+        };
+        ensure!(told.iter().any(in_range), "outside of what is damaged: {error}");
+        Ok(())
+    }
+
+    /// Scans all families, on behind what cannot be read: all keys come that lie in no table that is damaged, with their
+    /// values, and none that is not there.
+    fn check_scan(&self, db: &Db, snapshot: Option<&Snapshot>) -> Check {
+        let told = self.told.unwrap_or_default();
+        for family in families_of(db)? {
+            let none = Contents::default();
+            let expected = self.model.get(&family.id()).unwrap_or(&none).entries();
+            let found = self.scan(db, &family, snapshot)?;
+            for (key, value) in &found {
+                let wanted = expected.get(key);
+                ensure!(wanted.is_some(), "a scan gave {}, which is not there", show(key));
+                ensure!(
+                    value.is_none() || value.as_ref() == wanted,
+                    "a scan gave another value for {}",
+                    show(key)
+                );
+            }
+            let damaged = |key: &Vec<u8>| {
+                let within = |f: &DamagedFile| f.first_key <= *key && *key <= f.last_key;
+                told.iter().any(|f| f.is_table && f.family == family.name() && within(f))
+            };
+            let missed = expected.keys().find(|key| !found.contains_key(*key) && !damaged(key));
+            ensure!(missed.is_none(), "a scan left out {}", show(missed.map_or(&[], |key| key)));
+        }
+        Ok(())
+    }
+
+    /// The keys of a family that a scan gives; the value is `None` where it cannot be read.
+    fn scan(
+        &self,
+        db: &Db,
+        family: &ColumnFamily,
+        snapshot: Option<&Snapshot>,
+    ) -> Check<BTreeMap<Vec<u8>, Option<Vec<u8>>>> {
+        let options = ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() };
+        let mut iterator = db.iter_cf(family, options).doing(|| "iter".into())?;
+        let mut found = BTreeMap::new();
+        let mut moved = iterator.seek_to_first();
+        loop {
+            while let Err(e) = moved {
+                self.excuse_scan(&e)?;
+                moved = iterator.skip_damaged();
+            }
+            if !iterator.valid() {
+                return Ok(found);
+            }
+            let value = match iterator.value() {
+                Ok(value) => Some(value.to_vec()),
+                Err(e) => self.excuse(family, iterator.key(), &e).map(|()| None)?,
+            };
+            let again = found.insert(iterator.key().to_vec(), value);
+            ensure!(again.is_none(), "a scan gave {} twice", show(iterator.key()));
+            moved = iterator.next();
+        }
+    }
+
+    fn excuse_scan(&self, error: &Error) -> Check {
+        let named = error.file().map(|file| name_of(&file.to_string_lossy())).unwrap_or_default();
+        ensure!(self.damage.names.contains(&named), "a scan failed by no file that was damaged: {error}");
+        Ok(())
+    }
+}
+
+/// What `verify` finds: all that was damaged and is still part of the store, and nothing else.
+fn told_by_verify(db: &Db, damage: &Damage) -> Check<Vec<DamagedFile>> {
+    let report = db.verify().doing(|| "verify".into())?;
+    for error in &report.errors {
+        let named = error.file().map(|file| name_of(&file.to_string_lossy())).unwrap_or_default();
+        ensure!(damage.names.contains(&named), "verify blames what was not damaged: {error}");
+    }
+    let told = db.damaged_files();
+    let names: BTreeSet<&str> = told.iter().map(|f| f.file.as_str()).collect();
+    ensure!(names.iter().all(|name| damage.names.contains(*name)), "set aside: {names:?}");
+    let live = db.live_files().files;
+    for name in damage.names.iter().filter(|name| live.contains(name)) {
+        ensure!(names.contains(name.as_str()), "verify did not name {name}: {:?}", report.errors);
+    }
+    Ok(told)
+}
+
+fn name_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Without a limit: what a damaged file holds cannot be freed, whatever the limit.
+fn options(rng: &mut Rng) -> lavastore::Options {
+    plan::roomy(plan::options(rng))
+}
+
+fn churn_options(rng: &mut Rng) -> lavastore::Options {
+    plan::roomy(plan::churn_options(rng))
+}
