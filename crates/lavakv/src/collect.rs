@@ -224,6 +224,8 @@ struct Telling<'a> {
     told: Option<([u64; 2], u64)>,
 }
 
+const NO_SPACE: &str = "garbage collection found no disk space for its output";
+
 /// A caller is told so often even if no collection ended.
 const TELL_NS: u64 = 200_000_000;
 
@@ -277,8 +279,7 @@ pub(crate) fn collect(
     let mut telling = Telling { engine, request, tell, counted, start_ns, told: None };
     let asked = Asked::enter(engine, request);
     engine.scheduler.notify_work();
-    let no_space = "garbage collection found no disk space for its output";
-    wait_for_jobs(engine, no_space, || {
+    wait_for_jobs(engine, NO_SPACE, || {
         telling.now_and_then();
         is_met(engine, request)
     })?;
@@ -312,8 +313,18 @@ fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
             "garbage collection is paused: end the pause, then ask again",
         ));
     }
-    Ok(claims.collections == 0
-        && next(engine, &mut claims, request, Exposed::of(engine), &HashSet::default()).is_none())
+    if claims.collections > 0 {
+        return Ok(false);
+    }
+    if next(engine, &mut claims, request, Exposed::of(engine), &HashSet::default()).is_none() {
+        return Ok(true);
+    }
+    // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
+    // some, nobody ever will.
+    if claims.is_at_work() || gc::is_wanted(engine, &mut claims) {
+        return Ok(false);
+    }
+    Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&engine.dir))
 }
 
 /// What the request would have collected next, of all but `planned`.

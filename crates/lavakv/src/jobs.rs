@@ -68,6 +68,11 @@ impl Claims {
         self.next_job
     }
 
+    /// True if a job runs that may make room.
+    pub fn is_at_work(&self) -> bool {
+        self.flush || self.cleanup || self.compactions > 0 || self.collections > 0
+    }
+
     /// Compactions that count: what only rebuilds vSSTs waits for all others between its steps.
     pub fn merges(&self) -> usize {
         self.compactions - usize::from(self.rebuild_runs)
@@ -338,3 +343,6 @@ pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
 pub(crate) fn can_work(engine: &Arc<Engine>) -> bool {
     !engine.health.is_poisoned() && !engine.scheduler.is_stopping() && !is_idle(engine)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

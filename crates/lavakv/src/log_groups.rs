@@ -177,10 +177,16 @@ impl LogGroups {
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
         let bound = if engine.space.is_limited() { free_groups_max(&engine.options) } else { usize::MAX };
         let surplus = self.recycle(dropped, &engine.options, bound);
-        surplus
-            .iter()
-            .try_for_each(|&number| crate::jobs::cleanup::remove_file(engine, &names::log(number)))?;
-        if !surplus.is_empty() && self.ballast_is_short() {
+        let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
+        for file in surplus {
+            if let Err(e) = crate::jobs::cleanup::remove_file(engine, &names::log(file.number)) {
+                // It keeps none of the others, and is too much again the next time.
+                lock(&self.state).free.push(file);
+                outcome = outcome.and(Err(e));
+            }
+        }
+        outcome?;
+        if removes && self.ballast_is_short() {
             // What is removed gives its room back when that is durable, on some file systems.
             engine.sync_dir()?;
         }
@@ -494,7 +500,7 @@ impl LogGroups {
 
     /// Moves dropped groups to the free list; returns the files that are too many or of another length than groups have
     /// now. `bound`: most that may be kept.
-    fn recycle(&self, dropped: &[u64], options: &Options, bound: usize) -> Vec<u64> {
+    fn recycle(&self, dropped: &[u64], options: &Options, bound: usize) -> Vec<GroupFile> {
         let mut state = lock(&self.state);
         let len = state.pace.len(options);
         let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
@@ -503,7 +509,7 @@ impl LogGroups {
         let keep = state.keep.max(1).min(bound).min(fit.len());
         surplus.extend(fit.drain(keep..));
         state.free = fit;
-        surplus.into_iter().map(|f| f.number).collect()
+        surplus
     }
 
     /// After the log was closed: groups that it has not begun to use, youngest last, and the files that no group has. A

@@ -76,15 +76,20 @@ fn prune(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files whose last reader is gone.
+/// Removes the files whose last reader is gone. One that cannot be removed holds none of the others up, and stays on the
+/// list.
 pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
     engine.segments.sweep();
+    let mut outcome = Ok(());
     for file in engine.obsolete.take_ready() {
         engine.tables.forget(file.number());
         engine.kept.forget(file.number());
-        remove_file(engine, &file.kind().to_string())?;
+        if let Err(e) = remove_file(engine, &file.kind().to_string()) {
+            engine.obsolete.add([file]);
+            outcome = outcome.and(Err(e));
+        }
     }
-    Ok(())
+    outcome
 }
 
 /// Removes a file of the store; fine if it is gone already.

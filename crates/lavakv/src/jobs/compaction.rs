@@ -212,7 +212,12 @@ impl CompactionJob {
                     };
                     records.extend(compaction.input_files().map(remove));
                     records.extend(vssts.into_iter().map(|meta| Record::AddVsst { family, meta }));
-                    records.extend(outputs.into_iter().map(|meta| Record::AddFile { family, level, meta }));
+                    // A file that is moved may have been marked as shared since the move was picked.
+                    let shared = |number| state.table(number).is_some_and(|known| known.shared);
+                    records.extend(outputs.into_iter().map(|meta| {
+                        let meta = FileMeta { shared: meta.shared || shared(meta.number), ..meta };
+                        Record::AddFile { family, level, meta }
+                    }));
                 }
                 Ok(Edit(records))
             },

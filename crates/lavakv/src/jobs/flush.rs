@@ -172,16 +172,10 @@ impl Unit {
             inputs: Vec::new(),
             expected_len: (bytes as u64).min(family.options().vsst_bytes),
         };
-        let mut separation = Separation::of_flush(files, bytes as u64);
-        let placed: Vec<_> = memtables.iter().filter_map(|m| engine.placement.of(m.id())).collect();
-        for file in &placed {
-            let file = lock(file);
-            separation.add_placed(file.number, file.places());
-        }
         Unit {
-            separation,
+            separation: Separation::of_flush(files, bytes as u64),
             vssts: Vec::new(),
-            placed,
+            placed: memtables.iter().filter_map(|m| engine.placement.of(m.id())).collect(),
             placed_bytes: 0,
             counting: Counting::new(&engine.kept, snapshots, &tombstones),
             merge: MergeJob::new(MergingIterator::new(children), &tombstones, options),
@@ -194,9 +188,20 @@ impl Unit {
         }
     }
 
+    /// Before the first step. Not when the flush is picked, under the claims: a file may be held by a sync.
+    fn begin(&mut self, engine: &Engine) {
+        self.start_ns = Some(engine.env.clock.now_ns());
+        for file in &self.placed {
+            let file = lock(file);
+            self.separation.add_placed(file.number, file.places());
+        }
+    }
+
     /// One step. True when this unit's table is written.
     fn step(&mut self, engine: &Arc<Engine>, number: u64) -> Result<bool> {
-        self.start_ns.get_or_insert_with(|| engine.env.clock.now_ns());
+        if self.start_ns.is_none() {
+            self.begin(engine);
+        }
         let family = self.family.clone();
         let mut files = TableFiles {
             engine,

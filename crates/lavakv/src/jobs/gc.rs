@@ -28,6 +28,9 @@ use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, Vs
 /// The threshold where the space limit is near: less would free less than the keys of the output take.
 const SHORT_RATIO_PERCENT: u32 = 3;
 
+/// Where there is no room for the output of a collection, so many others are considered that write less, or elsewhere.
+pub(super) const CANDIDATES_MAX: usize = 8;
+
 /// A collection under way.
 pub(crate) struct GcJob {
     family: Arc<Family>,
@@ -71,9 +74,15 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
     let gc_options = gc_options(engine, view, asked.map_or(own, |asked| asked.min(own)));
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
     let all = asked.is_some() || engine.is_space_short();
-    let rebuilt = if all { HashSet::default() } else { rebuild::taken(engine, claims, family) };
-    let gc = pick_at(claims, family, view, &gc_options, &rebuilt)?;
-    engine.space.would_grant(engine, gc.expected_write).then_some((gc, gc_options))
+    let mut passed_over = if all { HashSet::default() } else { rebuild::taken(engine, claims, family) };
+    for _ in 0..CANDIDATES_MAX {
+        let gc = pick_at(claims, family, view, &gc_options, &passed_over)?;
+        if engine.space.would_grant(engine, gc.expected_write) {
+            return Some((gc, gc_options));
+        }
+        passed_over.extend(gc.numbers());
+    }
+    None
 }
 
 /// What could be collected in a family, leaving out the files `planned`.

@@ -13,6 +13,7 @@ mod failed_syncs;
 mod families;
 mod forks;
 mod handles;
+mod held_sync;
 mod iterators;
 mod large_values;
 mod placement;

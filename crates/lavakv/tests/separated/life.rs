@@ -3,6 +3,7 @@
 use crate::common::*;
 use crate::*;
 use lavastore_lavakv::ReadOptions;
+use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
 
 const KEYS: u64 = 100;
 
@@ -193,4 +194,24 @@ fn deletions_give_space_back() {
     compact(&db);
     nothing_left_over(&db, &sim);
     assert!(vssts(&sim).is_empty(), "{}", db.describe());
+}
+
+/// A file system that is full may have no room to remove a file. Those behind it in the list go all the same, and it goes
+/// when there is room.
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other_file() {
+    let sim = SimEnv::new(9);
+    let (db, mut model) = filled(&sim);
+    for round in 1..9 {
+        sim.inject(FaultPlan::nth(round % 3, FaultEffect::NoSpace).kinds(&[OpKind::Remove]));
+        fill_long(&db, &mut model, (0..KEYS).filter(|i| (i + round) % 4 != 0), round, 1000);
+        // It may be told of the want of room, which nobody has to wait for.
+        let _ = db.compact_range(db.default_column_family(), None, None);
+        while db.run_background_step() {}
+        sim.clear_faults();
+        sim.advance_ns(1_000_000_000);
+        compact(&db);
+    }
+    nothing_left_over(&db, &sim);
+    reads_back(&db, &model);
 }
