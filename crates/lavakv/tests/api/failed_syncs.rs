@@ -3,7 +3,7 @@
 use crate::common::*;
 use lavastore_lavakv::io::{self, *};
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
-use lavastore_lavakv::{Db, Durability, Env, Error, ErrorKind, Options, WriteOptions};
+use lavastore_lavakv::{Db, Durability, Env, Error, ErrorKind, Options, WriteBatch, WriteOptions};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -187,8 +187,8 @@ impl FileSystem for GatedFs {
 fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
     let tmp = TempDir::new("close-fails");
     let options = || Options {
-        durability: Durability::Durable,
-        memtable_bytes: 64 << 10,
+        durability: Durability::Buffered,
+        memtable_bytes: 16 << 10,
         memory_bytes: 8 << 20,
         log_group_bytes: 8 << 20,
         wal_bytes_max: 64 << 20,
@@ -198,12 +198,14 @@ fn a_sync_of_the_manifest_that_fails_while_the_store_is_closed() {
     let kernel = Env::kernel();
     let env = Env { fs: Arc::new(GatedFs(kernel.fs.clone(), gate.clone())), ..kernel };
     let db = Db::open_in(env, tmp.join("store"), options()).unwrap();
-    db.put(b"first", b"acknowledged").unwrap();
+    // A full memtable, and at rest a spare log group: the next write freezes the one and needs no edit for the other.
+    let n = 100;
+    let mut batch = WriteBatch::new();
+    (0..n).for_each(|i| batch.put(&key(i), &[1; 300]));
+    db.write(&batch).unwrap();
     assert!(db.wait_idle(std::time::Duration::from_secs(60)));
     gate.set(Stage::Shut);
-    // More than a memtable, and less than a log group: a new one would need the manifest, too.
-    let n = 400;
-    (0..n).for_each(|i| db.put(&key(i), &[1; 300]).unwrap());
+    db.put(b"last", b"acknowledged").unwrap();
     while !gate.is(&Stage::Waiting) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
