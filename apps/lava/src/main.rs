@@ -2,7 +2,7 @@
 //!
 //! Every command works on the store in `--db DIR`, or on a LavaFS volume in `--db lavafs:PATH`; `fs` works on volumes. Results go to standard output, as text for people or with `--json`
 //! for programs; an error is one line on standard error that starts with `lava:`. Exit status: 0 done, 1 an error (also:
-//! a key that is not there, damage found), 2 wrong usage.
+//! a key that is not there, damage found), 2 wrong usage, 3 done but for what cannot be read (`export --skip-damaged`).
 
 mod commands;
 mod demo;
@@ -136,9 +136,15 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
-            let wrong_usage = error.is::<output::Usage>();
+            let status = if error.is::<output::Usage>() {
+                2
+            } else if error.is::<output::NotWhole>() {
+                3
+            } else {
+                1
+            };
             eprintln!("lava: {}", output::one_line(&error.to_string()));
-            ExitCode::from(if wrong_usage { 2 } else { 1 })
+            ExitCode::from(status)
         }
     }
 }

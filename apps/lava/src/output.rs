@@ -21,6 +21,23 @@ pub fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Box::new(Usage(message.into())))
 }
 
+/// It was done as far as it could be, as the user asked: exit status 3.
+#[derive(Debug)]
+pub struct NotWhole(String);
+
+impl fmt::Display for NotWhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotWhole {}
+
+/// An error that says that something was left out.
+pub fn not_whole<T>(message: impl Into<String>) -> Result<T> {
+    Err(Box::new(NotWhole(message.into())))
+}
+
 /// The message on one line.
 pub fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")

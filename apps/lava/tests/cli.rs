@@ -252,6 +252,62 @@ fn damage_is_an_error_of_verify() {
 }
 
 #[test]
+fn an_export_goes_on_behind_damage_if_it_is_told_to() {
+    let s = Scratch::new("skip");
+    // Three tables with ranges of their own, one above the other in level 0.
+    for (part, from) in ["a", "b", "c"].into_iter().zip([0, 100, 200]) {
+        let lines: String = (from..from + 100).map(|i| format!("{part}{i:03}\tvalue {i}\n")).collect();
+        s.ok(&["import", s.file("part.tsv", lines.as_bytes()).to_str().unwrap()]);
+    }
+    let whole = s.ok(&["export"]);
+    assert_eq!(whole.lines().count(), 300);
+    assert_eq!(json(&s.ok(&["export", "x.tsv", "--skip-damaged", "--json"]))["left_out"], json("[]"));
+    let table = table_with(&s, "b150");
+    let bytes = std::fs::read(&table).unwrap();
+    // The footer: nothing of the table can be read.
+    std::fs::write(&table, [&bytes[..bytes.len() - 8], &[0; 8]].concat()).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+
+    let stopped = s.fails(1, &["export", "x.tsv"]);
+    assert!(stopped.contains(name) && stopped.contains("--skip-damaged"), "{stopped}");
+    let output = s.lava(&["export", "x.tsv", "--skip-damaged", "--json"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains(name) && stderr.contains("after a099 and before c200"), "{stderr}");
+    let report = json(&String::from_utf8(output.stdout).unwrap());
+    let gap = &report["left_out"][0];
+    assert_eq!(
+        (number(&report["records"]), report["left_out"].as_array().unwrap().len()),
+        (200, 1),
+        "{report}"
+    );
+    assert_eq!(
+        (gap["after_key"].as_str(), gap["before_key"].as_str()),
+        (Some("a099"), Some("c200")),
+        "{gap}"
+    );
+    assert!(gap["file"].as_str().unwrap().ends_with(name), "{gap}");
+    let rest: String =
+        whole.lines().filter(|line| !line.starts_with('b')).map(|line| format!("{line}\n")).collect();
+    assert_eq!(std::fs::read_to_string(s.path("x.tsv")).unwrap(), rest);
+    // The same to standard output; and a range without damage is whole.
+    let output = s.lava(&["export", "--skip-damaged"]);
+    assert_eq!((output.status.code(), output.stdout), (Some(3), rest.into_bytes()));
+    assert_eq!(s.ok(&["export", "--from", "c", "--skip-damaged"]).lines().count(), 100);
+}
+
+/// The table of the store in which a key is.
+fn table_with(s: &Scratch, key: &str) -> std::path::PathBuf {
+    let files = std::fs::read_dir(s.path("db")).unwrap().map(|e| e.unwrap().path());
+    let tables = files.filter(|p| p.extension().is_some_and(|e| e == "ksst"));
+    let mut with = tables.filter(|p| {
+        let name = p.file_name().unwrap();
+        s.ok(&["inspect", name.to_str().unwrap(), "--entries"]).contains(key)
+    });
+    with.next().unwrap()
+}
+
+#[test]
 fn mistakes_are_one_line_and_make_nothing() {
     let s = Scratch::new("mistakes");
     for args in [

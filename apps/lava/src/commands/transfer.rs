@@ -1,14 +1,19 @@
 //! `import` and `export`.
+//!
+//! An export stops at the first thing that it cannot read. Told to, it goes on behind it: for a table that is the whole range
+//! of its keys, for a value that is its key. What is left out is told by the keys that were written before and behind it, as
+//! nobody knows which keys were between them; then the exit status says that the export is not whole.
 
 use super::keys::RangeArgs;
 use super::{FamilyArgs, family, open_to_read, open_to_write};
 use crate::formats::Format;
+use crate::formats::escape::escape;
 use crate::{Error, Result, input, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{ColumnFamily, Db, WriteBatch};
-use serde_json::json;
+use lavastore::{ColumnFamily, Db, DbIterator, ErrorKind, WriteBatch};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -111,6 +116,9 @@ fn import_file(
 
 /// Options of `export`.
 #[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 all was written, 1 an error, 2 wrong usage, 3 with --skip-damaged: something was left out."
+)]
 pub struct ExportArgs {
     /// File to write [default: standard output]
     file: Option<PathBuf>,
@@ -119,9 +127,112 @@ pub struct ExportArgs {
     format: Option<Format>,
     #[command(flatten)]
     range: RangeArgs,
+    /// Go on behind what cannot be read; say on standard error (with --json: also in the result, as left_out) which file
+    /// it was in and which keys are missing; then end with exit status 3
+    #[arg(long)]
+    skip_damaged: bool,
     /// Print the result as JSON (only with a file)
     #[arg(long, requires = "file")]
     json: bool,
+}
+
+/// What an export could not read.
+struct LeftOut {
+    error: lavastore::Error,
+    /// The key before it, if any was written.
+    after: Option<Vec<u8>>,
+    /// The key behind it, if any was read.
+    before: Option<Vec<u8>>,
+    /// The key, where only its value cannot be read.
+    key: Option<Vec<u8>>,
+}
+
+impl LeftOut {
+    fn file(&self) -> String {
+        self.error.file().map_or_else(|| "a file".to_owned(), |file| file.display().to_string())
+    }
+
+    fn text(&self) -> String {
+        let end = |key: &Option<Vec<u8>>, none: &str| key.as_deref().map_or(none.to_owned(), escape);
+        let keys = match &self.key {
+            Some(key) => format!("the key {}", escape(key)),
+            None => format!(
+                "the keys after {} and before {}",
+                end(&self.after, "the start"),
+                end(&self.before, "the end")
+            ),
+        };
+        format!("left out because of {}: {keys}: {}", self.file(), self.error)
+    }
+
+    fn json(&self) -> Value {
+        let text = |key: &Option<Vec<u8>>| key.as_deref().map(escape);
+        json!({
+            "file": self.error.file().map(|file| file.display().to_string()),
+            "key": text(&self.key),
+            "after_key": text(&self.after),
+            "before_key": text(&self.before),
+            "error": self.error.to_string(),
+        })
+    }
+}
+
+/// What an export did.
+#[derive(Default)]
+struct Exported {
+    records: u64,
+    bytes: u64,
+    left_out: Vec<LeftOut>,
+    last_key: Option<Vec<u8>>,
+}
+
+impl Exported {
+    /// Writes the entry, and remembers its key.
+    fn write(&mut self, out: &mut dyn Write, format: Format, key: &[u8], value: &[u8]) -> Result<()> {
+        format.write(out, key, value)?;
+        self.records += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+        let last = self.last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// Goes on behind what a move could not read, as long as it is that.
+    fn pass(&mut self, entries: &mut DbIterator, mut moved: lavastore::Result<()>, skip: bool) -> Result<()> {
+        let first = self.left_out.len();
+        while let Err(error) = moved {
+            if !skip || !is_of_reading(&error) {
+                return Err(stopped(error, skip));
+            }
+            moved = entries.skip_damaged();
+            // Nobody knows where it ends.
+            if matches!(&moved, Err(e) if e.kind() == ErrorKind::InvalidArgument) {
+                return Err(error.into());
+            }
+            let after = self.last_key.clone();
+            self.left_out.push(LeftOut { error, after, before: None, key: None });
+        }
+        let behind = entries.valid().then(|| entries.key());
+        for gap in self.left_out.iter_mut().skip(first) {
+            gap.before = behind.map(<[u8]>::to_vec);
+        }
+        Ok(())
+    }
+}
+
+/// True for the kinds of errors that come of a file that cannot be read.
+fn is_of_reading(error: &lavastore::Error) -> bool {
+    use ErrorKind::{Corruption, Io, NotFound, Unsupported};
+    matches!(error.kind(), Corruption | Io | NotFound | Unsupported)
+}
+
+/// The error that ends an export; it says what would not stop there.
+fn stopped(error: lavastore::Error, skip: bool) -> Error {
+    match !skip && is_of_reading(&error) {
+        true => format!("{error}; --skip-damaged goes on behind it").into(),
+        false => error.into(),
+    }
 }
 
 /// Writes records in key order.
@@ -137,22 +248,42 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
         None => Box::new(output::stdout()),
     };
     let mut entries = store.iter_cf(&family, options)?;
-    entries.seek_to_first()?;
-    let (mut records, mut bytes) = (0u64, 0u64);
-    while entries.valid() && records < args.range.limit() {
-        let (key, value) = (entries.key(), entries.value()?);
-        format.write(out.as_mut(), key, value)?;
-        records += 1;
-        bytes += (key.len() + value.len()) as u64;
-        entries.next()?;
+    let mut sum = Exported::default();
+    let moved = entries.seek_to_first();
+    sum.pass(&mut entries, moved, args.skip_damaged)?;
+    while entries.valid() && sum.records < args.range.limit() {
+        match entries.value() {
+            Ok(value) => sum.write(out.as_mut(), format, entries.key(), value)?,
+            Err(error) if args.skip_damaged && is_of_reading(&error) => {
+                let key = Some(entries.key().to_vec());
+                sum.left_out.push(LeftOut { error, after: None, before: None, key });
+            }
+            Err(error) => return Err(stopped(error, args.skip_damaged)),
+        }
+        let moved = entries.next();
+        sum.pass(&mut entries, moved, args.skip_damaged)?;
     }
     out.flush()?;
-    let seconds = (now_ns() - start_ns) as f64 / 1e9;
-    if args.file.is_none() {
-        return Ok(());
+    told(args, &sum, (now_ns() - start_ns) as f64 / 1e9)
+}
+
+/// Prints what was exported, and what not.
+fn told(args: &ExportArgs, sum: &Exported, seconds: f64) -> Result<()> {
+    for gap in &sum.left_out {
+        eprintln!("lava: {}", output::one_line(&gap.text()));
     }
-    let report = json!({ "records": records, "bytes": bytes, "seconds": seconds });
-    output::report(args.json, &report, || {
-        format!("exported {} records, {}, in {seconds:.2} s\n", human_count(records), human_bytes(bytes))
-    })
+    if args.file.is_some() {
+        let left_out: Vec<Value> = sum.left_out.iter().map(LeftOut::json).collect();
+        let report = json!({
+            "records": sum.records, "bytes": sum.bytes, "seconds": seconds, "left_out": left_out,
+        });
+        output::report(args.json, &report, || {
+            let (records, bytes) = (human_count(sum.records), human_bytes(sum.bytes));
+            format!("exported {records} records, {bytes}, in {seconds:.2} s\n")
+        })?;
+    }
+    match sum.left_out.len() {
+        0 => Ok(()),
+        count => output::not_whole(format!("the export is not whole: {count} damaged places were left out")),
+    }
 }
