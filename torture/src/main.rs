@@ -9,7 +9,8 @@
 //! Each row prints how many checks passed and failed, and for each failure the command that repeats it. The exit status
 //! is 1 if anything failed. Every run is appended to a ledger (commit, seeds, counts).
 //!
-//! `torture canary` breaks the engine on purpose and sees that the rows notice.
+//! `torture canary` breaks the engine on purpose and sees that the rows notice. `torture soak --hours N` uses one store on the
+//! real disk for a long time; it is not among `all`.
 //!
 //! Modules: `rows` and `runner` (what there is, and how it is run and counted), `driver` (random operations on a store,
 //! beside a model), `history` (what may be left of them after a crash), and one module for each row.
@@ -40,6 +41,7 @@ mod regressions;
 mod rows;
 mod runner;
 mod sched;
+mod soak;
 mod state;
 mod tally;
 #[cfg(test)]
@@ -62,7 +64,7 @@ enum Profile {
 /// Fault campaigns of LavaStore.
 #[derive(Debug, Parser)]
 struct Cli {
-    /// A row, or `list`, `all`, `canary`.
+    /// A row, or `list`, `all`, `canary`, `soak`.
     row: String,
     /// How much to run.
     #[arg(long, value_enum, default_value = "ci")]
@@ -76,6 +78,9 @@ struct Cli {
     /// How long to run, whatever that comes to.
     #[arg(long, conflicts_with = "count")]
     minutes: Option<u64>,
+    /// The same in hours.
+    #[arg(long, conflicts_with_all = ["count", "minutes"])]
+    hours: Option<u64>,
     /// Threads that run cases.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -114,6 +119,7 @@ fn main() -> ExitCode {
             kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
         }
         "canary" => canary::run(&cli),
+        "soak" => ExitCode::from(u8::from(!runner::run(&soak::ROW, &cli))),
         kill::CHECK => {
             kill::check(cli.dir.unwrap_or_default(), cli.seed.unwrap_or(0), cli.count.unwrap_or(0))
         }

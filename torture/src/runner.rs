@@ -208,9 +208,10 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
         Profile::Soak => env.entropy.next_u64() >> 24,
     });
     let start_ns = env.clock.now_ns();
-    let until_ns = cli.minutes.map(|minutes| start_ns.saturating_add(minutes.saturating_mul(60_000_000_000)));
+    let minutes = cli.minutes.or(cli.hours.map(|hours| hours.saturating_mul(60)));
+    let until_ns = minutes.map(|minutes| start_ns.saturating_add(minutes.saturating_mul(60_000_000_000)));
     let count = cli.count.unwrap_or(match cli.profile {
-        _ if cli.minutes.is_some() => u64::MAX,
+        _ if minutes.is_some() => u64::MAX,
         Profile::Ci => row.ci,
         Profile::Soak => row.ci * 10,
     });
@@ -218,7 +219,7 @@ pub(crate) fn run(row: &Row, cli: &Cli) -> bool {
     let dir = parent.join(format!("lavastore-torture-{}", std::process::id()));
     let failures_max = if cli.until_failure { 1 } else { FAILURES_MAX };
     let context = Context { dir, count, failures_max, until_ns };
-    match cli.minutes {
+    match minutes {
         Some(minutes) => println!("{}: {minutes} minutes from seed {first_seed}", row.name),
         None => println!("{}: {count} {} from seed {first_seed}", row.name, row.unit.name()),
     }

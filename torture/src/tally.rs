@@ -71,7 +71,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         return None;
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
-        "sched-crash" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
+        "sched-crash" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };

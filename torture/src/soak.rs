@@ -1,0 +1,295 @@
+//! `torture soak`: one store on the real disk for minutes or hours, and nothing may grow.
+//!
+//! ```text
+//! cargo run --release -p torture -- soak --hours 8 --dir /data
+//! ```
+//!
+//! Not one of the rows of `all`: it takes as long as it is told to. One thread writes batches (puts, deletes, range deletes; a
+//! value in ten has kilobytes, a few have megabytes) to two families, reads, scans parts both ways, holds snapshots, flushes,
+//! compacts, collects, takes checkpoints, makes and drops a family; the store's own threads work beside it. Beside it is a
+//! model: of each key the version and the length, from which its value follows. Reads are compared with it, a snapshot with
+//! the model of its moment, a checkpoint, and everything after each reopen.
+//!
+//! The keys are all there before the clock starts, so that the second half does what the first did. The run is cut into rounds;
+//! at the end of each the store comes to rest and is sampled: resident memory, open descriptors, bytes on disk (which must
+//! be what the store's ledger says, too). The largest sample of the second half must be within a quarter and a
+//! constant of the largest of the first: what leaks does so on and on, what a cache or an allocator holds does not. The 99th
+//! percentile of the latency of writes is told, and decides nothing: the machine has a part in it.
+
+mod sample;
+
+use crate::check::{Check, Doing, ensure};
+use crate::rows::{Row, Unit};
+use crate::runner::{Context, Outcome};
+use crate::tally;
+use lavastore::io::Rng;
+use lavastore::{
+    ColumnFamily, Compression, Db, Durability, Env, FamilyOptions, GcRequest, Options, ReadOptions, Snapshot,
+    WriteBatch, WriteOptions,
+};
+use sample::Sample;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The row of the command.
+pub(crate) const ROW: Row = Row {
+    name: "soak",
+    about: "one store on the real disk for as long as it is told to: nothing is lost, nothing grows",
+    unit: Unit::Cases,
+    ci: 1,
+    alone: true,
+    case,
+};
+
+/// How long it runs if nobody says.
+const USUAL_NS: u64 = 3_600_000_000_000;
+/// The length of a round, and how many there are if that allows it.
+const ROUND_NS: std::ops::RangeInclusive<u64> = 1_000_000_000..=60_000_000_000;
+const ROUNDS: u64 = 24;
+/// Keys of a family.
+const KEYS: u32 = 10_000;
+const OTHER: &str = "other";
+
+/// What a key holds.
+#[derive(Clone, Copy)]
+struct Stamp {
+    version: u64,
+    len: usize,
+}
+
+/// By family and key.
+type Model = [BTreeMap<u32, Stamp>; 2];
+
+struct Soak {
+    env: Env,
+    dir: PathBuf,
+    rng: Rng,
+    model: Model,
+    version: u64,
+    /// Of the writes of this round.
+    latencies_us: Vec<u32>,
+}
+
+fn case(context: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let env = Env::kernel();
+    let dir = context.dir.join(format!("soak-{seed}"));
+    let now_ns = env.clock.now_ns();
+    let until_ns = context.until_ns.unwrap_or(now_ns + USUAL_NS);
+    let (rng, model) = (Rng::new(seed), Model::default());
+    let mut soak = Soak { env, dir: dir.clone(), rng, model, version: 0, latencies_us: Vec::new() };
+    let ran = soak.run(until_ns, &mut outcome);
+    if ran.is_ok() {
+        let _ = std::fs::remove_dir_all(&dir);
+        let _ = std::fs::remove_dir(&context.dir);
+    }
+    outcome.take(ran.map_err(|why| format!("{why} (the store is left in {})", dir.display())));
+    outcome
+}
+
+impl Soak {
+    fn run(&mut self, until_ns: u64, outcome: &mut Outcome) -> Check {
+        self.env.fs.create_dir_all(&self.dir).doing(|| "create".into())?;
+        let mut db = self.open()?;
+        let small = FamilyOptions { min_blob_size: 100, compression: Compression::Lz4, ..Default::default() };
+        let families = [
+            db.default_column_family().clone(),
+            db.create_column_family(OTHER, small).doing(|| "create".into())?,
+        ];
+        for slot in 0..KEYS {
+            (0..2).try_for_each(|at| self.write(&db, &families, &[(at, slot)]))?;
+        }
+        drop(families);
+        let mut begin_ns = self.env.clock.now_ns();
+        let round_ns = (until_ns.saturating_sub(begin_ns) / ROUNDS).clamp(*ROUND_NS.start(), *ROUND_NS.end());
+        let mut samples = Vec::new();
+        while begin_ns < until_ns {
+            self.latencies_us.clear();
+            self.round(&db, (begin_ns + round_ns).min(until_ns))?;
+            samples.push(Sample::take(&db, &self.dir.join("db"), &mut self.latencies_us)?);
+            tally::add(&db);
+            db.close().doing(|| "close".into())?;
+            db = self.open()?;
+            self.compare(&db, &self.model, None).map_err(|why| format!("after a reopen: {why}"))?;
+            begin_ns = self.env.clock.now_ns();
+        }
+        let report = db.verify().doing(|| "verify".into())?;
+        ensure!(report.errors.is_empty(), "verify: {}", report.errors[0]);
+        outcome.note("versions written", self.version);
+        outcome.note("reopens", samples.len() as u64);
+        sample::judge(&samples, outcome)
+    }
+
+    fn open(&self) -> Check<Db> {
+        let options = Options {
+            memtable_bytes: 1 << 20,
+            memory_bytes: 4 << 20,
+            cache_bytes: 8 << 20,
+            log_group_bytes: 4 << 20,
+            ..Options::default()
+        };
+        Db::open_in(self.env.clone(), self.dir.join("db"), options).doing(|| "open".into())
+    }
+
+    /// Works until the time has come.
+    fn round(&mut self, db: &Db, until_ns: u64) -> Check {
+        let families = families_of(db)?;
+        let mut held: Option<(Snapshot, Model)> = None;
+        while self.env.clock.now_ns() < until_ns {
+            let (at, slot) = (self.rng.below(2) as usize, self.rng.below(u64::from(KEYS)) as u32);
+            match self.rng.below(20_000) {
+                0..=4 => db.flush().doing(|| "flush".into())?,
+                5 => db
+                    .compact_range(&families[at], Some(&key(slot)), None)
+                    .doing(|| "compact_range".into())?,
+                6 => {
+                    db.collect_garbage(GcRequest::default()).map(|_| ()).doing(|| "collect_garbage".into())?
+                }
+                7 => self.checkpoint(db)?,
+                8..=9 => self.passing_family(db)?,
+                10..=13 => {
+                    if let Some((snapshot, model)) = held.take() {
+                        self.compare(db, &model, Some(&snapshot))
+                            .map_err(|why| format!("snapshot: {why}"))?;
+                    }
+                    held = Some((db.snapshot(), self.model.clone()));
+                }
+                14..=17 => {
+                    let end = slot + 1 + self.rng.below(50) as u32;
+                    db.delete_range_cf(&families[at], &key(slot), &key(end))
+                        .doing(|| "delete_range".into())?;
+                    self.model[at].retain(|slot_, _| !(slot..end).contains(slot_));
+                }
+                18..=100 => self.walk(db, &families[at], at, slot)?,
+                101..=3_000 => {
+                    let found = db.get_cf(&families[at], &key(slot)).doing(|| "get".into())?;
+                    let want = self.model[at].get(&slot).map(|stamp| value(at, slot, *stamp));
+                    ensure!(
+                        found.as_deref() == want.as_deref(),
+                        "get of key {slot}, family {at}: another value"
+                    );
+                }
+                _ => {
+                    let more = self.rng.below(4);
+                    let mut slots = vec![(at, slot)];
+                    slots.extend(
+                        (0..more).map(|_| (self.rng.below(2) as usize, self.rng.below(KEYS.into()) as u32)),
+                    );
+                    self.write(db, &families, &slots)?;
+                }
+            }
+        }
+        held.map_or(Ok(()), |(snapshot, model)| self.compare(db, &model, Some(&snapshot)))
+    }
+
+    /// One batch of new values and, if it is of several keys, some deletions.
+    fn write(&mut self, db: &Db, families: &[ColumnFamily; 2], slots: &[(usize, u32)]) -> Check {
+        let mut batch = WriteBatch::new();
+        for &(at, slot) in slots {
+            self.version += 1;
+            if slots.len() > 1 && self.rng.one_in(20) {
+                batch.delete_cf(&families[at], &key(slot));
+                self.model[at].remove(&slot);
+                continue;
+            }
+            let len = match slot {
+                _ if slot % 2_500 == 0 => self.rng.range(200 << 10, 2_500 << 10),
+                _ if slot % 10 == 0 => self.rng.range(1 << 10, 8 << 10),
+                _ => self.rng.range(10, 300),
+            };
+            let stamp = Stamp { version: self.version, len: len as usize };
+            batch.put_cf(&families[at], &key(slot), &value(at, slot, stamp));
+            self.model[at].insert(slot, stamp);
+        }
+        let durable = self.rng.one_in(100);
+        let options = WriteOptions { durability: durable.then_some(Durability::Durable) };
+        let begin_ns = self.env.clock.now_ns();
+        db.write_opt(&batch, &options).doing(|| "write".into())?;
+        let us = (self.env.clock.now_ns() - begin_ns) / 1_000;
+        self.latencies_us.push(us.try_into().unwrap_or(u32::MAX));
+        Ok(())
+    }
+
+    /// A hundred keys from one on, forwards or backwards.
+    fn walk(&mut self, db: &Db, family: &ColumnFamily, at: usize, slot: u32) -> Check {
+        let mut iterator = db.iter_cf(family, ReadOptions::default()).doing(|| "iter".into())?;
+        let forward = self.rng.one_in(2);
+        let expected: Vec<_> = match forward {
+            true => self.model[at].range(slot..).take(100).collect(),
+            false => self.model[at].range(..=slot).rev().take(100).collect(),
+        };
+        if forward { iterator.seek(&key(slot)) } else { iterator.seek_for_prev(&key(slot)) }
+            .doing(|| "seek".into())?;
+        for (slot, stamp) in expected {
+            ensure!(
+                iterator.valid() && iterator.key() == key(*slot),
+                "family {at}: a scan left out key {slot}"
+            );
+            let found = iterator.value().doing(|| "value".into())?;
+            ensure!(
+                found == value(at, *slot, *stamp),
+                "family {at}: a scan gave another value for key {slot}"
+            );
+            if forward { iterator.next() } else { iterator.prev() }.doing(|| "step".into())?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self, db: &Db) -> Check {
+        let copy = self.dir.join("copy");
+        db.checkpoint(&copy).doing(|| "checkpoint".into())?;
+        let opened = Db::open_in(self.env.clone(), &copy, Options::default())
+            .doing(|| "open of a checkpoint".into())?;
+        self.compare(&opened, &self.model, None).map_err(|why| format!("checkpoint: {why}"))?;
+        opened.close().doing(|| "close of a checkpoint".into())?;
+        std::fs::remove_dir_all(&copy).doing(|| "remove a checkpoint".into())
+    }
+
+    /// A family that comes and goes.
+    fn passing_family(&self, db: &Db) -> Check {
+        let family =
+            db.create_column_family("passing", FamilyOptions::default()).doing(|| "create".into())?;
+        for slot in 0..100 {
+            db.put_cf(&family, &key(slot), &[7; 1_000]).doing(|| "put".into())?;
+        }
+        let found = db.get_cf(&family, &key(99)).doing(|| "get".into())?;
+        ensure!(found.as_deref() == Some(&[7; 1_000][..]), "the passing family lost a key");
+        db.drop_column_family(&family).doing(|| "drop".into())
+    }
+
+    /// Everything, at a snapshot or now.
+    fn compare(&self, db: &Db, model: &Model, snapshot: Option<&Snapshot>) -> Check {
+        for (at, family) in families_of(db)?.iter().enumerate() {
+            let options = ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
+            let mut found = db.iter_cf(family, options).doing(|| "iter".into())?.entries();
+            for (slot, stamp) in &model[at] {
+                let (k, v) = found
+                    .next()
+                    .ok_or_else(|| format!("family {at} ends before key {slot}"))?
+                    .doing(|| "scan".into())?;
+                ensure!(k == key(*slot), "family {at}: expected key {slot}, found {}", k.escape_ascii());
+                ensure!(v == value(at, *slot, *stamp), "family {at}: another value for key {slot}");
+            }
+            ensure!(found.next().is_none(), "family {at} has keys that are not there");
+        }
+        Ok(())
+    }
+}
+
+fn families_of(db: &Db) -> Check<[ColumnFamily; 2]> {
+    let other = db.column_family(OTHER).ok_or("a family is gone")?;
+    Ok([db.default_column_family().clone(), other])
+}
+
+fn key(slot: u32) -> Vec<u8> {
+    format!("key{slot:06}").into_bytes()
+}
+
+/// Follows from what it belongs to, all of it.
+fn value(at: usize, slot: u32, stamp: Stamp) -> Vec<u8> {
+    let seed = stamp.version ^ u64::from(slot) << 40 ^ (at as u64) << 63;
+    let words = (0..stamp.len.div_ceil(8) as u64).map(|i| (seed ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(stamp.len);
+    bytes
+}
