@@ -98,7 +98,7 @@ impl World {
         let mut rng = Rng::new(seed ^ 0x666f_726b_7300);
         World {
             sim: machine::new(seed),
-            options: plan::roomy(plan::options(&mut rng)),
+            options: unlimited(&mut rng),
             forks: Vec::new(),
             next_id: 0,
             keys: pick(&mut rng, &[10, 100, 2_000]),
@@ -167,7 +167,7 @@ impl World {
         let fork = &mut self.forks[i];
         let mut options = self.options.clone();
         if self.rng.one_in(3) {
-            options = plan::roomy(plan::options(&mut self.rng));
+            options = unlimited(&mut self.rng);
         }
         options.create_if_missing = false;
         let db = Db::open_in(machine::env(&self.sim)?, &fork.dir, options);
@@ -361,8 +361,14 @@ impl World {
             self.open(i, None)?;
         }
         let first = self.forks.len();
-        self.checkpoint(i)?;
-        self.checkpoint(i)?;
+        if self.rng.one_in(2) {
+            self.checkpoint(i)?;
+            self.checkpoint(i)?;
+        } else {
+            self.close(i)?;
+            self.copy(i)?;
+            self.copy(i)?;
+        }
         if self.rng.one_in(2) {
             self.close(i)?;
         }
@@ -398,6 +404,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Nothing is refused for want of room.
+fn unlimited(rng: &mut Rng) -> Options {
+    Options { space_limit: None, ..plan::options(rng) }
 }
 
 fn contents(db: &Db) -> Check<Contents> {

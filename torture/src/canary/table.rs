@@ -294,10 +294,10 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a transaction says of the one before it that it was durable",
     ),
     row("lavafs-dump-not-synced", "lavafs", Some(15), "the superblock leads to a dump that is not durable"),
-    test(
+    row(
         "log-group-identity-constant",
-        ("lavastore-lavakv", "--test api"),
-        "forks::a_checkpoint_does_not_see_what_was_written_to_another",
+        "forks-on-lavafs",
+        Some(31),
         "all log groups have one identity, so that pages of a copy on the same blocks are believed",
     ),
     test(

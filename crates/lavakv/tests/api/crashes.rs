@@ -66,7 +66,8 @@ impl CrashRun {
     pub fn assert_explains(&self, at: u64, kind: CrashKind, found: &Model) {
         let promised = |w: &Written| w.acknowledged <= at && (w.durable || kind == CrashKind::ProcessKill);
         let least = self.writes.iter().rposition(promised).map_or(0, |n| n + 1);
-        let most = self.writes.iter().filter(|w| w.started < at).count();
+        // The operation at which it dies is done, and may be the first of a write.
+        let most = self.writes.iter().filter(|w| w.started <= at).count();
         let empty = Model::new();
         let state = |n: usize| if n == 0 { &empty } else { &self.writes[n - 1].state };
         assert!((least..=most).any(|n| state(n) == found), "not the state after {least} to {most} writes");

@@ -4,6 +4,7 @@
 //! All of it on LavaFS, where a log group takes blocks as they are.
 
 use crate::common::{DIR, Model, contents, fill, key, lavafs_env as env, small};
+use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Db, Durability, Options};
 use std::path::Path;
@@ -66,13 +67,42 @@ fn check(sim: &SimEnv, dir: &str, model: &Model) -> Result<(), String> {
     if strange + lost == 0 { Ok(()) } else { Err(format!("{lost} keys lost, {strange} from elsewhere")) }
 }
 
+/// Copies the files of a closed store, as a hand would.
+fn copy(sim: &SimEnv, from: &str, to: &str) {
+    let fs = env(sim).fs;
+    fs.create_dir_all(Path::new(to)).unwrap();
+    for entry in fs.list(Path::new(from)).unwrap() {
+        let source = fs.open(&Path::new(from).join(&entry.name), Access::Buffered).unwrap();
+        let mut bytes = vec![0; source.readable_len().unwrap() as usize];
+        source.read_at(&mut bytes, 0).unwrap();
+        let mut target = fs.create(&Path::new(to).join(&entry.name), &CreateOptions::default()).unwrap();
+        target.append(&bytes).unwrap();
+        target.sync(SyncKind::Full).unwrap();
+    }
+    fs.sync_dir(Path::new(to)).unwrap();
+}
+
 #[test]
 fn a_checkpoint_does_not_see_what_was_written_to_another() {
+    one_after_the_other(false);
+}
+
+/// Nobody tells a copy that it is one: it has the uid of the store, and all its numbers.
+#[test]
+fn a_copy_does_not_see_what_was_written_to_another() {
+    one_after_the_other(true);
+}
+
+/// Of two forks of a store one is used and deleted, and the other gets its blocks.
+fn one_after_the_other(by_hand: bool) {
     for how in ENDS {
         for (first, len) in [(40, 100), (300, 300), (40, 3000), (3, 100), (200, 480)] {
             let sim = SimEnv::new(first + len as u64);
-            let (db, mut model) = source(&sim, &["/one", "/two"]);
+            let (db, mut model) = source(&sim, if by_hand { &[] } else { &["/one", "/two"] });
             db.close().unwrap();
+            if by_hand {
+                ["/one", "/two"].iter().for_each(|to| copy(&sim, DIR, to));
+            }
             let one = Db::open_in(env(&sim), "/one", options()).unwrap();
             put(&one, &mut model.clone(), first, len, "one");
             one.close().unwrap();
