@@ -24,7 +24,7 @@ impl FieldWriter {
         fields.varints(6, identity.inputs.iter().copied());
         fields.number(7, identity.edit);
         let store = &identity.store;
-        if !store.family_name.is_empty() {
+        if !store.family_name.is_empty() || !store.family_options.is_empty() {
             fields.bytes(8, store.family_name.as_bytes());
             fields.bytes(9, &store.family_options);
         }
