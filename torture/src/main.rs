@@ -38,6 +38,7 @@ mod place;
 mod plan;
 mod reclaim;
 mod regressions;
+mod repair;
 mod rows;
 mod runner;
 mod sched;

@@ -3,7 +3,8 @@
 use crate::damage;
 use crate::runner::{Context, Outcome};
 use crate::{
-    block, crash, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim, sched, threads,
+    block, crash, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim, repair, sched,
+    threads,
 };
 
 /// What the count of a row counts.
@@ -279,6 +280,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 60,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| damage::case(context, seed)),
+    },
+    Row {
+        name: "repair",
+        about: "stores of every shape are damaged and repaired: what is not reported as lost is there, and nothing else",
+        unit: Unit::Checks,
+        ci: 1_600,
+        alone: false,
+        case: repair::case,
+    },
+    Row {
+        name: "repair-on-lavafs",
+        about: "the row repair, on LavaFS",
+        unit: Unit::Checks,
+        ci: 400,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| repair::case(context, seed)),
     },
     Row {
         name: "threads",

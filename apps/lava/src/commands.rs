@@ -6,6 +6,7 @@ pub mod gc;
 pub mod inspect;
 pub mod keys;
 pub mod place;
+pub mod repair;
 pub mod space;
 pub mod transfer;
 

@@ -56,6 +56,8 @@ enum Command {
     Compact(commands::gc::CompactArgs),
     /// Read and check every byte of every table
     Verify(commands::inspect::ReportArgs),
+    /// Make a new store of everything that is undamaged; exit status 1 if anything is lost
+    Repair(commands::repair::RepairArgs),
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::inspect::CheckpointArgs),
     /// Measure: load, overwrite, read, readwhilewriting or scan
@@ -111,6 +113,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Gc(args) => commands::gc::gc(db, &args),
         Command::Compact(args) => commands::gc::compact(db, &args),
         Command::Verify(args) => commands::inspect::verify(db, &args),
+        Command::Repair(args) => commands::repair::repair(db, &args),
         Command::Checkpoint(args) => commands::inspect::checkpoint(db, &args),
         Command::Bench(args) => commands::bench::bench(db, &args),
         Command::Demo(args) => demo::demo(db, &args),

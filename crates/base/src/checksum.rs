@@ -73,7 +73,7 @@ pub fn verify(payload: &[u8], uid: Uid, offset: u64, stored: u32) -> Result<()> 
     } else {
         Err(Error::corruption(format!(
             "checksum does not match: {} bytes are damaged, stale or from another place; \
-             restore the file from a checkpoint or backup",
+             restore the file from a checkpoint or backup, or run `lava repair`",
             payload.len()
         ))
         .at_offset(offset))

@@ -180,6 +180,11 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     /// the line of the present holder in the message, if it is taken, also by this very process.
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>>;
 
+    /// Keeps writers away from a path without writing: takes the lock of a file that is there, shared with others who
+    /// only read where the system has such locks. Needs no write permission. `Locked` as [`FileSystem::lock`]; `NotFound`
+    /// if there is no such file.
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+
     /// Room on the volume that holds `dir`.
     fn space(&self, dir: &Path) -> Result<FsSpace>;
 

@@ -263,6 +263,16 @@ fn check_vacant(core: &Core, path: &Path) -> Result<()> {
     if taken { Err(exists(path)) } else { Ok(()) }
 }
 
+/// Takes the lock of a file, if it is free.
+fn hold_lock(core: &mut Core, ino: Ino, path: &Path, holder: &str) -> Result<()> {
+    if let Some(present) = core.locks.get(&ino) {
+        let why = format!("the lock is held by {present}; close that first, or open a copy");
+        return Err(Error::new(ErrorKind::Locked, why).at_file(path));
+    }
+    core.locks.insert(ino, holder.to_owned());
+    Ok(())
+}
+
 impl FileSystem for LavaFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let (dir, name) = file_of(path)?;
@@ -477,11 +487,7 @@ impl FileSystem for LavaFs {
                 }
                 Err(e) => return Err(e),
             };
-            if let Some(present) = core.locks.get(&ino) {
-                let why = format!("the lock is held by {present}; close that first, or open a copy");
-                return Err(Error::new(ErrorKind::Locked, why).at_file(path));
-            }
-            core.locks.insert(ino, holder.to_owned());
+            hold_lock(&mut core, ino, path, holder)?;
             core.open(ino)?
         };
         let held = LavaLock { volume: self.volume.clone(), ino: live.ino };
@@ -491,6 +497,13 @@ impl FileSystem for LavaFs {
             Err(e) => Err(e.at_file(path)),
             Ok(()) => Ok(Box::new(held)),
         }
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let mut core = lock(&self.volume.core);
+        let ino = find(&core, path)?;
+        hold_lock(&mut core, ino, path, "somebody who reads")?;
+        Ok(Box::new(LavaLock { volume: self.volume.clone(), ino }))
     }
 
     fn space(&self, dir: &Path) -> Result<FsSpace> {

@@ -9,6 +9,7 @@ use crate::iterator::DbIterator;
 use crate::large_value::{self, ValueReader, ValueWriter};
 use crate::options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
 use crate::read_path::{GetOp, Value};
+use crate::repair::{RepairOptions, RepairReport};
 use crate::snapshot::Snapshot;
 use crate::space::Space;
 use crate::stats::Statistics;
@@ -73,6 +74,37 @@ impl Db {
     pub fn open_read_only_in(env: Env, path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = crate::read_only::open(env, path.as_ref(), options)?;
         Self::from_engine(engine)
+    }
+
+    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
+    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
+    /// missing or empty; without a report it holds a part, and must not be used.
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
+    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
+    pub fn repair(
+        path: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        let env = Env::kernel();
+        Self::repair_in(&env, path, &env, into, options)
+    }
+
+    /// As [`Db::repair`], from one environment into another, or into the same.
+    ///
+    /// # Errors
+    /// Those of [`Db::repair`].
+    pub fn repair_in(
+        from: &Env,
+        path: impl AsRef<Path>,
+        to: &Env,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        let places = crate::repair::Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
+        crate::repair::repair(&places, options)
     }
 
     fn from_engine(engine: Arc<Engine>) -> Result<Db> {

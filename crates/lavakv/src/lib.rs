@@ -45,6 +45,7 @@ mod rate_limit;
 mod read_only;
 mod read_path;
 mod readers;
+mod repair;
 mod scheduler;
 mod segments;
 mod slots;
@@ -74,6 +75,7 @@ pub use options::{
     DamagedFiles, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions,
 };
 pub use read_path::Value;
+pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use snapshot::Snapshot;
 pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use space_limit::{SpaceLimit, SpacePolicy};

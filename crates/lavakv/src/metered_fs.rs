@@ -261,6 +261,10 @@ impl FileSystem for MeteredFs {
         Ok(self.meter.make(path, whole(PAGE as u64), || self.inner.lock(path, holder))?.0)
     }
 
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.inner.lock_to_read(path)
+    }
+
     fn punch_hole(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
         self.inner.punch_hole(path, offset, len)
     }

@@ -126,7 +126,8 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
         return Ok(());
     };
     let why = format!(
-        "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint",
+        "CURRENT is missing but there are files of data ({}): restore CURRENT, or the store from a checkpoint, or \
+         run `lava repair`",
         file.name
     );
     Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))

@@ -269,7 +269,7 @@ pub(crate) fn open_listed(engine: &Engine, user_key: &[u8], meta: &VsstMeta) -> 
 
 fn another_value(engine: &Engine, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
-        "the segment holds another value than the one of key \"{}\": restore it from a checkpoint or backup",
+        "the segment holds another value than the one of key \"{}\": restore it from a checkpoint or backup, or run `lava repair`",
         user_key.escape_ascii()
     ))
     .at_file(engine.path(&names::vsst(number)))

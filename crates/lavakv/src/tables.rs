@@ -65,7 +65,7 @@ impl Tables {
         let path = io::fs::join(&self.dir, name);
         self.env.fs.open(&path, self.access).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::corruption(
-                "a file that manifest or log refer to is missing; restore it from a checkpoint or backup",
+                "a file that manifest or log refer to is missing; restore it from a checkpoint or backup, or run `lava repair`",
             )
             .at_file(&path),
             _ => e,

@@ -26,7 +26,10 @@ pub mod version;
 
 pub use edit::{Edit, Record};
 pub use idmap::IdMap;
-pub use manifest::{InitialState, Manifest, ManifestReport, dump_manifest};
+pub use manifest::{
+    FamilyWitness, InitialState, Manifest, ManifestReport, ManifestWitness, TableWitness, dump_manifest,
+    look_through,
+};
 pub use meta::{
     BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX,
     VsstClass, VsstMeta,

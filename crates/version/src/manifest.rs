@@ -36,9 +36,11 @@ use std::sync::Arc;
 
 mod format;
 mod replay;
+mod salvage;
 mod store_dir;
 
 pub use replay::dump_manifest;
+pub use salvage::{FamilyWitness, ManifestWitness, TableWitness, look_through};
 use store_dir::StoreDir;
 
 /// A manifest is rolled when it has grown past this, by default.
@@ -263,7 +265,7 @@ impl Manifest {
         }
         let why = format!(
             "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing; \
-             restore a backup, or run repair"
+             restore a backup, or run `lava repair`"
         );
         Err(Error::corruption(why).at_file(self.dir.path.join(&self.report.name)))
     }

@@ -26,6 +26,7 @@ pub mod dump;
 mod groups;
 pub mod page;
 pub mod recover;
+pub mod salvage;
 mod staging;
 mod tail;
 pub mod wal;
@@ -40,6 +41,15 @@ use base::SeqNo;
 
 /// The name of the staging file, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
+
+/// Where something stands in the files of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The file.
+    pub path: std::path::PathBuf,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
 
 /// What a write promises when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

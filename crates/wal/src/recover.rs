@@ -126,7 +126,7 @@ struct Accepted {
 
 /// Puts fragments together.
 #[derive(Default)]
-struct Assembly {
+pub(crate) struct Assembly {
     /// First sequence, highest sequence, whole length, bytes so far.
     partial: Option<(SeqNo, SeqNo, usize, Vec<u8>)>,
 }
@@ -363,7 +363,7 @@ impl<'a> Scan<'a> {
         let half = self.assembly.partial.take().is_some();
         if half && !self.end_sealed {
             return Err(Error::corruption(
-                "the group before this one ends in the middle of a batch; restore from a checkpoint or backup",
+                "the group before this one ends in the middle of a batch; restore from a checkpoint or backup, or run `lava repair`",
             ));
         }
         self.end_sealed = cursor.group.sealed_end.is_some();
@@ -390,7 +390,7 @@ impl<'a> Scan<'a> {
         };
         let error = Error::corruption(format!(
             "log page {lpn} is damaged or missing, and was durable: all pages below {} were; \
-             restore from a checkpoint or backup, or run repair",
+             restore from a checkpoint or backup, or run `lava repair`",
             self.durable_end
         ));
         let last = groups.last().map(|group| (group, group.file.len()));
@@ -483,11 +483,21 @@ impl<'a> Scan<'a> {
 }
 
 /// A batch that is complete: its lowest and highest sequence, and its bytes unless they are those of the last fragment.
-type Whole = (SeqNo, SeqNo, Option<Vec<u8>>);
+pub(crate) type Whole = (SeqNo, SeqNo, Option<Vec<u8>>);
 
 impl Assembly {
+    /// True if the beginning of a batch is there, and its end is not.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Lets go of the beginning of a batch.
+    pub(crate) fn forget(&mut self) {
+        self.partial = None;
+    }
+
     /// Takes the next fragment of the log. The memory it keeps never exceeds the fragments that were really there.
-    fn add(&mut self, fragment: &Fragment<'_>) -> Result<Option<Whole>> {
+    pub(crate) fn add(&mut self, fragment: &Fragment<'_>) -> Result<Option<Whole>> {
         let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
         let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
         let (first_seq, last_seq, len, mut bytes) = match (begins, fragment.batch, self.partial.take()) {
@@ -518,7 +528,9 @@ impl Assembly {
 
 /// Pages that are intact and yet make no sense: a bug, or a forgery.
 fn disorder(what: &str) -> Error {
-    Error::corruption(format!("a batch in the log {what}; restore from a checkpoint or backup"))
+    Error::corruption(format!(
+        "a batch in the log {what}; restore from a checkpoint or backup, or run `lava repair`"
+    ))
 }
 
 fn newer(group: &LogGroup, i: u64, version: u8) -> Error {

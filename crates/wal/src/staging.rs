@@ -64,6 +64,13 @@ impl Staging {
         self.pages.get(&(owner, ltn, lpn))
     }
 
+    /// The groups that pages belong to: whose, and the tag.
+    pub fn groups(&self) -> impl Iterator<Item = (Owner, u64)> {
+        let mut last = None;
+        let groups = self.pages.keys().map(|(owner, ltn, _)| (*owner, *ltn));
+        groups.filter(move |group| last.replace(*group) != Some(*group))
+    }
+
     /// The pages of one group, by number.
     pub fn of_group(&self, owner: Owner, ltn: u64) -> impl Iterator<Item = &StagedPage> {
         self.pages.range((owner, ltn, 0)..=(owner, ltn, u64::MAX)).map(|(_, page)| page)

@@ -336,4 +336,22 @@ pub(crate) const CANARIES: &[Canary] = &[
         None,
         "files of level 0 go down past an older one that cannot be read",
     ),
+    row(
+        "repair-forgets-a-family",
+        "repair",
+        Some(1),
+        "a repair saves the tables of the default family alone",
+    ),
+    row(
+        "repair-forgets-range-tombstones",
+        "repair",
+        Some(4),
+        "a repair merges tables without their range tombstones",
+    ),
+    row(
+        "repair-ignores-sequences",
+        "repair",
+        Some(105),
+        "without a manifest the log is replayed over newer entries in tables",
+    ),
 ];

@@ -9,8 +9,6 @@ use lavastore::io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
 use std::path::{Path, PathBuf};
 
-/// The directory of the store on a volume.
-const STORE_DIR: &str = "/db";
 /// The size of an image that is made because there is none.
 const IMAGE_LEN: u64 = 8 << 30;
 
@@ -28,6 +26,9 @@ pub fn volume_of(db: &Path) -> Option<&Path> {
 }
 
 impl Place {
+    /// The directory of the store on a volume.
+    pub const STORE_DIR: &str = "/db";
+
     /// For a command that only reads.
     pub fn to_read(db: &Path) -> Result<Place> {
         match volume_of(db) {
@@ -50,7 +51,7 @@ impl Place {
     }
 
     fn on(volume: LavaFs) -> Result<Place> {
-        Ok(Place { env: volume.into_env(), dir: STORE_DIR.into() })
+        Ok(Place { env: volume.into_env(), dir: Self::STORE_DIR.into() })
     }
 }
 

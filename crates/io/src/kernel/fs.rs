@@ -185,6 +185,10 @@ impl FileSystem for KernelFs {
         lock::lock(path, holder)
     }
 
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        lock::lock_contents(path, true)
+    }
+
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         let found = retry(|| calls::statvfs(dir_or_current(dir)))
             .map_err(|e| fail("cannot read the room on a volume", dir, e))?;

@@ -143,15 +143,20 @@ impl World {
             Some(_) => self.disk.file_at(path)?,
             None => self.make_file(path)?,
         };
+        self.hold_lock(ino, path, holder)?;
+        let line = format!("{holder}\n");
+        self.apply(Change::Reset { ino, len: 0 });
+        self.apply(Change::Write { ino, offset: 0, data: line.as_bytes().into(), durable: false });
+        Ok(ino)
+    }
+
+    fn hold_lock(&mut self, ino: Ino, path: &Path, holder: &str) -> Result<()> {
         if let Some(present) = self.locks.get(&ino) {
             let why = format!("the lock is held by {present}; close that store first");
             return Err(Error::new(ErrorKind::Locked, why).at_file(path));
         }
-        let line = format!("{holder}\n");
-        self.apply(Change::Reset { ino, len: 0 });
-        self.apply(Change::Write { ino, offset: 0, data: line.as_bytes().into(), durable: false });
         self.locks.insert(ino, holder.to_owned());
-        Ok(ino)
+        Ok(())
     }
 }
 
@@ -344,6 +349,14 @@ impl FileSystem for SimFs {
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
         self.op(OpKind::Lock, path, 0, |world| {
             let ino = world.lock_file(path, holder)?;
+            Ok(Box::new(SimLock(self.handle(world, ino, path))) as _)
+        })
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.op(OpKind::Lock, path, 0, |world| {
+            let ino = world.disk.file_at(path)?;
+            world.hold_lock(ino, path, "somebody who reads")?;
             Ok(Box::new(SimLock(self.handle(world, ino, path))) as _)
         })
     }

@@ -115,7 +115,7 @@ impl Replayed {
             let durable = reference.offset.saturating_add(reference.stored_len) <= synced_bytes;
             // The process that writes the store may have synced it since.
             if (closed || durable) && self.in_file(engine, &reference)?.is_err() {
-                let advice = "a value that was durable is gone; restore the file from a checkpoint or backup";
+                let advice = "a value that was durable is gone; restore the file from a checkpoint or backup, or run `lava repair`";
                 return Err(why.context(advice));
             }
         }

@@ -176,6 +176,9 @@ impl FileSystem for GatedFs {
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
         self.0.lock(path, holder)
     }
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.0.lock_to_read(path)
+    }
     fn space(&self, dir: &Path) -> Result<FsSpace> {
         self.0.space(dir)
     }

@@ -92,6 +92,7 @@ impl FileSystem for Gated {
         remove_dir(dir: &Path) -> ();
         sync_dir(dir: &Path) -> ();
         lock(path: &Path, holder: &str) -> Box<dyn FileLock>;
+        lock_to_read(path: &Path) -> Box<dyn FileLock>;
         space(dir: &Path) -> FsSpace;
     }
 }

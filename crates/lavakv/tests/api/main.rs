@@ -19,6 +19,7 @@ mod large_values;
 mod placement;
 mod read_only;
 mod reads_and_writes;
+mod repair;
 mod reports;
 mod separated_scans;
 mod small_stores;

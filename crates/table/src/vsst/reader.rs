@@ -133,7 +133,7 @@ impl Vsst {
         let offset = offset.filter(|&o| o < self.properties.record_bytes);
         offset.ok_or_else(|| {
             let why =
-                "the index leads behind the last record: run verify, restore the file from a checkpoint";
+                "the index leads behind the last record: run verify, restore the file from a checkpoint, or run `lava repair`";
             self.file.locate(Error::corruption(why), self.directory_offset())
         })
     }
@@ -232,7 +232,8 @@ impl Vsst {
         counters: &mut ReadCounters,
     ) -> Result<BlockSlice> {
         counters.vsst_dense_searches += 1;
-        let advice = "run verify on the store; restore the file from a checkpoint or backup";
+        let advice =
+            "run verify on the store; restore the file from a checkpoint or backup, or run `lava repair`";
         let found = self.search_dense(wanted.user_key, wanted.seq, counters);
         let found =
             found.map_err(|e| e.context(format!("looking for a record in the dense keys ({advice})")))?;

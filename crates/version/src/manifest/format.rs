@@ -176,7 +176,8 @@ impl Current {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Current> {
-        let damaged = || Error::corruption("CURRENT is damaged: restore it from a backup, or run repair");
+        let damaged =
+            || Error::corruption("CURRENT is damaged: restore it from a backup, or run `lava repair`");
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
         let mut lines = text.lines();
         let Some(FileKind::Manifest(manifest)) = lines.next().and_then(names::parse) else {

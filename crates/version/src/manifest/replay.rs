@@ -10,7 +10,7 @@ use io::{Access, Env};
 use std::path::Path;
 
 /// The longest manifest that is read.
-const MANIFEST_LEN_MAX: u64 = 4 << 30;
+pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
 
 /// The history in a manifest.
 pub(super) struct History {
@@ -33,7 +33,8 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
     let header = Header::decode(bytes)?;
     let mut offset = HEADER_LEN;
     let first = read_record(header.manifest, bytes, offset).map_err(|e| {
-        let why = "the snapshot at the start of the manifest is damaged; restore a backup, or run repair";
+        let why =
+            "the snapshot at the start of the manifest is damaged; restore a backup, or run `lava repair`";
         e.context(why).with_kind(ErrorKind::Corruption)
     })?;
     let at = |offset: usize| move |e: Error| e.at_offset(offset as u64);
@@ -56,7 +57,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
             Err(e) if vouched(header.manifest, bytes, offset + 1, expected) => {
                 return Err(e.context(format!(
                     "manifest record of edit {expected} is damaged, and a later one vouches that it was durable; \
-                     restore a backup, or run repair"
+                     restore a backup, or run `lava repair`"
                 )));
             }
             Err(_) => {
@@ -79,7 +80,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
 fn check_reached(state: &State) -> Result<()> {
     let numbers = [state.next_file_number, state.next_ltn, state.edit_number];
     match numbers.into_iter().find(|&n| n > NUMBER_REACHED_MAX) {
-        Some(n) => Err(Error::corruption(format!("no store reaches the number {n}; run repair"))),
+        Some(n) => Err(Error::corruption(format!("no store reaches the number {n}; run `lava repair`"))),
         None => Ok(()),
     }
 }
@@ -91,7 +92,7 @@ fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_ma
         return Ok(());
     }
     Err(Error::corruption(format!(
-        "manifest record of edit {} (durable {}) stands where edit {edit} belongs; run repair",
+        "manifest record of edit {} (durable {}) stands where edit {edit} belongs; run `lava repair`",
         record.edit, record.durable
     )))
 }
@@ -124,13 +125,13 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
     history.vouched = history.vouched.max(current.edit);
     let header = &history.header;
     if header.manifest != current.uid || header.number != current.manifest {
-        let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run repair";
+        let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run `lava repair`";
         return Err(Error::corruption(why).at_file(&path));
     }
     if history.state.edit_number < current.edit {
         let why = format!(
             "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is damaged or missing; \
-             restore a backup, or run repair",
+             restore a backup, or run `lava repair`",
             history.state.edit_number, current.edit
         );
         return Err(Error::corruption(why).at_file(&path));
@@ -141,7 +142,9 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
 
 fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     let missing = |e: Error| match e.kind() {
-        ErrorKind::NotFound => Error::corruption("the manifest that CURRENT names is missing; run repair"),
+        ErrorKind::NotFound => {
+            Error::corruption("the manifest that CURRENT names is missing; run `lava repair`")
+        }
         _ => e,
     };
     // A file system whose recorded length lags behind the data may hold more than it says.
@@ -187,7 +190,7 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind]) -> Error {
         _ => false,
     });
     if lost {
-        Error::corruption("CURRENT is missing, but the directory holds files of a store: run repair")
+        Error::corruption("CURRENT is missing, but the directory holds files of a store: run `lava repair`")
             .at_file(dir)
     } else {
         Error::not_found("there is no store in this directory").at_file(dir)

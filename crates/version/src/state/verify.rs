@@ -96,5 +96,5 @@ fn ordered(a: &FileMeta, b: &FileMeta) -> bool {
 }
 
 fn fault<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::corruption(format!("the manifest contradicts itself: {why}; run repair")))
+    Err(Error::corruption(format!("the manifest contradicts itself: {why}; run `lava repair`")))
 }

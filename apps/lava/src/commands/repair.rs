@@ -1,0 +1,158 @@
+//! `repair`: a new store of everything that is undamaged in a damaged one.
+
+use super::directory;
+use super::place::{Place, make_volume, open_volume, volume_of};
+use crate::formats::escape::escape;
+use crate::{Result, output};
+use bench::host::now_ns;
+use bench::report::{human_bytes, human_count};
+use clap::Args;
+use lavastore::{Db, LostRange, RepairOptions, RepairReport};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Where the new store goes on the volume that holds the damaged one.
+const SAME_VOLUME_DIR: &str = "/repaired";
+/// Lines of losses that are printed for a person; JSON has all.
+const LINES_MAX: usize = 100;
+
+/// Options of `repair`.
+#[derive(Args)]
+pub struct RepairArgs {
+    /// Where the repaired store goes: a directory that is missing or empty, or lavafs:PATH. On the volume of the damaged
+    /// store itself it goes to /repaired
+    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    into: Option<PathBuf>,
+    /// Only say what would be saved and what is lost
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Repairs. The damaged store is only read. Losses are an error, after the report.
+pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
+    let db = directory(db)?;
+    let (from, into) = places(&db, args)?;
+    let start_ns = now_ns();
+    let options = RepairOptions { dry_run: args.dry_run, ..RepairOptions::default() };
+    let report = Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
+    match report.lost.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} ranges of keys are lost or may hold older versions").into()),
+    }
+}
+
+/// Where it is read from, and where to.
+fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
+    let Some(into) = &args.into else {
+        let from = Place::to_read(db)?;
+        let into = Place { env: from.env.clone(), dir: SAME_VOLUME_DIR.into() };
+        return Ok((from, into));
+    };
+    match (volume_of(db), volume_of(into)) {
+        (Some(volume), Some(other)) if volume == other => {
+            let env = open_volume(volume, args.dry_run)?.into_env();
+            let from = Place { env: env.clone(), dir: Place::STORE_DIR.into() };
+            Ok((from, Place { env, dir: SAME_VOLUME_DIR.into() }))
+        }
+        (_, Some(_)) if args.dry_run => {
+            places(db, &RepairArgs { into: None, dry_run: true, json: args.json })
+        }
+        (_, Some(volume)) => {
+            make_volume(volume)?;
+            Ok((Place::to_read(db)?, Place::to_write(into, false)?))
+        }
+        (_, None) => {
+            let from = Place::to_read(db)?;
+            match volume_of(db) {
+                // One environment: then it is seen if one directory lies in the other.
+                None => {
+                    let into = Place { env: from.env.clone(), dir: into.clone() };
+                    Ok((from, into))
+                }
+                Some(_) => Ok((from, Place::to_write(into, false)?)),
+            }
+        }
+    }
+}
+
+fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
+    let key = |key: &Option<Vec<u8>>| key.as_ref().map(|key| escape(key));
+    let families: Vec<Value> = report
+        .families
+        .iter()
+        .map(|f| {
+            json!({
+                "id": f.id, "name": f.name, "name_is_lost": f.name_is_lost, "records": f.records,
+                "may_have_been_dropped": f.may_have_been_dropped, "bytes": f.bytes, "log_changes": f.log_changes,
+            })
+        })
+        .collect();
+    let damaged: Vec<Value> =
+        report.damaged.iter().map(|d| json!({ "file": d.file, "offset": d.offset, "why": d.why })).collect();
+    let lost: Vec<Value> = report
+        .lost
+        .iter()
+        .map(|l| {
+            json!({
+                "family": l.family, "from": key(&l.from), "to": key(&l.to), "keys": l.keys,
+                "first_sequence": l.sequences.map(|(first, _)| first),
+                "last_sequence": l.sequences.map(|(_, last)| last).filter(|last| *last != MAX_SEQ),
+                "file": l.file, "offset": l.offset, "may_come_back": l.may_come_back,
+                "only_come_back": l.only_come_back,
+            })
+        })
+        .collect();
+    json!({
+        "dry_run": dry_run, "from_manifest": report.from_manifest, "families": families,
+        "files_used": report.files_used, "files_ignored": report.files_ignored,
+        "bytes_read": report.bytes_read, "damaged": damaged, "lost": lost, "seconds": seconds,
+    })
+}
+
+/// The largest sequence: stands for one that is not known.
+const MAX_SEQ: u64 = (1 << 56) - 1;
+
+fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
+    let mut text = String::new();
+    for damaged in &report.damaged {
+        let at = damaged.offset.map_or(String::new(), |offset| format!(" at {offset}"));
+        let _ = writeln!(text, "damaged: {}{at}: {}", damaged.file, output::one_line(&damaged.why));
+    }
+    let line = |lost: &LostRange| if lost.only_come_back { "may have come back" } else { "lost" };
+    for lost in report.lost.iter().take(LINES_MAX) {
+        let _ = writeln!(text, "{}: {lost}", line(lost));
+    }
+    if report.lost.len() > LINES_MAX {
+        let _ = writeln!(text, "and {} more (--json lists all)", report.lost.len() - LINES_MAX);
+    }
+    for family in &report.families {
+        let note = match (family.name_is_lost, family.may_have_been_dropped) {
+            (true, _) => " (its name is lost; it may have been dropped before)",
+            (false, true) => " (it may have been dropped before)",
+            (false, false) => "",
+        };
+        let _ = writeln!(
+            text,
+            "family {}{note}: {} records, {}, and {} changes from the log",
+            family.name,
+            human_count(family.records),
+            human_bytes(family.bytes),
+            human_count(family.log_changes)
+        );
+    }
+    let done = if args.dry_run { "would be saved" } else { "saved" };
+    let way = if report.from_manifest { "the manifest" } else { "what the files say of themselves" };
+    let _ = writeln!(
+        text,
+        "{done} by {way}: {} read from {} files in {seconds:.2} s",
+        human_bytes(report.bytes_read),
+        human_count(report.files_used)
+    );
+    text
+}

@@ -1,0 +1,176 @@
+//! What a repair did, and what it could not save.
+
+use base::{Error, SeqNo};
+use std::fmt;
+
+/// A column family in the new store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairedFamily {
+    /// Its id in the damaged store.
+    pub id: u32,
+    /// Its name in the new store.
+    pub name: String,
+    /// The name it had is not known.
+    pub name_is_lost: bool,
+    /// No manifest tells whether it was dropped: it may have come back.
+    pub may_have_been_dropped: bool,
+    /// Keys saved from tables.
+    pub records: u64,
+    /// Bytes of these keys and their values.
+    pub bytes: u64,
+    /// Changes replayed from the log.
+    pub log_changes: u64,
+}
+
+/// A file that is damaged or missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairDamage {
+    /// Its name in the directory of the store.
+    pub file: String,
+    /// Where the damage is, bytes from the beginning, if it is at one place.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What is lost. Both ends of a range of keys are inclusive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostRange {
+    /// The id of the family; `None`: any.
+    pub family: Option<u32>,
+    /// The first user key; `None`: no border.
+    pub from: Option<Vec<u8>>,
+    /// The last; `None`: no border.
+    pub to: Option<Vec<u8>>,
+    /// How many keys; `None`: it is not known.
+    pub keys: Option<u64>,
+    /// Sequences of the changes that are lost, first and last (the last is the largest possible, if it is not known), where
+    /// it is the log that lost them.
+    pub sequences: Option<(SeqNo, SeqNo)>,
+    /// The file.
+    pub file: String,
+    /// Where in it.
+    pub offset: Option<u64>,
+    /// Older versions of keys in the range, and keys that had been deleted, may be in the new store.
+    pub may_come_back: bool,
+    /// Nothing of the range itself is lost; it only may have come back.
+    pub only_come_back: bool,
+}
+
+/// What a repair did.
+#[derive(Clone, Debug, Default)]
+pub struct RepairReport {
+    /// The state was taken from a manifest that is whole.
+    pub from_manifest: bool,
+    /// The families of the new store.
+    pub families: Vec<RepairedFamily>,
+    /// Tables, files of values and log groups that were read.
+    pub files_used: u64,
+    /// Files of data that do not belong to the store any more, or not yet.
+    pub files_ignored: u64,
+    /// Bytes read from tables and files of values, and of log batches.
+    pub bytes_read: u64,
+    /// What is damaged or missing.
+    pub damaged: Vec<RepairDamage>,
+    /// What is lost with it.
+    pub lost: Vec<LostRange>,
+}
+
+/// Ranges told apart for one file before they become one.
+const RANGES_OF_A_FILE_MAX: usize = 1000;
+
+impl RepairReport {
+    /// True if every record was saved, and nothing older stands in the place of anything.
+    pub fn is_lossless(&self) -> bool {
+        self.lost.is_empty()
+    }
+
+    /// Keys saved from tables, over all families.
+    pub fn records(&self) -> u64 {
+        self.families.iter().map(|family| family.records).sum()
+    }
+
+    pub(super) fn damage(&mut self, error: &Error) {
+        let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
+        let damaged = RepairDamage {
+            file: file.to_string_lossy().into_owned(),
+            offset: error.offset(),
+            why: error.message().to_owned(),
+        };
+        if !self.damaged.contains(&damaged) && self.damaged.len() < 10 * RANGES_OF_A_FILE_MAX {
+            self.damaged.push(damaged);
+        }
+    }
+
+    /// Notes a loss. Of a file with very many, all that follow become one range.
+    pub(super) fn lose(&mut self, lost: LostRange) {
+        let same_file = |l: &&mut LostRange| l.file == lost.file && l.family == lost.family;
+        if self.lost.len() >= RANGES_OF_A_FILE_MAX
+            && lost.sequences.is_none()
+            && let Some(last) = self.lost.iter_mut().rev().find(same_file)
+            && last.sequences.is_none()
+        {
+            last.from = last.from.take().zip(lost.from).map(|(a, b)| a.min(b));
+            last.to = last.to.take().zip(lost.to).map(|(a, b)| a.max(b));
+            last.keys = last.keys.zip(lost.keys).map(|(a, b)| a.saturating_add(b));
+            last.may_come_back |= lost.may_come_back;
+            last.only_come_back &= lost.only_come_back;
+            last.offset = None;
+            return;
+        }
+        self.lost.push(lost);
+    }
+}
+
+impl LostRange {
+    /// The name of the file that an error names, and its offset.
+    pub(super) fn at(error: &Error) -> LostRange {
+        let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
+        LostRange {
+            file: file.to_string_lossy().into_owned(),
+            offset: error.offset(),
+            ..LostRange::default()
+        }
+    }
+
+    /// True if a key of a family lies in the range.
+    pub fn covers(&self, family: u32, key: &[u8]) -> bool {
+        self.family.is_none_or(|own| own == family)
+            && self.from.as_deref().is_none_or(|from| from <= key)
+            && self.to.as_deref().is_none_or(|to| key <= to)
+    }
+}
+
+impl fmt::Display for LostRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.family {
+            Some(id) => write!(f, "family {id}, ")?,
+            None => f.write_str("any family, ")?,
+        }
+        match (&self.from, &self.to) {
+            (None, None) => f.write_str("any key")?,
+            (Some(from), Some(to)) if from == to => write!(f, "key \"{}\"", from.escape_ascii())?,
+            (from, to) => {
+                let show = |key: &Option<Vec<u8>>| {
+                    key.as_ref().map_or("no border".into(), |k| format!("\"{}\"", k.escape_ascii()))
+                };
+                write!(f, "keys {} to {}", show(from), show(to))?;
+            }
+        }
+        if let Some((first, last)) = self.sequences {
+            match last {
+                base::MAX_SEQ => write!(f, ", changes from sequence {first} on")?,
+                _ => write!(f, ", changes with sequences {first} to {last}")?,
+            }
+        }
+        write!(f, " ({}", self.file)?;
+        if let Some(offset) = self.offset {
+            write!(f, ", offset {offset}")?;
+        }
+        f.write_str(")")?;
+        if self.may_come_back {
+            f.write_str("; older versions or deleted keys may have come back")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! The tables of a family as sorted runs, each a chain of tables that do not overlap, walked forward around damage.
+
+use super::files::Place;
+use super::judge::Counted;
+use base::range_del::FragmentedRangeTombstones;
+use base::sync::{Mutex, lock};
+use base::{Error, InternalIterator, Result, Uid, key};
+use cache::Cache;
+use io::Env;
+use std::sync::Arc;
+use table::salvage::{self, LostEntries, SalvageIter};
+
+/// What a walk meets, told to whoever asks between two steps.
+#[derive(Debug)]
+pub(super) enum Met {
+    /// Entries that cannot be read.
+    Lost(LostEntries),
+    /// A table of so many bytes.
+    Table(u64),
+}
+
+/// What was told and not heard yet. One thread has both ends; cursors must be able to move to another, hence the lock.
+pub(super) type Heard = Arc<Mutex<Vec<Met>>>;
+
+/// A table of a run.
+struct Member {
+    number: u64,
+    uid: Uid,
+    place: Place,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+    superseded: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A cursor over a chain of tables.
+pub(super) struct Run {
+    env: Env,
+    cache: Arc<Cache>,
+    members: Vec<Member>,
+    /// The table to come.
+    next: usize,
+    iter: Option<SalvageIter>,
+    met: Heard,
+}
+
+/// The runs of some tables, and their range tombstones.
+pub(super) fn runs_of(
+    env: &Env,
+    cache: &Arc<Cache>,
+    tables: &[Counted],
+    met: &Heard,
+) -> (Vec<Box<dyn InternalIterator>>, Vec<Arc<FragmentedRangeTombstones>>) {
+    let mut order: Vec<&Counted> = tables.iter().collect();
+    order.sort_by(|a, b| a.table.smallest.cmp(&b.table.smallest));
+    let mut runs: Vec<Run> = Vec::new();
+    let mut tombstones = Vec::new();
+    for counted in order {
+        let table = &counted.table;
+        if !table.tombstones.is_empty()
+            && counted.superseded.is_none()
+            && !base::canary::is("repair-forgets-range-tombstones")
+        {
+            tombstones.push(table.tombstones.clone());
+        }
+        let member = Member {
+            number: table.number,
+            uid: table.uid,
+            place: table.place.clone(),
+            smallest: table.smallest.clone(),
+            largest: table.largest.clone(),
+            superseded: counted.superseded.clone(),
+        };
+        let ends_before = |run: &&mut Run| {
+            run.members.last().is_none_or(|last| last.largest < member.smallest && !last.largest.is_empty())
+        };
+        match runs.iter_mut().find(ends_before) {
+            Some(run) => run.members.push(member),
+            None => runs.push(Run {
+                env: env.clone(),
+                cache: cache.clone(),
+                members: vec![member],
+                next: 0,
+                iter: None,
+                met: met.clone(),
+            }),
+        }
+    }
+    (runs.into_iter().map(|run| Box::new(run) as Box<dyn InternalIterator>).collect(), tombstones)
+}
+
+impl Run {
+    /// Steps over what is superseded, and into the next tables, until it stands on an entry or at the end.
+    fn settle(&mut self) {
+        loop {
+            let Some(iter) = &mut self.iter else {
+                let Some(member) = self.members.get(self.next) else { return };
+                self.next += 1;
+                self.iter = open(&self.env, &self.cache, member, &self.met);
+                continue;
+            };
+            for lost in iter.take_lost() {
+                tell(&self.met, Met::Lost(lost));
+            }
+            if !iter.valid() {
+                self.iter = None;
+                if self.next >= self.members.len() {
+                    return;
+                }
+                continue;
+            }
+            let user_key = key::user_key(iter.key());
+            let member = self.next.checked_sub(1).and_then(|at| self.members.get(at));
+            let superseded = member.and_then(|member| member.superseded.as_ref());
+            match superseded {
+                Some((from, to)) if from.as_slice() <= user_key && user_key <= to.as_slice() => {
+                    iter.advance()
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+fn open(env: &Env, cache: &Arc<Cache>, member: &Member, met: &Heard) -> Option<SalvageIter> {
+    let opened = member.place.open(env);
+    let opened = opened.and_then(|file| salvage::open(file, member.number, member.uid, cache.clone()));
+    match opened {
+        Ok((table, _)) => {
+            tell(met, Met::Table(member.place.len));
+            Some(SalvageIter::new(table))
+        }
+        Err(e) => {
+            let (from, to) = (member.smallest.clone(), member.largest.clone());
+            tell(met, Met::Lost(LostEntries { from, to, error: e.at_file(&member.place.path) }));
+            None
+        }
+    }
+}
+
+fn tell(met: &Heard, what: Met) {
+    lock(met).push(what);
+}
+
+/// A repair only goes forward.
+fn backward() -> Error {
+    Error::invalid("a run of damaged tables is walked forward only")
+}
+
+impl InternalIterator for Run {
+    fn valid(&self) -> bool {
+        self.iter.as_ref().is_some_and(SalvageIter::valid)
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        (self.next, self.iter) = (0, None);
+        self.settle();
+        Ok(())
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        Err(backward())
+    }
+    /// Moves on to the target, which is never behind.
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        while self.valid() && key::compare(self.key(), target).is_lt() {
+            self.next()?;
+        }
+        Ok(())
+    }
+    fn seek_for_prev(&mut self, _target: &[u8]) -> Result<()> {
+        Err(backward())
+    }
+    fn next(&mut self) -> Result<()> {
+        if let Some(iter) = &mut self.iter {
+            iter.advance();
+        }
+        self.settle();
+        Ok(())
+    }
+    fn prev(&mut self) -> Result<()> {
+        Err(backward())
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], SalvageIter::key)
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.as_ref().map_or(&[], SalvageIter::value)
+    }
+}

@@ -1,0 +1,267 @@
+//! What is in the directory: the manifests, the tables with what they say of themselves, the files of values.
+
+use super::files::{self, Files, Place};
+use super::report::{LostRange, RepairReport};
+use super::values::Values;
+use base::range_del::FragmentedRangeTombstones;
+use base::{Error, Result, SeqNo, Uid, key};
+use cache::Cache;
+use io::Env;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use table::TableIdentity;
+use table::salvage::{self, Kind, Missing};
+use version::names::{self, FileKind};
+use version::{FamilyId, FileMeta, ManifestWitness, TableWitness};
+
+/// The cache of a repair: index frames of vSSTs. Data passes it by.
+const CACHE_LEN: usize = 32 << 20;
+
+/// A table that can be opened.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub number: u64,
+    pub uid: Uid,
+    pub family: FamilyId,
+    pub place: Place,
+    /// The first and the last user key.
+    pub smallest: Vec<u8>,
+    pub largest: Vec<u8>,
+    pub max_seq: SeqNo,
+    pub identity: TableIdentity,
+    pub tombstones: Arc<FragmentedRangeTombstones>,
+    pub missing: Vec<Missing>,
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub cache: Arc<Cache>,
+    pub witness: ManifestWitness,
+    pub files: Files,
+    /// Tables that can be opened. With a state, those it names.
+    pub tables: Vec<Table>,
+    pub values: Values,
+    pub report: RepairReport,
+}
+
+/// Looks at everything.
+pub(super) fn scan(env: &Env, dir: &Path) -> Result<Found> {
+    let witness = version::look_through(env, dir)?;
+    let mut report = RepairReport::default();
+    witness.damage.iter().for_each(|e| report.damage(e));
+    scan_with(env, dir, witness, report)
+}
+
+/// The same, with what the manifests tell.
+pub(super) fn scan_with(
+    env: &Env,
+    dir: &Path,
+    mut witness: ManifestWitness,
+    mut report: RepairReport,
+) -> Result<Found> {
+    let files = files::look(env, dir)?;
+    let cache = Arc::new(Cache::new(CACHE_LEN));
+    let seen = newest_edit_seen(env, &files, &cache);
+    if let Some(state) = &witness.state
+        && seen > state.edit_number
+    {
+        let why = format!(
+            "the manifest ends at edit {}, but a table saw edit {seen} durable: its end is missing",
+            state.edit_number
+        );
+        report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
+        demote(&mut witness);
+    }
+    let values = Values::new(env, dir, &cache, &files, witness.state.as_ref());
+    values.missing.iter().for_each(|e| report.damage(e));
+    let mut found = Found { cache, witness, files, tables: Vec::new(), values, report };
+    match found.witness.state.clone() {
+        Some(state) => {
+            found.report.from_manifest = true;
+            for family in state.families.values() {
+                for meta in family.version.levels.iter().flatten() {
+                    found.take_listed(env, dir, family.id, meta);
+                }
+            }
+        }
+        None => found.take_all(env, dir),
+    }
+    Ok(found)
+}
+
+/// The highest edit of the manifest that a table saw durable when it was begun.
+fn newest_edit_seen(env: &Env, files: &Files, cache: &Arc<Cache>) -> u64 {
+    let tables = files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
+    let edit_of = |(uid, (_, place)): (&Uid, &(Kind, Place))| {
+        let (table, _) = salvage::open(place.open(env).ok()?, 0, *uid, cache.clone()).ok()?;
+        Some(table.properties().identity.edit)
+    };
+    tables.filter_map(edit_of).max().unwrap_or(0)
+}
+
+/// Makes a state that has lost its end a witness among others.
+pub(super) fn demote(witness: &mut ManifestWitness) {
+    let Some(state) = witness.state.take() else { return };
+    for family in state.families.values() {
+        let known = witness.families.entry(family.id).or_default();
+        known.name = Some(family.name.clone());
+        known.options = Some(family.options.clone());
+        known.log_floor = family.version.log_floor;
+        for meta in family.version.levels.iter().flatten() {
+            let added = TableWitness::Added(family.id, Box::new((**meta).clone()));
+            witness.tables.insert(meta.number, added);
+        }
+    }
+}
+
+impl Found {
+    /// A table that the manifest names.
+    fn take_listed(&mut self, env: &Env, dir: &Path, family: FamilyId, meta: &FileMeta) {
+        let path = dir.join(names::ksst(meta.number));
+        let place = match self.files.known.get(&meta.uid) {
+            Some((_, place)) => Ok(place.clone()),
+            None => match self.files.named.get(&FileKind::Ksst(meta.number)) {
+                Some(place) => Ok(Place { len: place.len.min(meta.len), ..place.clone() }),
+                None => Err(Error::corruption("a table that the manifest names is missing").at_file(&path)),
+            },
+        };
+        let opened = place.and_then(|place| {
+            let table = salvage::open(place.open(env)?, meta.number, meta.uid, self.cache.clone())?;
+            Ok((place, table))
+        });
+        match opened {
+            Ok((place, (table, missing))) => {
+                let is_moved = place.path != path;
+                if is_moved {
+                    let why = "this is the file of another table: names were exchanged";
+                    self.report.damage(&Error::corruption(why).at_file(&place.path));
+                } else if self
+                    .files
+                    .named
+                    .get(&FileKind::Ksst(meta.number))
+                    .is_some_and(|p| p.len != meta.len)
+                {
+                    let why = format!("the file should have {} bytes", meta.len);
+                    self.report.damage(&Error::corruption(why).at_file(&place.path));
+                }
+                self.tables.push(Table {
+                    number: meta.number,
+                    uid: meta.uid,
+                    family,
+                    place,
+                    smallest: meta.smallest_user_key().to_vec(),
+                    largest: meta.largest_user_key().to_vec(),
+                    max_seq: meta.max_seq,
+                    identity: table.properties().identity.clone(),
+                    tombstones: table.range_tombstones().clone(),
+                    missing,
+                });
+            }
+            Err(e) => self.lose_table(&e, Some((family, meta))),
+        }
+    }
+
+    /// Without a state: every table that says what it is.
+    fn take_all(&mut self, env: &Env, dir: &Path) {
+        let mut there = BTreeSet::new();
+        let tables = self.files.known.iter().filter(|(_, (kind, _))| *kind == Kind::Ksst);
+        let mut tables: Vec<(Uid, Place)> = tables.map(|(uid, (_, place))| (*uid, place.clone())).collect();
+        tables.sort_by(|(_, a), (_, b)| a.path.cmp(&b.path));
+        for (uid, place) in tables {
+            let named = place.path.file_name().and_then(|name| names::parse(&name.to_string_lossy()));
+            let Some(number) = named.and_then(FileKind::number) else { continue };
+            let opened =
+                place.open(env).and_then(|file| salvage::open(file, number, uid, self.cache.clone()));
+            let (table, missing) = match opened {
+                Ok(opened) => opened,
+                Err(e) => {
+                    there.insert(number);
+                    self.lose_unlisted(&e.at_file(&place.path), number);
+                    continue;
+                }
+            };
+            let properties = table.properties();
+            let known = match self.witness.tables.get(&number) {
+                Some(TableWitness::Added(family, _)) => Some(*family),
+                _ => None,
+            };
+            // A table whose properties are damaged does not say whose it is.
+            let is_silent = missing.iter().any(|m| matches!(m, Missing::Properties(_)));
+            let (number, family) = match (is_silent, known) {
+                (false, _) => (properties.identity.number, properties.identity.family),
+                (true, Some(family)) => (number, family),
+                (true, None) => {
+                    there.insert(number);
+                    missing.iter().for_each(|m| self.lose_unlisted(m.error(), number));
+                    continue;
+                }
+            };
+            there.insert(number);
+            self.tables.push(Table {
+                number,
+                uid,
+                family,
+                place,
+                smallest: key::user_key(&properties.smallest).to_vec(),
+                largest: key::user_key(&properties.largest).to_vec(),
+                max_seq: properties.max_seq,
+                identity: properties.identity.clone(),
+                tombstones: table.range_tombstones().clone(),
+                missing,
+            });
+        }
+        self.lose_the_others(dir, there);
+    }
+
+    /// Tables that say nothing, and those that a witness names and that are not there.
+    fn lose_the_others(&mut self, dir: &Path, mut there: BTreeSet<u64>) {
+        for kind in self.files.silent.clone() {
+            if let FileKind::Ksst(number) = kind
+                && there.insert(number)
+            {
+                let why = "the footer of a table is damaged: without a manifest nothing tells what it is";
+                self.lose_unlisted(&Error::corruption(why).at_file(dir.join(names::ksst(number))), number);
+            }
+        }
+        let missing =
+            self.witness.tables.iter().filter(|(number, table)| {
+                matches!(table, TableWitness::Added(..)) && !there.contains(number)
+            });
+        let missing: Vec<u64> = missing.map(|(number, _)| *number).collect();
+        let replaced = |number: &u64| {
+            let by = |table: &Table| {
+                table.identity.inputs.contains(number) || table.identity.store.gone.contains(number)
+            };
+            self.tables.iter().any(by)
+        };
+        let missing: Vec<u64> = missing.into_iter().filter(|number| !replaced(number)).collect();
+        for number in missing {
+            let why = "a table that the manifest names is missing";
+            self.lose_unlisted(&Error::corruption(why).at_file(dir.join(names::ksst(number))), number);
+        }
+    }
+
+    fn lose_unlisted(&mut self, e: &Error, number: u64) {
+        match self.witness.tables.get(&number).cloned() {
+            Some(TableWitness::Added(family, meta)) => self.lose_table(e, Some((family, &meta))),
+            Some(TableWitness::Removed) => self.report.damage(e),
+            None => self.lose_table(e, None),
+        }
+    }
+
+    /// A whole table is lost.
+    fn lose_table(&mut self, e: &Error, of: Option<(FamilyId, &FileMeta)>) {
+        self.report.damage(e);
+        let range = LostRange { may_come_back: true, ..LostRange::at(e) };
+        self.report.lose(match of {
+            None => range,
+            Some((family, meta)) => LostRange {
+                family: Some(family),
+                from: Some(meta.smallest_user_key().to_vec()),
+                to: Some(meta.largest_user_key().to_vec()),
+                ..range
+            },
+        });
+    }
+}

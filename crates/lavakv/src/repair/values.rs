@@ -1,0 +1,321 @@
+//! The values that references lead to.
+//!
+//! A name leads to the file of that number, and to every file that says it took the name over; where several do, the key
+//! decides. A file whose index is damaged is searched for its records once; a file without a sound footer likewise, if a
+//! manifest tells its uid. Also files that no version names any more are asked, after the others: a record under the same
+//! key and sequence is the same record.
+
+use super::files::{Files, Place};
+use base::{Error, HashMap, Result, SeqNo, Uid};
+use cache::{BlockSlice, Cache};
+use io::{Access, Env, ReadFile};
+use std::collections::hash_map::Entry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use table::salvage::Kind;
+use table::segment::RecordReference;
+use table::vsst::record::{LooseRecord, open_loose, read_loose};
+use table::vsst::salvage::find_records;
+use table::{ReadCounters, Reference, SegmentReader, SegmentReference, Vsst};
+use version::names::{self, FileKind};
+use version::{BlobId, State, VsstMeta};
+
+/// Open files kept.
+const OPEN_MAX: usize = 512;
+
+/// A value that was found.
+pub(super) enum Found {
+    /// It is here.
+    Bytes(BlockSlice),
+    /// It is in a segment, whose bytes are verified as they are read.
+    Segment(Arc<SegmentReader>),
+}
+
+/// A file of values.
+#[derive(Clone, Debug)]
+struct ValueFile {
+    number: u64,
+    uid: Uid,
+    kind: Kind,
+    place: Place,
+}
+
+/// What became of opening one.
+enum Opened {
+    Vsst(Arc<Vsst>),
+    Segment(Arc<SegmentReader>),
+    No(Error),
+}
+
+/// Offset and length of each record of a file, by user key and sequence.
+type Records = HashMap<(Vec<u8>, SeqNo), (u64, u64)>;
+
+/// See the module.
+pub(super) struct Values {
+    env: Env,
+    dir: PathBuf,
+    cache: Arc<Cache>,
+    files: Vec<ValueFile>,
+    /// The files that a name may lead to, the likeliest first.
+    names: HashMap<BlobId, Vec<usize>>,
+    /// Listed by the manifest and not there.
+    pub missing: Vec<Error>,
+    opened: HashMap<usize, Opened>,
+    searched: HashMap<usize, Records>,
+    placed: HashMap<u64, Option<Arc<dyn ReadFile>>>,
+    tails: Vec<Arc<dyn ReadFile>>,
+    pub bytes_read: u64,
+}
+
+impl Values {
+    /// The files of values in the directory, as the state has them if there is one.
+    pub fn new(env: &Env, dir: &Path, cache: &Arc<Cache>, files: &Files, state: Option<&State>) -> Values {
+        let tails = files.named.iter().filter(|(kind, _)| matches!(kind, FileKind::Tail(_)));
+        let tails = tails.filter_map(|(_, place)| env.fs.open(&place.path, Access::Buffered).ok()).collect();
+        let mut values = Values {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            cache: cache.clone(),
+            files: Vec::new(),
+            names: HashMap::default(),
+            missing: Vec::new(),
+            opened: HashMap::default(),
+            searched: HashMap::default(),
+            placed: HashMap::default(),
+            tails,
+            bytes_read: 0,
+        };
+        for family in state.into_iter().flat_map(|state| state.families.values()) {
+            for (number, meta) in family.version.vssts.iter() {
+                values.take_listed(files, meta, &family.version.names_of(number));
+            }
+        }
+        let mut others: Vec<_> = files.known.iter().filter(|(_, (kind, _))| *kind != Kind::Ksst).collect();
+        others.sort_by(|(_, (_, a)), (_, (_, b))| b.path.cmp(&a.path));
+        for (uid, (kind, place)) in others {
+            values.take_as_it_is(*uid, *kind, place);
+        }
+        values
+    }
+
+    /// A file that the manifest names.
+    fn take_listed(&mut self, files: &Files, meta: &VsstMeta, names: &[BlobId]) {
+        let (number, uid) = (meta.number, meta.uid);
+        let expected = if meta.segment { Kind::Segment } else { Kind::Vsst };
+        let (kind, place) = match files.known.get(&uid) {
+            Some((kind, place)) => (*kind, place.clone()),
+            None => match files.named.get(&FileKind::Vsst(number)) {
+                // It says nothing of itself: what lies where it should be is searched.
+                Some(place) => (expected, Place { len: place.len.min(meta.len), ..place.clone() }),
+                None => {
+                    let why = "a file of values that the manifest names is missing";
+                    self.missing.push(Error::corruption(why).at_file(self.dir.join(names::vsst(number))));
+                    return;
+                }
+            },
+        };
+        self.add(ValueFile { number, uid, kind, place }, names.iter().copied());
+    }
+
+    /// A file by what it says of itself, unless the manifest named it.
+    fn take_as_it_is(&mut self, uid: Uid, kind: Kind, place: &Place) {
+        if self.files.iter().any(|file| file.uid == uid) {
+            return;
+        }
+        let Ok(file) = place.open(&self.env) else { return };
+        let (number, names) = match kind {
+            Kind::Segment => match SegmentReader::open_as_it_is(file, uid) {
+                Ok(segment) => (segment.identity().number, Vec::new()),
+                Err(_) => return,
+            },
+            _ => match Vsst::open(file, 0, uid, self.cache.clone()) {
+                Ok(vsst) => (vsst.properties().identity.number, vsst.properties().took_over.clone()),
+                // What it is called is all that is left to go by.
+                Err(_) => match place.path.file_name().and_then(|n| names::parse(&n.to_string_lossy())) {
+                    Some(FileKind::Vsst(number)) => (number, Vec::new()),
+                    _ => return,
+                },
+            },
+        };
+        self.add(ValueFile { number, uid, kind, place: place.clone() }, std::iter::once(number).chain(names));
+    }
+
+    fn add(&mut self, file: ValueFile, names: impl IntoIterator<Item = BlobId>) {
+        let index = self.files.len();
+        self.files.push(file);
+        for name in names {
+            let all = self.names.entry(name).or_default();
+            if !all.contains(&index) {
+                all.push(index);
+            }
+        }
+    }
+
+    /// Files of values.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The value of an entry of a table.
+    ///
+    /// # Errors
+    /// Why it is lost: it names the file, if there is one.
+    pub fn get(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Found> {
+        let reference = Reference::decode(reference)?;
+        let name = reference.blob_id;
+        let candidates = self.names.get(&name).cloned().unwrap_or_default();
+        let mut first = None;
+        // The index first, everywhere; only then a search through whole files.
+        for search in [false, true] {
+            for &index in &candidates {
+                match self.get_from(index, key, seq, &reference, search) {
+                    Ok(found) => {
+                        self.bytes_read += reference.stored_len;
+                        return Ok(found);
+                    }
+                    Err(e) => drop(first.get_or_insert(e)),
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| {
+            let why = "the file of a value is missing, or does not say what it is";
+            Error::corruption(why).at_file(self.dir.join(names::vsst(name)))
+        }))
+    }
+
+    fn get_from(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
+        search: bool,
+    ) -> Result<Found> {
+        if search {
+            let Some(file) = self.files.get(index).filter(|file| file.kind == Kind::Vsst).cloned() else {
+                return Err(Error::corruption("a segment has no records to be searched for"));
+            };
+            return self.search(index, &file, key, seq, reference).map(Found::Bytes);
+        }
+        match self.open(index) {
+            Opened::Vsst(vsst) => {
+                let found = vsst.get(key, seq, reference, false, &mut ReadCounters::default());
+                found.map(Found::Bytes)
+            }
+            Opened::Segment(segment) => {
+                let is_it = segment.user_key() == key && segment.raw_len() == reference.raw_len;
+                let why = "a segment holds the value of another key";
+                match is_it {
+                    true => Ok(Found::Segment(segment.clone())),
+                    false => Err(Error::corruption(why).at_file(self.place_of(index))),
+                }
+            }
+            Opened::No(e) => Err(e.clone()),
+        }
+    }
+
+    fn place_of(&self, index: usize) -> PathBuf {
+        self.files.get(index).map(|file| file.place.path.clone()).unwrap_or_default()
+    }
+
+    fn open(&mut self, index: usize) -> &Opened {
+        if self.opened.len() >= OPEN_MAX && !self.opened.contains_key(&index) {
+            self.opened.clear();
+        }
+        let file = self.files.get(index);
+        let (env, cache) = (&self.env, &self.cache);
+        self.opened.entry(index).or_insert_with(|| {
+            let Some(ValueFile { uid, kind, place, number }) = file else {
+                return Opened::No(Error::corruption("no such file"));
+            };
+            let opened = place.open(env).and_then(|file| match kind {
+                Kind::Segment => {
+                    SegmentReader::open(file, *number, *uid).map(|s| Opened::Segment(Arc::new(s)))
+                }
+                _ => Vsst::open(file, *number, *uid, cache.clone()).map(|v| Opened::Vsst(Arc::new(v))),
+            });
+            opened.unwrap_or_else(|e| Opened::No(e.at_file(&place.path)))
+        })
+    }
+
+    /// The record from wherever it lies in the file.
+    fn search(
+        &mut self,
+        index: usize,
+        file: &ValueFile,
+        key: &[u8],
+        seq: SeqNo,
+        reference: &Reference,
+    ) -> Result<BlockSlice> {
+        let open = file.place.open(&self.env)?;
+        let records = match self.searched.entry(index) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let found = find_records(&*open, file.uid, file.place.len);
+                self.bytes_read += file.place.len;
+                new.insert(
+                    found.into_iter().map(|r| ((r.user_key, r.seq), (r.offset, r.stored_len))).collect(),
+                )
+            }
+        };
+        let place = records.get(&(key.to_vec(), seq)).copied();
+        let (offset, stored_len) = place.ok_or_else(|| {
+            Error::corruption("the record of a value is damaged or missing").at_file(&file.place.path)
+        })?;
+        let record = read_loose(&*open, file.uid, offset, stored_len)?;
+        if record.value.len() as u64 != reference.raw_len {
+            let why = "a record has another length than its reference says";
+            return Err(Error::corruption(why).at_file(&file.place.path).at_offset(offset));
+        }
+        Ok(BlockSlice::from(record.value))
+    }
+
+    /// The segment that the log refers to.
+    pub fn segment(&mut self, key: &[u8], reference: &SegmentReference) -> Result<Arc<SegmentReader>> {
+        let index = self.files.iter().position(|file| file.uid == reference.uid);
+        let missing = || {
+            let why = "a segment that the log refers to is missing, or does not say what it is";
+            Error::corruption(why).at_file(self.dir.join(names::vsst(reference.file)))
+        };
+        let index = index.ok_or_else(missing)?;
+        match self.open(index) {
+            Opened::Segment(segment)
+                if segment.user_key() == key && segment.checksum() == reference.checksum =>
+            {
+                Ok(segment.clone())
+            }
+            Opened::No(e) => Err(e.clone()),
+            _ => {
+                Err(Error::corruption("a segment holds the value of another key")
+                    .at_file(self.place_of(index)))
+            }
+        }
+    }
+
+    /// A value that the log says lies among others in a file that may not be finished: from the file, or from a tail.
+    /// `Ok(None)`: in neither, or not whole.
+    pub fn placed(&mut self, key: &[u8], seq: SeqNo, reference: &RecordReference) -> Option<LooseRecord> {
+        let known = self.files.iter().find(|file| file.uid == reference.uid).map(|file| &file.place.path);
+        let path = known.cloned().unwrap_or_else(|| self.dir.join(names::vsst(reference.file)));
+        let env = &self.env;
+        let file =
+            self.placed.entry(reference.file).or_insert_with(|| env.fs.open(&path, Access::Buffered).ok());
+        let in_file = file
+            .as_ref()
+            .and_then(|file| read_loose(&**file, reference.uid, reference.offset, reference.stored_len).ok());
+        let found = in_file.or_else(|| self.tails.iter().find_map(|tail| from_tail(&**tail, reference)));
+        found.filter(|record| record.user_key == key && record.seq == seq)
+    }
+}
+
+/// The record from a tail, if it has it whole.
+fn from_tail(tail: &dyn ReadFile, reference: &RecordReference) -> Option<LooseRecord> {
+    let len = tail.len().ok().filter(|&len| len > 0 && reference.stored_len <= len)?;
+    let mut bytes = vec![0; usize::try_from(reference.stored_len).ok()?];
+    let at = reference.offset % len;
+    let until_wrap = usize::try_from(len - at).unwrap_or(usize::MAX).min(bytes.len());
+    let (now, wrapped) = bytes.split_at_mut_checked(until_wrap)?;
+    tail.read_at(now, at).ok()?;
+    tail.read_at(wrapped, 0).ok()?;
+    open_loose(&bytes, reference.uid, reference.offset).ok()
+}

@@ -1,0 +1,143 @@
+//! Repair: what it saves, what it says, and what it leaves alone. (The row `repair` draws the damages.)
+
+use crate::common::*;
+use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::{
+    Compression, Db, ErrorKind, FamilyOptions, Options, RepairOptions, RepairReport, Result, WriteBatch,
+};
+use std::path::Path;
+
+const INTO: &str = "/repaired";
+
+fn try_repair(sim: &SimEnv, dry_run: bool) -> Result<RepairReport> {
+    let env = env(sim);
+    Db::repair_in(&env, DIR, &env, INTO, &RepairOptions { options: small(), dry_run })
+}
+
+/// Repairs, and checks that the damaged store is what it was.
+fn repair(sim: &SimEnv) -> (RepairReport, Db) {
+    let image = |sim: &SimEnv| {
+        let fs = env(sim).fs;
+        let read = |name: &str| fs.read_all(&Path::new(DIR).join(name), 64 << 20).unwrap();
+        files(sim).into_iter().map(|(name, _)| (read(&name), name)).collect::<Vec<_>>()
+    };
+    let before = image(sim);
+    let report = try_repair(sim, false).unwrap();
+    assert!(image(sim) == before, "the damaged store was changed");
+    (report, Db::open_in(env(sim), INTO, small()).unwrap())
+}
+
+/// A store with two families, separated values, deletions, a large value and an unflushed log, closed.
+fn store(sim: &SimEnv) -> (Model, Model) {
+    let db = open(sim);
+    let options = FamilyOptions { min_blob_size: 0, compression: Compression::None, ..small_family() };
+    let other = db.create_column_family("other", options).unwrap();
+    let (mut model, mut others) = (Model::new(), Model::new());
+    for round in 0..3 {
+        fill(&db, &mut model, 0..300, round);
+        for i in 0..100 {
+            let long = value(i, round).repeat(8);
+            db.put_cf(&other, &key(i), &long).unwrap();
+            others.insert(key(i), long);
+        }
+        db.put(&key(1000 + round), &value(round, 1).repeat(500)).unwrap();
+        model.insert(key(1000 + round), value(round, 1).repeat(500));
+        db.delete_range(&key(10), &key(20 + round)).unwrap();
+        model.retain(|k, _| *k < key(10) || *k >= key(20 + round));
+        db.flush().unwrap();
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(b"in the log", b"1");
+    batch.put_cf(&other, b"in the log too", b"2");
+    batch.delete(&key(0));
+    db.write(&batch).unwrap();
+    model.insert(b"in the log".to_vec(), b"1".to_vec());
+    others.insert(b"in the log too".to_vec(), b"2".to_vec());
+    model.remove(&key(0));
+    drop(other);
+    db.close().unwrap();
+    (model, others)
+}
+
+fn same(db: &Db, models: &(Model, Model)) {
+    assert!(contents(db) == models.0, "the default family");
+    let other = db.column_family("other").expect("the family has its name");
+    assert!(contents_cf(db, &other) == models.1, "the other family");
+    assert_eq!(other.options().min_blob_size, 0, "the family has its options");
+    assert!(db.verify().unwrap().errors.is_empty());
+}
+
+fn erase(sim: &SimEnv, part: &str) -> usize {
+    let names = files_like(sim, part);
+    names.iter().for_each(|name| env(sim).fs.remove(&path(name)).unwrap());
+    names.len()
+}
+
+#[test]
+fn a_sound_store_comes_out_as_it_is() {
+    let sim = SimEnv::new(1);
+    let models = store(&sim);
+    let (report, db) = repair(&sim);
+    assert!(report.from_manifest && report.is_lossless() && report.damaged.is_empty(), "{report:?}");
+    same(&db, &models);
+}
+
+#[test]
+fn without_current_and_without_manifest_everything_is_back() {
+    for lost in [&["CURRENT"][..], &["MANIFEST"], &["CURRENT", "MANIFEST"]] {
+        let sim = SimEnv::new(2);
+        let models = store(&sim);
+        lost.iter().for_each(|part| assert_eq!(erase(&sim, part), 1));
+        assert_eq!(try_open(&sim).err().unwrap().kind(), ErrorKind::Corruption);
+        let (report, db) = repair(&sim);
+        assert_eq!(report.from_manifest, lost == ["CURRENT"]);
+        assert!(report.is_lossless() && !report.damaged.is_empty(), "{report:?}");
+        same(&db, &models);
+    }
+}
+
+#[test]
+fn a_missing_table_is_named_by_its_range_and_the_rest_is_back() {
+    let sim = SimEnv::new(3);
+    let models = store(&sim);
+    let name = files_like(&sim, ".ksst").pop().unwrap();
+    env(&sim).fs.remove(&path(&name)).unwrap();
+    let (report, db) = repair(&sim);
+    assert!(!report.is_lossless() && report.lost.iter().all(|lost| lost.file == name), "{report:?}");
+    let other = db.column_family("other").unwrap();
+    for (id, model, found) in [(0, &models.0, contents(&db)), (1, &models.1, contents_cf(&db, &other))] {
+        for (k, v) in model {
+            let told = report.lost.iter().any(|lost| lost.covers(id, k));
+            assert!(found.get(k) == Some(v) || told, "{}", k.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_says_the_same() {
+    let sim = SimEnv::new(4);
+    store(&sim);
+    erase(&sim, ".vsst");
+    let dry = try_repair(&sim, true).unwrap();
+    assert!(!env(&sim).fs.exists(Path::new(INTO)).unwrap());
+    let (report, _db) = repair(&sim);
+    assert!(dry.lost == report.lost && dry.damaged == report.damaged && !dry.lost.is_empty());
+}
+
+#[test]
+fn what_must_not_be_repaired_is_refused() {
+    let sim = SimEnv::new(5);
+    store(&sim);
+    let db = open(&sim);
+    assert_eq!(try_repair(&sim, false).err().unwrap().kind(), ErrorKind::Locked);
+    drop(db);
+    let elsewhere = Db::open_in(env(&sim), INTO, Options { create_if_missing: true, ..small() }).unwrap();
+    drop(elsewhere);
+    assert_eq!(try_repair(&sim, false).err().unwrap().kind(), ErrorKind::AlreadyExists);
+    let env = env(&sim);
+    let inside = Db::repair_in(&env, DIR, &env, Path::new(DIR).join("new"), &RepairOptions::default());
+    assert_eq!(inside.err().unwrap().kind(), ErrorKind::InvalidArgument);
+    assert!(!env.fs.exists(&Path::new(DIR).join("new")).unwrap());
+    let missing = Db::repair_in(&env, "/nowhere", &env, "/new", &RepairOptions::default());
+    assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
+}

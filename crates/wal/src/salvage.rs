@@ -1,0 +1,488 @@
+//! Reading a log as far as it can be read: for repair.
+//!
+//! [`crate::recover`] ends the log at the first page that is missing, and refuses a log that lost a page which was durable.
+//! Here what lies behind such a page is read as well. What is cut off as torn stays cut off: a page is missed only if it
+//! lies below the highest durable end that any intact page names, so a store that merely crashed is read as recovery
+//! would read it.
+//!
+//! **Which files are the log.** With a manifest, the groups it lists, by the identities it lists. Without one, every page
+//! says which group of which store it belongs to and which group that one continues (its checksum holds only under the
+//! identities it names), so the log is the chain that ends in the group with the highest
+//! number; a file is taken for the group whose pages came to it last. Groups before the chain are not read: they were
+//! dropped because all of them is in tables, and their files wait to be used again. Groups that a recovery cut off are not
+//! in the chain, and the end of a group is where its successor says that it continues it.
+//!
+//! **Gaps.** Batches are handed out whole or not at all. Of a gap it is told which sequences are missing: those between the
+//! last batch before it and the first behind it. Nothing tells their keys.
+//!
+//! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the longest batch.
+
+use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
+use crate::recover::Assembly;
+use crate::staging::Staging;
+use crate::{LogPlace, STAGING_NAME};
+use base::{Error, Result, SeqNo, Uid};
+use io::{Env, PAGE, ReadFile};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a file read at a time.
+const READ_LEN: usize = 512 << 10;
+
+/// A file that may hold a part of the log.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    /// Where it is, or should be.
+    pub path: PathBuf,
+    /// The file; `None` if it is missing.
+    pub file: Option<Arc<dyn ReadFile>>,
+    /// What the manifest says of it, if there is one.
+    pub listed: Option<ListedGroup>,
+}
+
+/// A group as the manifest has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedGroup {
+    /// Its number.
+    pub ltn: u64,
+    /// Its identity; `None`: an older release listed it, and its pages are of version 1.
+    pub uid: Option<Uid>,
+    /// Where an earlier recovery cut it.
+    pub sealed_end: Option<u64>,
+    /// Bytes of its file.
+    pub len: u64,
+}
+
+/// Gets a batch: where it ends, its first sequence, its bytes.
+pub type OnBatch<'a> = dyn FnMut(&LogPlace, SeqNo, &[u8]) -> Result<()> + 'a;
+
+/// A part of the log that cannot be read.
+#[derive(Clone, Debug)]
+pub struct LogGap {
+    /// Where it begins, and why.
+    pub error: Error,
+    /// The last sequence before it; 0: the log begins with the gap.
+    pub after_seq: SeqNo,
+    /// The first sequence behind it; `None`: it is not known what the log held there.
+    pub before_seq: Option<SeqNo>,
+}
+
+/// A log that was looked through.
+#[derive(Debug)]
+pub struct SalvagedLog {
+    /// The store that wrote it; the default if there are no pages.
+    pub store: Uid,
+    /// The highest edit of the manifest that a page saw durable.
+    pub witness_edit: u64,
+    files: Vec<LogFile>,
+    /// Of the groups, in order.
+    owners: Vec<Owner>,
+    staging: Staging,
+    steps: Vec<Step>,
+}
+
+/// The log in order: pages, and what comes between them.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A page at `index` of a file.
+    Page { file: usize, index: u64, lpn: u64 },
+    /// A page that is in staging only.
+    Staged { ltn: u64, lpn: u64 },
+    /// The group at this index begins: half a batch before it was cut off by a recovery.
+    Group(usize),
+    /// A page that was durable is missing.
+    Gap { file: usize, index: u64 },
+}
+
+/// The log as far as it was put in order.
+struct Run {
+    /// Every page with a lower number was durable once.
+    durable_end: u64,
+    /// Behind the last page, and the bytes used of it, if the next one must say the same.
+    end_lpn: u64,
+    used: Option<u16>,
+    steps: Vec<Step>,
+}
+
+impl Run {
+    /// Looks at how a group continues what came before. False if it does not, and never had to: the log ends.
+    fn enters(&mut self, group: &Group, passed: &[Group], is_last: bool) -> bool {
+        let Some(header) = &group.any else {
+            // It may never have had a page: then the next one does not continue it. If there is no next one, only a
+            // file that was cut tells that something was there.
+            if is_last && group.is_cut {
+                self.steps.push(Step::Gap { file: group.file, index: 0 });
+            }
+            return true;
+        };
+        if header.prev_end == self.end_lpn {
+            return true;
+        }
+        self.used = None;
+        // The oldest group continues one that is gone by now.
+        let Some(before) = passed.iter().find(|group| group.ltn == header.prev_ltn) else { return true };
+        let is_missing = before.any.is_none() && self.end_lpn < self.durable_end;
+        if is_missing {
+            self.steps.push(Step::Gap { file: before.file, index: 0 });
+        }
+        self.end_lpn < self.durable_end
+    }
+}
+
+/// A group with its pages.
+#[derive(Debug)]
+struct Group {
+    file: usize,
+    owner: Owner,
+    ltn: u64,
+    pages: BTreeMap<u64, PageHeader>,
+    /// Any page of the group, in its file or in staging: they all say where it begins and what it continues.
+    any: Option<PageHeader>,
+    /// Pages from here on do not count.
+    end: Option<u64>,
+    /// A recovery ended it there: every page before is in its file, durable.
+    is_sealed: bool,
+    /// The file lacks pages at its end.
+    is_cut: bool,
+}
+
+impl Group {
+    /// One of which no manifest says anything.
+    fn unlisted(file: usize, owner: Owner, ltn: u64, pages: BTreeMap<u64, PageHeader>) -> Self {
+        Group { file, owner, ltn, pages, any: None, end: None, is_sealed: false, is_cut: false }
+    }
+}
+
+/// Looks through the log in `files` of the store `store`; of the store that most pages belong to, if it is not known.
+///
+/// # Errors
+/// `Unsupported` if a newer release wrote it; those of reading the staging file.
+pub fn salvage(env: &Env, dir: &Path, store: Option<Uid>, files: Vec<LogFile>) -> Result<SalvagedLog> {
+    let staging_path = io::fs::join(dir, STAGING_NAME);
+    let store = match store {
+        Some(store) => store,
+        None => most_common_store(env, &staging_path, &files),
+    };
+    let staging = Staging::read(env, &staging_path, store)?;
+    let mut groups = Vec::new();
+    for (file, log) in files.iter().enumerate() {
+        groups.extend(read_group(file, log, store)?);
+    }
+    let has_manifest = files.iter().any(|log| log.listed.is_some());
+    if !has_manifest {
+        // The pages of a group that has just begun may be in staging only.
+        groups.extend(staging.groups().map(|(owner, ltn)| Group::unlisted(0, owner, ltn, BTreeMap::new())));
+    }
+    groups.sort_by_key(|group| (group.ltn, group.pages.is_empty()));
+    groups.dedup_by_key(|group| group.ltn);
+    for group in &mut groups {
+        let staged = staging.of_group(group.owner, group.ltn).next().map(|page| page.header);
+        group.any = group.pages.values().next().copied().or(staged);
+    }
+    if !has_manifest {
+        groups = chain(groups, &staging);
+    }
+    end_groups(&mut groups);
+    let owners = groups.iter().map(|group| group.owner).collect();
+    let mut log = SalvagedLog { store, witness_edit: 0, files, owners, staging, steps: Vec::new() };
+    log.arrange(&groups);
+    Ok(log)
+}
+
+/// The store that most pages belong to.
+fn most_common_store(env: &Env, staging: &Path, files: &[LogFile]) -> Uid {
+    let mut votes: BTreeMap<Uid, u64> = BTreeMap::new();
+    let staging = env.fs.open(staging, io::Access::Buffered).ok();
+    for file in files.iter().filter_map(|log| log.file.as_ref()).chain(&staging) {
+        each_page(&**file, &mut |_, bytes| {
+            let Some(header) = page::peek(bytes) else { return Ok(()) };
+            let store = header.owner.store;
+            let verdicts =
+                [page::read_closed(bytes, header.owner, header.ltn), page::read_open(bytes, store)];
+            if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Valid(_))) {
+                *votes.entry(store).or_default() += 1;
+            }
+            Ok(())
+        })
+        .unwrap_or_default();
+    }
+    votes.into_iter().max_by_key(|(_, n)| *n).map(|(store, _)| store).unwrap_or_default()
+}
+
+/// Hands out every page of a file that can be read, with its index.
+fn each_page(file: &dyn ReadFile, visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    let len = file.len()? / PAGE as u64 * PAGE as u64;
+    let mut buf = vec![0; READ_LEN];
+    let mut offset = 0;
+    while offset < len {
+        let n = (len - offset).min(READ_LEN as u64) as usize;
+        let bytes = buf.get_mut(..n).unwrap_or_default();
+        let whole = file.read_at(bytes, offset).is_ok();
+        for (at, page) in (offset..).step_by(PAGE).zip(bytes.chunks_exact_mut(PAGE)) {
+            if whole || file.read_at(page, at).is_ok() {
+                visit(at / PAGE as u64, page)?;
+            }
+        }
+        offset += n as u64;
+    }
+    Ok(())
+}
+
+/// The pages of the group that a file holds; `None` if it holds none and the manifest does not list it.
+fn read_group(file: usize, log: &LogFile, store: Uid) -> Result<Option<Group>> {
+    let mut by_group: BTreeMap<(u64, Owner), BTreeMap<u64, PageHeader>> = BTreeMap::new();
+    let mut len = 0;
+    if let Some(open) = &log.file {
+        len = open.len()?;
+        each_page(&**open, &mut |index, bytes| {
+            let Some(peeked) = page::peek(bytes).filter(|header| header.owner.store == store) else {
+                return Ok(());
+            };
+            match page::read_closed(bytes, peeked.owner, peeked.ltn) {
+                Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(index) => {
+                    by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
+                }
+                Verdict::Newer(version) => {
+                    let why =
+                        format!("log page of format {version}: repair it with the release that wrote it");
+                    let error = Error::new(base::ErrorKind::Unsupported, why);
+                    return Err(error.at_file(&log.path).at_offset(index * PAGE as u64));
+                }
+                Verdict::Valid(_) | Verdict::Invalid => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(match log.listed {
+        Some(ListedGroup { ltn, uid, sealed_end, len: listed }) => {
+            let owner = Owner { store, group: uid };
+            let pages = by_group.remove(&(ltn, owner)).unwrap_or_default();
+            let (is_sealed, is_cut) = (sealed_end.is_some(), len < listed);
+            Some(Group { end: sealed_end, is_sealed, is_cut, ..Group::unlisted(file, owner, ltn, pages) })
+        }
+        // Pages of other groups are what is left of a former use of the file.
+        None => {
+            let last = by_group.into_iter().max_by_key(|((ltn, _), pages)| (*ltn, pages.len()));
+            last.map(|((ltn, owner), pages)| Group::unlisted(file, owner, ltn, pages))
+        }
+    })
+}
+
+/// Without a manifest: the groups from which the last one goes on, as far back as they are there.
+///
+/// A group of which only staging has pages is one that has just begun, unless a later page knows that all of it was
+/// durable: then it had a file, which is gone because nothing in it is needed. And where nothing is left of a group that
+/// was not durable, the log ends before it, and the chain begins anew there.
+fn chain(groups: Vec<Group>, staging: &Staging) -> Vec<Group> {
+    let mut by_ltn: BTreeMap<u64, Group> = groups.into_iter().map(|group| (group.ltn, group)).collect();
+    let in_files = by_ltn.values().flat_map(|group| group.pages.values()).map(|header| header.durable_end);
+    let in_staging = by_ltn.values().flat_map(|group| staging.of_group(group.owner, group.ltn));
+    let in_staging = in_staging.map(|page| page.header.durable_end);
+    let durable_end = in_files.chain(in_staging).max().unwrap_or(0);
+    let mut chain: Vec<Group> = Vec::new();
+    let mut needed = u64::MAX;
+    while needed > durable_end && !by_ltn.is_empty() {
+        chain.clear();
+        let mut next = by_ltn.keys().next_back().copied();
+        while let Some(group) = next.and_then(|ltn| by_ltn.remove(&ltn)) {
+            if group.pages.is_empty() && needed <= durable_end {
+                break;
+            }
+            next = group.any.map(|header| header.prev_ltn);
+            needed = group.any.map_or(0, |header| header.prev_end);
+            chain.push(group);
+        }
+    }
+    chain.reverse();
+    chain
+}
+
+/// A group ends where the one that continues it says so.
+fn end_groups(groups: &mut [Group]) {
+    let links: Vec<(u64, u64)> =
+        groups.iter().filter_map(|g| g.any.map(|h| (h.prev_ltn, h.prev_end))).collect();
+    for group in groups {
+        let end = links.iter().find(|(ltn, _)| *ltn == group.ltn).map(|(_, end)| *end);
+        group.end = group.end.or(end);
+    }
+}
+
+impl SalvagedLog {
+    /// Puts the pages in order, and finds what is missing between them.
+    fn arrange(&mut self, groups: &[Group]) {
+        let counts = |group: &Group, lpn: u64| group.end.is_none_or(|end| lpn < end);
+        let mut durable_end = 0;
+        for group in groups {
+            let staged = self.staging.of_group(group.owner, group.ltn).map(|page| &page.header);
+            let headers = group.pages.values().chain(staged);
+            for header in headers.filter(|header| counts(group, header.lpn)) {
+                durable_end = durable_end.max(header.durable_end);
+                self.witness_edit = self.witness_edit.max(header.witness_edit);
+            }
+            durable_end = durable_end.max(group.end.filter(|_| group.is_sealed).unwrap_or(0));
+        }
+        let mut run = Run { durable_end, end_lpn: 0, used: None, steps: Vec::new() };
+        for (i, group) in groups.iter().enumerate() {
+            let (passed, later) = groups.split_at(i);
+            let is_last = later.iter().skip(1).all(|later| later.any.is_none());
+            if !run.enters(group, passed, is_last) || !self.group(i, group, is_last, &mut run) {
+                break;
+            }
+        }
+        self.steps = run.steps;
+    }
+
+    /// The steps of one group. False if the log ends in it.
+    fn group(&self, i: usize, group: &Group, is_last: bool, run: &mut Run) -> bool {
+        let gap = |index: u64| Step::Gap { file: group.file, index };
+        let Some(first_lpn) = group.any.map(|header| header.first_lpn) else { return true };
+        let (durable_end, mut used) = (run.durable_end, run.used);
+        let Run { end_lpn, steps, .. } = run;
+        steps.push(Step::Group(i));
+        let staged_last = self.staging.of_group(group.owner, group.ltn).last().map(|page| page.header.lpn);
+        let last_found = group.pages.keys().next_back().copied().max(staged_last).unwrap_or(first_lpn);
+        let end = group.end.unwrap_or_else(|| last_found.saturating_add(1).max(durable_end.max(first_lpn)));
+        let mut in_gap = false;
+        let mut lpn = first_lpn;
+        while lpn < end {
+            let index = lpn - first_lpn;
+            let found = group.pages.get(&lpn);
+            let found = found.filter(|header| used.is_none_or(|used| header.prev_used == used));
+            let staged = || {
+                let page = self.staging.get(group.owner, group.ltn, lpn).filter(|_| !group.is_sealed)?;
+                let end = self.staged_end(group, lpn)?;
+                used.is_none_or(|used| page.header.prev_used == used).then_some(end)
+            };
+            if let Some(header) = found {
+                steps.push(Step::Page { file: group.file, index, lpn });
+                (used, in_gap) = (Some(header.used), false);
+            } else if let Some(n) = staged() {
+                steps.push(Step::Staged { ltn: group.ltn, lpn });
+                (used, in_gap) = (Some(n), false);
+            } else if lpn >= durable_end {
+                return false;
+            } else {
+                if !in_gap {
+                    steps.push(gap(index));
+                }
+                (used, in_gap) = (None, true);
+                // Pages that are not there are passed at once.
+                let next = group.pages.range(lpn + 1..).next().map_or(end, |(&next, _)| next);
+                let staged = self.staging.of_group(group.owner, group.ltn).map(|page| page.header.lpn);
+                let next_staged = staged.filter(|&staged| staged > lpn).min().unwrap_or(end);
+                lpn = next.min(next_staged).min(durable_end.max(lpn + 1)).min(end);
+                continue;
+            }
+            lpn += 1;
+            *end_lpn = lpn;
+        }
+        if group.is_cut && is_last && group.end.is_none() {
+            steps.push(gap(end - first_lpn));
+        }
+        run.used = used;
+        true
+    }
+
+    /// Bytes used of a page in staging; `None` if nothing is in it.
+    fn staged_end(&self, group: &Group, lpn: u64) -> Option<u16> {
+        let page = self.staging.get(group.owner, group.ltn, lpn)?;
+        let mut fragments = Fragments::new(&page.bytes, group.owner, lpn);
+        fragments.by_ref().for_each(drop);
+        (fragments.end() > group.owner.header_len()).then(|| fragments.end() as u16)
+    }
+
+    /// Hands out every whole batch in order: where it ends, its first sequence, its bytes. Can be called again. Returns
+    /// the gaps.
+    ///
+    /// # Errors
+    /// Those of `replay`.
+    pub fn replay(&self, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
+        let mut reading = Reading { replay, assembly: Assembly::default(), last_seq: 0, gaps: Vec::new() };
+        let mut buf = vec![0; PAGE];
+        let mut owner = Owner { store: self.store, group: None };
+        for step in &self.steps {
+            match *step {
+                Step::Group(i) => {
+                    owner = self.owners.get(i).copied().unwrap_or(owner);
+                    reading.assembly.forget();
+                }
+                Step::Gap { file, index } => reading.gap(self.missing(file, index)),
+                Step::Page { file, index, lpn } => {
+                    let Some(LogFile { file: Some(open), path, .. }) = self.files.get(file) else { continue };
+                    let place = LogPlace { path: path.clone(), offset: index * PAGE as u64 };
+                    match open.read_at(&mut buf, place.offset) {
+                        Ok(()) => reading.page(Fragments::new(&buf, owner, lpn), &place)?,
+                        Err(e) => reading.gap(e.at_file(path).at_offset(place.offset)),
+                    }
+                }
+                Step::Staged { ltn, lpn } => {
+                    let Some(page) = self.staging.get(owner, ltn, lpn) else { continue };
+                    let place = LogPlace { path: STAGING_NAME.into(), offset: 0 };
+                    reading.page(Fragments::new(&page.bytes, owner, lpn), &place)?;
+                }
+            }
+        }
+        let mut gaps = reading.gaps;
+        // Pages without batches leave no trace in the sequences.
+        gaps.retain(|gap| gap.before_seq.is_none_or(|before| before > gap.after_seq + 1));
+        Ok(gaps)
+    }
+
+    fn missing(&self, file: usize, index: u64) -> Error {
+        let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
+        let why = "log pages are damaged or missing that were durable";
+        Error::corruption(why).at_file(path).at_offset(index * PAGE as u64)
+    }
+}
+
+/// Puts batches together.
+struct Reading<'a> {
+    replay: &'a mut OnBatch<'a>,
+    assembly: Assembly,
+    last_seq: SeqNo,
+    gaps: Vec<LogGap>,
+}
+
+impl Reading<'_> {
+    fn gap(&mut self, error: Error) {
+        self.assembly.forget();
+        // Gaps without a batch between them are one.
+        if self.gaps.last().is_none_or(|gap| gap.before_seq.is_some()) {
+            self.gaps.push(LogGap { error, after_seq: self.last_seq, before_seq: None });
+        }
+    }
+
+    fn page(&mut self, fragments: Fragments<'_>, place: &LogPlace) -> Result<()> {
+        for fragment in fragments {
+            let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
+            if !begins && !self.assembly.has_begun() {
+                // The rest of a batch whose beginning is in a gap.
+                continue;
+            }
+            let here = |e: Error| e.at_file(&place.path).at_offset(place.offset);
+            let whole = match self.assembly.add(&fragment) {
+                Ok(Some(whole)) => whole,
+                Ok(None) => continue,
+                Err(e) => {
+                    self.gap(here(e));
+                    continue;
+                }
+            };
+            let (first_seq, last_seq, bytes) = whole;
+            if first_seq <= self.last_seq {
+                self.gap(here(Error::corruption("a batch in the log has sequences of one before it")));
+                continue;
+            }
+            if let Some(gap) = self.gaps.last_mut() {
+                gap.before_seq.get_or_insert(first_seq);
+            }
+            (self.replay)(place, first_seq, bytes.as_deref().unwrap_or(fragment.payload)).map_err(here)?;
+            self.last_seq = last_seq;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

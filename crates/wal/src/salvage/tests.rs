@@ -1,0 +1,196 @@
+use super::*;
+use crate::Durability;
+use crate::caller::{Caller, Manifest, Replayed, dir, path_of, recover_all, store, uid_of};
+use crate::recover::RecoveryMode;
+use io::sim::{CrashKind, SimEnv};
+use io::{Access, Rng};
+
+/// The files of a log, as a manifest lists them or as the directory has them.
+fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
+    let env = sim.env();
+    let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
+    let listed = |(&ltn, &sealed_end): (&u64, &Option<u64>)| {
+        let path = path_of(ltn);
+        let file = open(&path);
+        let len = file.as_ref().map_or(0, |f| f.len().unwrap());
+        LogFile { file, path, listed: Some(ListedGroup { ltn, uid: Some(uid_of(ltn)), sealed_end, len }) }
+    };
+    let unlisted = |entry: io::DirEntry| {
+        let path = dir().join(entry.name);
+        path.extension().is_some_and(|e| e == "log").then(|| LogFile {
+            file: open(&path),
+            path,
+            listed: None,
+        })
+    };
+    match manifest {
+        Some(manifest) => manifest.groups.iter().map(listed).collect(),
+        None => env.fs.list(dir()).unwrap().into_iter().filter_map(unlisted).collect(),
+    }
+}
+
+fn read(sim: &SimEnv, manifest: Option<&Manifest>) -> (Replayed, Vec<LogGap>) {
+    let known = manifest.map(|_| store());
+    let hash = sim.state_hash();
+    let log = salvage(&sim.env(), dir(), known, files(sim, manifest)).unwrap();
+    let mut all = Replayed::new();
+    let gaps = log.replay(&mut |_, seq, bytes| {
+        all.push((seq, bytes.to_vec()));
+        Ok(())
+    });
+    assert_eq!(sim.state_hash(), hash, "nothing is written");
+    (all, gaps.unwrap())
+}
+
+fn life(caller: &mut Caller, n: usize) {
+    for i in 0..n {
+        let len = [100, 3000, 900, 9000, 50][i % 5];
+        caller.append(len, Durability::Durable).unwrap();
+        if i % 3 == 0 {
+            caller.sync(caller.wal.last_position().unwrap()).unwrap();
+        }
+    }
+}
+
+/// Closed after two lives with a crash between them.
+fn closed(seed: u64) -> (SimEnv, Manifest, Replayed) {
+    let mut caller = Caller::new(seed, 1);
+    life(&mut caller, 30);
+    let expected = caller.expectation(caller.sim.op_count(), CrashKind::ProcessKill);
+    let sim = caller.sim.crash(CrashKind::ProcessKill, seed);
+    let (report, replayed) = recover_all(&sim, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
+    let kept = expected.check(&replayed);
+    let mut caller = expected.resume(sim, &report, kept, seed);
+    life(&mut caller, 30);
+    caller.close().unwrap();
+    let manifest = caller.manifests.last().unwrap().1.clone();
+    let all = caller.written.iter().map(|w| (w.seq, w.payload.clone())).collect();
+    (caller.sim.fork(0), manifest, all)
+}
+
+#[test]
+fn a_sound_log_is_read_whole_with_and_without_a_manifest() {
+    for seed in 0..4 {
+        let (sim, manifest, all) = closed(seed);
+        for manifest in [Some(&manifest), None] {
+            let (found, gaps) = read(&sim, manifest);
+            assert_eq!(found.len(), all.len());
+            assert!(found == all && gaps.is_empty(), "{gaps:?}");
+        }
+    }
+}
+
+/// What a copy of the store wrote to the same blocks has its uid, and its numbers.
+#[test]
+fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
+    let (sim, manifest, all) = closed(9);
+    let of_another = *manifest.groups.keys().last().unwrap();
+    let mut files = files(&sim, Some(&manifest));
+    for listed in files.iter_mut().filter_map(|log| log.listed.as_mut()) {
+        listed.uid = Some(uid_of(listed.ltn + 1000 * u64::from(listed.ltn == of_another)));
+    }
+    let log = salvage(&sim.env(), dir(), Some(store()), files).unwrap();
+    let mut found = Replayed::new();
+    let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
+        found.push((seq, bytes.to_vec()));
+        Ok(())
+    };
+    log.replay(&mut keep).unwrap();
+    assert!(found.len() < all.len() && all.starts_with(&found), "{} of {}", found.len(), all.len());
+    let kept = of_another > *manifest.groups.keys().next().unwrap();
+    assert_eq!(!found.is_empty(), kept, "the other groups are read");
+}
+
+#[test]
+fn a_zeroed_page_takes_its_batches_and_no_others() {
+    let (sim, manifest, all) = closed(7);
+    let mut zeroed = 0;
+    for &ltn in manifest.groups.keys() {
+        let pages = sim.read_file(path_of(ltn)).unwrap().len() / PAGE;
+        for at in 0..pages {
+            let damaged = sim.fork(1);
+            let bytes = damaged.read_file(path_of(ltn)).unwrap();
+            if bytes[at * PAGE..(at + 1) * PAGE].iter().all(|&b| b == 0) {
+                continue;
+            }
+            damaged.overwrite(path_of(ltn), (at * PAGE) as u64, &[0; PAGE]).unwrap();
+            zeroed += 1;
+            for manifest in [Some(&manifest), None] {
+                let (found, gaps) = read(&damaged, manifest);
+                let mut lost = all.clone();
+                lost.retain(|batch| !found.contains(batch));
+                assert_eq!(found.len() + lost.len(), all.len());
+                assert!(lost.len() <= 45, "{} batches are gone with one page", lost.len());
+                for (seq, _) in lost {
+                    let named = gaps
+                        .iter()
+                        .any(|g| g.after_seq < seq && g.before_seq.is_none_or(|before| seq < before));
+                    assert!(named, "sequence {seq} is gone with page {at} of {ltn}: {gaps:?}");
+                }
+                let place = |gap: &LogGap| (gap.error.file().map(Path::to_owned), gap.error.offset());
+                let here = (Some(path_of(ltn)), Some((at * PAGE) as u64));
+                assert!(gaps.iter().all(|gap| place(gap) == here), "{gaps:?}");
+            }
+        }
+    }
+    assert!(zeroed > 40, "{zeroed}");
+}
+
+#[test]
+fn a_missing_or_shorter_file_is_told() {
+    let (sim, manifest, all) = closed(8);
+    for &ltn in manifest.groups.keys() {
+        for cut in [None, Some(0), Some(3 * PAGE as u64)] {
+            let damaged = sim.fork(1);
+            let listed = files(&damaged, Some(&manifest));
+            match cut {
+                None => damaged.env().fs.remove(&path_of(ltn)).unwrap(),
+                Some(len) => damaged.set_file_len(path_of(ltn), len).unwrap(),
+            }
+            let mut now = files(&damaged, Some(&manifest));
+            now.iter_mut().zip(listed).for_each(|(now, then)| now.listed = then.listed);
+            let log = salvage(&damaged.env(), dir(), Some(store()), now).unwrap();
+            let mut found = Replayed::new();
+            let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
+                found.push((seq, bytes.to_vec()));
+                Ok(())
+            };
+            let gaps = log.replay(&mut keep).unwrap();
+            for (seq, _) in all.iter().filter(|batch| !found.contains(batch)) {
+                let named = gaps
+                    .iter()
+                    .any(|g| g.after_seq < *seq && g.before_seq.is_none_or(|before| *seq < before));
+                assert!(named, "sequence {seq} is gone with group {ltn} ({cut:?}): {gaps:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_crash_the_log_is_what_recovery_finds() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut caller = Caller::new(seed, 1);
+        for _ in 0..rng.range(5, 60) {
+            caller.step().unwrap();
+        }
+        let record = caller.sim.record();
+        for _ in 0..12 {
+            let op = rng.range(caller.manifests[0].0, record.op_count() + 1);
+            let kind = if rng.one_in(2) { CrashKind::ProcessKill } else { CrashKind::PowerLoss };
+            let manifest = caller.expectation(op, kind).manifest;
+            let sim = record.crash_at(op, kind, rng.next_u64());
+            let (_, expected) = recover_all(&sim, &manifest, RecoveryMode::ReadOnly).unwrap();
+            let (found, gaps) = read(&sim, Some(&manifest));
+            let seqs = |all: &Replayed| all.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+            let (now, then) = (seqs(&found), seqs(&expected));
+            assert!(found == expected, "seed {seed}, op {op}: {now:?} not {then:?}");
+            assert!(gaps.is_empty(), "seed {seed}, op {op}: {gaps:?}");
+            // Without a manifest older groups may be read as well, but the end is the same.
+            let (found, gaps) = read(&sim, None);
+            let now = seqs(&found);
+            assert!(found.ends_with(&expected), "seed {seed}, op {op}: {now:?} not {then:?}, {manifest:?}");
+            assert!(gaps.is_empty(), "seed {seed}, op {op}: {gaps:?}");
+        }
+    }
+}

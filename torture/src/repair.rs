@@ -1,0 +1,422 @@
+//! Row `repair`: a store is damaged, and repaired into a new one.
+//!
+//! The report is held against what the new store holds. A key whose newest value is not there must lie in a range that the
+//! report calls lost; one that holds an older value, or that had been deleted, in one where it says that such may have come
+//! back; everything else must be as it was. Where the log lost changes the report tells their sequences, and only keys
+//! whose newest change is among them, or older, may differ. The damaged store must not change by a byte, and the new one
+//! is verified, written to and opened again.
+//!
+//! Stores are closed, or killed with readers that hold on to old tables. Of a store that was killed, the end of log and
+//! manifest cannot be told from a torn one, so those are not damaged there, only removed.
+
+use crate::check::{Check, Doing, ensure, show};
+use crate::crash::check_verify;
+use crate::driver::{DIR, Driver, Knobs};
+use crate::machine::{self, damage};
+use crate::plan::{self, Data, pick};
+use crate::runner::{Context, Outcome, guarded};
+use crate::state::{Change, Entries, FamilyId};
+use lavastore::io::{Access, Rng};
+use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::{ColumnFamily, Db, LostRange, Options, ReadOptions, RepairOptions, RepairReport};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Repairs of one store.
+const DAMAGES: u64 = 8;
+/// Where the new store goes.
+const INTO: &str = "/repaired";
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut rng = Rng::new(seed ^ 0x7265_7061_6972);
+    let closed = !rng.one_in(3);
+    let store = match Store::make(seed, closed, &mut rng) {
+        Ok(store) => store,
+        Err(why) => {
+            outcome.failures.push(format!("while making the store: {why}"));
+            return outcome;
+        }
+    };
+    for nth in 0..DAMAGES {
+        let mut rng = rng.fork();
+        let sim = store.sim.fork(rng.next_u64());
+        let damaged = match guarded(|| store.damage(&sim, &mut rng)).and_then(|d| d) {
+            Ok(Some(damaged)) => damaged,
+            Ok(None) => continue,
+            Err(why) => {
+                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
+                continue;
+            }
+        };
+        let seen = guarded(|| store.repair(&sim, &damaged, &mut rng)).and_then(|r| r);
+        if let Ok(seen) = &seen {
+            outcome.note(seen, 1);
+        }
+        let state = if closed { "closed" } else { "killed" };
+        let failed = |why| format!("{state}, damage {nth}, {}: {why}", damaged.text);
+        outcome.take(seen.map(drop).map_err(failed));
+    }
+    outcome
+}
+
+struct Store {
+    driver: Driver,
+    sim: SimEnv,
+    closed: bool,
+}
+
+/// What was done to it.
+#[derive(Default)]
+struct Damaged {
+    text: String,
+    /// Nothing is lost with it: every record must be back, and nothing else.
+    harmless: bool,
+}
+
+impl Store {
+    fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
+        let churn = rng.one_in(2);
+        let knobs = Knobs {
+            steps: rng.range(10, 70),
+            reads: !closed,
+            kills: rng.one_in(3),
+            volatile: false,
+            families: rng.one_in(2),
+            checkpoints: false,
+            reopen: true,
+            faults: false,
+            first_number: 1,
+            upkeep_one_in: pick(rng, &[4, 8, 20]),
+            options: if churn { plan::churn_options } else { plan::options },
+        };
+        let data = if churn { Data::churn(rng) } else { Data::small(rng) };
+        let mut driver = Driver::new(seed, knobs, data);
+        driver.run()?;
+        let sim = if closed {
+            driver.close()?;
+            driver.sim.fork(seed)
+        } else {
+            driver.sim.crash(CrashKind::ProcessKill, seed)
+        };
+        driver.abandon();
+        Ok(Store { driver, sim, closed })
+    }
+
+    /// Damages the store, in one place or two. `None` if it cannot be done with the file that was drawn.
+    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damaged>> {
+        let files = damage::files(sim)?;
+        let files: Vec<(String, u64)> =
+            files.into_iter().filter(|(path, _)| path.starts_with(&format!("{DIR}/"))).collect();
+        let like =
+            |part: &str| files.iter().find(|(path, _)| path.contains(part)).map(|(path, _)| path.clone());
+        let (text, harmless) = match rng.below(16) {
+            0 => ("nothing".to_owned(), true),
+            1 | 2 => {
+                let Some(path) = like("/CURRENT") else { return Ok(None) };
+                damage::erase(sim, &path)?;
+                ("CURRENT erased".to_owned(), true)
+            }
+            3..=6 => {
+                let Some(path) = like("/MANIFEST") else { return Ok(None) };
+                let text = self.damage_manifest(sim, &path, rng)?;
+                if rng.one_in(4)
+                    && let Some(more) = self.damage_data(sim, &files, true, rng)?
+                {
+                    return Ok(Some(Damaged { text: format!("{text}, {more}"), harmless: false }));
+                }
+                (text, true)
+            }
+            7..=9 => {
+                let Some((path, _)) = self.draw(&files, false, rng) else { return Ok(None) };
+                damage::erase(sim, &path)?;
+                (format!("{path} erased"), false)
+            }
+            _ => {
+                let Some(text) = self.damage_data(sim, &files, false, rng)? else { return Ok(None) };
+                match rng.one_in(4) {
+                    // The second may not be possible any more where the first was.
+                    true => {
+                        let more = self.damage_data(sim, &files, false, rng).ok().flatten();
+                        (format!("{text}, {}", more.unwrap_or_default()), false)
+                    }
+                    false => (text, false),
+                }
+            }
+        };
+        Ok(Some(Damaged { text, harmless }))
+    }
+
+    /// Removes the manifest, or damages it where something vouches for what it held.
+    fn damage_manifest(&self, sim: &SimEnv, path: &str, rng: &mut Rng) -> Check<String> {
+        let files = damage::files(sim)?;
+        let len = files.iter().find(|(other, _)| other == path).map_or(0, |(_, len)| *len);
+        match rng.below(4) {
+            0 | 1 if self.closed && len > 0 => {
+                let at = rng.below(len);
+                let n = len.saturating_sub(at).min(pick(rng, &[1, 512, 4096]));
+                damage::overwrite(sim, path, at, &vec![0x5a; n as usize])?;
+                Ok(format!("{n} B over {path} at {at} of {len}"))
+            }
+            2 if self.closed && len > 0 => {
+                let cut = rng.below(len);
+                damage::cut(sim, path, cut)?;
+                Ok(format!("{path} cut from {len} to {cut} B"))
+            }
+            _ => {
+                damage::erase(sim, path)?;
+                Ok(format!("{path} erased"))
+            }
+        }
+    }
+
+    /// A file of data.
+    fn draw(&self, files: &[(String, u64)], tables_only: bool, rng: &mut Rng) -> Option<(String, u64)> {
+        let kinds: &[&str] = match (tables_only, self.closed) {
+            (true, _) | (false, false) => &[".ksst", ".vsst"],
+            (false, true) => &[".ksst", ".ksst", ".vsst", ".vsst", ".log", "/STAGING", "/LOCK", ".tail"],
+        };
+        let kind = pick(rng, kinds);
+        let of_kind: Vec<_> = files.iter().filter(|(path, len)| path.contains(kind) && *len > 0).collect();
+        let nth = rng.below(of_kind.len().max(1) as u64) as usize;
+        of_kind.get(nth).map(|file| (*file).clone())
+    }
+
+    /// Damages a block of a file of data, or its length, or exchanges it for another.
+    fn damage_data(
+        &self,
+        sim: &SimEnv,
+        files: &[(String, u64)],
+        tables_only: bool,
+        rng: &mut Rng,
+    ) -> Check<Option<String>> {
+        let Some((path, len)) = self.draw(files, tables_only, rng) else { return Ok(None) };
+        Ok(match rng.below(8) {
+            0..=3 => {
+                let block = pick(rng, &[512, 4096]);
+                let blocks = len.div_ceil(block);
+                // The ends are where indexes and footers are.
+                let nth = match rng.below(3) {
+                    0 => blocks - 1,
+                    _ => rng.below(blocks),
+                };
+                let n = (len - nth * block).min(block);
+                damage::overwrite(sim, &path, nth * block, &vec![0; n as usize])?;
+                Some(format!("{n} zeros over {path} at {} of {len}", nth * block))
+            }
+            4 => {
+                let at = rng.below(len);
+                damage::flip_bit(sim, &path, at, rng.next_u64() as u32)?;
+                Some(format!("bit flipped at {at} of {path} ({len} B)"))
+            }
+            5 => {
+                let cut = if rng.one_in(3) { 0 } else { rng.below(len) };
+                damage::cut(sim, &path, cut)?;
+                Some(format!("{path} cut from {len} to {cut} B"))
+            }
+            6 if !machine::is_lavafs() && !path.ends_with(".log") => {
+                let more = pick(rng, &[1, 64, 5000]);
+                sim.set_file_len(&path, len + more).doing(|| "extend".into())?;
+                Some(format!("{path} extended by {more} B"))
+            }
+            _ => {
+                let Some((other, _)) = self.draw(files, true, rng) else { return Ok(None) };
+                let ending = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+                if other == path || ending(&other) != ending(&path) {
+                    return Ok(None);
+                }
+                damage::swap_files(sim, &path, &other)?;
+                Some(format!("{path} and {other} exchanged"))
+            }
+        })
+    }
+
+    /// Repairs, and holds the report against the new store. Says what came of it.
+    fn repair(&self, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
+        let before = bytes_of(sim)?;
+        let options = plan::roomy(plan::options(rng));
+        let options = Options { space_limit: None, ..options };
+        let repair = |dry_run| -> Check<RepairReport> {
+            let env = machine::env(sim)?;
+            let options = RepairOptions { options: options.clone(), dry_run };
+            let done = Db::repair_in(&env, DIR, &env, INTO, &options);
+            let report = done.doing(|| format!("repair with {}", plan::describe(&options.options)))?;
+            ensure!(bytes_of(sim)? == before, "the damaged store was changed");
+            Ok(report)
+        };
+        let dry = if rng.one_in(4) { Some(repair(true)?) } else { None };
+        if dry.is_some() {
+            let env = machine::env(sim)?;
+            ensure!(!env.fs.exists(Path::new(INTO)).doing(|| "look".into())?, "a dry run wrote something");
+        }
+        if std::env::var_os(crate::crash::TRACE).is_some() {
+            self.describe(sim)?;
+        }
+        let report = repair(false)?;
+        if let Some(dry) = dry {
+            let same = dry.lost == report.lost && dry.damaged == report.damaged;
+            ensure!(same, "a dry run reports {:?}, the repair {:?}", dry.lost, report.lost);
+        }
+        let db = Db::open_in(machine::env(sim)?, INTO, options.clone())
+            .doing(|| "open what was repaired".into())?;
+        let found = contents_of(&db, &report)?;
+        self.judge(&found, &report, damaged).map_err(|why| format!("{why}; lost: {}", list(&report.lost)))?;
+        check_verify(&db)?;
+        self.goes_on(sim, db, &options, &found, &report)?;
+        Ok(match (report.lost.is_empty(), report.from_manifest) {
+            (true, true) => "all back",
+            (true, false) => "all back, without a manifest",
+            (false, true) => "some lost",
+            (false, false) => "some lost, without a manifest",
+        })
+    }
+
+    /// Prints what the tables of the damaged store say of themselves.
+    fn describe(&self, sim: &SimEnv) -> Check {
+        let env = machine::env(sim)?;
+        for entry in env.fs.list(Path::new(DIR)).doing(|| "list".into())? {
+            let mut text = String::new();
+            let _ = lavastore::dump::dump(&env, &Path::new(DIR).join(&entry.name), true, &mut text);
+            println!("== {} {} B\n{}", entry.name, entry.len, text);
+        }
+        Ok(())
+    }
+
+    /// The new store takes writes, and is the same when it is opened again.
+    fn goes_on(
+        &self,
+        sim: &SimEnv,
+        db: Db,
+        options: &Options,
+        found: &BTreeMap<FamilyId, Entries>,
+        report: &RepairReport,
+    ) -> Check {
+        db.put(b"written after the repair", b"v").doing(|| "put".into())?;
+        db.flush().doing(|| "flush".into())?;
+        db.close().doing(|| "close".into())?;
+        let db = Db::open_in(machine::env(sim)?, INTO, options.clone()).doing(|| "open again".into())?;
+        let mut again = contents_of(&db, report)?;
+        let added = again.get_mut(&0).and_then(|entries| entries.remove(&b"written after the repair"[..]));
+        ensure!(added.is_some() && again == *found, "it is another store when it is opened again");
+        Ok(())
+    }
+
+    fn judge(&self, found: &BTreeMap<FamilyId, Entries>, report: &RepairReport, damaged: &Damaged) -> Check {
+        let model = &self.driver.model;
+        let nothing = Entries::new();
+        let ids: BTreeSet<FamilyId> = model.keys().chain(found.keys()).copied().collect();
+        for id in ids {
+            let expected = model.get(&id).map_or(&nothing, |contents| contents.entries());
+            let own = found.get(&id).unwrap_or(&nothing);
+            let family = report.families.iter().find(|family| family.id == id);
+            if !model.contains_key(&id) {
+                let is_told = family.is_some_and(|family| family.may_have_been_dropped);
+                ensure!(is_told, "family {id} had been dropped and came back");
+                continue;
+            }
+            ensure!(family.is_some() || expected.is_empty(), "family {id} is not in the report");
+            let keys: BTreeSet<&Vec<u8>> = expected.keys().chain(own.keys()).collect();
+            for key in keys {
+                let (want, got) = (expected.get(key), own.get(key));
+                if want == got {
+                    continue;
+                }
+                let text = |v: Option<&Vec<u8>>| v.map_or("nothing".to_owned(), |v| show(v));
+                let what =
+                    || format!("family {id}, key {}: {} instead of {}", show(key), text(got), text(want));
+                ensure!(!damaged.harmless || !self.closed, "{}, and nothing was damaged", what());
+                if std::env::var_os(crate::crash::TRACE).is_some() {
+                    let changes: Vec<String> =
+                        self.changes_of(id, key).map(|(seq, c)| format!("{seq}: {}", c.describe())).collect();
+                    println!("{}\n{changes:?}\n{report:#?}", what());
+                }
+                let covers = |lost: &&LostRange| self.is_told(lost, id, key, got);
+                ensure!(report.lost.iter().any(|lost| covers(&lost)), "{}", what());
+                if let Some(got) = got {
+                    let was_there = self.values_of(id, key, 0).any(|value| value.as_ref() == Some(got));
+                    ensure!(was_there, "{}, which it never was", what());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True if a loss explains that a key has another value than it should.
+    fn is_told(&self, lost: &LostRange, id: FamilyId, key: &[u8], got: Option<&Vec<u8>>) -> bool {
+        let right_kind = match got {
+            None => !lost.only_come_back,
+            Some(_) => lost.may_come_back,
+        };
+        let Some((first, last)) = lost.sequences else { return right_kind && lost.covers(id, key) };
+        // Changes of the log: its newest change must be among those that are lost.
+        let newest = self.changes_of(id, key).map(|(seq, _)| seq).last().unwrap_or(0);
+        let may_be = self.driver.refused > 0 || newest <= last;
+        may_be && self.values_of(id, key, first - 1).any(|value| value.as_ref() == got)
+    }
+
+    /// The changes of a key with their sequences.
+    fn changes_of<'a>(&'a self, id: FamilyId, key: &'a [u8]) -> impl Iterator<Item = (u64, &'a Change)> + 'a {
+        let all = self.driver.history.writes.iter().flat_map(|write| &write.changes);
+        let own = (1..).zip(all).filter(move |(_, (family, change))| {
+            *family == id
+                && match change {
+                    Change::Put(k, _) | Change::Delete(k) => k.as_slice() == key,
+                    Change::DeleteRange(start, end) => start.as_slice() <= key && key < end.as_slice(),
+                }
+        });
+        own.map(|(seq, (_, change))| (seq, change))
+    }
+
+    /// The values that a key had from a sequence on, the one at it first.
+    fn values_of<'a>(
+        &'a self,
+        id: FamilyId,
+        key: &'a [u8],
+        from: u64,
+    ) -> impl Iterator<Item = Option<Vec<u8>>> + 'a {
+        let value = |change: &Change| match change {
+            Change::Put(_, value) => Some(value.clone()),
+            Change::Delete(_) | Change::DeleteRange(..) => None,
+        };
+        let before = self.changes_of(id, key).take_while(|(seq, _)| *seq <= from).last();
+        let first = before.and_then(|(_, change)| value(change));
+        let later = self.changes_of(id, key).filter(move |(seq, _)| *seq > from);
+        std::iter::once(first).chain(later.map(move |(_, change)| value(change)))
+    }
+}
+
+fn list(lost: &[LostRange]) -> String {
+    let shown: Vec<String> = lost.iter().take(20).map(ToString::to_string).collect();
+    format!("[{}]", shown.join("; "))
+}
+
+/// The bytes of every file of the damaged store.
+fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
+    let env = machine::env(sim)?;
+    let mut all = BTreeMap::new();
+    for entry in env.fs.list(Path::new(DIR)).doing(|| "list".into())? {
+        let path = Path::new(DIR).join(&entry.name);
+        let file = env.fs.open(&path, Access::Buffered).doing(|| "open".into())?;
+        let mut bytes = vec![0; entry.len as usize];
+        file.read_at(&mut bytes, 0).doing(|| format!("read {}", entry.name))?;
+        all.insert(entry.name, bytes);
+    }
+    Ok(all)
+}
+
+/// What a repaired store holds, under the ids that the families had.
+fn contents_of(db: &Db, report: &RepairReport) -> Check<BTreeMap<FamilyId, Entries>> {
+    let mut all = BTreeMap::new();
+    for family in &report.families {
+        let own: ColumnFamily = db.column_family(&family.name).ok_or_else(|| {
+            format!("family {} ({}) is in the report and not there", family.id, family.name)
+        })?;
+        let mut entries = Entries::new();
+        for entry in db.iter_cf(&own, ReadOptions::default()).doing(|| "iter".into())?.entries() {
+            let (key, value) = entry.doing(|| "iterate".into())?;
+            entries.insert(key, value);
+        }
+        all.insert(family.id, entries);
+    }
+    Ok(all)
+}
