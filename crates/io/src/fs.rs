@@ -8,7 +8,7 @@
 //!   sync of an extent that was never written is a metadata commit; one that was written is not.
 //! * [`ScratchFile`]: what must outlive the process but not the power (the log's open pages). It is written through the
 //!   page cache and never synced. (A shared mapping would cost less, but where the file system fails a store into it the
-//!   kernel answers with `SIGBUS`, which ends the process: `docs/decisions/0025-no-mapped-files.md`.)
+//!   kernel answers with `SIGBUS`, which ends the process: `docs/decisions/0027-no-mapped-files.md`.)
 //!
 //! Paths are absolute or relative to the process for the kernel; for other file systems the root is the volume.
 //! Directories are durable only after [`FileSystem::sync_dir`], file contents only after a sync of the file. A failed

@@ -86,9 +86,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound && options.create_if_missing => {
-            env.fs.create_dir_all(dir)?;
-            // A name whose sync failed may be lost although it is there to see: the next open must make a new one.
-            sync_name(env, dir).inspect_err(|_| drop(env.fs.remove_dir(dir)))?;
+            make_directory(env, dir)?;
         }
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_store(dir)),
         Err(e) => return Err(e),
@@ -135,6 +133,17 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
 
 pub(crate) fn no_store(dir: &Path) -> Error {
     Error::not_found("there is no store here").at_file(dir)
+}
+
+/// Makes a directory that is not there, and what is missing above it, durably.
+///
+/// A name whose sync failed may be lost although it is there to see, and no later sync of it tells: then the directories
+/// made here go again, the innermost first, so that the next open makes new ones.
+fn make_directory(env: &Env, dir: &Path) -> Result<()> {
+    let is_missing = |d: &&Path| env.fs.metadata(d).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+    let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    env.fs.create_dir_all(dir)?;
+    sync_name(env, dir).inspect_err(|_| made.iter().for_each(|d| drop(env.fs.remove_dir(d))))
 }
 
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {

@@ -261,6 +261,14 @@ impl SpaceBudget {
         self.ask_at_ns.store(0, Relaxed);
     }
 
+    /// Room may have come back while nobody wrote: a store that is short of it asks now and then, before it looks for work.
+    /// Not under the lock of the claims.
+    pub fn look_again(&self, engine: &Engine) {
+        if self.is_limited() && engine.env.clock.now_ns() >= self.ask_at_ns.load(Relaxed) {
+            self.refresh(engine);
+        }
+    }
+
     fn ask_volume(&self, engine: &Engine) {
         let now_ns = engine.env.clock.now_ns();
         let used = self.meter.used_bytes();

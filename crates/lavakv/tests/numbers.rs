@@ -112,7 +112,7 @@ fn crashes_around_the_edge() {
             CrashKind::PowerLossWith(Policy::Stale),
         ];
         for kind in policies {
-            let after = record.crash_at(*op, kind, n as u64);
+            let after = record.crash_before(*op, kind, n as u64);
             let db = open(&after);
             assert!(contents(&db) == *model, "state {n}, {kind:?}");
             db.put(b"and on", b"1").unwrap();

@@ -120,6 +120,9 @@ struct Inner {
     /// For each time the tip went back to what was durable: the edit it went back to, and why.
     roll_backs: Vec<(u64, Error)>,
     poison: Option<Error>,
+    /// The manifest that `CURRENT` names, or, after a failed replacement of it, those that it may name. Not always the one
+    /// that is written: after a full disk none is.
+    named: Vec<String>,
 }
 
 /// An accepted edit, encoded, and the state it leads to.
@@ -209,6 +212,7 @@ impl Manifest {
             vouched: 0,
             roll_backs: Vec::new(),
             poison: None,
+            named: vec![report.name.clone()],
         };
         Manifest {
             env: env.clone(),
@@ -447,9 +451,9 @@ impl Manifest {
 
     /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
     pub fn live_manifest_files(&self) -> Vec<String> {
-        let inner = lock(&self.inner);
-        let name = inner.writer.as_ref().map_or_else(|| self.report.name.clone(), |w| w.name.clone());
-        vec![names::CURRENT.to_owned(), name]
+        let mut names = vec![names::CURRENT.to_owned()];
+        names.extend(lock(&self.inner).named.iter().cloned());
+        names
     }
 
     fn check_writable(&self, inner: &Inner) -> Result<()> {
@@ -591,7 +595,9 @@ impl Manifest {
                 return Err(Failure::RolledBack(None, e));
             }
         };
+        lock(&self.inner).named.push(name.clone());
         self.swap_current().map_err(Failure::Unknown)?;
+        lock(&self.inner).named = vec![name.clone()];
         self.file_len.store(file.len(), Ordering::Relaxed);
         self.bytes_written.fetch_add(file.len(), Ordering::Relaxed);
         self.snapshot_len.store(file.len(), Ordering::Relaxed);

@@ -115,7 +115,7 @@ fn a_store_above_its_limit_comes_back_below_it() {
 #[test]
 fn recovery_above_the_limit() {
     let (sim, mut model) = (SimEnv::new(12), Model::new());
-    let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(12 << 20) };
+    let options = Options { memtable_bytes: 1 << 20, memory_bytes: 3 << 20, ..limited(13 << 20) };
     let db = Db::open_in(env(&sim), DIR, Options { wal_bytes_max: 4 << 20, ..options }).unwrap();
     for n in 0..300 {
         db.put(&key(n), &bytes(n, 0, 2500)).unwrap();

@@ -81,7 +81,7 @@ fn a_collection_that_finds_no_room_leaves_nothing() {
         fill_long(&db, &mut model, (0..60).filter(|i| i % 3 != 0), 1, 30);
         db.flush().unwrap();
         // As much room as there is now, and a little more.
-        sim.set_capacity(Some(sim.used() + step * 2048));
+        sim.set_capacity(Some(sim.used() + step * 1024));
         let compacted = db.compact_range(db.default_column_family(), None, None);
         if let Err(e) = compacted {
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
