@@ -1,6 +1,6 @@
 //! Reading a log as far as it can be read: for repair.
 //!
-//! [`crate::recover`] ends the log at the first page that is missing, and refuses a log that lost a page which was durable.
+//! [`crate::recover()`] ends the log at the first page that is missing, and refuses a log that lost a page which was durable.
 //! Here what lies behind such a page is read as well. What is cut off as torn stays cut off: a page is missed only if it
 //! lies below the highest durable end that any intact page names, so a store that merely crashed is read as recovery
 //! would read it.

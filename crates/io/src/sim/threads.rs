@@ -3,7 +3,7 @@
 //! [`SimEnv::run_threads`] runs a function in a first thread and gives it an environment with a spawner. Of all threads
 //! exactly one runs at a time: the one that has the *baton*. At every point (see [`base::sync::schedule`]: before each lock,
 //! condition, atomic, call of the file system, start and end of a thread) the baton may go to another, by the seed
-//! ([`choice`]). The engine is the real one, with all its threads, and the run is a function of the seed.
+//! (`choice`). The engine is the real one, with all its threads, and the run is a function of the seed.
 //!
 //! **Time** is the machine's clock. Who sleeps, or waits for at most so long, goes on when the time has come; where
 //! nobody can go on, the clock moves to the next such moment at once. Now and then, by the seed, it does so although others

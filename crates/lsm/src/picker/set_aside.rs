@@ -7,11 +7,11 @@
 //! * It is no input. A compaction takes every file of its output level that lies in its range, so this alone keeps
 //!   everything that meets the table on its own side, in the levels below 0.
 //! * In level 0 a file stays while it meets a table set aside that is older, or that lies at or above the output level, or
-//!   an older file that stays ([`SetAside::held`]). What stays counts neither as work for compaction nor as a reason to
+//!   an older file that stays (`SetAside::held`). What stays counts neither as work for compaction nor as a reason to
 //!   hold up writers; it is merged within level 0.
 //! * So that little has to stay there, level 0 is compacted into a level above the highest table set aside, as far as
-//!   there is one ([`SetAside::base_below`]), and a table of level 0 or 1 sinks as deep as nothing meets it: as it is, by
-//!   name only ([`sink`]).
+//!   there is one (`SetAside::base_below`), and a table of level 0 or 1 sinks as deep as nothing meets it: as it is, by
+//!   name only (`sink`).
 
 use super::{Compaction, InProgress, LeveledOptions, Reason};
 use base::HashSet;

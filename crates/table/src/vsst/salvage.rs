@@ -31,7 +31,7 @@ pub struct FoundRecord {
 
 /// All intact records in the first `len` bytes of the vSST `uid`, in the order in which they lie there. Bytes that cannot
 /// be read, and what is no record, are stepped over. Costs one pass over the file; where much of it looks like records and
-/// is none, which only a crafted file does, it gives up after checksums over [`SEARCH_LEN_MAX`] bytes more.
+/// is none, which only a crafted file does, it gives up after checksums over `SEARCH_LEN_MAX` bytes more.
 pub fn find_records(file: &dyn ReadFile, uid: Uid, len: u64) -> Vec<FoundRecord> {
     let mut search = Search { file, uid, len, window: Vec::new(), start: 0, alignment: 1 };
     let mut budget = len.saturating_add(SEARCH_LEN_MAX);
