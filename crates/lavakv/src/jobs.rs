@@ -84,7 +84,10 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
     if engine.scheduler.is_stopping() || engine.health.is_poisoned() || engine.wal.get().is_none() {
         return None;
     }
-    engine.space.look_again(engine);
+    // The sums behind a limit are not for the thread of the log, on which writers wait.
+    if duty != Duty::Log {
+        engine.space.look_again(engine);
+    }
     let mut claims = lock(&engine.claims);
     let log = duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(engine);
     if log && !engine.log.gives_way() {
