@@ -38,25 +38,16 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             return outcome;
         }
     };
-    for nth in 0..DAMAGES {
-        let mut rng = rng.fork();
-        let sim = store.sim.fork(rng.next_u64());
-        let damage = match guarded(|| store.damage(&sim, &mut rng)).and_then(|damage| damage) {
-            Ok(Some(damage)) => damage,
-            Ok(None) => continue,
-            Err(why) => {
-                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
-                continue;
-            }
-        };
-        let seen = guarded(|| store.live_on(&sim, &damage, &mut rng)).and_then(|seen| seen);
+    let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
+    outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
+        let seen = guarded(|| store.live_on(sim, damage, rng)).and_then(|seen| seen);
         if let Ok(seen) = &seen {
             outcome.note(damage.what, 1);
             outcome.note("keys that could not be read", seen.lost as u64);
             outcome.note("files set aside before verify", seen.told_early as u64);
         }
         outcome.take(seen.map(drop).map_err(|why| format!("damage {nth}, {}: {why}", damage.text)));
-    }
+    });
     outcome
 }
 

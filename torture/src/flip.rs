@@ -43,33 +43,24 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             return outcome;
         }
     };
-    for nth in 0..DAMAGES {
-        let mut rng = rng.fork();
-        let sim = store.sim.fork(rng.next_u64());
-        let damage = match guarded(|| store.damage(&sim, &mut rng)).and_then(|d| d) {
-            Ok(Some(damage)) => damage,
-            Ok(None) => continue,
-            Err(why) => {
-                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
-                continue;
-            }
-        };
+    let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
+    outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         if sim.state_hash() == store.image {
-            continue;
+            return;
         }
-        let seen = guarded(|| store.look(&sim, &damage, &mut rng)).and_then(|r| r);
+        let seen = guarded(|| store.look(sim, damage, rng)).and_then(|r| r);
         match seen {
             Ok(Seen::Right) => outcome.note("harmless", 1),
             Ok(Seen::Error) => outcome.note("detected", 1),
             Ok(Seen::Cut) => {
                 outcome.note("above the watermark, cut as torn", 1);
-                continue;
+                return;
             }
             Err(_) => {}
         }
         let state = if closed { "closed" } else { "killed" };
         outcome.take(seen.map(drop).map_err(|why| format!("{state}, damage {nth}, {}: {why}", damage.text)));
-    }
+    });
     outcome
 }
 

@@ -38,25 +38,16 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             return outcome;
         }
     };
-    for nth in 0..DAMAGES {
-        let mut rng = rng.fork();
-        let sim = store.sim.fork(rng.next_u64());
-        let damaged = match guarded(|| store.damage(&sim, &mut rng)).and_then(|d| d) {
-            Ok(Some(damaged)) => damaged,
-            Ok(None) => continue,
-            Err(why) => {
-                outcome.failures.push(format!("damage {nth} could not be done: {why}"));
-                continue;
-            }
-        };
-        let seen = guarded(|| store.repair(&sim, &damaged, &mut rng)).and_then(|r| r);
+    let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
+    outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damaged, rng| {
+        let seen = guarded(|| store.repair(sim, damaged, rng)).and_then(|r| r);
         if let Ok(seen) = &seen {
             outcome.note(seen, 1);
         }
         let state = if closed { "closed" } else { "killed" };
         let failed = |why| format!("{state}, damage {nth}, {}: {why}", damaged.text);
         outcome.take(seen.map(drop).map_err(failed));
-    }
+    });
     outcome
 }
 

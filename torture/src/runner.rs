@@ -7,6 +7,8 @@ use crate::check::Check;
 use crate::rows::{Row, Unit};
 use crate::{Cli, Profile, ledger, tally};
 use lavastore::Env;
+use lavastore::io::Rng;
+use lavastore::sim::SimEnv;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,6 +52,25 @@ impl Outcome {
 
     pub fn note(&mut self, what: &'static str, count: u64) {
         self.notes.push((what, count));
+    }
+
+    /// Does `damage` to copies of a machine, so many times over, and has each looked at. `None`: nothing was there to damage.
+    pub fn damaged<D>(
+        &mut self,
+        (machine, rng): (&SimEnv, &mut Rng),
+        count: u64,
+        damage: impl Fn(&SimEnv, &mut Rng) -> Check<Option<D>>,
+        mut look: impl FnMut(&mut Outcome, u64, &SimEnv, &D, &mut Rng),
+    ) {
+        for nth in 0..count {
+            let mut rng = rng.fork();
+            let sim = machine.fork(rng.next_u64());
+            match guarded(|| damage(&sim, &mut rng)).and_then(|done| done) {
+                Ok(Some(done)) => look(self, nth, &sim, &done, &mut rng),
+                Ok(None) => {}
+                Err(why) => self.failures.push(format!("damage {nth} could not be done: {why}")),
+            }
+        }
     }
 }
 
