@@ -74,6 +74,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
         Err(e) if e.kind() == ErrorKind::NoSpace && exists => {}
         begun => begun?,
     }
+    service::bound_old_log(&engine)?;
     engine.scheduler.start(&engine)?;
     Ok(engine)
 }

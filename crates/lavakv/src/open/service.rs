@@ -5,6 +5,7 @@
 //!    after a second crash.
 //! 3. Remove files that nothing names: what unfinished jobs left.
 //! 4. Start a new log in a new group.
+//! 5. If there are very many groups of old logs, flush what they hold and let go of them ([`bound_old_log`]).
 //!
 //! # A full volume
 //!
@@ -180,12 +181,28 @@ fn no_room(engine: &Engine, e: &Error) -> Error {
 /// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
 /// own, but every open adds a group, so a store that is opened often must flush now and then.
 const OLD_GROUPS_MAX: usize = 2;
+/// With more of them than this a store does not open before they are gone. Processes that live for one command never
+/// get to the end of a job in the background, and the log would grow by a group with each of them.
+const OLD_GROUPS_BOUND: usize = 16;
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
 fn flush_recovered(engine: &Arc<Engine>) {
     if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
         let mut writer = lock(&engine.writer);
         crate::write_path::freeze_all(engine, &mut writer);
+    }
+}
+
+/// Keeps the groups of old logs within their bound. To be called before there are workers.
+pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
+    if engine.manifest.state().log_groups.len() <= OLD_GROUPS_BOUND + 1 {
+        return Ok(());
+    }
+    let flushed = crate::jobs::flush::run_inline(engine).and_then(|()| engine.log.release(engine));
+    match flushed {
+        // Then jobs will do it when there is room.
+        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+        flushed => flushed,
     }
 }
 

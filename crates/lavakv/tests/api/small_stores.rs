@@ -28,3 +28,19 @@ fn two_records_take_less_than_a_megabyte() {
         assert!(allocated(&sim) < 1_000_000, "closed, round {round}: {:?}", files(&sim));
     }
 }
+
+/// One command, one process: no job in the background ever comes to its end.
+#[test]
+fn the_log_does_not_grow_with_the_number_of_opens() {
+    let sim = SimEnv::new(2);
+    let mut model = Model::new();
+    for round in 0..100 {
+        let db = Db::open_in(env(&sim), DIR, Options::default()).unwrap();
+        db.put(&key(round), b"1").unwrap();
+        model.insert(key(round), b"1".to_vec());
+        db.close().unwrap();
+        let groups = files_like(&sim, ".log").len();
+        assert!(groups <= 20, "round {round}: {groups} log groups");
+    }
+    assert_eq!(contents(&Db::open_in(env(&sim), DIR, Options::default()).unwrap()), model);
+}
