@@ -66,5 +66,10 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         339,
         "what another file had left behind the end of a manifest was taken for a record that vouches",
     ),
+    (
+        "sched-crash",
+        1_009_313,
+        "the failed sync of one checkpoint's parent took the name of another, which returned and was gone",
+    ),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];

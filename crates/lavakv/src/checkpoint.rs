@@ -35,7 +35,12 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
                 .at_file(dir));
         }
     }
-    engine.env.fs.create_dir_all(dir)?;
+    {
+        // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
+        // syncs it for a checkpoint between this one's name and its sync.
+        let _one_at_a_time = lock(&engine.checkpointing);
+        crate::open::make_directory(&engine.env, dir)?;
+    }
     let mark = io::fs::join(dir, names::UNFINISHED);
     engine.env.fs.create(&mark, &CreateOptions::default())?.sync(SyncKind::Full)?;
     engine.env.fs.sync_dir(dir)?;
@@ -47,7 +52,6 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         }
     }
     engine.env.fs.sync_dir(dir)?;
-    crate::open::sync_name(&engine.env, dir)?;
     // From here on it is a store of its own, beside its source and on the same blocks after it.
     let uid = match base::canary::is("checkpoint-keeps-uid") {
         true => state.store,

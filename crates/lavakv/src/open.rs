@@ -139,8 +139,8 @@ pub(crate) fn no_store(dir: &Path) -> Error {
 /// Makes a directory that is not there, and what is missing above it, durably.
 ///
 /// A name whose sync failed may be lost although it is there to see, and no later sync of it tells: then the directories
-/// made here go again, the innermost first, so that the next open makes new ones.
-fn make_directory(env: &Env, dir: &Path) -> Result<()> {
+/// made here go again, the innermost first, so that who tries again makes new ones.
+pub(crate) fn make_directory(env: &Env, dir: &Path) -> Result<()> {
     let is_missing = |d: &&Path| env.fs.metadata(d).is_err_and(|e| e.kind() == ErrorKind::NotFound);
     let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
     env.fs.create_dir_all(dir)?;
@@ -160,7 +160,7 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
 
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
 /// two leaves no store, so nobody acknowledges anything in a directory whose name may still be lost.
-pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
+fn sync_name(env: &Env, dir: &Path) -> Result<()> {
     for (nth, ancestor) in dir.ancestors().skip(1).enumerate() {
         // Any of them may have been made a moment ago, by this process or one that was killed since.
         let synced = env.fs.sync_dir(ancestor);

@@ -69,6 +69,36 @@ fn a_failed_sync_of_the_log_stops_all_writes() {
     assert_eq!(db.get(b"before").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+/// Each sync of a checkpoint fails in turn. If the checkpoint is then taken again in the same place and succeeds, it is there
+/// after a loss of power, whatever the sync that failed has lost.
+#[test]
+fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
+    let mut failed = 0;
+    for nth in 0.. {
+        let sim = SimEnv::new(nth);
+        let db = Db::open_in(sim.env(), DIR, durable()).unwrap();
+        db.put(b"key", b"value").unwrap();
+        sim.env().fs.create_dir_all("/copies".as_ref()).unwrap();
+        sim.env().fs.sync_dir("/".as_ref()).unwrap();
+        let kinds = [OpKind::SyncDir, OpKind::Sync];
+        sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&kinds).path("copies"));
+        let first = db.checkpoint("/copies/one");
+        let fired = sim.faults_fired() > 0;
+        sim.clear_faults();
+        assert_eq!(first.is_err(), fired, "sync {nth}");
+        if !fired {
+            break;
+        }
+        failed += 1;
+        let Ok(()) = db.checkpoint("/copies/one") else { continue };
+        let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), nth);
+        let copy = Db::open_in(after.env(), "/copies/one", durable());
+        let copy = copy.unwrap_or_else(|e| panic!("sync {nth} failed: {e}"));
+        assert_eq!(copy.get(b"key").unwrap().as_deref(), Some(&b"value"[..]), "sync {nth} failed");
+    }
+    assert!(failed >= 6, "{failed} syncs of a checkpoint");
+}
+
 /// Holds the next sync of a manifest up, does it, and lets it fail.
 #[derive(Debug, Default)]
 struct Gate(Mutex<Stage>, Condvar);

@@ -10,7 +10,10 @@ use io::sim::{CrashKind, Policy};
 use io::{Priority, Rng};
 
 /// Seeds that every change is tried with.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 2_000;
+
+/// Crashes tried of one run.
+const STATES: u64 = 12;
 
 /// What the threads of a run share.
 struct Shared {
@@ -21,7 +24,8 @@ struct Shared {
     returned: Lock<Returned>,
 }
 
-fn add(tip: &State, number: u64) -> Edit {
+/// Adds a file; `filler` bytes make the edit longer, so that those of one group commit lie on several sectors and pages.
+fn add(tip: &State, number: u64, filler: usize) -> Edit {
     let seq = tip.last_seq + 1;
     let meta = FileMeta {
         number,
@@ -31,14 +35,16 @@ fn add(tip: &State, number: u64) -> Edit {
         max_seq: seq,
         ..FileMeta::default()
     };
-    Edit(vec![Record::AddFile { family: 0, level: 0, meta }])
+    let options = Record::UpdateFamily { id: 0, options: vec![7; filler] };
+    Edit(vec![Record::AddFile { family: 0, level: 0, meta }, options])
 }
 
 fn commits(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.range(1, 5) {
         let number = shared.manifest.allocate_file_number();
         let publish = |state: &Arc<State>| take(&shared.published).push(state.edit_number);
-        let state = shared.manifest.commit_with(|tip| Ok(add(tip, number)), publish).unwrap();
+        let filler = if rng.one_in(2) { rng.below(6_000) } else { 0 } as usize;
+        let state = shared.manifest.commit_with(|tip| Ok(add(tip, number, filler)), publish).unwrap();
         let op = shared.sim.op_count();
         assert!(shared.manifest.state().place_of(number).is_some(), "what was committed is published");
         assert!(shared.manifest.durable_edit() >= state.edit_number, "and durable");
@@ -101,7 +107,7 @@ fn no_schedule_loses_a_wake_up_or_an_edit() {
         let record = sim.record();
         let ops = record.mutations();
         let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
-        for _ in 0..4 {
+        for _ in 0..STATES {
             let op = ops[rng.below(ops.len() as u64) as usize];
             let policy = Policy::ALL[rng.below(5) as usize];
             let kind = if rng.one_in(3) { CrashKind::ProcessKill } else { CrashKind::PowerLossWith(policy) };
