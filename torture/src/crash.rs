@@ -6,16 +6,18 @@
 
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
-use crate::files::check_at_rest;
+use crate::files::{check_at_rest, check_opened};
 use crate::history::{Found, Loss};
 use crate::machine;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::Contents;
 use crate::tally;
+use lavastore::dump::log_contents;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, Policy, Record, SimEnv};
 use lavastore::{Db, Durability, ErrorKind, Options};
+use std::path::Path;
 
 /// Crash states tried of one run.
 const STATES: u64 = 24;
@@ -86,7 +88,22 @@ fn crash(record: &Record, ops: &[u64], rng: &mut Rng) -> (u64, CrashKind, SimEnv
 }
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
-    each_state(seed, |run, rng| {
+    let run = match record(seed) {
+        Ok(run) => run,
+        Err(why) => return Outcome { failures: vec![why], ..Outcome::default() },
+    };
+    let mut rng = Rng::new(seed ^ 0x0065_6163_685f_7374);
+    let mut outcome = Outcome::default();
+    let steps = steps(&run, &mut rng);
+    outcome.note("looks at the log", steps.len() as u64);
+    for op in steps {
+        let before = run.record.crash_before(op, CrashKind::ProcessKill, rng.next_u64());
+        if let Err(why) = check_log(&run, &before, op, Loss::Process) {
+            outcome.take(Err(format!("before operation {op}: {why}")));
+            return outcome;
+        }
+    }
+    each_state(&run, seed, outcome, |run, rng| {
         let (op, kind, sim) = crash(&run.record, &run.ops, rng);
         let image = sim.state_hash();
         let checked = guarded(|| recover(run, &sim, op, loss(kind), rng)).and_then(|check| check);
@@ -95,6 +112,20 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
         }
         (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
     })
+}
+
+/// The log is looked at before so many operations of a run.
+const LOOKS_MAX: usize = 24;
+
+/// The operations before which the log is looked at: records leave it with an edit of the manifest, so between two of these
+/// the later look sees no less. (On LavaFS the volume's device is all that is written.)
+fn steps(run: &Recorded, rng: &mut Rng) -> Vec<u64> {
+    let mut ops = run.record.changes_of(if machine::is_lavafs() { "" } else { "MANIFEST" });
+    while ops.len() > LOOKS_MAX {
+        ops.swap_remove(rng.below(ops.len() as u64) as usize);
+    }
+    ops.sort_unstable();
+    ops
 }
 
 /// If this is set in the environment, a failure prints what led to it.
@@ -109,7 +140,11 @@ fn trace(run: &Recorded, sim: &SimEnv) {
 }
 
 pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
-    each_state(seed, |run, rng| {
+    let run = match record(seed) {
+        Ok(run) => run,
+        Err(why) => return Outcome { failures: vec![why], ..Outcome::default() },
+    };
+    each_state(&run, seed, Outcome::default(), |run, rng| {
         let (op, kind, mut sim) = crash(&run.record, &run.ops, rng);
         let (mut worst, mut story) = (loss(kind), format!("{kind:?} at operation {op}"));
         for _ in 0..rng.range(1, DEATHS_MAX + 1) {
@@ -138,18 +173,15 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
     })
 }
 
-fn each_state(seed: u64, mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, Check)) -> Outcome {
-    let mut outcome = Outcome::default();
-    let run = match record(seed) {
-        Ok(run) => run,
-        Err(why) => {
-            outcome.failures.push(why);
-            return outcome;
-        }
-    };
+fn each_state(
+    run: &Recorded,
+    seed: u64,
+    mut outcome: Outcome,
+    mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, Check),
+) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7374_6174_6573);
     for state in 0..STATES {
-        let (image, checked) = try_one(&run, &mut rng.fork());
+        let (image, checked) = try_one(run, &mut rng.fork());
         outcome.images.push(image);
         outcome.take(checked.map_err(|why| format!("state {state}: {why}")));
         if outcome.failures.len() > 2 {
@@ -163,8 +195,10 @@ fn each_state(seed: u64, mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, C
 fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> Check {
     let driver = &run.driver;
     let options = Options { durability: Durability::Durable, ..plan::options(rng) };
+    check_log(run, sim, op, loss)?;
     let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+    check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
     let found = scan(&db)?;
     driver.history.check(op, loss, &found)?;
     spot_check(&db, &found, rng)?;
@@ -176,6 +210,16 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
         compare_checkpoint(sim, dir, options.clone(), model)?;
     }
     go_on(db, &options, sim, &driver.data, found, rng)
+}
+
+/// What is promised and in no table is in the log.
+fn check_log(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss) -> Check {
+    let env = machine::env(sim)?;
+    match log_contents(&env, Path::new(DIR)) {
+        Ok(log) => run.driver.history.check_log(op, loss, &log),
+        // Nothing was promised: there is no store yet, or the open will say why there is none.
+        Err(_) => Ok(()),
+    }
 }
 
 pub(crate) fn check_verify(db: &Db) -> Check {

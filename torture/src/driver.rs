@@ -3,19 +3,23 @@
 //! The same driver serves the row that compares every answer with the model, and those that record a run to crash it,
 //! damage it, or make its calls fail. What differs are the [`Knobs`].
 
+mod calls;
+
+pub(crate) use calls::{add, compare, compare_checkpoint, families_of, scan, write_one};
+
 use crate::check::{Check, Doing, ensure, show};
 use crate::files;
-use crate::history::{Barrier, FamilyChange, Found, History, Write};
+use crate::history::{Barrier, FamilyChange, History, Write};
 use crate::iterators::{Twin, read_options};
 use crate::machine::{self, room};
 use crate::plan::{self, Data};
-use crate::state::{Change, Contents, FamilyId, difference};
+use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, SimEnv};
 use lavastore::{
-    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, Snapshot, SpaceLimit, SpacePolicy,
-    WriteBatch, WriteOptions,
+    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, SeqNo, Snapshot, SpaceLimit,
+    SpacePolicy, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -290,6 +294,7 @@ impl Driver {
     pub fn write(&mut self) -> Check {
         let mut durability = self.durability();
         let begin_op = self.sim.op_count();
+        let seq = self.db().snapshot().sequence();
         let (changes, result) = if self.rng.one_in(2) {
             let family = self.family();
             let change = self.data.change(&mut self.rng);
@@ -309,12 +314,13 @@ impl Driver {
             }
             (changes, self.db().write_opt(&batch, &WriteOptions { durability: Some(durability) }))
         };
-        self.wrote(begin_op, durability, changes, result)
+        self.wrote((begin_op, seq), durability, changes, result)
     }
 
+    /// `begun`: the operation and the last sequence before the call.
     fn wrote(
         &mut self,
-        begin_op: u64,
+        (begin_op, seq): (u64, SeqNo),
         durability: Durability,
         changes: Vec<(FamilyId, Change)>,
         result: Result<(), Error>,
@@ -339,7 +345,14 @@ impl Driver {
             }
         }
         let end_op = self.sim.op_count();
-        self.history.writes.push(Write { begin_op, end_op, durability, changes, failed });
+        let used = self.db().snapshot().sequence() - seq;
+        ensure!(
+            failed || used == 0 || used == changes.len() as u64,
+            "{} changes took {used} sequences",
+            changes.len()
+        );
+        let first_seq = (!failed && used > 0).then_some(seq + 1);
+        self.history.writes.push(Write { begin_op, end_op, durability, changes, failed, first_seq });
         Ok(())
     }
 
@@ -381,10 +394,11 @@ impl Driver {
     /// A short write. True if it was done, false if there was no room for it.
     pub fn put_small(&mut self) -> Check<bool> {
         let (begin_op, before) = (self.sim.op_count(), self.refused);
+        let seq = self.db().snapshot().sequence();
         let family = self.family();
         let change = Change::Put(self.data.key(&mut self.rng), vec![7; 10]);
         let result = write_one(self.db(), &family, &change, Durability::Buffered);
-        self.wrote(begin_op, Durability::Buffered, vec![(family.id(), change)], result)?;
+        self.wrote((begin_op, seq), Durability::Buffered, vec![(family.id(), change)], result)?;
         Ok(self.refused == before)
     }
 
@@ -403,10 +417,11 @@ impl Driver {
             };
             for change in changes {
                 let begin_op = self.sim.op_count();
+                let seq = self.db().snapshot().sequence();
                 // Ranges take no durability of their own.
                 let durability = self.options.durability;
                 let result = write_one(self.db(), &family, &change, durability);
-                self.wrote(begin_op, durability, vec![(family.id(), change)], result)?;
+                self.wrote((begin_op, seq), durability, vec![(family.id(), change)], result)?;
                 self.check_peak()?;
             }
         }
@@ -734,64 +749,5 @@ impl Driver {
             }
             Err(why) => Err(why),
         }
-    }
-}
-
-/// Handles of all families.
-pub(crate) fn families_of(db: &Db) -> Check<Vec<ColumnFamily>> {
-    db.column_families()
-        .iter()
-        .map(|name| db.column_family(name).ok_or_else(|| format!("family {name} is listed but not there")))
-        .collect()
-}
-
-/// Reads everything, forwards.
-pub(crate) fn scan(db: &Db) -> Check<Found> {
-    let mut found = Found::new();
-    for family in families_of(db)? {
-        let entries = db.iter_cf(&family, ReadOptions::default()).doing(|| "iter".into())?.entries();
-        let entries: Result<_, Error> = entries.collect();
-        found.insert(family.id(), entries.doing(|| format!("scan of family {}", family.name()))?);
-    }
-    Ok(found)
-}
-
-/// Compares all contents with a model.
-pub(crate) fn compare(model: &Model, found: &Found) -> Check {
-    ensure!(model.keys().eq(found.keys()), "families {:?} instead of {:?}", found.keys(), model.keys());
-    for (id, entries) in found {
-        difference(model[id].entries(), entries).map_err(|why| format!("family {id}, {why}"))?;
-    }
-    Ok(())
-}
-
-/// Opens a checkpoint and compares it.
-pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
-    let options = Options { create_if_missing: false, ..options };
-    let db = Db::open_in(machine::env(sim)?, dir, options).doing(|| format!("open of checkpoint {dir}"))?;
-    compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
-}
-
-/// Makes one change through the call for it.
-pub(crate) fn write_one(
-    db: &Db,
-    family: &ColumnFamily,
-    change: &Change,
-    durability: Durability,
-) -> Result<(), Error> {
-    let options = WriteOptions { durability: Some(durability) };
-    match change {
-        Change::Put(key, value) => db.put_opt(family, key, value, &options),
-        Change::Delete(key) => db.delete_opt(family, key, &options),
-        Change::DeleteRange(start, end) => db.delete_range_cf(family, start, end),
-    }
-}
-
-/// Adds a change to a batch.
-pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
-    match change {
-        Change::Put(key, value) => batch.put_cf(family, key, value),
-        Change::Delete(key) => batch.delete_cf(family, key),
-        Change::DeleteRange(start, end) => batch.delete_range_cf(family, start, end),
     }
 }

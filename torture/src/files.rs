@@ -3,6 +3,9 @@
 //! When a store is at rest and nobody reads, its directory holds the tables and vSSTs that the manifest names, and no
 //! others; each of these vSSTs, and each alias, is one that some table references. While somebody reads, files may be
 //! there that only the reader reaches; but none may be missing.
+//!
+//! After an open this holds at once, and of every kind of file ([`check_opened`]): what a crash left behind is gone, and the
+//! ledger of space is what the directory occupies, byte for byte.
 
 use crate::check::{Check, Doing, ensure};
 use lavastore::{Db, Env};
@@ -37,6 +40,42 @@ pub(crate) fn check_files_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool)
         ensure!(stray.is_empty(), "nobody reads, and files {stray:?} are still there");
         ensure!(space.pinned_bytes == 0, "nobody reads, and {} B are pinned", space.pinned_bytes);
     }
+    Ok(())
+}
+
+/// Right after an open, before any job has run: the directory holds what the store knows and nothing else, nothing that it
+/// knows is missing, and the bytes that it counts are those that are there.
+pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
+    let listing = env.fs.list(dir).doing(|| "list".into())?;
+    let live = db.live_files();
+    let known =
+        |name: &String| live.files.binary_search(name).is_ok() || live.others.binary_search(name).is_ok();
+    let is_listed = |name: &String| !UNLISTED.contains(&name.as_str()) && !name.ends_with(".tail");
+    let names: Vec<&String> = listing.iter().map(|entry| &entry.name).collect();
+    let stray: Vec<_> = names.iter().filter(|name| is_listed(name) && !known(name)).collect();
+    let all = live.files.iter().chain(&live.others);
+    let lost: Vec<_> = all.filter(|name| !names.contains(name)).collect();
+    ensure!(lost.is_empty(), "after open, {lost:?} should be there and are not");
+    ensure!(stray.is_empty(), "after open, {stray:?} are there and nobody's");
+    let tail_bytes: u64 = listing.iter().filter(|e| e.name.ends_with(".tail")).map(|e| e.len).sum();
+    let tails = live.tail_bytes;
+    ensure!(
+        tail_bytes == tails,
+        "after open, there are tails of {tail_bytes} B and the store knows of {tails} B"
+    );
+    check_sums(db, live.counted_bytes, listing.iter().map(|entry| entry.allocated).sum())
+}
+
+/// The files that no list names: each is there or not, and what it is follows from its name.
+const UNLISTED: [&str; 2] = ["LOCK", "STAGING"];
+
+/// The ledger, and the count that a limit is kept with, are what the directory occupies.
+fn check_sums(db: &Db, counted: u64, found_bytes: u64) -> Check {
+    ensure!(counted == found_bytes, "{counted} B are counted and {found_bytes} B are there");
+    let space = db.space().doing(|| "space".into())?;
+    let sum: u64 = space.parts().iter().map(|(_, bytes)| bytes).sum();
+    ensure!(sum == space.total_bytes, "the ledger of space sums to {sum}, not {}", space.total_bytes);
+    ensure!(sum == found_bytes, "the ledger of space sums to {sum}, and {found_bytes} B are there");
     Ok(())
 }
 

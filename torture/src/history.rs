@@ -10,7 +10,8 @@
 
 use crate::check::{Check, ensure};
 use crate::state::{Change, Contents, Entries, FamilyId, difference};
-use lavastore::Durability;
+use lavastore::dump::LogContents;
+use lavastore::{Durability, SeqNo};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ pub(crate) struct Write {
     pub changes: Vec<(FamilyId, Change)>,
     /// The call failed: the write may be there or not.
     pub failed: bool,
+    /// The sequence of the first change, where each has one. Of a write that failed, or changed nothing: none.
+    pub first_seq: Option<SeqNo>,
 }
 
 impl Write {
@@ -125,6 +128,28 @@ impl History {
             }
         }
         Err(self.complaint(range, found))
+    }
+
+    /// Checks the log of what a crash at operation `op` left: each change that was promised is in it, or below the floor of
+    /// its family, which says that tables have it.
+    pub fn check_log(&self, op: u64, loss: Loss, log: &LogContents) -> Check {
+        let min = self.range(op, loss).min;
+        let logged = self.writes[..min].iter().enumerate().filter(|(_, w)| !w.is_volatile());
+        for (nth, write) in logged {
+            let Some(first_seq) = write.first_seq else { continue };
+            for (seq, (family, _)) in (first_seq..).zip(&write.changes) {
+                ensure!(
+                    log.holds(seq, *family),
+                    "sequence {seq} of family {family} (write {nth}) is not in the log, and the floor of its family is {:?}: \
+                     {}; the log has {:?} to {:?}",
+                    log.floors.get(family),
+                    write.describe(),
+                    log.entries.first_key_value(),
+                    log.entries.last_key_value()
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Which families there must be: those after some prefix of the changes that reaches over the acknowledged ones.

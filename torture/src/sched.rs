@@ -16,13 +16,17 @@ mod work;
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, check_verify, kind, loss};
 use crate::driver::{DIR, scan};
+use crate::files::check_opened;
 use crate::machine;
 use crate::plan;
 use crate::runner::{Context, Outcome, guarded};
 use io::sim::threads::{Plan, Stuck};
+use lavastore::dump::log_contents;
 use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
-use lavastore::{Db, Durability, Options};
+use lavastore::sim::{CrashKind, Record, SimEnv};
+use lavastore::{Db, Durability, Options, SeqNo};
+use std::collections::BTreeMap;
+use std::path::Path;
 use story::Story;
 use work::Shape;
 
@@ -72,6 +76,10 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
         }
     };
     let record = told.sim.record();
+    if let Err(why) = watch_log(&record, &mut outcome) {
+        outcome.take(Err(format!("{why}; {}", told.described)));
+        return outcome;
+    }
     let ops = record.mutations();
     let mut rng = Rng::new(seed ^ 0x7363_6873_7461_7465);
     for state in 0..STATES {
@@ -98,6 +106,35 @@ pub(crate) fn case_crash(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
+/// What is in the log and in no table stays in the log, at every step: looked at before each edit of the manifest, since
+/// nothing leaves the log without one. (On LavaFS nothing tells these operations from others.)
+fn watch_log(record: &Record, outcome: &mut Outcome) -> Check {
+    if machine::is_lavafs() {
+        return Ok(());
+    }
+    let mut unflushed: BTreeMap<SeqNo, u32> = BTreeMap::new();
+    for op in record.changes_of("MANIFEST") {
+        let sim = record.crash_before(op, CrashKind::ProcessKill, 0);
+        let log = match log_contents(&machine::env(&sim)?, Path::new(DIR)) {
+            Ok(log) => log,
+            // The store is being made.
+            Err(_) if unflushed.is_empty() => continue,
+            Err(e) => return Err(format!("before operation {op} manifest and log cannot be read: {e}")),
+        };
+        for (seq, family) in &unflushed {
+            ensure!(
+                log.holds(*seq, *family),
+                "before operation {op} sequence {seq} of family {family} has left the log, and the floor of its family is {:?}",
+                log.floors.get(family)
+            );
+        }
+        outcome.note("looks at the log", 1);
+        unflushed.extend(log.entries);
+        unflushed.retain(|seq, family| log.floors.get(family).is_some_and(|floor| seq >= floor));
+    }
+    Ok(())
+}
+
 /// Opens what the schedule, or a crash in it, left, on a machine without threads, and compares.
 fn reopen(sim: &SimEnv, told: &Told, op: u64, loss: Option<crate::history::Loss>, seed: u64) -> Check {
     let mut rng = Rng::new(seed ^ op);
@@ -107,6 +144,7 @@ fn reopen(sim: &SimEnv, told: &Told, op: u64, loss: Option<crate::history::Loss>
     let options = Options { durability: Durability::Durable, ..plan::roomy(plan::options(&mut rng)) };
     let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
+    check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
     let found = scan(&db)?;
     told.story.check_reopened(&db, &found, op, loss)?;
     check_verify(&db)?;

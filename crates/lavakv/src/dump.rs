@@ -1,12 +1,16 @@
 //! Files of a store as text, for people who have to look inside one.
 
-use base::{Error, Result, limits};
+use crate::batch;
+use base::{Error, Result, SeqNo, limits};
 use io::{Access, Env, ReadFile};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use table::{Ksst, SegmentReader, Vsst, dump::DumpOptions, segment};
+use version::Manifest;
 use version::names::{self, FileKind};
+use wal::{LogGroup, RecoveryMode};
 
 /// The longest manifest that is read whole, bytes.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
@@ -77,6 +81,47 @@ fn dump_values(file: Arc<dyn ReadFile>, number: u64, entries: bool, out: &mut dy
             )
         })
         .map_err(refused)
+}
+
+/// What is in the log of a store that nobody has open, and how much of it need not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogContents {
+    /// Of each family, by its id: the sequence below which all of it is in tables.
+    pub floors: BTreeMap<u32, SeqNo>,
+    /// Every entry of every whole batch, by its sequence: its family. Those below the floors are there as long as their
+    /// group of the log is.
+    pub entries: BTreeMap<SeqNo, u32>,
+}
+
+impl LogContents {
+    /// True if an entry is in the log, or need not be: it is in tables, or its family is gone.
+    pub fn holds(&self, seq: SeqNo, family: u32) -> bool {
+        self.floors.get(&family).is_none_or(|floor| seq < *floor) || self.entries.get(&seq) == Some(&family)
+    }
+}
+
+/// Reads the manifest and the log of a store as an open would read them. Nothing is written.
+///
+/// # Errors
+/// Those of an open: a manifest or a log that lost what was durable.
+pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
+    let state = Manifest::recover(env, dir, true)?.state();
+    let mut out = LogContents::default();
+    out.floors.extend(state.families.values().map(|f| (f.id, f.version.log_floor)));
+    let mut groups = Vec::new();
+    for meta in state.log_groups.values().filter(|group| !group.discarded) {
+        let path = io::fs::join(dir, &names::log(meta.file));
+        let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
+        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+    }
+    wal::recover(env, dir, state.store, &groups, RecoveryMode::ReadOnly, &mut |first_seq, payload| {
+        let (_, _, entries) = batch::decode(payload)?;
+        for (seq, change) in (first_seq..).zip(entries) {
+            out.entries.insert(seq, change?.family);
+        }
+        Ok(())
+    })?;
+    Ok(out)
 }
 
 fn refused(_: std::fmt::Error) -> Error {

@@ -111,6 +111,13 @@ struct Groups {
     leaving: Vec<u64>,
 }
 
+impl Groups {
+    /// All that there are.
+    fn files(&self) -> impl Iterator<Item = &GroupFile> {
+        self.live.values().chain(&self.free).chain(self.ballast.iter().flatten())
+    }
+}
+
 /// What the log looked like when it was last looked at.
 #[derive(Debug, Default)]
 struct Idle {
@@ -207,14 +214,12 @@ impl LogGroups {
 
     /// Bytes of all groups, free ones and ballast included.
     pub fn file_bytes(&self) -> u64 {
-        let state = lock(&self.state);
-        state
-            .live
-            .values()
-            .chain(&state.free)
-            .chain(state.ballast.iter().flatten())
-            .map(|file| file.len)
-            .sum()
+        lock(&self.state).files().map(|file| file.len).sum()
+    }
+
+    /// The numbers of their files.
+    pub fn file_numbers(&self) -> Vec<u64> {
+        lock(&self.state).files().map(|file| file.number).collect()
     }
 
     /// The length that the next group should have.

@@ -112,6 +112,12 @@ pub struct LiveFiles {
     pub unreferenced: Vec<String>,
     /// Names that running jobs have pinned. None, once the store is idle.
     pub pinned: usize,
+    /// Names of the manifests and log groups that are the store's, those included that wait to be used; sorted.
+    pub others: Vec<String>,
+    /// Bytes of the files that keep placed values safe.
+    pub tail_bytes: u64,
+    /// Bytes that all files occupy, as they are counted without looking at the directory.
+    pub counted_bytes: u64,
 }
 
 impl LiveFiles {
@@ -126,6 +132,11 @@ impl LiveFiles {
         live.files.extend(engine.segments.live().into_iter().map(version::names::vsst));
         live.files.sort_unstable();
         live.files.dedup();
+        live.others = engine.manifest.live_manifest_files();
+        live.others.extend(engine.log.file_numbers().into_iter().map(version::names::log));
+        live.others.sort_unstable();
+        live.tail_bytes = engine.placement.tails.bytes();
+        live.counted_bytes = engine.space.meter().used_bytes();
         live
     }
 }

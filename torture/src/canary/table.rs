@@ -221,6 +221,7 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(141),
         "with several families a table is installed before the log is durable",
     ),
+    row("orphans-left-at-open", "crash", Some(1), "an open removes nothing of what a crash left half done"),
     row("removes-files-that-are-read", "reclaim", Some(1), "a file is removed while a version holds it"),
     row("snapshots-not-told-to-jobs", "model", Some(1), "jobs start without the list of snapshots"),
     row(

@@ -121,6 +121,22 @@ pub(super) enum Change {
     Erase { dir: Ino, name: Arc<str> },
 }
 
+impl Change {
+    /// The file whose bytes it changes, or makes durable.
+    pub(super) fn file(&self) -> Option<Ino> {
+        match self {
+            Change::Preallocate { ino, .. }
+            | Change::Write { ino, .. }
+            | Change::Reset { ino, .. }
+            | Change::Punch { ino, .. }
+            | Change::Sync { ino }
+            | Change::SyncFailed { ino, .. }
+            | Change::Replace { ino, .. } => Some(*ino),
+            _ => None,
+        }
+    }
+}
+
 /// A volume.
 #[derive(Clone)]
 pub(super) struct Disk {

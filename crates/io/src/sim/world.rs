@@ -6,11 +6,11 @@
 
 use super::clock::{SimClock, SimEntropy};
 use super::crash::CrashKind;
-use super::disk::{Change, Disk, Ino, ROOT};
+use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
 use crate::{Clock, PAGE, Rng};
-use base::{ErrorKind, HashMap, Result};
+use base::{ErrorKind, HashMap, HashSet, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -336,6 +336,37 @@ impl Record {
             )
         };
         let mut ops: Vec<u64> = self.log.iter().filter(|l| is_barrier(&l.change)).map(|l| l.op).collect();
+        ops.dedup();
+        ops
+    }
+
+    /// The numbers of the operations that changed a file with such a name (one that contains `part`), ascending. A file goes
+    /// by every name that it ever had.
+    pub fn changes_of(&self, part: &str) -> Vec<u64> {
+        let mut files = HashSet::default();
+        let first = self.checkpoints.first().map(|c| &c.disk);
+        for (name, target) in first.into_iter().flat_map(|d| d.dirs.values()).flat_map(|d| &d.live) {
+            if let Target::File(ino) = target
+                && name.contains(part)
+            {
+                files.insert(*ino);
+            }
+        }
+        let mut ops = Vec::new();
+        for Logged { op, change } in self.log.iter() {
+            let named = match change {
+                Change::MakeFile { name, ino, .. } => Some((name, *ino)),
+                Change::Link { name, target: Target::File(ino), .. } => Some((name, *ino)),
+                Change::Rename { to, target: Target::File(ino), .. } => Some((to, *ino)),
+                _ => None,
+            };
+            if let Some((_, ino)) = named.filter(|(name, _)| name.contains(part)) {
+                files.insert(ino);
+            }
+            if change.file().or(named.map(|(_, ino)| ino)).is_some_and(|ino| files.contains(&ino)) {
+                ops.push(*op);
+            }
+        }
         ops.dedup();
         ops
     }
