@@ -177,7 +177,7 @@ pub fn vsst_footer_seeds() -> Vec<Vec<u8>> {
 
 /// Everything that can be done with a segment.
 fn use_segment(bytes: &[u8], uid: Uid) -> Result<()> {
-    let segment = SegmentReader::open(Arc::new(MemRead(bytes.to_vec())), NUMBER, uid)?;
+    let segment = Arc::new(SegmentReader::open(Arc::new(MemRead(bytes.to_vec())), NUMBER, uid)?);
     let raw_len = segment.raw_len();
     assert!(raw_len <= bytes.len() as u64, "more value than file");
     for offset in [0, 1, raw_len / 2, raw_len.saturating_sub(1), raw_len, u64::MAX] {

@@ -45,6 +45,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             outcome.note(damage.what, 1);
             outcome.note("keys that could not be read", seen.lost as u64);
             outcome.note("files set aside before verify", seen.told_early as u64);
+            outcome.note("damages that a scrub had to find", seen.by_scrub);
         }
         outcome.take(seen.map(drop).map_err(|why| format!("damage {nth}, {}: {why}", damage.text)));
     });
@@ -71,6 +72,7 @@ struct Damage {
 struct Seen {
     lost: usize,
     told_early: usize,
+    by_scrub: u64,
 }
 
 impl Store {
@@ -143,8 +145,14 @@ impl Store {
 
     /// See the module.
     fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
-        let db = Db::open_in(machine::env(sim)?, DIR, options(rng)).doing(|| "open".into())?;
+        let drawn = options(rng);
+        let is_scrubbed = drawn.scrub_bytes_per_s > 0;
+        let db = Db::open_in(machine::env(sim)?, DIR, drawn).doing(|| "open".into())?;
         let mut seen = Seen { told_early: db.damaged_files().len(), ..Seen::default() };
+        if is_scrubbed && rng.one_in(2) {
+            found_by_scrub(&db, damage)?;
+            seen.by_scrub = 1;
+        }
         if rng.one_in(2) {
             // Readers come first, and nobody knows of anything yet.
             let early = Witness { model: &self.model, damage, told: None, touched: &BTreeMap::new() };
@@ -341,6 +349,22 @@ impl Witness<'_> {
     }
 }
 
+/// A pass of the scrub finds all that was damaged and is still part of the store.
+fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
+    for _ in 0..100_000 {
+        if db.stats().scrub_passes > 0 {
+            let told = db.damaged_files();
+            let live = db.live_files().files;
+            let found = |name: &String| told.iter().any(|f| f.file == *name);
+            let missed = damage.names.iter().find(|name| live.contains(name) && !found(name));
+            ensure!(missed.is_none(), "a pass of the scrub did not find {missed:?}");
+            return Ok(());
+        }
+        db.run_background_step();
+    }
+    Err("the scrub does not come to the end of a pass".into())
+}
+
 /// What `verify` finds: all that was damaged and is still part of the store, and nothing else.
 fn told_by_verify(db: &Db, damage: &Damage) -> Check<Vec<DamagedFile>> {
     let report = db.verify().doing(|| "verify".into())?;
@@ -364,7 +388,8 @@ fn name_of(path: &str) -> String {
 
 /// Without a limit: what a damaged file holds cannot be freed, whatever the limit.
 fn options(rng: &mut Rng) -> lavastore::Options {
-    plan::roomy(plan::options(rng))
+    let options = plan::roomy(plan::options(rng));
+    plan::scrubbed(rng, options)
 }
 
 fn churn_options(rng: &mut Rng) -> lavastore::Options {

@@ -34,12 +34,17 @@ fn run(seed: u64, first_number: u64) -> Check {
         faults: false,
         first_number,
         upkeep_one_in: [4, 8, 16][rng.below(3) as usize],
-        options: plan::options,
+        options,
     };
     let data = Data::new(&mut rng);
     let mut driver = Driver::new(seed, knobs, data);
     driver.run()?;
     ends_well(&mut driver)
+}
+
+fn options(rng: &mut Rng) -> lavastore::Options {
+    let options = plan::options(rng);
+    plan::scrubbed(rng, options)
 }
 
 /// The store is what the model is, intact, and the same after a close.

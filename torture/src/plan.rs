@@ -97,6 +97,12 @@ fn ablation(rng: &Rng) -> Ablation {
     Ablation::without(off).expect("these are their names")
 }
 
+/// The same, in half of the cases with a scrub: slow, or as fast as it can.
+pub(crate) fn scrubbed(rng: &Rng, options: Options) -> Options {
+    let mut aside = aside(rng, 0x7363_7275_6200);
+    Options { scrub_bytes_per_s: pick(&mut aside, &[0, 0, 64 << 10, 1 << 40]), ..options }
+}
+
 /// The same with a limit that a run reaches: writes may be refused.
 pub(crate) fn tight(rng: &mut Rng, options: Options) -> Options {
     let more = pick(rng, &[0, 16 << 10, 64 << 10, 256 << 10, 1 << 20]);
@@ -161,7 +167,7 @@ pub(crate) fn churn_options(rng: &mut Rng) -> Options {
 pub(crate) fn describe(options: &Options) -> String {
     let f = &options.family;
     format!(
-        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} access {:?} {:?}; {:?} block {} \
+        "memtable {} memory {} group {} wal {} cache {} threads {} compactions {} scrub {} access {:?} {:?}; {:?} block {} \
          filter {} file {} base {} x{} levels {} l0 {}/{}/{} blob {} vsst {} gc {} %; {:?}; limit {:?} {:?}, {:?}",
         options.memtable_bytes,
         options.memory_bytes,
@@ -170,6 +176,7 @@ pub(crate) fn describe(options: &Options) -> String {
         options.cache_bytes,
         options.background_threads,
         options.compactions_max,
+        options.scrub_bytes_per_s,
         options.access,
         options.durability,
         f.compression,

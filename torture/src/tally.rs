@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// What is counted, and the name under which it is printed.
 type Kind = (&'static str, fn(&Statistics) -> u64);
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     (COLLECTIONS, |s| s.gc_runs),
     ("vSSTs collected in vain", |s| s.gc_abandoned),
     ("bytes moved by collection", |s| s.gc_bytes_written),
@@ -22,6 +22,7 @@ const KINDS: [Kind; 11] = [
     (SEPARATED, |s| s.get_value_reads + s.get_values_cached),
     (PLACED, |s| s.values_placed),
     (NOT_PLACED, |s| s.writes_not_placed),
+    (SCRUBBED, |s| s.scrub_passes),
 ];
 
 const COLLECTIONS: &str = "vSSTs collected";
@@ -30,6 +31,7 @@ const RENAMED: &str = "aliases pruned";
 const SEPARATED: &str = "gets of separated values";
 const PLACED: &str = "values placed in the log";
 const NOT_PLACED: &str = "writes without room to place their values";
+const SCRUBBED: &str = "passes of the scrub";
 
 thread_local! {
     static COUNTS: Cell<[u64; KINDS.len()]> = const { Cell::new([0; KINDS.len()]) };
@@ -72,6 +74,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
         "sched-crash" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
+        "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };

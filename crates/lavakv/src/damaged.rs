@@ -20,6 +20,7 @@
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
+use crate::obsolete::DataFile;
 use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, Result, key};
 use lsm::picker::SetAside;
@@ -28,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 use table::SegmentReference;
 use version::names::{self, FileKind};
-use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
+use version::{FamilyId, FileMeta, Place, State, Version};
 
 /// A table or value file that cannot be read, or not all of it.
 #[derive(Clone, Debug)]
@@ -92,34 +93,18 @@ pub(crate) fn list(engine: &Engine) -> Vec<DamagedFile> {
     files.into_iter().filter(|(number, _)| known(*number)).map(|(_, told)| told).collect()
 }
 
-/// What a file is, if the manifest lists it as one of data.
-enum Found {
-    Table(FamilyId, Arc<FileMeta>),
-    Values(FamilyId, Arc<VsstMeta>),
-}
-
-impl Found {
-    fn in_state(state: &State, number: u64) -> Option<Found> {
-        match state.place_of(number)? {
-            Place::Table { family, .. } => Some(Found::Table(family, state.table(number)?.clone())),
-            Place::Vsst { family } => {
-                let version = &state.families.get(&family)?.version;
-                Some(Found::Values(family, version.vssts.get(&number)?.clone()))
-            }
-            Place::Log { .. } => None,
-        }
-    }
+/// The family of a file of data, and what it is.
+fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
+    let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)? else { return None };
+    Some((family, DataFile::find(state, number)?))
 }
 
 /// Sets a file aside that `error` was met in. False if the manifest lists no such file of data.
 pub(crate) fn set_aside(engine: &Engine, number: u64, error: &Error) -> bool {
-    let Some(found) = Found::in_state(&engine.manifest.state(), number) else { return false };
+    let Some((id, found)) = find(&engine.manifest.state(), number) else { return false };
     if engine.tables.quarantine.has(number) {
         return true;
     }
-    let id = match &found {
-        Found::Table(family, _) | Found::Values(family, _) => *family,
-    };
     let Some(family) = engine.family(id) else { return true };
     let entry = Entry::new(&family, &found, error);
     let told = entry.told.clone();
@@ -158,10 +143,10 @@ pub(crate) fn set_segment_aside(
 
 /// A collection has to know what every table refers to: the files that a damaged one refers to stay as they are, and so
 /// does a damaged file of values.
-fn leave_uncollected(engine: &Engine, version: &Version, found: &Found) {
+fn leave_uncollected(engine: &Engine, version: &Version, found: &DataFile) {
     let numbers: Vec<u64> = match found {
-        Found::Values(_, meta) => vec![meta.number],
-        Found::Table(_, meta) => {
+        DataFile::Vsst(meta) => vec![meta.number],
+        DataFile::Table(meta) => {
             let names = meta.dependencies.iter().map(|d| d.blob_id);
             names.flat_map(|name| version.resolve_all(name)).map(|vsst| vsst.number).collect()
         }
@@ -171,12 +156,12 @@ fn leave_uncollected(engine: &Engine, version: &Version, found: &Found) {
 }
 
 impl Entry {
-    fn new(family: &Family, found: &Found, error: &Error) -> Entry {
+    fn new(family: &Family, found: &DataFile, error: &Error) -> Entry {
         let (kind, bytes, ends, table) = match found {
-            Found::Table(_, f) => {
+            DataFile::Table(f) => {
                 (FileKind::Ksst(f.number), f.len, (&f.smallest, &f.largest), Some(f.clone()))
             }
-            Found::Values(_, v) => (FileKind::Vsst(v.number), v.len, (&v.smallest, &v.largest), None),
+            DataFile::Vsst(v) => (FileKind::Vsst(v.number), v.len, (&v.smallest, &v.largest), None),
         };
         let told = DamagedFile {
             file: kind.to_string(),

@@ -47,6 +47,12 @@ pub enum Event {
         /// Which, and what is wrong with it.
         file: crate::damaged::DamagedFile,
     },
+    /// A page of the log, a value that only the log refers to, or the manifest cannot be read any more. What it holds is in
+    /// memory: the memtables are flushed, the manifest is written anew.
+    LogDamaged {
+        /// Where, and what is wrong.
+        error: Error,
+    },
     /// A background job failed.
     BackgroundError {
         /// Why.

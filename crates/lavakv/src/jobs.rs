@@ -13,6 +13,7 @@ pub(crate) mod kept;
 pub(crate) mod log;
 pub(crate) mod output;
 pub(crate) mod rebuild;
+pub(crate) mod scrub;
 pub(crate) mod separate;
 
 use crate::engine::Engine;
@@ -58,6 +59,8 @@ pub(crate) struct Claims {
     pub retained: HashMap<u64, Vec<SeqNo>>,
     /// Collections somebody asked for, and pauses.
     pub gc_requests: crate::collect::Requests,
+    /// Passes of the scrub.
+    pub scrub: scrub::Turn,
     pub next_job: u64,
 }
 
@@ -114,7 +117,13 @@ pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Opt
         claims.cleanup = true;
         return Some(Box::new(job));
     }
-    pick_within_slots(engine, &mut claims, below)
+    if let Some(job) = pick_within_slots(engine, &mut claims, below) {
+        return Some(job);
+    }
+    if below <= JobClass::Scrub {
+        return None;
+    }
+    scrub::ScrubJob::start(engine, &mut claims).map(|job| Box::new(job) as Box<dyn Job>)
 }
 
 /// Compactions and collections: within their slots, and then whatever a thread can be spared for.

@@ -81,7 +81,7 @@ pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use space_limit::{SpaceLimit, SpacePolicy};
 pub use stats::Statistics;
 pub use throttle::StallCause;
-pub use verify::VerifyReport;
+pub use verify::{Checked, CheckedCount, VerifyReport};
 
 /// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {

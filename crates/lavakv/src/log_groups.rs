@@ -180,6 +180,11 @@ impl LogGroups {
         }
     }
 
+    /// The file of a group that the manifest lists.
+    pub fn file_of(&self, ltn: u64) -> Option<GroupFile> {
+        lock(&self.state).live.get(&ltn).cloned()
+    }
+
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub fn discard(&self, engine: &Engine, dropped: &[u64]) -> Result<()> {
         let bound = if engine.space.is_limited() { free_groups_max(&engine.options) } else { usize::MAX };

@@ -10,7 +10,7 @@ use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock};
 use std::sync::Arc;
 use version::names::FileKind;
-use version::{FileMeta, Version, VsstMeta};
+use version::{FileMeta, Place, State, Version, VsstMeta};
 
 #[derive(Debug, Default)]
 pub(crate) struct Obsolete {
@@ -30,6 +30,18 @@ impl DataFile {
     pub fn all_of(version: &Version) -> impl Iterator<Item = DataFile> + '_ {
         let tables = version.levels.iter().flatten().cloned().map(DataFile::Table);
         tables.chain(version.vssts.values().cloned().map(DataFile::Vsst))
+    }
+
+    /// A living file by its number; `None` also for a group of the log.
+    pub fn find(state: &State, number: u64) -> Option<DataFile> {
+        match state.place_of(number)? {
+            Place::Table { .. } => state.table(number).cloned().map(DataFile::Table),
+            Place::Vsst { family } => {
+                let version = &state.families.get(&family)?.version;
+                version.vssts.get(&number).cloned().map(DataFile::Vsst)
+            }
+            Place::Log { .. } => None,
+        }
     }
 
     /// Which file it is.

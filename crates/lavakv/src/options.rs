@@ -42,6 +42,9 @@ pub struct Options {
     pub compactions_max: usize,
     /// Bound on what background jobs write per second; 0 is no bound. Default: 0.
     pub rate_limit_bytes_per_s: u64,
+    /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
+    /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
+    pub scrub_bytes_per_s: u64,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -89,6 +92,7 @@ impl Default for Options {
             background_threads: 2,
             compactions_max: 0,
             rate_limit_bytes_per_s: 0,
+            scrub_bytes_per_s: 0,
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,
@@ -130,6 +134,9 @@ impl Options {
         check("first_number", self.first_number, 1, 1 << 48)?;
         if self.rate_limit_bytes_per_s != 0 {
             check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
+        }
+        if self.scrub_bytes_per_s != 0 {
+            check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
         }
         self.family.validate()?;
         space_limit::validate(self)

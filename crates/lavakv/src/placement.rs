@@ -55,7 +55,7 @@ use version::{FamilyId, VsstMeta, names};
 mod replayed;
 mod tail;
 
-pub(crate) use replayed::Replayed;
+pub(crate) use replayed::{PlacedValues, Replayed};
 pub(crate) use tail::kept_bytes;
 
 /// Bytes collected before they are handed to the file system.
@@ -255,6 +255,23 @@ impl Placement {
             return None;
         }
         lock(&self.files).get(&memtable).cloned()
+    }
+
+    /// A value in a file cannot be read any more. The flush then writes all values of its memtable from memory, as after a
+    /// failed write. Under the writer's lock; the memtable is to be frozen before it is let go.
+    pub fn distrust(&self, engine: &Engine, number: u64) {
+        let files: Vec<_> = lock(&self.files).values().cloned().collect();
+        for file in files {
+            let mut file = lock(&file);
+            if file.number != number || !matches!(file.state, State::Open(_)) {
+                continue;
+            }
+            // The values that can be read are to stay as durable as they were promised.
+            match file.sync(engine) {
+                Ok(()) => file.state = State::Failed { durable: true },
+                Err(e) => engine.health.poison(&e),
+            }
+        }
     }
 
     /// The memtable is in tables, or its family is gone.

@@ -3,7 +3,7 @@
 //! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
 //! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
 //! decided in one place ([`crate::jobs::next_job`]), by class: the log first (writers wait for it), then flush, then
-//! clean-up, L0, deeper levels, garbage collection.
+//! clean-up, L0, deeper levels, garbage collection, the scrub.
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
@@ -43,6 +43,8 @@ pub(crate) enum JobClass {
     Compaction,
     /// Garbage collection of vSSTs.
     Gc,
+    /// Reading everything again, to find what is damaged.
+    Scrub,
     /// No work.
     Idle,
 }
@@ -351,6 +353,8 @@ impl Worker {
                 if scheduler.work_epoch.load(Ordering::Acquire) == self.seen {
                     drop(wait_timeout(&scheduler.work, guard, Duration::from_nanos(ns)));
                 }
+                // What nobody tells of is looked for as if it had slept.
+                self.seen = 0;
             }
             Ok(Progress::Done) => {
                 drop(job);

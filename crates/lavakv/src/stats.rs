@@ -164,6 +164,16 @@ counters! {
     background_errors,
     /// Tables and value files that were found damaged and set aside.
     files_set_aside,
+    /// Pages of the log, values that only the log refers to, and manifests that were found damaged.
+    log_damages,
+    /// Bytes that the scrub has read and found sound.
+    scrub_bytes,
+    /// Files of data that the scrub has still to read in the pass under way.
+    scrub_files_left,
+    /// Passes that the scrub has completed.
+    scrub_passes,
+    /// What the scrub has found damaged: files, pages of the log, manifests.
+    scrub_damages,
     /// Panics of the listener that were caught.
     listener_panics,
     /// Obsolete files removed.

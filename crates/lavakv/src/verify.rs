@@ -1,82 +1,90 @@
-//! Checks every byte of every table and vSST against its checksums, its order and its properties.
+//! Checks every byte that a store would be read from, and says how much that was.
+//!
+//! Of tables and value files: checksums, order, properties. Of the log: every page that recovery would read, and what only
+//! the log refers to, which are values placed in it and segments. Of the manifest: every edit. The work is a [`walk`] in
+//! steps, which the background scrub (`jobs::scrub`) takes as well.
 
-use crate::damaged;
 use crate::engine::Engine;
-use crate::obsolete::DataFile;
 use base::{Error, Result};
-use version::{FileMeta, TableSource, VsstMeta, VsstSource};
+use std::sync::Arc;
+
+pub(crate) mod walk;
+
+/// How many of something were checked, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckedCount {
+    /// How many.
+    pub count: u64,
+    /// Bytes of them, as they are stored.
+    pub bytes: u64,
+}
+
+impl CheckedCount {
+    pub(crate) fn add(&mut self, count: u64, bytes: u64) {
+        self.count += count;
+        self.bytes += bytes;
+    }
+}
+
+/// How much was checked of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Tables.
+    pub tables: CheckedCount,
+    /// Blocks in them: data, index, filter, properties.
+    pub blocks: CheckedCount,
+    /// vSSTs and segments.
+    pub value_files: CheckedCount,
+    /// Records in them; a segment counts in chunks.
+    pub records: CheckedCount,
+    /// Pages of the log in the files of its groups.
+    pub log_pages: CheckedCount,
+    /// Pages of the log that are in the staging file only.
+    pub staged_pages: CheckedCount,
+    /// Batches put together from all of these.
+    pub log_batches: CheckedCount,
+    /// Values that only the log refers to: placed in it, or in segments.
+    pub log_values: CheckedCount,
+    /// Edits of the manifest, its snapshot among them.
+    pub manifest_edits: CheckedCount,
+}
+
+impl Checked {
+    /// Every count with a name for people, in the order of the struct.
+    pub fn fields(&self) -> [(&'static str, CheckedCount); 9] {
+        [
+            ("tables", self.tables),
+            ("blocks", self.blocks),
+            ("value files", self.value_files),
+            ("records", self.records),
+            ("log pages", self.log_pages),
+            ("staged log pages", self.staged_pages),
+            ("log batches", self.log_batches),
+            ("values that only the log refers to", self.log_values),
+            ("manifest edits", self.manifest_edits),
+        ]
+    }
+}
 
 /// What [`crate::Db::verify`] found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables and vSSTs read.
     pub files: u64,
-    /// Bytes read and checked.
+    /// Bytes of these that were read and checked.
     pub bytes: u64,
     /// Entries in them: a separated value counts in its table and in its vSST.
     pub entries: u64,
-    /// One error for each damaged file; empty if the store is sound.
+    /// How much was checked of what, the log and the manifest among it.
+    pub checked: Checked,
+    /// One error for each damaged file, each damaged page of the log, each value that only the log refers to; empty if the
+    /// store is sound.
     pub errors: Vec<Error>,
 }
 
-pub(crate) fn verify(engine: &Engine) -> Result<VerifyReport> {
+pub(crate) fn verify(engine: &Arc<Engine>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    for family in engine.all_families() {
-        let view = family.view();
-        for file in DataFile::all_of(&view.version) {
-            let checked = match &file {
-                DataFile::Table(meta) => check_table(engine, meta),
-                DataFile::Vsst(meta) => check_vsst(engine, meta),
-            };
-            report.files += 1;
-            match checked {
-                Ok((bytes, entries)) => {
-                    report.bytes += bytes;
-                    report.entries += entries;
-                }
-                Err(e) => {
-                    let error = e.at_file(engine.path(&file.kind().to_string()));
-                    if damaged::is_of_reading(&error) && !error.is_passing() {
-                        damaged::set_aside(engine, file.number(), &error);
-                    }
-                    report.errors.push(error);
-                }
-            }
-        }
-    }
-    if let Err(e) = engine.manifest.state().verify() {
-        report.errors.push(e);
-    }
+    let mut walk = walk::Walk::new(engine);
+    while walk.step(engine, &mut report).is_some() {}
     Ok(report)
-}
-
-fn differs() -> Error {
-    Error::corruption("length or entries differ from the manifest")
-}
-
-/// Bytes and entries of a sound table.
-fn check_table(engine: &Engine, meta: &FileMeta) -> Result<(u64, u64)> {
-    let table = engine.tables.table(meta)?;
-    let bytes = table.verify()?;
-    if table.len() != meta.len || table.properties().entries != meta.entries {
-        return Err(differs());
-    }
-    Ok((bytes, meta.entries))
-}
-
-/// Bytes and entries of a sound vSST.
-fn check_vsst(engine: &Engine, meta: &VsstMeta) -> Result<(u64, u64)> {
-    if meta.segment {
-        let segment = engine.tables.segment(meta.number, meta.uid)?;
-        let bytes = segment.verify()?;
-        let same = (segment.file_len(), segment.raw_len()) == (meta.len, meta.raw_bytes);
-        return if same { Ok((bytes, 1)) } else { Err(differs()) };
-    }
-    let vsst = engine.tables.vsst(meta)?;
-    let bytes = vsst.verify()?;
-    let own = vsst.properties();
-    if vsst.len() != meta.len || (own.entries, own.record_bytes) != (meta.entries, meta.record_bytes) {
-        return Err(differs());
-    }
-    Ok((bytes, meta.entries))
 }

@@ -54,8 +54,11 @@ pub use properties::{Dependency, Properties};
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;
-pub use segment::{FinishedSegment, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
+pub use segment::{
+    FinishedSegment, SegmentCheck, SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter,
+};
+pub use verify::{CheckStep, TableCheck};
 pub use vsst::{
-    FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstKeys, VsstOptions, VsstProperties,
-    dump_vsst,
+    FinishedVsst, KeyEntry, Record, RecordLens, Vsst, VsstBuilder, VsstCheck, VsstKeys, VsstOptions,
+    VsstProperties, dump_vsst,
 };

@@ -29,7 +29,7 @@ mod writer;
 use base::{Result, Uid};
 
 pub use header::SegmentIdentity;
-pub use reader::SegmentReader;
+pub use reader::{SegmentCheck, SegmentReader};
 pub use reference::{RecordReference, SegmentReference};
 pub use writer::{FinishedSegment, SegmentWriter};
 

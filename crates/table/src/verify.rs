@@ -2,7 +2,8 @@
 //!
 //! Every byte is read from the device, none from the cache: the frames must fill the file without gap or overlap, every
 //! block must verify and decode, keys must ascend and lie between the separators of their block, every user key must
-//! pass its filter, and what is counted on the way must be what the properties say.
+//! pass its filter, and what is counted on the way must be what the properties say. [`TableCheck`] does that in steps of about
+//! half a megabyte, for whoever does not want to read a whole file at once.
 
 use crate::block::InlineCursor;
 use crate::cursor::BlockCursor;
@@ -20,9 +21,23 @@ use crate::tombstone_block;
 use base::{Error, MAX_SEQ, Result, SeqNo, ValueKind, hash, key};
 use cache::Block;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes read at once.
 const WINDOW_LEN: u64 = 512 << 10;
+/// Bytes of blocks that a step looks at before it returns.
+pub(crate) const STEP_LEN: u64 = 512 << 10;
+
+/// What a step of a check did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckStep {
+    /// Bytes read and found sound.
+    pub bytes: u64,
+    /// What they are: blocks of a table, records of a vSST, chunks of a segment.
+    pub parts: u64,
+    /// The file was checked whole.
+    pub done: bool,
+}
 
 /// What a walk over the table has seen.
 #[derive(Default)]
@@ -34,15 +49,72 @@ struct Tally {
     dependencies: BTreeMap<u64, Dependency>,
 }
 
+/// A table that is checked step by step.
+pub struct TableCheck {
+    table: Arc<Ksst>,
+    tally: Tally,
+    /// The stream under way, in the order of [`Ksst::streams`].
+    stream: usize,
+    walk: Walk,
+}
+
 /// A walk over one stream.
-struct Walk<'a> {
-    table: &'a Ksst,
-    stream: &'a Stream,
+#[derive(Default)]
+struct Walk {
+    /// The partition and the block to come.
+    p: usize,
+    row: usize,
+    /// Index and filter of the partition, once it is begun.
+    partition: Option<(Partition, Option<Block>)>,
     /// The last internal key, and the separator before the present block.
     last: Vec<u8>,
     separator: Vec<u8>,
     entries: u64,
     seqs: Option<(SeqNo, SeqNo)>,
+}
+
+impl TableCheck {
+    /// A check of all of the table.
+    pub fn new(table: Arc<Ksst>) -> TableCheck {
+        let mut tally = Tally::default();
+        tally.properties.min_seq = SeqNo::MAX;
+        TableCheck { table, tally, stream: 0, walk: Walk::default() }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Ksst> {
+        &self.table
+    }
+
+    /// Goes on for about half a megabyte.
+    ///
+    /// # Errors
+    /// Those of [`Ksst::verify`]. Nothing is to be asked for after one.
+    pub fn step(&mut self) -> Result<CheckStep> {
+        let table = self.table.clone();
+        let (mut bytes, before) = (0, self.tally.handles.len());
+        while let Some(stream) = table.streams().nth(self.stream) {
+            while self.walk.p < stream.partitions() {
+                bytes += match stream.role {
+                    Role::References => self.walk.advance::<ReferenceCursor>(&table, stream, &mut self.tally),
+                    _ => self.walk.advance::<InlineCursor>(&table, stream, &mut self.tally),
+                }?;
+                if bytes >= STEP_LEN {
+                    let parts = (self.tally.handles.len() - before) as u64;
+                    return Ok(CheckStep { bytes, parts, done: false });
+                }
+            }
+            self.walk.finish(&table, stream)?;
+            (self.walk, self.stream) = (Walk::default(), self.stream + 1);
+        }
+        let mut tally = std::mem::take(&mut self.tally);
+        table.verify_sections(&mut tally)?;
+        let parts = (tally.handles.len() - before) as u64;
+        table.file.check_filled(0, std::mem::take(&mut tally.handles))?;
+        table.file.check_footer(FileKind::Ksst)?;
+        table.compare(tally)?;
+        Ok(CheckStep { bytes, parts, done: true })
+    }
 }
 
 impl Ksst {
@@ -51,19 +123,9 @@ impl Ksst {
     ///
     /// # Errors
     /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
-    pub fn verify(&self) -> Result<u64> {
-        let mut tally = Tally::default();
-        tally.properties.min_seq = SeqNo::MAX;
-        if let Some(stream) = &self.references {
-            Walk::new(self, stream).run::<ReferenceCursor>(&mut tally)?;
-        }
-        if let Some(stream) = &self.inline {
-            Walk::new(self, stream).run::<InlineCursor>(&mut tally)?;
-        }
-        self.verify_sections(&mut tally)?;
-        self.file.check_filled(0, std::mem::take(&mut tally.handles))?;
-        self.file.check_footer(FileKind::Ksst)?;
-        self.compare(tally)?;
+    pub fn verify(self: &Arc<Self>) -> Result<u64> {
+        let mut check = TableCheck::new(self.clone());
+        while !check.step()?.done {}
         Ok(self.len)
     }
 
@@ -117,69 +179,80 @@ fn widen(p: &mut Properties, ikey: &[u8]) {
     }
 }
 
-impl<'a> Walk<'a> {
-    fn new(table: &'a Ksst, stream: &'a Stream) -> Self {
-        Walk { table, stream, last: Vec::new(), separator: Vec::new(), entries: 0, seqs: None }
-    }
+fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
+    table.file.locate(Error::corruption(why), offset)
+}
 
-    fn bad(&self, why: &str, offset: u64) -> Error {
-        self.table.file.locate(Error::corruption(why), offset)
-    }
-
-    fn run<C: BlockCursor>(mut self, tally: &mut Tally) -> Result<()> {
-        let file = &self.table.file;
-        for p in 0..self.stream.partitions() {
-            let handle = self.stream.index_handle(p);
-            let index = self.stream.partition(file, p, Caching::Bypass, &mut tally.counters)?;
-            tally.handles.push(handle);
-            tally.properties.index_bytes += handle.len;
-            let filter = match self.stream.filter_handle(p) {
-                Some(handle) => {
-                    tally.handles.push(handle);
-                    tally.properties.filter_bytes += handle.len;
-                    Some(file.fetch(handle, Role::Filter, Caching::Bypass, &mut tally.counters)?)
-                }
-                None => None,
-            };
-            for row in 0..index.shape.rows() {
-                self.block::<C>(p, &index, row, filter.as_ref(), tally)?;
-            }
-            let mut user = Vec::new();
-            let trailer = self.stream.separator(p, &mut user);
-            user.extend_from_slice(&trailer.to_le_bytes());
-            if user != self.separator {
-                return Err(self.bad("the top index does not agree with a partition", handle.offset));
-            }
+impl Walk {
+    /// The next block, or the beginning or the end of a partition. Returns the bytes of what was read.
+    fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, tally: &mut Tally) -> Result<u64> {
+        let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, tally) };
+        if self.row < index.shape.rows() {
+            let bytes = self.block::<C>((table, stream), &index, filter.as_ref(), tally)?;
+            self.row += 1;
+            self.partition = Some((index, filter));
+            return Ok(bytes);
         }
-        let stated = (self.stream.entries, self.stream.min_seq, self.stream.max_seq);
+        let mut user = Vec::new();
+        let trailer = stream.separator(self.p, &mut user);
+        user.extend_from_slice(&trailer.to_le_bytes());
+        if user != self.separator {
+            let offset = stream.index_handle(self.p).offset;
+            return Err(bad(table, "the top index does not agree with a partition", offset));
+        }
+        (self.p, self.row) = (self.p + 1, 0);
+        Ok(0)
+    }
+
+    /// Reads index and filter of a partition.
+    fn begin(&mut self, table: &Ksst, stream: &Stream, tally: &mut Tally) -> Result<u64> {
+        let file = &table.file;
+        let handle = stream.index_handle(self.p);
+        let index = stream.partition(file, self.p, Caching::Bypass, &mut tally.counters)?;
+        tally.handles.push(handle);
+        tally.properties.index_bytes += handle.len;
+        let mut bytes = handle.len;
+        let filter = match stream.filter_handle(self.p) {
+            Some(handle) => {
+                tally.handles.push(handle);
+                tally.properties.filter_bytes += handle.len;
+                bytes += handle.len;
+                Some(file.fetch(handle, Role::Filter, Caching::Bypass, &mut tally.counters)?)
+            }
+            None => None,
+        };
+        self.partition = Some((index, filter));
+        Ok(bytes)
+    }
+
+    /// All blocks of the stream were seen.
+    fn finish(&self, table: &Ksst, stream: &Stream) -> Result<()> {
+        let stated = (stream.entries, stream.min_seq, stream.max_seq);
         let (min_seq, max_seq) = self.seqs.unwrap_or_default();
-        if stated != (self.entries, min_seq, max_seq) {
-            return Err(
-                self.bad("the top index does not state what its stream holds", self.table.meta.offset)
-            );
+        if stated == (self.entries, min_seq, max_seq) {
+            return Ok(());
         }
-        Ok(())
+        Err(bad(table, "the top index does not state what its stream holds", table.meta.offset))
     }
 
     fn block<C: BlockCursor>(
         &mut self,
-        p: usize,
+        (table, stream): (&Ksst, &Stream),
         index: &Partition,
-        row: usize,
         filter: Option<&Block>,
         tally: &mut Tally,
-    ) -> Result<()> {
-        let file = &self.table.file;
-        let handle = index.handle(row);
-        let span = || self.stream.span(p, handle, WINDOW_LEN, false);
+    ) -> Result<u64> {
+        let file = &table.file;
+        let handle = index.handle(self.row);
+        let span = || stream.span(self.p, handle, WINDOW_LEN, false);
         let mut window = std::mem::take(&mut tally.window);
-        let block = window.block(file, handle, self.stream.role, &mut tally.counters, span);
+        let block = window.block(file, handle, stream.role, &mut tally.counters, span);
         tally.window = window;
         let mut cursor = C::default();
         let here = |e| file.locate(e, handle.offset);
         cursor.load(block?, None).map_err(here)?;
         tally.handles.push(handle);
-        match self.stream.role {
+        match stream.role {
             Role::References => tally.properties.reference_block_bytes += handle.len,
             _ => tally.properties.inline_block_bytes += handle.len,
         }
@@ -187,41 +260,42 @@ impl<'a> Walk<'a> {
         if !cursor.valid()
             || !self.separator.is_empty() && key::compare(cursor.key(), &self.separator).is_le()
         {
-            return Err(self.bad("a block that begins before its place", handle.offset));
+            return Err(bad(table, "a block that begins before its place", handle.offset));
         }
         while cursor.valid() {
-            self.entry(&cursor, filter, tally, handle.offset)?;
+            self.entry(table, &cursor, filter, tally, handle.offset)?;
             cursor.next().map_err(here)?;
         }
-        let trailer = index.shape.separator(&index.block, row, &mut self.separator);
+        let trailer = index.shape.separator(&index.block, self.row, &mut self.separator);
         self.separator.extend_from_slice(&trailer.to_le_bytes());
         if key::compare(&self.last, &self.separator).is_gt() {
-            return Err(self.bad("a block that ends behind its separator", handle.offset));
+            return Err(bad(table, "a block that ends behind its separator", handle.offset));
         }
-        Ok(())
+        Ok(handle.len)
     }
 
     fn entry<C: BlockCursor>(
         &mut self,
+        table: &Ksst,
         cursor: &C,
         filter: Option<&Block>,
         tally: &mut Tally,
         offset: u64,
     ) -> Result<()> {
-        let here = |e| self.table.file.locate(e, offset);
+        let here = |e| table.file.locate(e, offset);
         let (ikey, value) = (cursor.key(), cursor.value());
         let entry = key::InternalKey::decode(ikey).map_err(here)?;
         if !self.last.is_empty() && key::compare(&self.last, ikey).is_ge() {
-            return Err(self.bad("keys that do not ascend", offset));
+            return Err(bad(table, "keys that do not ascend", offset));
         }
         if entry.user_key.is_empty() {
-            return Err(self.bad("an empty key", offset));
+            return Err(bad(table, "an empty key", offset));
         }
         if let Some(filter) = filter
             && (self.last.is_empty() || key::user_key(&self.last) != entry.user_key)
             && !filter::may_contain(filter, hash::key_hash(entry.user_key)).map_err(here)?
         {
-            return Err(self.bad("a key that its filter denies", offset));
+            return Err(bad(table, "a key that its filter denies", offset));
         }
         let p = &mut tally.properties;
         if entry.kind == ValueKind::Reference {

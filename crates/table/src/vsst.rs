@@ -33,3 +33,4 @@ pub use keys::{KeyEntry, VsstKeys};
 pub use properties::VsstProperties;
 pub use reader::Vsst;
 pub use record::Record;
+pub use verify::VsstCheck;

@@ -45,8 +45,8 @@ fn write(value: &[u8], chunk_len: usize, rng: &mut Rng) -> (Vec<u8>, FinishedSeg
     (bytes, finished)
 }
 
-fn open(bytes: Vec<u8>) -> Result<SegmentReader> {
-    SegmentReader::open(MemRead::new(bytes), 7, uid())
+fn open(bytes: Vec<u8>) -> Result<Arc<SegmentReader>> {
+    SegmentReader::open(MemRead::new(bytes), 7, uid()).map(Arc::new)
 }
 
 /// Everything that can be read; what comes back without an error must be right.
@@ -108,7 +108,7 @@ fn a_value_of_several_runs_in_chunks_as_they_are() {
     segment.read_range(CHUNK_LEN as u64 - 50, &mut middle).unwrap();
     assert_eq!((&middle[..], file.reads()), (&value[CHUNK_LEN - 50..CHUNK_LEN + 50], 5));
     assert_eq!(segment.read_all(100).unwrap_err().kind(), ErrorKind::TooLarge);
-    assert_eq!(segment.verify().unwrap(), finished.len);
+    assert_eq!(Arc::new(segment).verify().unwrap(), finished.len);
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub struct ManifestReport {
     pub name: String,
     /// Edits after its snapshot.
     pub edits: u64,
+    /// Bytes of what was read: header, snapshot and edits.
+    pub bytes: u64,
     /// Bytes at its end that a crash had torn.
     pub torn_bytes: u64,
 }
@@ -192,7 +194,12 @@ impl Manifest {
     /// missing, `Unsupported` if a newer release wrote it.
     pub fn recover(env: &Env, dir: &Path, read_only: bool) -> Result<Manifest> {
         let replay::Found { history, name, largest_number } = replay::find(env, dir)?;
-        let report = ManifestReport { name, edits: history.edits, torn_bytes: history.torn_bytes };
+        let report = ManifestReport {
+            name,
+            edits: history.edits,
+            bytes: history.bytes,
+            torn_bytes: history.torn_bytes,
+        };
         let manifest = Self::new(env, dir, history.state, read_only, report);
         lock(&manifest.inner).vouched = history.vouched;
         manifest.bump_file_number(largest_number);

@@ -58,7 +58,8 @@ struct ClosedGroup {
 /// A part of a group file that holds pages `start..end`, contiguous.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// The identity of the group.
+    /// Number and identity of the group.
+    pub ltn: u64,
     pub group: Uid,
     pub file: Arc<dyn InPlaceFile>,
     pub first_lpn: u64,
@@ -134,7 +135,8 @@ impl Groups {
             let prev = if empty { self.active.prev } else { end };
             let next = ActiveGroup { prepared, first_lpn: next_lpn, prev, seqs: None };
             let old = std::mem::replace(&mut self.active, next);
-            let prior = PriorGroup { ltn: old.prepared.ltn, len: old.prepared.file.len(), seqs: old.seqs };
+            let (ltn, len) = (old.prepared.ltn, old.prepared.file.len());
+            let prior = PriorGroup { ltn, len, pages: 0, seqs: old.seqs };
             self.closed.push_back(ClosedGroup {
                 prior,
                 first_lpn: old.first_lpn,
@@ -147,12 +149,15 @@ impl Groups {
 
     /// The parts of files that hold the pages `start..end`.
     pub fn segments(&self, start: u64, end: u64) -> Vec<Segment> {
-        let closed = self.closed.iter().filter_map(|g| Some((g.own.as_ref()?, g.first_lpn, g.end_lpn)));
-        let closed = closed.map(|((uid, file), first_lpn, end_lpn)| (*uid, file, first_lpn, end_lpn));
-        let PreparedGroup { uid, file, .. } = &self.active.prepared;
+        let closed = self.closed.iter();
+        let closed = closed.filter_map(|g| Some((g.prior.ltn, g.own.as_ref()?, g.first_lpn, g.end_lpn)));
+        let closed =
+            closed.map(|(ltn, (uid, file), first_lpn, end_lpn)| (ltn, *uid, file, first_lpn, end_lpn));
+        let PreparedGroup { ltn, uid, file } = &self.active.prepared;
         closed
-            .chain([(*uid, file, self.active.first_lpn, end)])
-            .map(|(group, file, first_lpn, group_end)| Segment {
+            .chain([(*ltn, *uid, file, self.active.first_lpn, end)])
+            .map(|(ltn, group, file, first_lpn, group_end)| Segment {
+                ltn,
                 group,
                 file: Arc::clone(file),
                 first_lpn,
@@ -186,11 +191,17 @@ impl Groups {
         released
     }
 
-    /// The groups that were not released, oldest first, the active one last.
-    pub fn all(&self) -> Vec<PriorGroup> {
-        let ActiveGroup { prepared, seqs, .. } = &self.active;
-        let active = PriorGroup { ltn: prepared.ltn, len: prepared.file.len(), seqs: *seqs };
-        self.closed.iter().map(|g| g.prior).chain([active]).collect()
+    /// The groups that were not released, oldest first, the active one last. All pages below `written_end` are in their
+    /// files.
+    pub fn all(&self, written_end: u64) -> Vec<PriorGroup> {
+        let in_file = |first_lpn: u64, end_lpn: u64| end_lpn.min(written_end).saturating_sub(first_lpn);
+        let closed = self.closed.iter().map(|g| match g.own {
+            Some(_) => PriorGroup { pages: in_file(g.first_lpn, g.end_lpn), ..g.prior },
+            None => g.prior,
+        });
+        let ActiveGroup { prepared, seqs, first_lpn, .. } = &self.active;
+        let (ltn, len, pages) = (prepared.ltn, prepared.file.len(), in_file(*first_lpn, u64::MAX));
+        closed.chain([PriorGroup { ltn, len, pages, seqs: *seqs }]).collect()
     }
 
     pub fn live_bytes(&self) -> u64 {

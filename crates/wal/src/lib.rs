@@ -13,7 +13,8 @@
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
 //! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
-//! pages that a crash left in the staging file), [`dump`] (a group as text).
+//! pages that a crash left in the staging file), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
+//! as it can be read), [`dump`] (a group as text).
 //!
 //! Leader and followers, and packing the batches of all waiting writers into shared pages, follow the group commit
 //! of DeWitt et al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984); page numbers, log
@@ -21,6 +22,7 @@
 
 #[cfg(test)]
 mod caller;
+pub mod check;
 mod commit;
 pub mod dump;
 mod groups;
@@ -80,6 +82,8 @@ pub struct PriorGroup {
     pub ltn: u64,
     /// Bytes of its file.
     pub len: u64,
+    /// Pages that are in its file, or were when recovery read it (some of them in staging, for one who only reads).
+    pub pages: u64,
     /// Lowest and highest sequence of its batches; `None` if it has none.
     pub seqs: Option<(SeqNo, SeqNo)>,
 }

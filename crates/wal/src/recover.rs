@@ -461,9 +461,11 @@ impl<'a> Scan<'a> {
         let kept_end = self.end.map_or(0, |end| end.end_lpn);
         let unverified = self.data_pages.iter().filter(|&&lpn| lpn >= self.durable_end).count();
         let seqs = |index: usize| self.accepted.iter().find(|a| a.group == index).and_then(|a| a.seqs);
+        let pages = |index: usize| self.accepted.iter().find(|a| a.group == index).map_or(0, |a| a.pages);
         let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
             ltn: group.ltn,
             len: group.file.len(),
+            pages: pages(index),
             seqs: seqs(index),
         };
         let prior: Vec<PriorGroup> = kept.iter().enumerate().map(prior).collect();

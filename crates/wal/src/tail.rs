@@ -82,6 +82,15 @@ impl Ring {
         self.closed.range(skipped..skipped + pages).cloned().collect()
     }
 
+    /// The pages from `written_end` on that the file holds, each with the bytes of it that were staged.
+    pub fn staged_from(&self, written_end: u64) -> Vec<(u64, usize)> {
+        let (last, last_used) = self.staged;
+        let first = self.first_lpn.max(written_end);
+        let whole = (first..last).map(|lpn| (lpn, self.page(lpn).len()));
+        let part = (last >= first && last_used > 0).then_some((last, last_used));
+        whole.chain(part).collect()
+    }
+
     /// Lets go of pages that are in their group file by now.
     pub fn forget_below(&mut self, written_end: u64) {
         while self.first_lpn < written_end {

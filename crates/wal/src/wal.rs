@@ -5,6 +5,7 @@
 //! for a moment, the tail, so appending goes on while pages are being written. An append that finds the ring full gives
 //! up the tail, takes the token and writes the ring out itself.
 
+use crate::check::StagedEnd;
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
@@ -416,7 +417,23 @@ impl Wal {
 
     /// The groups that were not released, oldest first, the one that is written last (spares not counted).
     pub fn groups(&self) -> Vec<PriorGroup> {
-        lock(&self.tail).groups.all()
+        let tail = lock(&self.tail);
+        tail.groups.all(self.commit.frontier.written_end())
+    }
+
+    /// The pages that are in the staging file, and not in their group file yet.
+    pub(crate) fn staged(&self) -> Vec<StagedEnd> {
+        let tail = lock(&self.tail);
+        let written_end = self.commit.frontier.written_end();
+        let staged = tail.ring.staged_from(written_end);
+        let Some((end, _)) = staged.last().map(|(lpn, used)| (lpn + 1, used)) else { return Vec::new() };
+        let segments = tail.groups.segments(written_end, end.max(written_end));
+        let group_of = |lpn: u64| segments.iter().find(|s| s.start <= lpn && lpn < s.end);
+        let one = |(lpn, used): (u64, usize)| {
+            let segment = group_of(lpn)?;
+            Some(StagedEnd { group: segment.group, ltn: segment.ltn, lpn, used })
+        };
+        staged.into_iter().filter_map(one).collect()
     }
 
     /// Bytes of all groups that were not released (spares not counted).

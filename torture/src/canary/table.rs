@@ -332,6 +332,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a failed sync of the log is returned and not remembered by the store",
     ),
     row(
+        "scrub-passes-over-a-file",
+        "damage",
+        None,
+        "scrub and verification leave out files with an even number",
+    ),
+    row(
         "damaged-table-read-past",
         "damage",
         Some(3),

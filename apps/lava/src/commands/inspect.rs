@@ -94,9 +94,17 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     let vssts: u64 = store.space()?.families.iter().map(|f| f.vssts).sum();
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let errors: Vec<String> = found.errors.iter().map(|e| output::one_line(&e.to_string())).collect();
+    let checked = found.checked.fields().into_iter().filter(|(_, n)| n.count > 0);
+    let checked: Vec<_> = checked.collect();
+    let counts: serde_json::Map<String, Value> = found
+        .checked
+        .fields()
+        .into_iter()
+        .map(|(name, n)| (name.replace(' ', "_"), json!({ "count": n.count, "bytes": n.bytes })))
+        .collect();
     let report = json!({
-        "files": found.files, "vssts": vssts, "bytes": found.bytes, "entries": found.entries, "errors": errors,
-        "seconds": seconds,
+        "files": found.files, "vssts": vssts, "bytes": found.bytes, "entries": found.entries, "checked": counts,
+        "errors": errors, "seconds": seconds,
     });
     output::report(args.json, &report, || {
         let mut text: String = errors.iter().map(|e| format!("{e}\n")).collect();
@@ -106,11 +114,15 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
             "{files} files ({vssts} of them vSSTs), {}, {entries} entries checked in {seconds:.2} s",
             human_bytes(found.bytes)
         );
+        for (name, n) in &checked {
+            let _ = writeln!(text, "  {:>10}  {:>10}  {name}", human_count(n.count), human_bytes(n.bytes));
+        }
         text
     })?;
     match errors.len() {
         0 => Ok(()),
-        count => Err(format!("{count} files are damaged").into()),
+        1 => Err("one damage was found".into()),
+        count => Err(format!("{count} damages were found").into()),
     }
 }
 

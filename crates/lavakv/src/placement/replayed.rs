@@ -21,8 +21,7 @@ use version::{FamilyId, names};
 pub(crate) struct Replayed {
     /// How far each file is known to have been durable, and its family.
     files: HashMap<u64, (u64, FamilyId)>,
-    open: HashMap<u64, Option<Arc<dyn ReadFile>>>,
-    tails: Option<FoundTails>,
+    records: PlacedValues,
     /// Of each file the first value that is not in it, and why.
     absent: HashMap<u64, (RecordReference, Error)>,
     /// A value is in no tail either: what follows is ignored.
@@ -31,50 +30,55 @@ pub(crate) struct Replayed {
     pub ignored_to: Option<SeqNo>,
 }
 
-impl Replayed {
-    /// The values of a batch's placed entries, in order; `None` if the batch is to be ignored.
-    pub fn values(
+/// Values where the log says that they lie.
+#[derive(Default)]
+pub(crate) struct PlacedValues {
+    open: HashMap<u64, Option<Arc<dyn ReadFile>>>,
+    tails: Option<FoundTails>,
+}
+
+impl PlacedValues {
+    /// Fails if the value of a change is neither in its file nor in a tail, whole: in a store that is at work as well.
+    pub fn check(
         &mut self,
         engine: &Engine,
-        placed: &[(SeqNo, Change<'_>)],
-    ) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut values = Vec::new();
-        for (seq, change) in placed {
-            let reference = RecordReference::decode(change.value)?;
-            let known = self.files.entry(reference.file).or_insert((0, change.family));
-            known.0 = known.0.max(reference.synced_bytes);
-            if self.ended {
-                continue;
-            }
-            let Some(record) = self.find(engine, &reference)? else {
-                self.ended = true;
-                continue;
-            };
-            if (&record.user_key[..], record.seq) != (change.key, *seq) {
-                let why = "the record that the log refers to is of another key";
-                let path = engine.path(&names::vsst(reference.file));
-                return Err(Error::corruption(why).at_file(path).at_offset(reference.offset));
-            }
-            values.push(record.value);
-        }
-        Ok((!self.ended).then_some(values))
-    }
-
-    fn find(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: &RecordReference,
+    ) -> Result<()> {
         let why = match self.in_file(engine, reference)? {
-            Ok(record) => return Ok(Some(record)),
+            Ok(record) => return is_of(engine, &record, user_key, seq, reference),
             Err(why) => why,
         };
-        self.absent.entry(reference.file).or_insert((*reference, why));
+        if engine.wal.get().is_some() && self.reaches(reference) {
+            // It was handed over. What a tail has of it does not outlive a loss of power.
+            return Err(why);
+        }
+        if self.in_tails(engine, reference)?.is_some() {
+            return Ok(());
+        }
+        // What was opened may be of before the file was begun, or the record has moved on.
+        (self.tails, _) = (None, self.open.remove(&reference.file));
+        if self.in_tails(engine, reference)?.is_some() || self.in_file(engine, reference)?.is_ok() {
+            return Ok(());
+        }
+        Err(why)
+    }
+
+    /// True if the file is as long as the record needs.
+    fn reaches(&self, reference: &RecordReference) -> bool {
+        let end = reference.offset.saturating_add(reference.stored_len);
+        let file = self.open.get(&reference.file).and_then(Option::as_ref);
+        file.is_some_and(|file| file.len().is_ok_and(|len| len >= end))
+    }
+
+    /// The record from a tail.
+    fn in_tails(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
         let tails = match &mut self.tails {
             Some(tails) => tails,
             None => self.tails.insert(FoundTails::open(engine)?),
         };
-        if let Some(record) = tails.find(reference)? {
-            return Ok(Some(record));
-        }
-        // A process that writes the store may have moved it from the tail to the file meanwhile.
-        Ok(self.in_file(engine, reference)?.ok())
+        tails.find(reference)
     }
 
     /// The record from its file, or why it is not there.
@@ -102,6 +106,61 @@ impl Replayed {
             found => Ok(found),
         }
     }
+}
+
+/// Fails if a record is not the one that a change refers to.
+fn is_of(
+    engine: &Engine,
+    record: &LooseRecord,
+    user_key: &[u8],
+    seq: SeqNo,
+    reference: &RecordReference,
+) -> Result<()> {
+    if (&record.user_key[..], record.seq) == (user_key, seq) {
+        return Ok(());
+    }
+    let why = "the record that the log refers to is of another key";
+    let path = engine.path(&names::vsst(reference.file));
+    Err(Error::corruption(why).at_file(path).at_offset(reference.offset))
+}
+
+impl Replayed {
+    /// The values of a batch's placed entries, in order; `None` if the batch is to be ignored.
+    pub fn values(
+        &mut self,
+        engine: &Engine,
+        placed: &[(SeqNo, Change<'_>)],
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut values = Vec::new();
+        for (seq, change) in placed {
+            let reference = RecordReference::decode(change.value)?;
+            let known = self.files.entry(reference.file).or_insert((0, change.family));
+            known.0 = known.0.max(reference.synced_bytes);
+            if self.ended {
+                continue;
+            }
+            let Some(record) = self.find(engine, &reference)? else {
+                self.ended = true;
+                continue;
+            };
+            is_of(engine, &record, change.key, *seq, &reference)?;
+            values.push(record.value);
+        }
+        Ok((!self.ended).then_some(values))
+    }
+
+    fn find(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
+        let why = match self.records.in_file(engine, reference)? {
+            Ok(record) => return Ok(Some(record)),
+            Err(why) => why,
+        };
+        self.absent.entry(reference.file).or_insert((*reference, why));
+        if let Some(record) = self.records.in_tails(engine, reference)? {
+            return Ok(Some(record));
+        }
+        // A process that writes the store may have moved it from the tail to the file meanwhile.
+        Ok(self.records.in_file(engine, reference)?.ok())
+    }
 
     /// True if the log refers to placed values.
     pub fn is_any(&self) -> bool {
@@ -114,7 +173,7 @@ impl Replayed {
             let synced_bytes = self.files.get(&reference.file).map_or(0, |(synced_bytes, _)| *synced_bytes);
             let durable = reference.offset.saturating_add(reference.stored_len) <= synced_bytes;
             // The process that writes the store may have synced it since.
-            if (closed || durable) && self.in_file(engine, &reference)?.is_err() {
+            if (closed || durable) && self.records.in_file(engine, &reference)?.is_err() {
                 let advice = "a value that was durable is gone; restore the file from a checkpoint or backup, or run `lava repair`";
                 return Err(why.context(advice));
             }

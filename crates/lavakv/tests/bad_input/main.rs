@@ -17,3 +17,4 @@ mod misuse;
 mod newer;
 mod read_only;
 mod staging;
+mod verify;

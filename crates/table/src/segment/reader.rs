@@ -3,6 +3,7 @@
 use super::footer::{FOOTER_LEN, Footer};
 use super::header::{self, SegmentIdentity};
 use super::{RUN_CHUNKS, SUM_LEN};
+use crate::verify::{CheckStep, STEP_LEN};
 use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::ReadFile;
 use std::ops::Range;
@@ -208,23 +209,61 @@ impl SegmentReader {
     ///
     /// # Errors
     /// `Corruption` naming file and offset; those of reading.
-    pub fn verify(&self) -> Result<u64> {
-        let again = SegmentReader::open(self.file.clone(), self.identity.number, self.footer.uid)?;
-        let (mut chunk, mut sums) = (Vec::new(), Vec::new());
-        let chunk_len = u64::from(self.footer.chunk_len);
-        for index in 0..u64::from(self.footer.chunks) {
-            let place = self.place_of(index);
-            let len = chunk_len.min(self.footer.raw_len - index * chunk_len) as usize + SUM_LEN;
-            chunk.resize(len, 0);
-            self.file.read_at(&mut chunk, place).map_err(|e| e.at_offset(place).at_file(self.file.path()))?;
-            base::codec::put_u32(&mut sums, self.check_chunk(&chunk, place)?);
-        }
-        if checksum::checksum(&sums) != again.footer.checksum {
-            let why = "the chunks are sound, but their checksums are not those the footer was made of";
-            return Err(Error::corruption(why)
-                .at_offset(u64::from(self.footer.header_len))
-                .at_file(self.file.path()));
-        }
+    pub fn verify(self: &Arc<Self>) -> Result<u64> {
+        let mut check = SegmentCheck::new(self.clone())?;
+        while !check.step()?.done {}
         Ok(self.footer.file_len)
+    }
+}
+
+/// A segment that is checked step by step.
+pub struct SegmentCheck {
+    segment: Arc<SegmentReader>,
+    /// The checksum of all of them, read anew.
+    stated: u32,
+    chunk: Vec<u8>,
+    sums: Vec<u8>,
+    next: u64,
+}
+
+impl SegmentCheck {
+    /// A check of all of the file.
+    ///
+    /// # Errors
+    /// Those of [`SegmentReader::verify`].
+    pub fn new(segment: Arc<SegmentReader>) -> Result<SegmentCheck> {
+        let SegmentReader { file, identity, footer, .. } = &*segment;
+        let stated = SegmentReader::open(file.clone(), identity.number, footer.uid)?.footer.checksum;
+        Ok(SegmentCheck { segment, stated, chunk: Vec::new(), sums: Vec::new(), next: 0 })
+    }
+
+    /// The segment.
+    pub fn segment(&self) -> &Arc<SegmentReader> {
+        &self.segment
+    }
+
+    /// Goes on for about half a megabyte.
+    ///
+    /// # Errors
+    /// Those of [`SegmentReader::verify`]. Nothing is to be asked for after one.
+    pub fn step(&mut self) -> Result<CheckStep> {
+        let SegmentReader { file, footer, .. } = &*self.segment;
+        let (chunk_len, mut bytes, first) = (u64::from(footer.chunk_len), 0, self.next);
+        while self.next < u64::from(footer.chunks) {
+            let place = self.segment.place_of(self.next);
+            let len = chunk_len.min(footer.raw_len - self.next * chunk_len) as usize + SUM_LEN;
+            self.chunk.resize(len, 0);
+            file.read_at(&mut self.chunk, place).map_err(|e| e.at_offset(place).at_file(file.path()))?;
+            base::codec::put_u32(&mut self.sums, self.segment.check_chunk(&self.chunk, place)?);
+            (self.next, bytes) = (self.next + 1, bytes + len as u64);
+            if bytes >= STEP_LEN {
+                return Ok(CheckStep { bytes, parts: self.next - first, done: false });
+            }
+        }
+        if checksum::checksum(&self.sums) != self.stated {
+            let why = "the chunks are sound, but their checksums are not those the footer was made of";
+            return Err(Error::corruption(why).at_offset(u64::from(footer.header_len)).at_file(file.path()));
+        }
+        Ok(CheckStep { bytes, parts: self.next - first, done: true })
     }
 }

@@ -15,6 +15,7 @@ use crate::footer::FileKind;
 use crate::frame::BlockHandle;
 use crate::options::ReadCounters;
 use crate::sections;
+use crate::verify::{CheckStep, STEP_LEN};
 use base::{Error, Result, ValueKind, key};
 use cache::Block;
 use std::sync::Arc;
@@ -48,6 +49,97 @@ struct Records {
     start: u64,
 }
 
+/// A vSST that is checked step by step.
+pub struct VsstCheck {
+    vsst: Arc<Vsst>,
+    counted: VsstProperties,
+    keys: VsstKeys,
+    walk: IndexWalk,
+    records: Records,
+    arrived: Vec<(u64, u64)>,
+    last: Option<(Vec<u8>, u64)>,
+}
+
+impl VsstCheck {
+    /// A check of all of the file.
+    ///
+    /// # Errors
+    /// Those of [`Vsst::verify`].
+    pub fn new(vsst: Arc<Vsst>) -> Result<VsstCheck> {
+        Ok(VsstCheck {
+            counted: VsstProperties { min_seq: u64::MAX, ..VsstProperties::default() },
+            keys: vsst.keys()?,
+            walk: IndexWalk::new(&vsst)?,
+            records: Records::default(),
+            arrived: Vec::new(),
+            last: None,
+            vsst,
+        })
+    }
+
+    /// The file.
+    pub fn vsst(&self) -> &Arc<Vsst> {
+        &self.vsst
+    }
+
+    /// Goes on for about half a megabyte, or one record if that is longer.
+    ///
+    /// # Errors
+    /// Those of [`Vsst::verify`]. Nothing is to be asked for after one.
+    pub fn step(&mut self) -> Result<CheckStep> {
+        let (begin, first) = (self.counted.record_bytes, self.counted.entries);
+        while self.keys.valid() {
+            self.record()?;
+            self.keys.next()?;
+            let bytes = self.counted.record_bytes - begin;
+            if bytes >= STEP_LEN {
+                return Ok(CheckStep { bytes, parts: self.counted.entries - first, done: false });
+            }
+        }
+        let (bytes, parts) = (self.counted.record_bytes - begin, self.counted.entries - first);
+        self.finish()?;
+        Ok(CheckStep { bytes, parts, done: true })
+    }
+
+    /// Checks the record of the present key, and the key.
+    fn record(&mut self) -> Result<()> {
+        let (vsst, entry) = (&*self.vsst, self.keys.entry());
+        vsst.check_record(&mut self.records, &entry)?;
+        let bad = |why: &str| vsst.file.locate(Error::corruption(why), entry.offset);
+        if vsst.properties.segment {
+            self.arrived.push((entry.offset, entry.stored_len));
+        } else if entry.offset != self.counted.record_bytes {
+            return Err(bad("records that leave a gap"));
+        }
+        if let Some((user, trailer_before)) = &self.last
+            && !before(user, *trailer_before, entry.user_key, trailer(entry.seq))
+        {
+            return Err(bad("keys that do not ascend"));
+        }
+        self.walk.check(vsst, &entry)?;
+        vsst.check_partition(&self.keys, &entry)?;
+        self.counted.note(&entry);
+        let (user, trailer_before) = self.last.get_or_insert_default();
+        entry.user_key.clone_into(user);
+        *trailer_before = trailer(entry.seq);
+        Ok(())
+    }
+
+    /// All records were seen: what is left is what they must sum up to.
+    fn finish(&mut self) -> Result<()> {
+        let vsst = &*self.vsst;
+        self.walk.finish(vsst, self.last.take())?;
+        vsst.check_filled_in_any_order(std::mem::take(&mut self.arrived))?;
+        let mut handles: Vec<BlockHandle> = self.keys.partitions().collect();
+        self.counted.dense_bytes = handles.iter().map(|h| h.len).sum();
+        let index = self.walk.frames.handles();
+        self.counted.index_bytes = index.clone().map(|h| h.len).sum();
+        handles.extend(index);
+        vsst.check_frames(handles)?;
+        vsst.compare(std::mem::take(&mut self.counted))
+    }
+}
+
 impl Vsst {
     /// Reads and checks every byte: records, order, that the index agrees with the dense keys, counts and sums. Returns
     /// the bytes of the file.
@@ -55,43 +147,8 @@ impl Vsst {
     /// # Errors
     /// `Corruption`, with the offset, for the first thing that is wrong; and what the file reports.
     pub fn verify(self: &Arc<Self>) -> Result<u64> {
-        let mut counted = VsstProperties { min_seq: u64::MAX, ..VsstProperties::default() };
-        let mut keys = self.keys()?;
-        let mut walk = IndexWalk::new(self)?;
-        let mut records = Records::default();
-        let mut arrived: Vec<(u64, u64)> = Vec::new();
-        let mut last: Option<(Vec<u8>, u64)> = None;
-        while keys.valid() {
-            let entry = keys.entry();
-            self.check_record(&mut records, &entry)?;
-            let bad = |why: &str| self.file.locate(Error::corruption(why), entry.offset);
-            if self.properties.segment {
-                arrived.push((entry.offset, entry.stored_len));
-            } else if entry.offset != counted.record_bytes {
-                return Err(bad("records that leave a gap"));
-            }
-            if let Some((user, trailer_before)) = &last
-                && !before(user, *trailer_before, entry.user_key, trailer(entry.seq))
-            {
-                return Err(bad("keys that do not ascend"));
-            }
-            walk.check(self, &entry)?;
-            self.check_partition(&keys, &entry)?;
-            counted.note(&entry);
-            let (user, trailer_before) = last.get_or_insert_default();
-            entry.user_key.clone_into(user);
-            *trailer_before = trailer(entry.seq);
-            keys.next()?;
-        }
-        walk.finish(self, last)?;
-        self.check_filled_in_any_order(arrived)?;
-        let mut handles: Vec<BlockHandle> = keys.partitions().collect();
-        counted.dense_bytes = handles.iter().map(|h| h.len).sum();
-        let index = walk.frames.handles();
-        counted.index_bytes = index.clone().map(|h| h.len).sum();
-        handles.extend(index);
-        self.check_frames(handles)?;
-        self.compare(counted)?;
+        let mut check = VsstCheck::new(self.clone())?;
+        while !check.step()?.done {}
         Ok(self.len)
     }
 

@@ -18,6 +18,8 @@ pub(super) struct History {
     pub(super) state: State,
     /// Edits after the snapshot.
     pub(super) edits: u64,
+    /// Bytes before that, the header among them.
+    pub(super) bytes: u64,
     /// Bytes after the last intact record: torn by a crash, and relied on by nobody.
     pub(super) torn_bytes: u64,
     /// The last edit for which a later record vouches, or which has nothing in it to lose.
@@ -45,6 +47,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
         header,
         state: state.map_err(damaged).map_err(at(offset))?,
         edits: 0,
+        bytes: 0,
         torn_bytes: 0,
         vouched: first.edit,
     };
@@ -73,6 +76,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<History> {
         history.vouched = if record.payload.is_empty() { expected } else { durable };
         offset += record.len();
     }
+    history.bytes = offset as u64;
     Ok(history)
 }
 

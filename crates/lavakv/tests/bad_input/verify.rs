@@ -1,0 +1,286 @@
+//! `verify` and the scrub: everything that the store is read from is checked, said how much it was, and what is damaged in a
+//! store at work is told and made good where memory still has it.
+
+use crate::common::*;
+use lavastore_lavakv::io::Rng;
+use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::{
+    CheckedCount, Db, Event, EventListener, FamilyOptions, Options, ValuePlacement, VerifyReport,
+    WriteOptions,
+};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Events(Mutex<Vec<Event>>);
+
+impl EventListener for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Events {
+    fn of_the_log(&self) -> usize {
+        self.0.lock().unwrap().iter().filter(|event| matches!(event, Event::LogDamaged { .. })).count()
+    }
+
+    fn set_aside(&self) -> Vec<String> {
+        let all = self.0.lock().unwrap();
+        let name = |event: &Event| match event {
+            Event::FileSetAside { file } => Some(file.file.clone()),
+            _ => None,
+        };
+        all.iter().filter_map(name).collect()
+    }
+}
+
+fn options(events: &Arc<Events>) -> Options {
+    Options {
+        family: FamilyOptions { value_placement: ValuePlacement::Log, min_blob_size: 200, ..small_family() },
+        memtable_bytes: 1 << 20,
+        memory_bytes: 3 << 20,
+        listener: Some(events.clone()),
+        ..small()
+    }
+}
+
+fn long(i: u64, len: usize) -> Vec<u8> {
+    let mut value = vec![0; len];
+    Rng::new(i).fill(&mut value);
+    value
+}
+
+/// A store with something of everything: tables, value files, and in the log alone small values, placed ones, a segment.
+fn store(seed: u64) -> (SimEnv, Db, Model, Arc<Events>) {
+    let (sim, events) = (SimEnv::new(seed), Arc::new(Events::default()));
+    let db = Db::open_in(env(&sim), DIR, options(&events)).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..300, 0);
+    let mut put = |i: u64, len: usize, durable: bool| {
+        let value = long(i, len);
+        let options = if durable { WriteOptions::durable() } else { WriteOptions::buffered() };
+        db.put_opt(db.default_column_family(), &key(i), &value, &options).unwrap();
+        model.insert(key(i), value);
+    };
+    (300..350).for_each(|i| put(i, 700, false));
+    db.flush().unwrap();
+    settle(&db);
+    (350..390).for_each(|i| put(i, 900, i % 2 == 0));
+    put(390, 100_000, true);
+    (391..400).for_each(|i| put(i, 40, true));
+    (400..405).for_each(|i| put(i, 40, false));
+    (sim, db, model, events)
+}
+
+fn is_sound(db: &Db) -> VerifyReport {
+    let report = db.verify().unwrap();
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    report
+}
+
+#[test]
+fn it_says_how_much_it_checked_of_what() {
+    let (sim, db, _, _) = store(1);
+    let report = is_sound(&db);
+    let len_of =
+        |part: &str| files(&sim).iter().filter(|(n, _)| n.ends_with(part)).map(|(_, len)| len).sum::<u64>();
+    let tables = files_like(&sim, ".ksst").len() as u64;
+    assert_eq!(report.checked.tables, CheckedCount { count: tables, bytes: len_of(".ksst") });
+    assert!(report.checked.blocks.count > 10 && report.checked.records.count >= 50, "{report:?}");
+    // One that is in a version, the file of the present memtable, and a segment.
+    assert_eq!(files_like(&sim, ".vsst").len(), 3);
+    assert_eq!(report.checked.value_files.count, 1);
+    assert_eq!(report.files, report.checked.tables.count + report.checked.value_files.count);
+    assert_eq!(report.checked.log_values.count, 41, "{report:?}");
+    assert!(report.checked.log_values.bytes > 40 * 900 + 100_000);
+    assert!(report.checked.log_pages.count > 5 && report.checked.log_batches.count >= 55, "{report:?}");
+    assert_eq!(report.checked.staged_pages.count, 1, "{report:?}");
+    assert!(report.checked.manifest_edits.count > 1 && report.checked.manifest_edits.bytes > 100);
+    db.close().unwrap();
+    let copy = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+    let closed = is_sound(&copy).checked;
+    assert_eq!(closed.staged_pages, CheckedCount::default(), "it was closed");
+    assert!(closed.log_pages.count >= report.checked.log_pages.count, "{closed:?}");
+    assert_eq!(closed.log_values, report.checked.log_values);
+}
+
+#[test]
+fn a_store_that_was_killed_is_checked_with_what_is_only_staged() {
+    let (sim, db, model, _) = store(2);
+    let killed = sim.crash(lavastore_lavakv::sim::CrashKind::ProcessKill, 1);
+    std::mem::forget(db);
+    let copy = Db::open_read_only_in(env(&killed), DIR, small()).unwrap();
+    let report = is_sound(&copy);
+    assert!(report.checked.staged_pages.count > 0 && report.checked.log_values.count == 41, "{report:?}");
+    assert!(contents(&copy) == model);
+}
+
+#[test]
+fn damage_in_the_log_of_a_running_store_is_found_and_tables_are_made() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let mut found = 0;
+    for (nth, page) in (0..3).flat_map(|nth| (0..6).map(move |page| (nth, page))) {
+        let (sim, db, model, events) = store(3);
+        let Some(log) = files_like(&sim, ".log").get(nth).cloned() else { continue };
+        sim.flip_bit(path(&log), page * 4096 + 100 + page, 1).unwrap();
+        let report = db.verify().unwrap();
+        // Not every page of every file is in use.
+        let [error] = &report.errors[..] else { continue };
+        found += 1;
+        assert!(error.is_corruption() && error.file() == Some(&*path(&log)), "{error}");
+        assert_eq!(error.offset(), Some(page * 4096));
+        assert_eq!((events.of_the_log(), db.stats().log_damages), (1, 1));
+        settle(&db);
+        assert!(contents(&db) == model);
+        assert!(db.stats().flushes >= 2, "what the page held is in tables");
+    }
+    assert!(found >= 5, "{found}");
+}
+
+#[test]
+fn a_placed_value_that_is_damaged_is_written_again_from_memory() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let (sim, db, model, events) = store(4);
+    // The file of the memtable's values is the second.
+    let arrivals = files_like(&sim, ".vsst")[1].clone();
+    sim.flip_bit(path(&arrivals), 2000, 1).unwrap();
+    let report = db.verify().unwrap();
+    assert!(!report.errors.is_empty() && events.of_the_log() > 0);
+    assert!(report.errors.iter().all(|e| e.file() == Some(&*path(&arrivals))), "{:?}", report.errors);
+    db.put(&key(350), b"new").unwrap();
+    db.flush().unwrap();
+    settle(&db);
+    is_sound(&db);
+    let mut model = model;
+    model.insert(key(350), b"new".to_vec());
+    db.close().unwrap();
+    let db = Db::open_in(env(&sim), DIR, small()).unwrap();
+    assert!(contents(&db) == model && db.damaged_files().is_empty());
+}
+
+#[test]
+fn a_segment_that_only_the_log_refers_to_is_set_aside() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let (sim, db, model, events) = store(5);
+    let segment = files_like(&sim, ".vsst")[2].clone();
+    sim.flip_bit(path(&segment), 50_000, 1).unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!(report.errors.len(), 1, "{:?}", report.errors);
+    assert_eq!(events.set_aside(), [segment]);
+    assert!(db.get(&key(390)).unwrap_err().is_corruption());
+    let others = model.iter().filter(|(k, _)| **k != key(390));
+    assert!(others.into_iter().all(|(k, v)| db.get(k).unwrap().as_deref() == Some(v)));
+}
+
+#[test]
+fn a_damaged_manifest_is_written_anew() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let (sim, db, model, events) = store(6);
+    let manifest = files_like(&sim, "MANIFEST").pop().unwrap();
+    sim.flip_bit(path(&manifest), 100, 1).unwrap();
+    let report = db.verify().unwrap();
+    assert_eq!((report.errors.len(), events.of_the_log()), (1, 1), "{:?}", report.errors);
+    is_sound(&db);
+    db.close().unwrap();
+    let db = Db::open_in(env(&sim), DIR, small()).unwrap();
+    assert!(contents(&db) == model);
+}
+
+/// Runs background work for a while of simulated time.
+fn pass(sim: &SimEnv, db: &Db, seconds: u64) {
+    let end_ns = sim.now_ns() + seconds * 1_000_000_000;
+    while sim.now_ns() < end_ns {
+        if !db.run_background_step() {
+            sim.advance_ns(100_000_000);
+        }
+    }
+}
+
+#[test]
+fn a_scrub_reads_everything_keeps_its_rate_and_ends() {
+    let (sim, events) = (SimEnv::new(7), Arc::new(Events::default()));
+    let rate = 64 << 10;
+    let scrubbed = || Options { scrub_bytes_per_s: rate, ..options(&events) };
+    let db = Db::open_in(env(&sim), DIR, Options { scrub_bytes_per_s: 0, ..scrubbed() }).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..6000, 0);
+    db.flush().unwrap();
+    settle(&db);
+    pass(&sim, &db, 100);
+    assert_eq!((db.stats().scrub_bytes, db.stats().scrub_passes), (0, 0), "it is off by default");
+    let bytes: u64 = db.verify().unwrap().bytes;
+    assert!(bytes > 5 * rate, "{bytes}");
+    db.close().unwrap();
+
+    let db = Db::open_in(env(&sim), DIR, scrubbed()).unwrap();
+    let start_ns = sim.now_ns();
+    let mut left = 0;
+    while db.stats().scrub_passes == 0 {
+        pass(&sim, &db, 1);
+        let seconds = (sim.now_ns() - start_ns) as f64 / 1e9;
+        let read = db.stats().scrub_bytes as f64;
+        // Of what was read last the time is still to come.
+        assert!(read <= rate as f64 * seconds + (600 << 10) as f64, "{read} bytes in {seconds} s");
+        left = left.max(db.stats().scrub_files_left);
+        assert!(seconds < 600.0);
+    }
+    assert!(left > 0 && db.stats().scrub_bytes >= bytes, "{:?}", db.stats());
+    settle(&db);
+    let after = db.stats().scrub_bytes;
+    assert!(!db.run_background_step(), "a pass ends, and nothing is left to do");
+    pass(&sim, &db, 50);
+    assert_eq!(db.stats().scrub_bytes, after, "a pause");
+    pass(&sim, &db, 300);
+    assert!(db.stats().scrub_passes >= 2, "and the next one");
+    db.close().unwrap();
+    let db = Db::open_in(env(&sim), DIR, scrubbed()).unwrap();
+    pass(&sim, &db, 2);
+    assert!(db.stats().scrub_files_left > 0, "a restart begins anew");
+}
+
+#[test]
+fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let (sim, events) = (SimEnv::new(8), Arc::new(Events::default()));
+    let scrubbed = Options { scrub_bytes_per_s: 1 << 30, ..options(&events) };
+    let db = Db::open_in(env(&sim), DIR, scrubbed).unwrap();
+    let mut model = Model::new();
+    fill(&db, &mut model, 0..6000, 0);
+    db.flush().unwrap();
+    settle(&db);
+    pass(&sim, &db, 1);
+    assert_eq!((db.stats().scrub_passes, db.stats().scrub_damages), (1, 0));
+    let table = files_like(&sim, ".ksst")[0].clone();
+    sim.flip_bit(path(&table), 777, 2).unwrap();
+    pass(&sim, &db, 70);
+    assert_eq!(events.set_aside(), [table.clone()]);
+    assert!(db.stats().scrub_damages >= 1 && db.damaged_files()[0].file == table);
+    assert!(db.metrics().unwrap().contains("lavastore_scrub_damages_total"));
+    fill(&db, &mut model, 6000..7000, 1);
+    db.flush().unwrap();
+}
+
+/// With threads: a scrub goes on beside the work of a store that has one thread for both.
+#[test]
+fn a_scrub_takes_no_thread_from_the_others() {
+    let tmp = TempDir::new("scrub");
+    let options = Options { scrub_bytes_per_s: 64 << 10, background_threads: 1, ..small() };
+    let (db, mut model) = (Db::open_with(tmp.path(), options).unwrap(), Model::new());
+    for round in 0..5 {
+        fill(&db, &mut model, 0..3000, round);
+        db.flush().unwrap();
+    }
+    settle(&db);
+    assert!(db.stats().compactions > 0 && contents(&db) == model);
+    db.close().unwrap();
+}
