@@ -263,7 +263,7 @@ fn a_scrub_finds_what_is_damaged_and_stops_nothing() {
     let table = files_like(&sim, ".ksst")[0].clone();
     sim.flip_bit(path(&table), 777, 2).unwrap();
     pass(&sim, &db, 70);
-    assert_eq!(events.set_aside(), [table.clone()]);
+    assert_eq!(events.set_aside(), std::slice::from_ref(&table));
     assert!(db.stats().scrub_damages >= 1 && db.damaged_files()[0].file == table);
     assert!(db.metrics().unwrap().contains("lavastore_scrub_damages_total"));
     fill(&db, &mut model, 6000..7000, 1);
