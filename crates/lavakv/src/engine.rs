@@ -210,6 +210,11 @@ impl Health {
         self.no_space.store(true, Ordering::Release);
     }
 
+    /// There may be room for the next try.
+    pub fn retry(&self) {
+        self.retry_at_ns.store(0, Ordering::Release);
+    }
+
     /// A job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);

@@ -1,10 +1,10 @@
 //! Creating and dropping column families.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::family::Family;
 use crate::obsolete::DataFile;
 use crate::options::FamilyOptions;
-use base::sync::{lock, write};
+use base::sync::{MutexGuard, lock, write};
 use base::{Error, ErrorKind, Result, limits};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,9 +14,7 @@ use version::{Edit, Record};
 pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
     check_name(name)?;
     options.validate()?;
-    // Under the writer's lock, so that no write can meet a family that is only half there.
-    let mut writer = lock(&engine.writer);
-    writable(engine)?;
+    let mut writer = enter(engine)?;
     let (id, mut version) = (Cell::new(0), None);
     engine.manifest.commit_with(
         |state| {
@@ -45,7 +43,8 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
     )?;
     let version = version.expect("the edit that made the family was published");
     let (id, name, memtable_id) = (id.get(), name.to_owned(), writer.next_memtable_id);
-    let family = Arc::new(Family::new(id, name, options, version, memtable_id, &engine.options));
+    let family =
+        Arc::new(Family::new(id, name, options, version, memtable_id, &engine.options, engine.space.fit()));
     writer.next_memtable_id += 1;
     write(&engine.families).insert(id, family.clone());
     Ok(family)
@@ -56,8 +55,7 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     if family.id == crate::batch::DEFAULT_FAMILY {
         return Err(Error::invalid("column family default cannot be dropped"));
     }
-    let _writer = lock(&engine.writer);
-    writable(engine)?;
+    let _writer = enter(engine)?;
     if family.is_dropped() {
         return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
     }
@@ -87,9 +85,13 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
     Ok(())
 }
 
-fn writable(engine: &Arc<Engine>) -> Result<()> {
+/// The writer's lock, so that no write can meet a family that is only half there. Service begins before it is taken: that
+/// may have to freeze memtables.
+fn enter(engine: &Arc<Engine>) -> Result<MutexGuard<'_, Writer>> {
     crate::maintenance::must_be_writable(engine)?;
-    engine.health.check()
+    let writer = lock(&engine.writer);
+    engine.health.check()?;
+    Ok(writer)
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -107,9 +109,8 @@ fn check_name(name: &str) -> Result<()> {
 /// and collection rewrite it.
 pub(crate) fn set_options(engine: &Arc<Engine>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
     options.validate()?;
-    let _writer = lock(&engine.writer);
-    writable(engine)?;
-    if *family.options() != options {
+    let _writer = enter(engine)?;
+    if *family.given_options() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };
         engine.manifest.commit(Edit(vec![record]))?;
         family.set_options(options);

@@ -4,6 +4,7 @@ use crate::ablation::Ablation;
 use crate::jobs::gc::when::Digest;
 use crate::jobs::rebuild::Demand;
 use crate::options::{FamilyOptions, Options};
+use crate::space_limit::fit::Fit;
 use base::SeqNo;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
@@ -51,12 +52,20 @@ impl View {
     }
 }
 
+/// Options as they were given, and with sizes that fit the volume.
+#[derive(Debug)]
+struct FitOptions {
+    given: Arc<FamilyOptions>,
+    fitting: Arc<FamilyOptions>,
+}
+
 /// A column family.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub id: FamilyId,
     pub name: String,
-    options: Mutex<Arc<FamilyOptions>>,
+    options: Mutex<FitOptions>,
+    fit: Fit,
     view: RwLock<Arc<View>>,
     dropped: AtomicBool,
     memtable_bytes: usize,
@@ -78,7 +87,9 @@ impl Family {
         version: Arc<Version>,
         memtable_id: u64,
         store: &Options,
+        fit: Fit,
     ) -> Self {
+        let (given, options) = (Arc::new(options.clone()), fit.family(&options));
         let (memtable_bytes, ablation) = (store.memtable_bytes, store.ablation);
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
@@ -86,7 +97,8 @@ impl Family {
         Family {
             id,
             name,
-            options: Mutex::new(Arc::new(options)),
+            options: Mutex::new(FitOptions { given, fitting: Arc::new(options) }),
+            fit,
             view: RwLock::new(Arc::new(view)),
             dropped: AtomicBool::new(false),
             memtable_bytes,
@@ -104,8 +116,14 @@ impl Family {
         Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
     }
 
+    /// The options in use: what the user gave, with sizes that fit the volume.
     pub fn options(&self) -> Arc<FamilyOptions> {
-        lock(&self.options).clone()
+        lock(&self.options).fitting.clone()
+    }
+
+    /// The options as they were given, and are stored.
+    pub fn given_options(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).given.clone()
     }
 
     /// What the picker needs of the options.
@@ -115,7 +133,8 @@ impl Family {
     }
 
     pub fn set_options(&self, options: FamilyOptions) {
-        *lock(&self.options) = Arc::new(options);
+        let fitting = Arc::new(self.fit.family(&options));
+        *lock(&self.options) = FitOptions { given: Arc::new(options), fitting };
         self.derive_again(|v| v.is_damaged);
     }
 
@@ -242,6 +261,6 @@ impl ColumnFamily {
 
     /// The options it was created with.
     pub fn options(&self) -> FamilyOptions {
-        (*self.0.options()).clone()
+        (*self.0.given_options()).clone()
     }
 }

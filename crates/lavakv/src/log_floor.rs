@@ -38,7 +38,15 @@ mod tests {
 
     fn family() -> Family {
         let options = crate::options::Options::default();
-        Family::new(1, "f".into(), options.family.clone(), Arc::new(Version::new(1)), 1, &options)
+        Family::new(
+            1,
+            "f".into(),
+            options.family.clone(),
+            Arc::new(Version::new(1)),
+            1,
+            &options,
+            Default::default(),
+        )
     }
 
     fn write(snapshots: &Snapshots, family: &Family, seq: SeqNo) {

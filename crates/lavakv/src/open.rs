@@ -44,7 +44,7 @@ pub(crate) use service::Unstarted;
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
-    let (space, env) = SpaceBudget::over(&env, dir);
+    let (mut space, env) = SpaceBudget::over(&env, dir);
     let exists = check_directory(&env, dir, &options)?;
     let holder =
         if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
@@ -61,6 +61,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     };
     let listing = env.fs.list(dir)?;
     space.meter().take_over(&listing);
+    let options = space.fit_to_volume(&env, dir, &options);
     let findings = check_files(dir, &listing, &manifest, options.damaged_files)?;
     check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
@@ -279,7 +280,8 @@ pub(crate) fn build(
         let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
         let version = family.version.clone();
         let name = family.name.clone();
-        let own = Family::new(family.id, name, family_options, version, next_memtable_id, &options);
+        let own =
+            Family::new(family.id, name, family_options, version, next_memtable_id, &options, space.fit());
         next_memtable_id += 1;
         families.insert(family.id, Arc::new(own));
     }

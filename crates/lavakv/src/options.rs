@@ -2,7 +2,8 @@
 //!
 //! Every option has a default that works; `Db::open(path)` needs none. Sizes are in bytes. An option that is out of
 //! range, or a combination the engine does not support, is refused at open with [`ErrorKind::InvalidArgument`] and a
-//! sentence that names the option and its range: nothing is silently clamped.
+//! sentence that names the option and its range: nothing is silently clamped. (Sizes are made to fit a small volume, see
+//! [`Options`].)
 //!
 //! Options of the store are given at every open. Options of a family are stored in the manifest when the family is
 //! created; `Db::open_with` replaces the stored options of the default family by those in [`Options::family`].
@@ -19,6 +20,10 @@ use std::sync::Arc;
 pub use wal::Durability;
 
 /// How a store is opened.
+///
+/// On a volume that has little for the store (1.2 GB with the defaults), memtables, memory, log groups, value files and tables
+/// are smaller than asked for, by halves down to 512 KiB, so that the store can keep room for its own upkeep there. Each
+/// opening looks at the volume anew; the options of families are stored as they were given.
 #[derive(Clone)]
 pub struct Options {
     /// Make a new store if there is none. Default: true.
@@ -31,7 +36,7 @@ pub struct Options {
     pub memtable_bytes: usize,
     /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
     pub memory_bytes: usize,
-    /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at a 256th of it (16 to
+    /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at an eighth of it (16 to
     /// 64 KiB) and grow with the rate of writes. Default: 16 MiB.
     pub log_group_bytes: u64,
     /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.

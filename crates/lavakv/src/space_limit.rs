@@ -38,16 +38,18 @@
 use crate::engine::Engine;
 use crate::log_groups::{ballast_bytes, free_groups_max};
 use crate::metered_fs::{Meter, MeteredFs};
-use crate::options::Options;
+use crate::options::{FamilyOptions, Options};
 use crate::placement;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::{Error, Result};
+use fit::Fit;
 use io::Env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) mod admission;
+pub(crate) mod fit;
 
 /// How much the files of a store may occupy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,6 +78,7 @@ pub enum SpacePolicy {
 #[derive(Debug)]
 pub(crate) struct SpaceBudget {
     meter: Arc<Meter>,
+    fit: Fit,
     volume_bytes: AtomicU64,
     volume_used_bytes: AtomicU64,
     /// What the store may occupy of the volume.
@@ -137,6 +140,7 @@ impl SpaceBudget {
         let fs = MeteredFs { inner: env.fs.clone(), meter: meter.clone() };
         let budget = SpaceBudget {
             meter,
+            fit: Fit::default(),
             volume_bytes: AtomicU64::new(0),
             volume_used_bytes: AtomicU64::new(0),
             volume_limit_bytes: AtomicU64::new(u64::MAX),
@@ -154,6 +158,24 @@ impl SpaceBudget {
             written_bytes: AtomicU64::new(0),
         };
         (budget, Env { fs: Arc::new(fs), ..env.clone() })
+    }
+
+    /// Makes everything smaller that is too long for what the store may have of its volume. Before anything else is asked.
+    pub fn fit_to_volume(&mut self, env: &Env, dir: &Path, options: &Options) -> Options {
+        // A volume that does not say is taken for a large one.
+        if let Ok(volume) = env.fs.space(dir) {
+            self.fit = Fit::to(options, self.meter.used_bytes().saturating_add(volume.available));
+        }
+        self.fit.store(options)
+    }
+
+    /// How much smaller than the options say the pieces of this store are.
+    pub fn fit(&self) -> Fit {
+        self.fit
+    }
+
+    fn overhead_bytes(&self, engine: &Engine, places: bool) -> u64 {
+        overhead_bytes(&engine.options, &self.fit.family(&engine.options.family), places)
     }
 
     /// The count of the files.
@@ -195,7 +217,7 @@ impl SpaceBudget {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
                 // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
                 // with tables and families, no more than there is overhead.
-                let overhead = overhead_bytes(&engine.options, state.places);
+                let overhead = self.overhead_bytes(engine, state.places);
                 let least = overhead.saturating_add(engine.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
             }
@@ -213,7 +235,7 @@ impl SpaceBudget {
     /// `most`: the limit, or more.
     fn take_in(&self, engine: &Engine, state: Reserve, most: u64) -> Reserve {
         // A family that is made later may place values under a limit that holds no tails.
-        let places = state.places && overhead_bytes(&engine.options, true) <= most;
+        let places = state.places && self.overhead_bytes(engine, true) <= most;
         let tails = if places { placement::kept_bytes(&engine.options) } else { 0 };
         self.tails_bytes.store(tails, Relaxed);
         self.pool_bytes.store(state.pool_bytes, Relaxed);
@@ -237,7 +259,7 @@ impl SpaceBudget {
     fn follow_volume(&self, engine: &Engine, volume_limit: u64) {
         let options = &engine.options;
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
-        let overhead = overhead_bytes(options, engine.places_values());
+        let overhead = self.overhead_bytes(engine, engine.places_values());
         // No reserve is larger than what is there. It is summed only where it may matter.
         let far = left > self.meter.used_bytes().saturating_add(overhead);
         let tiny = volume_limit < overhead.saturating_mul(2);
@@ -419,10 +441,9 @@ fn delete_bytes(options: &Options) -> u64 {
 
 /// The least that a store with these options occupies or keeps free, however little data it has.
 /// `places`: values of some family are placed in the log.
-fn overhead_bytes(options: &Options, places: bool) -> u64 {
+fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u64 {
     let staging = crate::open::staging_len(options.log_group_bytes) as u64;
     let log = log_bytes_max(options, 0);
-    let family = &options.family;
     let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
     // A file of placed values is as long as its memtable.
     let placed = if places { options.memtable_bytes as u64 } else { 0 };
@@ -435,7 +456,7 @@ fn overhead_bytes(options: &Options, places: bool) -> u64 {
 
 /// Refuses a limit that leaves no room for anything.
 pub(crate) fn validate(options: &Options) -> Result<()> {
-    let needed = overhead_bytes(options, placement::is_on(&options.family));
+    let needed = overhead_bytes(options, &options.family, placement::is_on(&options.family));
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
             "option space_limit = {bytes} bytes is less than log, memtables and reserve need: at least {needed} bytes with \

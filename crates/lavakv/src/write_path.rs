@@ -481,6 +481,7 @@ fn wait_for_memory(
     payload: &Payload<'_>,
 ) -> Result<()> {
     let max = engine.options.memory_bytes as u64;
+    let mut retried = false;
     while engine.memory.used() > 0 && engine.memory.used() + weight > max {
         if engine.memory.backlog() == 0 {
             // The budget is spread over many families, none of them full: the largest goes first.
@@ -490,7 +491,12 @@ fn wait_for_memory(
                 _ => return Ok(()),
             }
         }
-        if engine.health.out_of_space() {
+        if is_refused(engine) && payload.is_delete_only() && engine.log.ballast_is_short() && !retried {
+            // The job that failed was given the ballast. Deletes are what it is there for: they wait for the next try.
+            retried = true;
+            engine.health.retry();
+        }
+        if is_refused(engine) {
             // Deletes are how a user makes room: they may use a quarter more.
             if payload.is_delete_only() && engine.memory.used() + weight <= max + max / 4 {
                 return Ok(());
@@ -503,11 +509,16 @@ fn wait_for_memory(
         }
         stall(engine, StallCause::Memory, || {
             let fits = engine.memory.used() + weight <= max || engine.memory.backlog() == 0;
-            (fits || engine.health.is_poisoned() || engine.health.out_of_space()).then_some(())
+            (fits || engine.health.is_poisoned() || is_refused(engine)).then_some(())
         });
         engine.health.check()?;
     }
     Ok(())
+}
+
+/// A job found no room a moment ago. If that was earlier it says nothing: it is tried again.
+fn is_refused(engine: &Engine) -> bool {
+    engine.health.out_of_space() && engine.health.must_wait(engine.env.clock.now_ns())
 }
 
 fn pressure(engine: &Engine, families: &[Arc<Family>]) -> Pressure {

@@ -109,7 +109,7 @@ pub(crate) fn identity(
         edit: engine.manifest.durable_edit(),
         store: StoreNotes {
             family_name: family.name.clone(),
-            family_options: family.options().encode(),
+            family_options: family.given_options().encode(),
             log_floor: family.view().version.log_floor,
             gone: engine.obsolete.tables(NOTED_GONE_MAX),
         },

@@ -21,7 +21,8 @@ impl Store {
     fn new() -> Arc<Store> {
         let options = Options::default();
         let version = Arc::new(Version::new(1));
-        let family = Family::new(1, "f".into(), options.family.clone(), version, 1, &options);
+        let family =
+            Family::new(1, "f".into(), options.family.clone(), version, 1, &options, Default::default());
         Arc::new(Store { snapshots: Snapshots::default(), family, flushed_end: AtomicU64::new(1) })
     }
 

@@ -19,7 +19,7 @@ const FACTOR: u64 = 4;
 /// No group is shorter than this part of the log.
 const LOG_PART: u64 = 16;
 /// The shortest groups, bytes: a part of the longest, within bounds.
-const SHORTEST_PART: u64 = 256;
+const SHORTEST_PART: u64 = 8;
 const SHORTEST_BYTES: (u64, u64) = (4 * PAGE as u64, 64 << 10);
 
 /// Bytes of the shortest group of a store with these options.

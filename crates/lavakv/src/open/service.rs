@@ -160,6 +160,8 @@ pub(crate) fn begin(engine: &Arc<Engine>) -> Result<()> {
     }
     *waiting = None;
     drop(waiting);
+    // What recovery found no room for is tried again.
+    engine.health.space_found();
     update_default_options(engine)?;
     if let Err(e) = engine.log.fill_ballast(engine)
         && e.kind() != ErrorKind::NoSpace
@@ -236,7 +238,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 fn update_default_options(engine: &Engine) -> Result<()> {
     let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
     let wanted = &engine.options.family;
-    if *family.options() != *wanted {
+    if *family.given_options() != *wanted {
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
         match engine.manifest.commit(edit) {
             // Then the next open stores them.

@@ -49,7 +49,8 @@ fn loom_a_read_sees_all_up_to_its_sequence() {
     check(2, || {
         let options = Options::default();
         let version = Arc::new(Version::new(1));
-        let family = Family::new(1, "f".into(), options.family.clone(), version, 1, &options);
+        let family =
+            Family::new(1, "f".into(), options.family.clone(), version, 1, &options, Default::default());
         let (family, registry) = (Arc::new(family), Arc::new(Snapshots::default()));
         let put = |family: &Family, registry: &Snapshots, seq: SeqNo| {
             family.view().active.insert(seq, ValueKind::Value, &[seq as u8], b"v");

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use lavastore_lavakv::{
-    Db, Options, WriteOptions,
+    Db, ErrorKind, FamilyOptions, Options, WriteOptions,
     io::Access,
     sim::{CrashKind, SimEnv},
 };
@@ -112,4 +112,39 @@ fn a_full_volume_locks_nobody_out() {
             live_with(seed, room, &sim, model, &options);
         }
     }
+}
+
+/// Without a byte left, and without the ballast, there is no room to begin a log. Every call says so, and returns: none waits
+/// for a lock that it holds.
+#[test]
+fn a_store_without_room_for_a_log_refuses_every_change() {
+    let options = small();
+    let (sim, model) = left_behind(3, &options);
+    let fs = env(&sim).fs;
+    let dir = Path::new(DIR);
+    let lengths = [32 << 10, 64 << 10];
+    for entry in fs.list(dir).unwrap().iter().filter(|e| e.name.ends_with(".log") && lengths.contains(&e.len))
+    {
+        fs.remove(&dir.join(&entry.name)).unwrap();
+    }
+    leave(&sim, 0);
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    let default = db.default_column_family();
+    let refused = [
+        db.put(b"key", b"value"),
+        db.delete(&key(1)),
+        db.set_family_options(default, FamilyOptions { min_blob_size: 777, ..small_family() }),
+        db.create_column_family("new", small_family()).map(drop),
+        db.compact_range(default, None, None),
+        db.flush(),
+        db.checkpoint("/copy"),
+    ];
+    for (i, refused) in refused.into_iter().enumerate() {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoSpace, "call {i}");
+    }
+    assert!(contents(&db) == model);
+    give_back(&sim);
+    db.put(b"key", b"value").unwrap();
+    db.create_column_family("new", small_family()).unwrap();
+    db.close().unwrap();
 }
