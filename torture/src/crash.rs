@@ -53,6 +53,14 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
         0 => Data::new(&mut rng),
         _ => Data::small(&mut rng),
     };
+    // Volatile batches over families until memtables are full, which flushes one family and not by itself the others. (Drawn
+    // aside, so that seeds on record go on drawing what they drew.)
+    let mut aside = Rng::new(rng.clone().next_u64() ^ 0x766f_6c61_7469);
+    let (knobs, data) = if knobs.volatile && knobs.families && aside.one_in(2) {
+        (Knobs { steps: aside.range(60, 120), upkeep_one_in: 20, ..knobs }, Data::churn(&mut aside))
+    } else {
+        (knobs, data)
+    };
     let mut driver = Driver::new(seed, knobs, data);
     driver.run().map_err(|why| format!("while recording: {why}"))?;
     driver.history.changed();
@@ -64,9 +72,29 @@ pub(crate) fn record(seed: u64) -> Check<Recorded> {
 }
 
 pub(crate) fn kind(rng: &mut Rng) -> CrashKind {
+    match kind_of_sectors(rng) {
+        CrashKind::PowerLossWith(policy) => CrashKind::PowerLossWith(worse(policy, rng)),
+        kind => kind,
+    }
+}
+
+/// One after which every sector holds one of its versions.
+pub(crate) fn kind_of_sectors(rng: &mut Rng) -> CrashKind {
     match rng.below(7) {
         0 | 1 => CrashKind::ProcessKill,
         n => CrashKind::PowerLossWith(Policy::ALL[(n - 2) as usize]),
+    }
+}
+
+/// What tears may also tear inside a sector, or leave sectors that cannot be read. (LavaFS writes blocks again that hold
+/// durable bytes, so its devices must write sectors whole or not at all.) Drawn aside, so that seeds that once failed draw
+/// what they drew.
+fn worse(policy: Policy, rng: &Rng) -> Policy {
+    let mut aside = Rng::new(rng.clone().next_u64() ^ 0x776f_7273_6500);
+    match aside.below(6) {
+        0 | 1 if matches!(policy, Policy::Torn | Policy::Stale) => Policy::TornBytes,
+        2 if matches!(policy, Policy::Torn | Policy::Stale) && !machine::is_lavafs() => Policy::Unreadable,
+        _ => policy,
     }
 }
 
@@ -201,6 +229,9 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
     let found = scan(&db)?;
     driver.history.check(op, loss, &found)?;
+    let (seq, least) = (db.snapshot().sequence(), driver.history.sequence_min(op, loss));
+    ensure!(seq >= least, "a snapshot stands at sequence {seq}, and {least} was promised");
+    compact_all(&db, &found, rng)?;
     spot_check(&db, &found, rng)?;
     check_verify(&db)?;
     let durable = driver.checkpoints.iter().rfind(|(_, end_op, _)| *end_op <= op);
@@ -228,6 +259,24 @@ pub(crate) fn check_verify(db: &Db) -> Check {
         Some(e) => Err(format!("verify: {e}")),
         None => Ok(()),
     }
+}
+
+/// What flushes, compactions and collections kept for snapshots that died with the process is let go of: no older version and no
+/// deleted key comes up. (Drawn aside, so that seeds on record go on drawing what they drew.)
+fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
+    let mut aside = Rng::new(rng.clone().next_u64() ^ 0x636f_6d70_6163);
+    if !aside.one_in(4) {
+        return Ok(());
+    }
+    let before = found.iter().map(|(id, e)| (*id, Contents::from_entries(e.clone()))).collect();
+    for family in families_of(db)? {
+        match db.compact_range(&family, None, None) {
+            // The limit may be lower than it was.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {}
+            compacted => compacted.doing(|| "compact_range after recovery".into())?,
+        }
+    }
+    compare(&before, &scan(db)?).map_err(|why| format!("after a compaction of everything: {why}"))
 }
 
 /// Point reads and a walk backwards see what the scan saw.

@@ -4,6 +4,7 @@
 //! damage it, or make its calls fail. What differs are the [`Knobs`].
 
 mod calls;
+mod time;
 
 pub(crate) use calls::{add, compare, compare_checkpoint, families_of, scan, write_one};
 
@@ -91,6 +92,8 @@ pub(crate) struct Driver {
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
     families: Vec<ColumnFamily>,
+    /// Moments at which a job was between two of its steps.
+    pub between_steps: Vec<u64>,
     /// The next open is with other options than the last.
     redrawn: bool,
     db: Option<Db>,
@@ -115,6 +118,7 @@ impl Driver {
             was_full: false,
             refused: 0,
             peak_max: None,
+            between_steps: Vec::new(),
             redrawn: false,
             iterators: Vec::new(),
             snapshots: Vec::new(),
@@ -247,10 +251,36 @@ impl Driver {
         if self.rng.one_in(3) {
             for _ in 0..self.rng.below(6) {
                 self.db().run_background_step();
+                if self.db().jobs_under_way() > 0 {
+                    self.between_steps.push(self.sim.op_count());
+                }
             }
         }
         if self.rng.one_in(40) {
             self.sim.advance_ns(2_000_000_000);
+        }
+        self.disturb();
+    }
+
+    /// What was added later: drawn aside, so that seeds on record go on drawing what they drew.
+    fn disturb(&mut self) {
+        let mut aside = Rng::new(self.rng.clone().next_u64() ^ 0x6469_7374_7572);
+        if aside.one_in(60) {
+            time::jump(&self.sim, &mut aside);
+        }
+        if !self.knobs.reads {
+            self.hold_snapshots(&mut aside);
+        }
+    }
+
+    /// Where nobody reads, snapshots are held all the same, for what flushes, compactions and collections keep for them.
+    fn hold_snapshots(&mut self, aside: &mut Rng) {
+        if aside.one_in(10) {
+            self.snapshots.push((self.db().snapshot(), self.model.clone()));
+        }
+        if !self.snapshots.is_empty() && aside.one_in(20) {
+            let i = aside.below(self.snapshots.len() as u64) as usize;
+            self.snapshots.swap_remove(i);
         }
     }
 

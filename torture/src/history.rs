@@ -152,6 +152,13 @@ impl History {
         Ok(())
     }
 
+    /// The last sequence of what is promised after a crash at operation `op`: whoever was told it will not be told a lower one.
+    pub fn sequence_min(&self, op: u64, loss: Loss) -> SeqNo {
+        let promised = self.writes[..self.range(op, loss).min].iter().filter(|w| !w.is_volatile());
+        let last = |w: &Write| w.first_seq.map(|first| first + w.changes.len() as u64 - 1);
+        promised.filter_map(last).max().unwrap_or(0)
+    }
+
     /// Which families there must be: those after some prefix of the changes that reaches over the acknowledged ones.
     fn check_families(&self, op: u64, found: &Found) -> Check {
         let acknowledged = self.families.iter().filter(|f| f.end_op <= op).count();

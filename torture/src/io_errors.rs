@@ -1,6 +1,8 @@
 //! Row `io-errors`: a short script is run once for each of its calls to the system, and that call fails.
 //!
-//! It fails once or for good, with EIO, with ENOSPC, or after a part of its work. Whatever happens then must be a typed
+//! More scripts have calls fail that come while a job is between two of its steps.
+//!
+//! It fails once or for good, with EIO, with ENOSPC, with EMFILE where it opens something, or after a part of its work. Whatever happens then must be a typed
 //! error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
 //! with every acknowledged write; a write that failed is there as a whole or not at all.
 
@@ -12,7 +14,7 @@ use crate::machine;
 use crate::plan::{self, Data};
 use crate::runner::{Context, Outcome, guarded};
 use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, FaultEffect, FaultPlan};
+use lavastore::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore::{Db, Durability, Options};
 
 /// Calls of a script that are made to fail, at most.
@@ -21,10 +23,25 @@ const CALLS_MAX: u64 = 400;
 const EFFECTS: [(FaultEffect, &str); 3] =
     [(FaultEffect::Eio, "EIO"), (FaultEffect::NoSpace, "ENOSPC"), (FaultEffect::Short, "a short transfer")];
 
+/// The calls that need a descriptor. (So does the sync of a directory, of which the simulator says that any failure is one.)
+const OPENS: [OpKind; 7] = [
+    OpKind::Open,
+    OpKind::Create,
+    OpKind::CreateInPlace,
+    OpKind::OpenInPlace,
+    OpKind::CreateScratch,
+    OpKind::Lock,
+    OpKind::List,
+];
+
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    for (effect, name) in EFFECTS {
+    for (effect, name) in EFFECTS.into_iter().chain([(FaultEffect::NoDescriptor, "EMFILE")]) {
         for sticky in [false, true] {
+            if sticky && effect == FaultEffect::NoDescriptor {
+                // What passes by itself is tried again until it has passed, and who waits for a flush waits as long.
+                continue;
+            }
             for call in 0..CALLS_MAX {
                 let once = if sticky { "from then on" } else { "once" };
                 let ran = guarded(|| fail_one(seed, call, effect, sticky)).and_then(|r| r);
@@ -39,7 +56,46 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             }
         }
     }
+    between_steps(seed, &mut outcome);
     outcome
+}
+
+/// Scripts beside that of the seed in which calls are made to fail that come while a job is between two of its steps: those of
+/// other jobs, of whoever writes, or its own.
+const SCRIPTS: u64 = 12;
+
+/// See [`SCRIPTS`]: what a job finds changed that began before a failure.
+fn between_steps(seed: u64, outcome: &mut Outcome) {
+    for script in 0..SCRIPTS {
+        let seed = seed.wrapping_mul(SCRIPTS) + script + (1 << 32);
+        let Ok(mut moments) = guarded(|| moments_between_steps(seed)).and_then(|r| r) else { continue };
+        let mut rng = Rng::new(seed ^ 0x6d6f_6d65_6e74);
+        for _ in 0..3.min(moments.len()) {
+            let call = moments.swap_remove(rng.below(moments.len() as u64) as usize);
+            let (effect, name) = EFFECTS[rng.below(EFFECTS.len() as u64) as usize];
+            let sticky = rng.one_in(3);
+            let ran = guarded(|| fail_one(seed, call, effect, sticky)).and_then(|r| r);
+            outcome.note("failures between two steps of a job", u64::from(ran == Ok(true)));
+            if ran != Ok(false) {
+                let at = || {
+                    format!(
+                        "script {seed}, {name} at call {call}, sticky {sticky}, between two steps of a job"
+                    )
+                };
+                outcome.take(ran.map(drop).map_err(|why| format!("{}: {why}", at())));
+            }
+        }
+    }
+}
+
+/// The first call after each moment at which a job is between two steps, in a run of a script without failures.
+fn moments_between_steps(seed: u64) -> Check<Vec<u64>> {
+    let (mut driver, _) = script(seed);
+    driver.open()?;
+    driver.steps(driver.knobs.steps)?;
+    let moments = std::mem::take(&mut driver.between_steps);
+    driver.abandon();
+    Ok(moments)
 }
 
 fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
@@ -58,14 +114,20 @@ fn knobs(rng: &mut Rng, churn: bool) -> Knobs {
     }
 }
 
-/// Runs the script with one call failing. False if it makes fewer calls.
-fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bool> {
+/// The script of a seed, and what is drawn from after it.
+fn script(seed: u64) -> (Driver, Rng) {
     let mut rng = Rng::new(seed ^ 0x6572_726f_7273);
     let churn = rng.one_in(2);
     let knobs = knobs(&mut rng, churn);
     let data = if churn { Data::churn(&mut rng) } else { Data::small(&mut rng) };
-    let mut driver = Driver::new(seed, knobs, data);
+    (Driver::new(seed, knobs, data), rng)
+}
+
+/// Runs the script with one call failing. False if it makes fewer calls.
+fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bool> {
+    let (mut driver, rng) = script(seed);
     let plan = FaultPlan::nth(call, effect);
+    let plan = if effect == FaultEffect::NoDescriptor { plan.kinds(&OPENS) } else { plan };
     driver.sim.inject(if sticky { plan.sticky() } else { plan });
     // An open that fails leaves no store, or an empty one.
     match driver.open() {

@@ -17,7 +17,7 @@ mod files;
 mod volume;
 
 use crate::check::{Check, Doing, ensure};
-use crate::crash::{TRACE, kind};
+use crate::crash::{TRACE, kind_of_sectors};
 use crate::runner::{Context, Outcome, guarded};
 use files::Files;
 use lavastore::io::Rng;
@@ -55,7 +55,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     for state in 0..STATES {
         let mut rng = rng.fork();
         let Some(&op) = ops.get(rng.below(ops.len().max(1) as u64) as usize) else { break };
-        let kind = kind(&mut rng);
+        let kind = kind_of_sectors(&mut rng);
         let sim = match rng.one_in(4) {
             true => record.crash_before(op, kind, rng.next_u64()),
             false => record.crash_at(op, kind, rng.next_u64()),
@@ -98,7 +98,7 @@ fn live_on(files: &Files, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
         let ops = record.mutations();
         files = volume.files.clone();
         let Some(&at) = ops.get(rng.below(ops.len().max(1) as u64) as usize) else { return Ok(()) };
-        (op, kind) = (at, crate::crash::kind(rng));
+        (op, kind) = (at, kind_of_sectors(rng));
         sim = record.crash_at(op, kind, rng.next_u64());
     }
     check_image(&sim)?;

@@ -71,5 +71,22 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
         1_009_313,
         "the failed sync of one checkpoint's parent took the name of another, which returned and was gone",
     ),
+    (
+        "io-errors-on-lavafs",
+        2,
+        "after a failed close on a full volume the next open took a live manifest for an orphan",
+    ),
+    ("sched", 989, "closing hid a real failure: tables of a flush whose edit may be durable were removed"),
+    ("sched", 1724, "a store at rest was at work again when somebody looked"),
+    ("sched-crash", 1829, "a failed sync of the directory was forgotten, and a table was lost after it"),
+    ("repair", 99, "the log was taken to end at a placed value that had been collected long before"),
+    ("repair", 171, "the same"),
+    ("repair", 191, "the same"),
+    (
+        "crash",
+        1,
+        "a sector of the log that the power failed on could not be read, and the store refused to open",
+    ),
+    ("crash", 2, "the same of the staging file"),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
 ];

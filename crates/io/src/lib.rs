@@ -17,6 +17,7 @@ pub mod env;
 pub mod fs;
 pub mod kernel;
 mod read_only;
+mod readable;
 mod rng;
 pub mod sim;
 
@@ -30,4 +31,5 @@ pub use fs::{
     PartialWrite, ReadFile, ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
+pub use readable::{is_unreadable, read_around};
 pub use rng::Rng;

@@ -41,6 +41,11 @@
 //!   after any of the unsynced writes that touched it. Whole sectors, never a mixture within one. Which combinations
 //!   come up is the [`Policy`]: a prefix in time, whole writes dropped, newer kept and older lost, torn writes, or any
 //!   version of every sector.
+//!   [`Policy::TornBytes`] tears inside a sector as well: of one sector of a write the bytes before a point are new, and
+//!   the others old, or the other way round.
+//! * **Readability.** Under [`Policy::Unreadable`] a few sectors under an unsynced write give EIO when they are read,
+//!   until they are written whole. Sectors that hold durable bytes of an append file are spared, and so are those that
+//!   the write leaves as they are: a device that loses these keeps no promise that a sync could make.
 //! * **Lengths.** The length of a growing file is that of some moment since the sync (in the torn policies any sector
 //!   in between, or rounded up to the page, with zeros), independent of which data landed. Below the length, sectors
 //!   that did not land read as zeros, or, under [`Policy::Stale`], as bytes that another file held there before, as on

@@ -482,6 +482,12 @@ impl Db {
         self.engine().env.is_simulated() && self.engine().scheduler.run_one(self.engine())
     }
 
+    /// In a simulated environment: how many jobs are between two of their steps.
+    #[doc(hidden)]
+    pub fn jobs_under_way(&self) -> usize {
+        self.engine().scheduler.under_way()
+    }
+
     /// Closes the store if this is the last handle; otherwise only this handle goes. Reports what a drop would hide.
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.handle) {

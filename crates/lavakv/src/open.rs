@@ -243,7 +243,11 @@ pub(crate) fn check_logs(env: &Env, dir: &Path, listing: &[DirEntry], manifest: 
     let mut page = vec![0; io::PAGE];
     for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
         let file = env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered)?;
-        file.read_at(&mut page, 0)?;
+        match file.read_at(&mut page, 0) {
+            // The power failed on it, or it is missed when the log is read.
+            Err(e) if io::is_unreadable(&e) => continue,
+            read => read?,
+        }
         if let Some(ltn) = wal::group_of(&page, state.store).filter(|&ltn| ltn >= state.next_ltn) {
             let why = format!(
                 "{} holds log group {ltn}, which {name} does not know: {name} has lost its end; restore it from a \

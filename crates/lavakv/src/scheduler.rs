@@ -219,6 +219,11 @@ impl Scheduler {
         out
     }
 
+    /// In simulation: jobs that are between two of their steps.
+    pub fn under_way(&self) -> usize {
+        lock(&self.simulated).0.len()
+    }
+
     /// Simulation: starts a job or advances one by a step. False if there is nothing to do now.
     pub fn run_one(&self, engine: &Arc<Engine>) -> bool {
         let mut job = {

@@ -207,8 +207,11 @@ impl<'a> Scan<'a> {
             let n = (pages - first).min((READ_LEN / PAGE) as u64);
             buf.resize(n as usize * PAGE);
             let offset = first * PAGE as u64;
-            let read = group.file.read_at(buf.as_mut_slice(), offset);
-            read.map_err(|e| e.at_file(group.file.path()).at_offset(offset))?;
+            // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
+            // is missed.
+            let read = |buf: &mut [u8], offset| group.file.read_at(buf, offset);
+            io::read_around(buf.as_mut_slice(), offset, PAGE, read)
+                .map_err(|e| e.at_file(group.file.path()).at_offset(offset))?;
             for (i, bytes) in (first..).zip(buf.as_slice().chunks_exact(PAGE)) {
                 self.page(&mut cursor, i, bytes)?;
             }
@@ -418,7 +421,7 @@ impl<'a> Scan<'a> {
                 let n = (end - start).min((READ_LEN / PAGE) as u64);
                 let offset = (start - accepted.first_lpn) * PAGE as u64;
                 buf.resize(n as usize * PAGE);
-                group.file.read_at(buf.as_mut_slice(), offset)?;
+                self.read_accepted(group, start, offset, buf.as_mut_slice())?;
                 for (lpn, page) in (start..).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
                     self.overlay(group, lpn, page);
                 }
@@ -426,6 +429,20 @@ impl<'a> Scan<'a> {
                 start += n;
             }
             group.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Reads accepted pages from their file. Where staging has one, the file's may be unreadable.
+    fn read_accepted(&self, group: &LogGroup, start: u64, offset: u64, pages: &mut [u8]) -> Result<()> {
+        match group.file.read_at(pages, offset) {
+            Err(e) if io::is_unreadable(&e) => {}
+            read => return read,
+        }
+        for ((lpn, at), page) in (start..).zip((offset..).step_by(PAGE)).zip(pages.chunks_exact_mut(PAGE)) {
+            if self.staged.binary_search_by_key(&lpn, |page| page.lpn).is_err() {
+                group.file.read_at(page, at)?;
+            }
         }
         Ok(())
     }

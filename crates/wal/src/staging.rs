@@ -44,7 +44,11 @@ impl Staging {
         while offset < len {
             let n = READ_LEN.min(len - offset);
             buf.truncate(n);
-            file.read_at(&mut buf, offset as u64)?;
+            // It is never synced, so after a loss of power any page may be unreadable, and all of them.
+            match io::read_around(&mut buf, offset as u64, PAGE, |buf, offset| file.read_at(buf, offset)) {
+                Err(e) if io::is_unreadable(&e) => buf.fill(0),
+                read => read?,
+            }
             buf.chunks_exact(PAGE).for_each(|bytes| staging.add(bytes, store));
             offset += n;
         }

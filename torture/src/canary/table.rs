@@ -243,10 +243,10 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(2),
         "a durable write is acknowledged before the values of one file are durable",
     ),
-    test(
+    row(
         "volatile-batch-frozen-by-halves",
-        ("lavastore-lavakv", "--test api"),
-        "families::a_volatile_batch_over_families_is_flushed_whole",
+        "crash",
+        Some(195),
         "a volatile batch over families is flushed family by family",
     ),
     row("block-checksum-ignored", "flip", Some(1), "blocks are believed whatever their checksum says"),

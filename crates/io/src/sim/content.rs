@@ -223,6 +223,30 @@ impl Content {
         }
     }
 
+    /// The bytes of one sector of page `n`; zeros where the file has none.
+    pub(super) fn sector(&self, n: u64, nth: usize) -> [u8; SECTOR] {
+        let mut bytes = [0; SECTOR];
+        if let Some(page) = self.page(n) {
+            bytes.copy_from_slice(&page.bytes[nth * SECTOR..(nth + 1) * SECTOR]);
+        }
+        bytes
+    }
+
+    /// Puts the bytes of one sector of page `n`, as far as the file goes.
+    pub(super) fn set_sector(&mut self, n: u64, nth: usize, bytes: &[u8; SECTOR]) {
+        let offset = n * PAGE as u64 + (nth * SECTOR) as u64;
+        let len = self.len.saturating_sub(offset).min(SECTOR as u64) as usize;
+        if len > 0 {
+            self.write(offset, &bytes[..len]);
+        }
+    }
+
+    /// True if a sector of page `n` is another in `other`.
+    pub(super) fn differs(&self, n: u64, nth: usize, other: Option<&Arc<Page>>) -> bool {
+        let theirs = other.map_or(&[0; SECTOR][..], |page| &page.bytes[nth * SECTOR..(nth + 1) * SECTOR]);
+        self.sector(n, nth) != theirs
+    }
+
     /// Frees the pages wholly inside the range and returns their numbers.
     pub(super) fn punch(&mut self, offset: u64, len: u64) -> std::ops::Range<u64> {
         let first = offset.div_ceil(PAGE as u64);

@@ -8,9 +8,9 @@
 
 use super::SECTOR;
 use super::content::{Content, Page};
-use super::disk::{Change, Dir, Disk, File, Ino, Pending, set_names};
+use super::disk::{Change, Dir, DirOp, Disk, File, Ino, Pending, set_names};
 use crate::{PAGE, Rng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a simulated machine dies.
@@ -39,12 +39,20 @@ pub enum Policy {
     /// Each sector shows some version of its history; new sectors that were not written show what their place on the
     /// media held before, bytes of other files.
     Stale,
+    /// As `Torn`, and writes are torn at any byte: one sector of each holds bytes of two versions of it.
+    TornBytes,
+    /// As `Torn`, and a few sectors that a write was under way to cannot be read (EIO) until they are written again.
+    Unreadable,
 }
 
 impl Policy {
-    /// All of them.
+    /// Those of media that write sectors of 512 bytes whole.
     pub const ALL: [Policy; 5] =
         [Policy::Prefix, Policy::Dropped, Policy::Reordered, Policy::Torn, Policy::Stale];
+
+    fn tears(self) -> bool {
+        matches!(self, Policy::Torn | Policy::Stale | Policy::TornBytes | Policy::Unreadable)
+    }
 }
 
 impl Disk {
@@ -64,15 +72,26 @@ impl Disk {
                 } else {
                     file.survivors(policy, rng, || self.donor(&mut Rng::new(cut ^ ino)))
                 };
-                let whole = File { live: content.clone(), durable: content, ..File::default() };
+                let mut unreadable = file.unreadable.clone();
+                if policy == Policy::Unreadable {
+                    file.spoil(&mut unreadable, &mut Rng::new(cut ^ ino.rotate_left(9)));
+                }
+                unreadable.retain(|sector| (sector + 1) * SECTOR as u64 <= content.len());
+                let whole = File { live: content.clone(), durable: content, unreadable, ..File::default() };
                 after.files.insert(*ino, Arc::new(whole));
             }
         }
         let kept = self.kept_names(policy, cut, rng);
+        // In half of the cases not a prefix but any of them. The halves of a rename have one stamp, and one fate.
+        let mut aside = Rng::new(rng.clone().next_u64() ^ 0x6e61_6d65_7300);
+        let any = policy != Policy::Prefix && aside.one_in(2);
+        let (salt, odds) = (aside.next_u64(), aside.range(2, 8));
+        let fate = |stamp: u64| Rng::new(salt ^ stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)).below(8) < odds;
         for (ino, through) in kept {
             let dir = &self.dirs[&ino];
             let mut names = dir.durable.clone();
-            for op in dir.pending.iter().filter(|op| op.stamp <= through) {
+            let kept = |op: &&DirOp| if any { fate(op.stamp) } else { op.stamp <= through };
+            for op in dir.pending.iter().filter(kept) {
                 set_names(&mut names, &op.changes);
             }
             let whole = Dir { live: names.clone(), durable: names, ..Dir::default() };
@@ -159,8 +178,10 @@ impl File {
                 Policy::Reordered => nth >= first_kept || rng.one_in(4),
                 _ => rng.below(odds.1) < odds.0,
             };
-            let torn = policy == Policy::Stale || (policy == Policy::Torn && rng.one_in(2));
-            if torn {
+            let torn = policy == Policy::Stale || (policy.tears() && rng.one_in(2));
+            if torn && policy == Policy::TornBytes {
+                pending.tear_bytes(&mut content, rng);
+            } else if torn {
                 pending.tear(&mut content, policy, rng);
             } else if keep {
                 pending.land(&mut content);
@@ -182,14 +203,33 @@ impl File {
             len = self.pending.get(any).map_or(self.durable.len(), |p| p.len_after);
         }
         let sectors = len.saturating_sub(self.durable.len()) / SECTOR as u64;
-        if matches!(policy, Policy::Torn | Policy::Stale) && sectors > 0 && rng.one_in(3) {
+        if policy.tears() && sectors > 0 && rng.one_in(3) {
             len = (len - rng.below(sectors + 1) * SECTOR as u64).next_multiple_of(SECTOR as u64).min(len);
         }
         let grows = self.pending.last().is_some_and(|p| p.len_after > self.durable.len());
-        if matches!(policy, Policy::Torn | Policy::Stale) && grows && rng.one_in(5) {
+        if policy.tears() && grows && rng.one_in(5) {
             len = len.next_multiple_of(PAGE as u64);
         }
         len
+    }
+
+    /// Chooses sectors that a write was under way to. One that holds durable bytes before the end of a file that grows is
+    /// none of them, nor is one that the write leaves as it was: see the documentation of [`super`].
+    fn spoil(&self, unreadable: &mut BTreeSet<u64>, rng: &mut Rng) {
+        let mut sectors = Vec::new();
+        let grows = self.pending.iter().any(|p| p.len_after != self.durable.len());
+        for piece in self.pending.iter().flat_map(|p| &p.pieces) {
+            for nth in (0..8).filter(|nth| piece.mask >> nth & 1 == 1) {
+                let sector = piece.page * (PAGE / SECTOR) as u64 + nth;
+                let is_new = sector * SECTOR as u64 >= self.durable.len();
+                if is_new || !grows && self.durable.differs(piece.page, nth as usize, piece.after.as_ref()) {
+                    sectors.push(sector);
+                }
+            }
+        }
+        for _ in 0..rng.below(5).min(sectors.len() as u64) {
+            unreadable.insert(sectors[rng.below(sectors.len() as u64) as usize]);
+        }
     }
 
     /// Fills the places that pending writes would have allocated with what was there before.
@@ -203,6 +243,33 @@ impl File {
 }
 
 impl Pending {
+    /// The bytes of the write before a point reach `content`, or those behind it.
+    fn tear_bytes(&self, content: &mut Content, rng: &mut Rng) {
+        let at = rng.below(self.pieces.len() as u64 * PAGE as u64 + 1);
+        let (page, within) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+        let (sector, byte, from_front) = (within / SECTOR, within % SECTOR, rng.one_in(2));
+        let mut nth = 0;
+        let torn = self.pieces.get(page as usize).filter(|piece| piece.mask >> sector & 1 == 1);
+        let before = torn.map(|piece| content.sector(piece.page, sector));
+        self.land_some(content, |_| {
+            let below = match nth.cmp(&page) {
+                std::cmp::Ordering::Less => 0xff,
+                std::cmp::Ordering::Equal => ((1u16 << sector) - 1) as u8,
+                std::cmp::Ordering::Greater => 0,
+            };
+            let tears = if nth == page { 1u8 << sector } else { 0 };
+            nth += 1;
+            // The torn sector lands whole, and gets its other bytes back below.
+            if from_front { below | tears } else { !below }
+        });
+        if let (Some(piece), Some(mut bytes)) = (torn, before) {
+            let new = content.sector(piece.page, sector);
+            let kept = if from_front { 0..byte } else { byte..SECTOR };
+            bytes[kept.clone()].copy_from_slice(&new[kept]);
+            content.set_sector(piece.page, sector, &bytes);
+        }
+    }
+
     /// Some sectors of the write reach `content`: those before a point, those after it, or any.
     fn tear(&self, content: &mut Content, policy: Policy, rng: &mut Rng) {
         let at = rng.below(self.pieces.len() as u64 * 8 + 1);

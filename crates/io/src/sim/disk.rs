@@ -9,10 +9,11 @@
 //! [`Pending`] holds the pages as they were right after its write, so that a sector that reaches the media carries
 //! every earlier change of the same sector, as a page cache would have it.
 
+use super::SECTOR;
 use super::content::{Content, Page, WHOLE_PAGE, mix, pages_of, sectors_of};
 use crate::{PAGE, Rng};
 use base::hash::key_hash;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub(super) struct File {
     pub(super) pending: Vec<Arc<Pending>>,
     /// A failed sync dropped writes: `live` may show bytes that will never be durable.
     pub(super) diverged: bool,
+    /// Sectors that cannot be read until they are written, by their numbers.
+    pub(super) unreadable: BTreeSet<u64>,
 }
 
 /// Names set (`Some`) and removed (`None`).
@@ -356,8 +359,11 @@ impl File {
                 self.live = Content::zeroed(*len);
                 self.durable = self.live.clone();
                 self.pending.clear();
+                self.unreadable.clear();
             }
             Change::Write { offset, data, durable, .. } => {
+                let (start, end) = (*offset, *offset + data.len() as u64);
+                self.unreadable.retain(|n| n * (SECTOR as u64) < start || (n + 1) * SECTOR as u64 > end);
                 self.live.write(*offset, data);
                 let written = self.written(stamp, *offset, data.len());
                 if *durable {
@@ -369,6 +375,7 @@ impl File {
             }
             Change::Reset { len, .. } => {
                 let pages = self.live.len().div_ceil(PAGE as u64).max(len.div_ceil(PAGE as u64));
+                self.unreadable.clear();
                 self.live = Content::zeroed(*len);
                 self.push(self.whole_pages(stamp, 0..pages));
             }
@@ -383,6 +390,16 @@ impl File {
             }
             _ => unreachable!("not a change of one file"),
         }
+    }
+
+    /// The first sector of a range that cannot be read.
+    pub(super) fn unreadable_in(&self, offset: u64, len: u64) -> Option<u64> {
+        let end = offset.saturating_add(len).div_ceil(SECTOR as u64);
+        self.unreadable
+            .range(offset / SECTOR as u64..end.max(offset / SECTOR as u64))
+            .next()
+            .copied()
+            .filter(|_| len > 0)
     }
 
     fn written(&self, stamp: u64, offset: u64, len: usize) -> Pending {

@@ -2,7 +2,7 @@
 
 use super::SECTOR;
 use super::disk::{Change, Ino};
-use super::fault::{ENOSPC, OpKind, Verdict, os_error};
+use super::fault::{EIO, ENOSPC, OpKind, Verdict, os_error};
 use super::fs::shown;
 use super::world::{Shared, World};
 use crate::{
@@ -41,8 +41,14 @@ impl Handle {
         self.shared.op(OpKind::Read, &self.shown, (offset, len), |world, verdict| {
             let flip = matches!(verdict, Verdict::FlippedRead);
             verdict.all_or_nothing()?;
-            let content = &world.disk.file(self.ino).live;
+            let file = world.disk.file(self.ino);
+            let content = &file.live;
             for request in requests.iter_mut() {
+                if let Some(sector) = file.unreadable_in(request.offset, request.buf.len() as u64) {
+                    let error =
+                        os_error(EIO, "read a sector that was being written at a loss of power", &self.path);
+                    return Err(error.at_offset(sector * SECTOR as u64));
+                }
                 let end = request.offset.checked_add(request.buf.len() as u64);
                 if end.is_none_or(|end| end > content.len()) {
                     let (wanted, has) = (request.buf.len(), content.len());

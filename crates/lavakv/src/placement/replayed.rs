@@ -101,7 +101,10 @@ impl PlacedValues {
             let why = Error::corruption("a file with values that the log refers to is missing");
             return Ok(Err(why.at_file(path)));
         };
-        match read_loose(&**file, reference.uid, reference.offset, reference.stored_len) {
+        let read = || read_loose(&**file, reference.uid, reference.offset, reference.stored_len);
+        match read() {
+            // What cannot be read, twice, is as good as damaged: it was not durable, or it is missed.
+            Err(e) if io::is_unreadable(&e) => Ok(read()),
             Err(e) if !e.is_corruption() => Err(e),
             found => Ok(found),
         }

@@ -169,8 +169,11 @@ impl FoundTails {
             let at = reference.offset % len;
             let until_wrap = usize::try_from(len - at).unwrap_or(usize::MAX).min(bytes.len());
             let (now, wrapped) = bytes.split_at_mut(until_wrap);
-            file.read_at(now, at)?;
-            file.read_at(wrapped, 0)?;
+            match file.read_at(now, at).and_then(|()| file.read_at(wrapped, 0)) {
+                // It is never synced, so after a loss of power any of it may be unreadable.
+                Err(e) if io::is_unreadable(&e) => continue,
+                read => read?,
+            }
             match open_loose(&bytes, reference.uid, reference.offset) {
                 Ok(record) => return Ok(Some(record)),
                 Err(e) if e.is_corruption() => {}

@@ -12,6 +12,9 @@ use std::path::Path;
 /// The longest manifest that is read.
 pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
 
+/// What a device reads or does not read, bytes.
+const SECTOR: usize = 512;
+
 /// The history in a manifest.
 pub(super) struct History {
     pub(super) header: Header,
@@ -157,7 +160,9 @@ fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
         return Err(Error::corruption(format!("a manifest of {len} bytes is not believed")));
     }
     let mut bytes = vec![0; len as usize];
-    env.fs.open(path, Access::Buffered).map_err(missing)?.read_at(&mut bytes, 0)?;
+    let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
+    // Where the power failed on a record it may be unreadable: then it is torn, or vouched for and missed.
+    io::read_around(&mut bytes, 0, SECTOR, |buf, offset| file.read_at(buf, offset))?;
     Ok(bytes)
 }
 

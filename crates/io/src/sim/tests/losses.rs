@@ -93,21 +93,83 @@ fn renames_between_directories_happen_in_both_or_neither() {
 }
 
 #[test]
-fn directory_changes_survive_as_a_prefix() {
+fn of_the_changes_of_a_directory_a_prefix_survives_or_any() {
     let sim = SimEnv::new(1);
-    for n in 0..6 {
+    for n in 0..3 {
         drop(written(&sim, &format!("/f{n}"), b""));
     }
     sim.env().fs.remove(p("/f0")).unwrap();
-    let mut seen: Vec<String> = power_losses(&sim)
-        .map(|after| after.files().iter().map(|(path, _)| path.display().to_string()).collect())
-        .collect();
-    seen.sort();
-    seen.dedup();
-    let all = ["", "/f0", "/f0/f1", "/f0/f1/f2", "/f0/f1/f2/f3", "/f0/f1/f2/f3/f4", "/f0/f1/f2/f3/f4/f5"];
-    let mut expected: Vec<String> = all.iter().map(|s| s.to_string()).collect();
-    expected.push("/f1/f2/f3/f4/f5".to_owned());
-    assert_eq!(seen, expected);
+    let names = |after: SimEnv| after.files().iter().map(|(path, _)| path.display().to_string()).collect();
+    let losses = |policy| (0..1_000).map(move |seed| (CrashKind::PowerLossWith(policy), seed));
+    let all_of = |policy| -> Vec<String> {
+        let mut seen: Vec<String> = losses(policy).map(|(kind, seed)| names(sim.crash(kind, seed))).collect();
+        seen.sort();
+        seen.dedup();
+        seen
+    };
+    // Whatever of the others there is; and what was made and removed may be either.
+    let any = ["", "/f0", "/f0/f1", "/f0/f1/f2", "/f0/f2", "/f1", "/f1/f2", "/f2"];
+    assert_eq!(all_of(Policy::Dropped), any);
+    let in_order = ["", "/f0", "/f0/f1", "/f0/f1/f2", "/f1/f2"];
+    assert_eq!(all_of(Policy::Prefix), in_order, "a device that writes in order");
+}
+
+/// What is seen of a file over losses of power of one kind.
+fn outcomes_of(sim: &SimEnv, policy: Policy, path: &str) -> Vec<SimEnv> {
+    let crashed = (0..200).map(|seed| sim.crash(CrashKind::PowerLossWith(policy), seed));
+    crashed.filter(|after| after.read_file(path).is_ok()).collect()
+}
+
+#[test]
+fn writes_tear_inside_a_sector_where_that_is_asked_for() {
+    let sim = SimEnv::new(1);
+    let mut file = settled(&sim, "/t", &[1; 700]);
+    file.append(&[2; 2000]).unwrap();
+    file.flush().unwrap();
+    let seen: Vec<Vec<u8>> =
+        outcomes_of(&sim, Policy::TornBytes, "/t").iter().map(|s| s.read_file("/t").unwrap()).collect();
+    assert!(seen.iter().all(|b| b.len() >= 700 && b[..700] == [1; 700]), "synced bytes stay");
+    let first = |b: &Vec<u8>| b[700..].iter().take_while(|&&byte| byte == 2).count();
+    let inside = seen.iter().filter(|b| b.len() > 700 && first(b) > 0 && (700 + first(b)) % SECTOR != 0);
+    assert!(inside.count() > 5);
+    let log = in_place(&sim, "/log", 1);
+    log.write_at(&filled(1, 3), 0).unwrap();
+    let seen: Vec<Vec<u8>> =
+        outcomes_of(&sim, Policy::TornBytes, "/log").iter().map(|s| s.read_file("/log").unwrap()).collect();
+    let mixed = |b: &&Vec<u8>| b.chunks(SECTOR).filter(|s| s.contains(&0) && s.contains(&3)).count() == 1;
+    assert!(seen.iter().filter(mixed).count() > 5, "one sector of a write is torn");
+    assert!(seen.iter().all(|b| b.chunks(SECTOR).filter(|s| s.contains(&0) && s.contains(&3)).count() <= 1));
+}
+
+#[test]
+fn what_a_write_was_under_way_to_may_be_unreadable_until_it_is_written() {
+    let sim = SimEnv::new(1);
+    let mut file = settled(&sim, "/t", &[1; 700]);
+    file.append(&[2; 3 * PAGE]).unwrap();
+    file.flush().unwrap();
+    let log = in_place(&sim, "/log", 2);
+    log.write_at(&filled(1, 3), 0).unwrap();
+    let (mut bad_ends, mut bad_logs) = (0, 0);
+    for after in outcomes_of(&sim, Policy::Unreadable, "/t") {
+        let fs = after.env().fs;
+        let mut buf = vec![0; 700];
+        fs.open(p("/t"), Access::Buffered).unwrap().read_at(&mut buf, 0).expect("synced bytes are readable");
+        bad_ends += usize::from(fs.read_all(p("/t"), 1 << 20).is_err());
+        let log = fs.open_in_place(p("/log"), Access::Direct).unwrap();
+        let mut page = vec![0; PAGE];
+        log.read_at(&mut page, PAGE as u64).expect("nobody wrote there");
+        if let Err(e) = log.read_at(&mut page, 0) {
+            bad_logs += 1;
+            assert!(crate::is_unreadable(&e), "{e}");
+            let again =
+                after.crash(CrashKind::PowerLoss, 1).env().fs.open_in_place(p("/log"), Access::Direct);
+            assert!(again.unwrap().read_at(&mut page, 0).is_err(), "another crash does not mend it");
+            log.write_at(&filled(1, 4), 0).unwrap();
+            log.read_at(&mut page, 0).unwrap();
+            assert_eq!(page, [4; PAGE]);
+        }
+    }
+    assert!(bad_ends > 20 && bad_logs > 20, "{bad_ends} {bad_logs}");
 }
 
 #[test]
