@@ -82,6 +82,15 @@ pub(crate) const CANARIES: &[Canary] = &[
         },
     },
     Canary {
+        name: "log-ring-lengthened-under-appends",
+        about: "the ring of open pages is exchanged for a longer one while batches are appended",
+        by: Catcher::Test {
+            package: "lavastore-wal",
+            target: "--lib",
+            name: "wal::schedules::no_schedule_loses_a_wake_up_or_a_promise",
+        },
+    },
+    Canary {
         name: "log-floor-asks-memtables-first",
         about: "a write between the look at the memtables and the one at the frontier is below the floor",
         by: Catcher::Test {

@@ -1,4 +1,5 @@
-//! The log under schedules: several threads append, sync, write out and leave watermarks, and the power fails anywhere.
+//! The log under schedules: several threads append, sync, write out, leave watermarks and make the ring longer, and the
+//! power fails anywhere.
 //!
 //! Every schedule ends (no wake-up is lost), a sync that returned has made its page durable, and after a crash at any
 //! operation everything is back that was promised by then, in order, without a gap.
@@ -9,7 +10,7 @@ use crate::caller::{Expectation, Manifest, Written, dir, path_of, payload, recov
 use base::sync::{Mutex as Lock, lock as take};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
-use io::{Access, Clock, Priority, Rng};
+use io::{Access, Priority, Rng};
 use std::sync::Arc;
 
 /// Seeds that every change is tried with.
@@ -23,7 +24,7 @@ const PATIENCE_NS: u64 = 200_000_000;
 /// A log, and what was written to it.
 struct Shared {
     wal: Wal,
-    clock: Arc<dyn Clock>,
+    env: Env,
     sim: SimEnv,
     written: Lock<Vec<Written>>,
 }
@@ -73,8 +74,8 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
 fn rest(shared: &Shared, rng: &mut Rng) {
     match rng.below(4) {
         0 => {}
-        1 => shared.clock.sleep_ns(rng.below(200_000)),
-        _ => shared.clock.sleep_ns(PATIENCE_NS + rng.below(2 * PATIENCE_NS)),
+        1 => shared.env.clock.sleep_ns(rng.below(200_000)),
+        _ => shared.env.clock.sleep_ns(PATIENCE_NS + rng.below(2 * PATIENCE_NS)),
     }
 }
 
@@ -93,11 +94,26 @@ fn client(shared: &Shared, mut rng: Rng, syncs: u64) {
     }
 }
 
+/// Makes the ring longer, or meets a full volume and leaves it as long as it is.
+fn lengthen_staging(shared: &Shared, rng: &mut Rng) {
+    let (before, full) = (shared.wal.staging_len(), rng.one_in(3));
+    let wanted = before + rng.range(1, 6) as usize * PAGE;
+    if full {
+        shared.sim.set_capacity(Some(shared.sim.used()));
+    }
+    let lengthened = shared.wal.lengthen_staging(&shared.env, dir(), wanted);
+    shared.sim.set_capacity(None);
+    let refused = lengthened.map_err(|e| e.kind()).err();
+    assert_eq!(refused, full.then_some(ErrorKind::NoSpace));
+    assert_eq!(shared.wal.staging_len(), if full { before } else { wanted });
+}
+
 /// What the background does for the log.
 fn upkeep(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.below(8) {
-        match rng.below(3) {
+        match rng.below(4) {
             0 => drop(shared.wal.write_out().unwrap()),
+            1 => lengthen_staging(shared, &mut rng),
             _ => drop(shared.wal.persist_watermark().unwrap()),
         }
         rest(shared, &mut rng);
@@ -111,7 +127,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Vec<Written>>, Stuck>) {
         let mut rng = Rng::new(seed);
         let shared = Arc::new(Shared {
             wal: started(env),
-            clock: env.clock.clone(),
+            env: env.clone(),
             sim: machine.clone(),
             written: Lock::new(Vec::new()),
         });
