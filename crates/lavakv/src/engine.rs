@@ -1,7 +1,8 @@
 //! The engine behind a [`crate::Db`]: what all paths share, and nothing they do.
 //!
-//! Locks, in the order in which they may be taken: `writer` (the serialization point of all writes), the manifest's
-//! own lock, `claims` (what running jobs have claimed), a family's view. Readers take none but the view's.
+//! Locks, in the order in which they may be taken: `writer` (the serialization point of all writes), `inserting` (of
+//! what they do to memtables), the manifest's own lock, `claims` (what running jobs have claimed), a family's view. Readers
+//! take none but the view's.
 
 use crate::event::Event;
 use crate::family::Family;
@@ -39,6 +40,9 @@ pub(crate) struct Engine {
     pub cache: Arc<Cache>,
     pub families: RwLock<HashMap<FamilyId, Arc<Family>>>,
     pub writer: Mutex<Writer>,
+    /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
+    /// up: writes are inserted in the order in which they were logged, one at a time.
+    pub inserting: Mutex<()>,
     /// What writers owe where they are slowed down; paid before they take the writer's lock.
     pub pacer: Pacer,
     pub snapshots: Arc<Snapshots>,

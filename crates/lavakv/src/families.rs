@@ -4,6 +4,7 @@ use crate::engine::{Engine, Writer};
 use crate::family::Family;
 use crate::obsolete::DataFile;
 use crate::options::FamilyOptions;
+use crate::write_path::settle;
 use base::sync::{MutexGuard, lock, write};
 use base::{Error, ErrorKind, Result, limits};
 use std::cell::Cell;
@@ -90,6 +91,7 @@ pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
 fn enter(engine: &Arc<Engine>) -> Result<MutexGuard<'_, Writer>> {
     crate::maintenance::must_be_writable(engine)?;
     let writer = lock(&engine.writer);
+    settle(engine);
     engine.health.check()?;
     Ok(writer)
 }

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::family::Family;
 use crate::jobs;
 use crate::stats::Statistics;
-use crate::write_path::freeze_all as freeze_all_families;
+use crate::write_path::{freeze_all as freeze_all_families, settle};
 use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -29,6 +29,7 @@ pub(crate) fn freeze_all_and(engine: &Arc<Engine>, then: impl FnOnce(SeqNo)) -> 
     must_be_writable(engine)?;
     let mut writer = lock(&engine.writer);
     engine.health.check()?;
+    settle(engine);
     freeze_all_families(engine, &mut writer);
     writer.volatile_unflushed = false;
     let upto = engine.snapshots.visible();
@@ -139,6 +140,7 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     let flushed = if volatile && !engine.health.is_poisoned() { flush(engine) } else { Ok(()) };
     {
         let _writer = lock(&engine.writer);
+        settle(engine);
         engine.health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
     }
     engine.scheduler.stop(engine);

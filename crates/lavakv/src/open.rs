@@ -297,6 +297,7 @@ pub(crate) fn build(
         tables,
         cache,
         families: RwLock::new(families),
+        inserting: Mutex::new(()),
         writer: Mutex::new(Writer {
             next_seq: state.last_seq + 1,
             next_memtable_id,

@@ -51,7 +51,7 @@ impl Snapshots {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes every sequence up to `seq` visible. Called in order, under the writer's lock.
+    /// Makes every sequence up to `seq` visible. Called in order, under the lock of insertions.
     pub fn publish(&self, seq: SeqNo) {
         debug_assert!(seq >= self.visible());
         self.visible.store(seq, Ordering::Release);

@@ -1,8 +1,10 @@
 //! The write path: admission, log, memtable, visible, durable.
 //!
-//! **One serialization point.** Under the writer's lock a batch gets its sequences, its place in the log and its entries
-//! in the memtables, and becomes visible. So memtable order, page order and sequence order agree, and a memtable that is
-//! frozen (also under this lock) holds whole batches, all of them visible.
+//! **One serialization point.** Under the writer's lock a batch gets its sequences and its place in the log, and takes the
+//! lock of insertions (`Engine::inserting`), under which it gets its entries in the memtables and becomes visible. With the
+//! second lock taken the first is given up ([`WriteOp::lets_next_in`]), so that the next write is logged meanwhile. So
+//! memtable order, page order and sequence order agree. Whoever freezes a memtable does it under the writer's lock and after
+//! [`settle`]: it holds whole batches, all of them visible.
 //!
 //! **Visible, then durable.** A durable write then waits, outside the lock, until the log has made every page up to its
 //! own durable ([`wal::Wal::sync`], where concurrent waiters share one device write). It is acknowledged after that. A
@@ -28,11 +30,17 @@ use crate::space_limit::admission::{self, Admission, Ask};
 use crate::space_limit::live_log_bytes_max;
 use crate::throttle::{Pressure, StallCause};
 use base::sync::atomic::Ordering;
-use base::sync::{MutexGuard, lock, read};
+use base::sync::{Mutex, MutexGuard, lock, read, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 use table::SegmentReference;
 use wal::Position;
+
+/// The longest write during which the next one is logged.
+const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
+/// How often who waits for a lock looks whether it is free, before it sleeps; and how long it pauses between two looks.
+const LOOKS: usize = 64;
+const PAUSES: usize = 4;
 
 /// What is written.
 pub(crate) enum Payload<'a> {
@@ -195,12 +203,17 @@ impl<'a> WriteOp<'a> {
         };
         self.drafts.iter_mut().for_each(Draft::keep);
         writer.next_seq = last_seq + 1;
+        let order = wait_patiently(engine, &engine.inserting);
+        // In this order, so that the next write may be logged now, and comes into the memtables after this one.
+        let writer = (!self.lets_next_in(&families)).then_some(writer);
         let bytes = insert(engine, &self.payload, &families, first_seq);
         engine.snapshots.publish(last_seq);
-        if engine.segments.over_bound.swap(false, Ordering::AcqRel) {
+        drop(order);
+        if let Some(mut writer) = writer
+            && engine.segments.over_bound.swap(false, Ordering::AcqRel)
+        {
             families.iter().for_each(|family| freeze(engine, &mut writer, family));
         }
-        drop(writer);
         engine.scheduler.wake_dozing();
         engine.stats.write_batches.add(1);
         engine.stats.write_entries.add(u64::from(count));
@@ -208,12 +221,20 @@ impl<'a> WriteOp<'a> {
         Ok(position)
     }
 
+    /// True if the next write may be logged while this one is put into the memtables. Those that have to do with more than
+    /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
+    /// is under way is not booked yet.
+    fn lets_next_in(&self, families: &[Arc<Family>]) -> bool {
+        let plain = self.drafts.is_empty() && !families.iter().any(|f| crate::placement::is_on(&f.options()));
+        plain && self.payload.weight() <= UNDER_WAY_BYTES_MAX && !self.engine.space.is_limited()
+    }
+
     /// The writer's lock, once there is room on disk for the write.
     fn enter(&self, families: &[Arc<Family>]) -> Result<MutexGuard<'a, Writer>> {
         let engine = self.engine;
         let mut since_ns = None;
         loop {
-            let mut writer = lock(&engine.writer);
+            let mut writer = wait_patiently(engine, &engine.writer);
             // Families are dropped under this lock.
             if let Some(family) = families.iter().find(|family| family.is_dropped()) {
                 return Err(gone(&family.name));
@@ -382,6 +403,26 @@ fn oldest_unflushed(engine: &Engine) -> Option<(SeqNo, Arc<Family>)> {
     families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
 }
 
+/// Takes a lock that is held for a few microseconds: to sleep until it is free takes longer.
+fn wait_patiently<'a, T>(engine: &Engine, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let looks = if engine.env.is_simulated() { 1 } else { LOOKS };
+    for _ in 0..looks {
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
+        }
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+    }
+    lock(mutex)
+}
+
+/// Under the writer's lock: waits until everything that was logged is in the memtables, and visible. Nothing follows as long
+/// as the writer's lock is held.
+pub(crate) fn settle(engine: &Engine) {
+    if !base::canary::is("frozen-while-a-write-is-under-way") {
+        drop(lock(&engine.inserting));
+    }
+}
+
 /// Puts the changes into the memtables; returns key and value bytes.
 fn insert(engine: &Engine, payload: &Payload<'_>, families: &[Arc<Family>], first_seq: SeqNo) -> u64 {
     match payload {
@@ -482,6 +523,9 @@ fn wait_for_memory(
 ) -> Result<()> {
     let max = engine.options.memory_bytes as u64;
     let mut retried = false;
+    if engine.memory.used() + weight + UNDER_WAY_BYTES_MAX as u64 > max {
+        settle(engine);
+    }
     while engine.memory.used() > 0 && engine.memory.used() + weight > max {
         if engine.memory.backlog() == 0 {
             // The budget is spread over many families, none of them full: the largest goes first.
@@ -590,6 +634,7 @@ pub(crate) fn freeze_all(engine: &Arc<Engine>, writer: &mut Writer) {
 
 /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
 pub(crate) fn freeze(engine: &Arc<Engine>, writer: &mut Writer, family: &Arc<Family>) {
+    settle(engine);
     let all = std::mem::take(&mut writer.volatile_over_families)
         && !base::canary::is("volatile-batch-frozen-by-halves");
     let families = if all { engine.all_families() } else { vec![Arc::clone(family)] };

@@ -253,6 +253,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a durable write is acknowledged before the values of one file are durable",
     ),
     row(
+        "frozen-while-a-write-is-under-way",
+        "sched",
+        Some(98),
+        "a memtable is frozen while a write that was logged before is put into it",
+    ),
+    row(
         "volatile-batch-frozen-by-halves",
         "crash",
         Some(195),

@@ -67,6 +67,8 @@ impl Engine {
 
 /// Looks whether a write may go on that has waited since `since_ns`. Under the writer's lock.
 pub(crate) fn admit(engine: &Arc<Engine>, writer: &mut Writer, ask: Ask, since_ns: u64) -> Result<Admission> {
+    // What is under way counts as well.
+    crate::write_path::settle(engine);
     let granted = || {
         let room = engine.has_room(ask);
         if room {
