@@ -255,7 +255,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     row(
         "frozen-while-a-write-is-under-way",
         "sched",
-        Some(98),
+        Some(6),
         "a memtable is frozen while a write that was logged before is put into it",
     ),
     row(
