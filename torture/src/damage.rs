@@ -95,8 +95,10 @@ impl Store {
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         driver.flush()?;
-        let live: BTreeSet<String> = driver.db().live_files().files.into_iter().collect();
+        let mut live: BTreeSet<String> = driver.db().live_files().files.into_iter().collect();
         driver.steps(rng.below(8))?;
+        // Large values, and such that were placed in the log, to which only the log refers.
+        live.extend(driver.db().live_files().files);
         driver.close()?;
         let model = driver.model.clone();
         let (sim, data) = (driver.sim.fork(seed), driver.data.clone());

@@ -20,6 +20,7 @@ mod canary;
 mod check;
 mod crash;
 mod damage;
+mod damaged_log;
 mod driver;
 mod files;
 mod flip;

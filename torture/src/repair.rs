@@ -51,22 +51,22 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     outcome
 }
 
-struct Store {
-    driver: Driver,
-    sim: SimEnv,
+pub(crate) struct Store {
+    pub driver: Driver,
+    pub sim: SimEnv,
     closed: bool,
 }
 
 /// What was done to it.
 #[derive(Default)]
-struct Damaged {
-    text: String,
+pub(crate) struct Damaged {
+    pub text: String,
     /// Nothing is lost with it: every record must be back, and nothing else.
-    harmless: bool,
+    pub harmless: bool,
 }
 
 impl Store {
-    fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
+    pub fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
         let churn = rng.one_in(2);
         let knobs = Knobs {
             steps: rng.range(10, 70),
@@ -223,7 +223,7 @@ impl Store {
     }
 
     /// Repairs, and holds the report against the new store. Says what came of it.
-    fn repair(&self, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
+    pub fn repair(&self, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<&'static str> {
         let before = bytes_of(sim)?;
         let options = plan::roomy(plan::options(rng));
         let options = Options { space_limit: None, ..options };
@@ -382,7 +382,7 @@ fn list(lost: &[LostRange]) -> String {
 }
 
 /// The bytes of every file of the damaged store.
-fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
+pub(crate) fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
     let env = machine::env(sim)?;
     let mut all = BTreeMap::new();
     for entry in env.fs.list(Path::new(DIR)).doing(|| "list".into())? {

@@ -3,8 +3,8 @@
 use crate::damage;
 use crate::runner::{Context, Outcome};
 use crate::{
-    block, crash, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim, repair, sched,
-    threads,
+    block, crash, damaged_log, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim,
+    repair, sched, threads,
 };
 
 /// What the count of a row counts.
@@ -280,6 +280,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 60,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| damage::case(context, seed)),
+    },
+    Row {
+        name: "damaged-log",
+        about: "log pages, the manifest or CURRENT are damaged: reading shows what is before, repair saves the rest",
+        unit: Unit::Checks,
+        ci: 600,
+        alone: false,
+        case: damaged_log::case,
+    },
+    Row {
+        name: "damaged-log-on-lavafs",
+        about: "the row damaged-log, on LavaFS",
+        unit: Unit::Checks,
+        ci: 100,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| damaged_log::case(context, seed)),
     },
     Row {
         name: "repair",

@@ -73,7 +73,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         return None;
     }
     let wanted: &[&str] = match row.trim_end_matches("-on-lavafs") {
-        "sched-crash" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
+        "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],

@@ -28,7 +28,14 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
 /// Opens the store for reading, also beside a process that writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     let place = Place::to_read(&directory(db)?)?;
-    Ok(Db::open_read_only_in(place.env, place.dir, Options::default())?)
+    let store = Db::open_read_only_in(place.env, place.dir, Options::default())?;
+    for damage in store.damage() {
+        eprintln!(
+            "lava: warning: this is what is before the damage: {}",
+            crate::output::one_line(&damage.to_string())
+        );
+    }
+    Ok(store)
 }
 
 /// Opens the store for writing; makes it if `create`.

@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
 use crate::obsolete::DataFile;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, OnceLock, lock};
 use base::{Error, ErrorKind, Result, key};
 use lsm::picker::SetAside;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::Arc;
 use table::SegmentReference;
 use version::names::{self, FileKind};
-use version::{FamilyId, FileMeta, Place, State, Version};
+use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
 
 /// A table or value file that cannot be read, or not all of it.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct DamagedFile {
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     files: Mutex<BTreeMap<u64, Entry>>,
+    /// What of log and manifest cannot be read, in a store that shows what is before.
+    damage: OnceLock<Vec<Error>>,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,16 @@ impl Quarantine {
     /// The file is removed.
     pub fn forget(&self, number: u64) {
         lock(&self.files).remove(&number);
+    }
+
+    /// The store shows what is before this.
+    pub fn set_damage(&self, damage: Vec<Error>) {
+        let _ = self.damage.set(damage);
+    }
+
+    /// See [`crate::Db::damage`].
+    pub fn damage(&self) -> Vec<Error> {
+        self.damage.get().cloned().unwrap_or_default()
     }
 
     fn tables_of(&self, family: FamilyId) -> SetAside {
@@ -137,6 +149,19 @@ pub(crate) fn set_segment_aside(
     };
     let entry = Entry { family: family.id, told: told.clone(), table: None };
     lock(&engine.tables.quarantine.files).insert(reference.file, entry);
+    engine.stats.files_set_aside.add(1);
+    engine.tell(&Event::FileSetAside { file: told });
+}
+
+/// Sets a file aside in which values were placed that only the log refers to, and that are lost.
+pub(crate) fn set_placed_aside(engine: &Engine, family: &Family, meta: &VsstMeta, error: &Error) {
+    if engine.tables.quarantine.has(meta.number) {
+        return;
+    }
+    let entry = Entry::new(family, &DataFile::Vsst(Arc::new(meta.clone())), error);
+    let told = entry.told.clone();
+    lock(&engine.tables.quarantine.files).insert(meta.number, entry);
+    lock(&engine.claims).abandoned.insert(meta.number, u64::MAX);
     engine.stats.files_set_aside.add(1);
     engine.tell(&Event::FileSetAside { file: told });
 }

@@ -65,7 +65,8 @@ impl Db {
     }
 
     /// Opens a store for reading, beside a process that writes it if there is one. It sees what was written before the
-    /// call; it takes no lock and changes nothing.
+    /// call; it takes no lock and changes nothing. If the log or the manifest is damaged it sees what is before that, and
+    /// [`Db::damage`] says so.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Self::open_read_only_in(Env::kernel(), path, options)
     }
@@ -428,6 +429,13 @@ impl Db {
     /// file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
         crate::verify::verify(self.engine())
+    }
+
+    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
+    /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
+    /// damage is saved by [`Db::repair`].
+    pub fn damage(&self) -> Vec<Error> {
+        self.engine().tables.quarantine.damage()
     }
 
     /// The tables and value files that were found damaged and set aside: by the open, by background work, or by

@@ -53,6 +53,11 @@ pub enum Event {
         /// Where, and what is wrong.
         error: Error,
     },
+    /// The log or the manifest is damaged, and the store was opened for reading: it shows what is before the damage.
+    ReadUpToDamage {
+        /// What is wrong, and where.
+        errors: Vec<Error>,
+    },
     /// A background job failed.
     BackgroundError {
         /// Why.

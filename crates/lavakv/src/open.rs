@@ -30,8 +30,8 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, RwLock, lock};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use cache::Cache;
-use io::{DirEntry, Env, FileLock};
-use std::path::Path;
+use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use version::names::{self, FileKind};
 use version::{Edit, InitialState, Manifest, Record, State};
@@ -44,6 +44,15 @@ pub(crate) use service::Unstarted;
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
+    open_to_write(env, dir, options).map_err(|e| match e.is_corruption() {
+        true => e.context(
+            "the store cannot be opened for writing; a read-only open may show what is before the damage",
+        ),
+        false => e,
+    })
+}
+
+fn open_to_write(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     let (mut space, env) = SpaceBudget::over(&env, dir);
     let exists = check_directory(&env, dir, &options)?;
     let holder =
@@ -62,7 +71,7 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     let listing = env.fs.list(dir)?;
     space.meter().take_over(&listing);
     let options = space.fit_to_volume(&env, dir, &options);
-    let findings = check_files(dir, &listing, &manifest, options.damaged_files)?;
+    let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let engine = Arc::new(build(env, space, dir, options, manifest, Some(store_lock))?);
@@ -192,12 +201,13 @@ impl Finding {
 
 /// Every file the manifest lists should be there, whole: those of data that are not, unless they are to be refused. If one
 /// is missing, the manifest may be at fault as well: one that lost its end lists files that were removed since. Log
-/// groups must be there.
+/// groups must be there; what is wrong with them goes to `of_log` if somebody wants it.
 pub(crate) fn check_files(
     dir: &Path,
     listing: &[DirEntry],
     manifest: &Manifest,
     damaged_files: DamagedFiles,
+    mut of_log: Option<&mut Vec<Error>>,
 ) -> Result<Vec<Finding>> {
     let (state, name) = (manifest.state(), &manifest.report().name);
     let lengths: HashMap<FileKind, u64> =
@@ -217,6 +227,10 @@ pub(crate) fn check_files(
         match kind {
             FileKind::Ksst(number) | FileKind::Vsst(number) if damaged_files == DamagedFiles::Serve => {
                 findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
+                Ok(())
+            }
+            FileKind::Log(_) if let Some(of_log) = &mut of_log => {
+                of_log.push(error);
                 Ok(())
             }
             _ => Err(error),
@@ -342,17 +356,13 @@ pub(crate) fn build(
 /// Replays the log into memtables.
 pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.manifest.state();
-    let mut groups = Vec::new();
-    for meta in state.log_groups.values().filter(|g| !g.discarded) {
-        let (path, access) = (engine.path(&names::log(meta.file)), engine.options.access);
-        let file = match mode {
-            RecoveryMode::ReadWrite => engine.env.fs.open_in_place(&path, access)?,
-            RecoveryMode::ReadOnly => io::open_in_place_read_only(&*engine.env.fs, &path, access)?,
-        };
-        engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
-        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
-    }
-    let mut placed = Replayed::default();
+    let groups = log_groups(engine, &state, |path| match mode {
+        RecoveryMode::ReadWrite => engine.env.fs.open_in_place(path, engine.options.access),
+        RecoveryMode::ReadOnly => io::open_in_place_read_only(&*engine.env.fs, path, engine.options.access),
+    })?;
+    // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
+    let serves = engine.options.damaged_files == DamagedFiles::Serve;
+    let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
     let report =
         wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut |first_seq, payload| {
             replay_batch(engine, &state, &mut placed, first_seq, payload)?;
@@ -363,6 +373,78 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
     let closed = report.sealed.is_none();
     placed.judge(engine, closed)?;
     Ok((report, placed))
+}
+
+/// Replays the log for somebody who only reads, up to where it is damaged, if it is.
+pub(crate) fn replay_up_to_damage(
+    engine: &Arc<Engine>,
+    damage: &mut Vec<Error>,
+) -> Result<(RecoveryReport, Replayed)> {
+    let state = engine.manifest.state();
+    let groups = log_groups(engine, &state, |path| {
+        let opened = io::open_in_place_read_only(&*engine.env.fs, path, engine.options.access);
+        match opened {
+            // A group that is missing is one without pages, so that the log does not begin behind it.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Arc::new(MissingGroup(path.to_owned()))),
+            opened => opened,
+        }
+    })?;
+    let mut placed = Replayed::new(groups.clone(), true);
+    let mut on_batch =
+        |first_seq: SeqNo, payload: &[u8]| replay_batch(engine, &state, &mut placed, first_seq, payload);
+    let (report, of_log) =
+        wal::recover_up_to_damage(&engine.env, &engine.dir, state.store, &groups, &mut on_batch)?;
+    // One that is missing, or too short, was told already.
+    damage.extend(of_log.filter(|e| !damage.iter().any(|known| known.file() == e.file())));
+    if damage.is_empty() {
+        damage.extend(engine.manifest.require_edit(report.witness_edit).err());
+    }
+    Ok((report, placed))
+}
+
+fn log_groups(
+    engine: &Engine,
+    state: &State,
+    open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
+) -> Result<Vec<LogGroup>> {
+    let mut groups = Vec::new();
+    for meta in state.log_groups.values().filter(|g| !g.discarded) {
+        let file = open(&engine.path(&names::log(meta.file)))?;
+        engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
+        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+    }
+    Ok(groups)
+}
+
+/// The file of a log group that is not there.
+#[derive(Debug)]
+struct MissingGroup(PathBuf);
+
+impl MissingGroup {
+    fn fails<T>(&self) -> Result<T> {
+        Err(Error::not_found("the file of a log group is missing").at_file(&self.0))
+    }
+}
+
+impl InPlaceFile for MissingGroup {
+    fn len(&self) -> u64 {
+        0
+    }
+    fn write_at(&self, _: &AlignedBuf, _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn write_durable(&self, _: &AlignedBuf, _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.fails()
+    }
+    fn read_at(&self, _: &mut [u8], _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
 /// Values that were read go into tables, now: they may not be durable in the files they were read from, and if they are,
@@ -392,14 +474,15 @@ fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
     Ok(())
 }
 
-/// The values of a batch's placed entries that are not in tables yet, in order; `None` if the batch is to be ignored.
+/// The values of a batch's placed entries that are not in tables yet, in order, without those that are lost; `None` if the
+/// batch is to be ignored.
 fn placed_values(
     engine: &Engine,
     state: &State,
     placed: &mut Replayed,
     first_seq: SeqNo,
     entries: batch::Entries<'_>,
-) -> Result<Option<Vec<Vec<u8>>>> {
+) -> Result<Option<Vec<Option<Vec<u8>>>>> {
     let mut wanted = Vec::new();
     for (seq, change) in (first_seq..).zip(entries) {
         let change = change?;
@@ -438,8 +521,11 @@ fn replay_batch(
                 if seq >= durable.version.log_floor || base::canary::is("replay-ignores-floors") =>
             {
                 if change.is_placed() {
-                    value = values.next().unwrap_or_default();
-                    change = Change { kind: ValueKind::Value, value: &value, ..change };
+                    // One that is lost stays a reference, and reads of the key fail.
+                    if let Some(found) = values.next().flatten() {
+                        value = found;
+                        change = Change { kind: ValueKind::Value, value: &value, ..change };
+                    }
                 } else if change.kind == ValueKind::SegmentReference {
                     crate::segments::check(engine, &family, &change)?;
                 }

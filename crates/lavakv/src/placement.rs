@@ -55,7 +55,7 @@ use version::{FamilyId, VsstMeta, names};
 mod replayed;
 mod tail;
 
-pub(crate) use replayed::{PlacedValues, Replayed};
+pub(crate) use replayed::{PlacedValues, Replayed, lost};
 pub(crate) use tail::kept_bytes;
 
 /// Bytes collected before they are handed to the file system.
@@ -72,6 +72,8 @@ pub(crate) struct Placement {
     files: Mutex<HashMap<u64, Arc<Mutex<ArrivalFile>>>>,
     count: AtomicUsize,
     pub tails: Tails,
+    /// Files of which a value is lost that only the log refers to, as the manifest is to list them.
+    lost: Mutex<HashMap<u64, VsstMeta>>,
 }
 
 /// A file that values are appended to.
@@ -249,6 +251,22 @@ impl ArrivalFile {
 }
 
 impl Placement {
+    /// A value in this file is lost.
+    pub fn set_lost(&self, meta: &VsstMeta) {
+        lock(&self.lost).insert(meta.number, meta.clone());
+    }
+
+    /// True if a value in the file is lost.
+    pub fn is_lost(&self, number: u64) -> bool {
+        lock(&self.lost).contains_key(&number)
+    }
+
+    /// What the manifest is to say of a file of which a value is lost, once a table refers to it.
+    pub fn lost(&self, engine: &Engine, number: u64) -> Option<VsstMeta> {
+        let meta = lock(&self.lost).get(&number)?.clone();
+        Some(VsstMeta { copies: engine.segments.token(number), ..meta })
+    }
+
     /// The file of a memtable, if it has one.
     pub fn of(&self, memtable: u64) -> Option<Arc<Mutex<ArrivalFile>>> {
         if self.count.load(Ordering::Acquire) == 0 {

@@ -5,13 +5,20 @@
 //! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
 //! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
 //! only after the edit that drops it is durable, and if the last group is still listed, the end is real. If something was
-//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times, then
-//! report what was found.
+//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times. What is
+//! found [`SAME_MAX`] times in a row, the same, is no writer at work.
+//!
+//! **Damage.** A log or a manifest that is damaged keeps nobody from reading what is before the damage (unless
+//! `damaged_files` says so): the manifest is taken up to its last sound edit, the log up to its last sound page, and what
+//! comes behind is not shown: of each family the store shows a state that it once had. Files that the older state lists
+//! and that are gone by now are set aside like any other. What is wrong is told ([`crate::Db::damage`],
+//! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good.
 
 use crate::damaged::is_of_reading;
 use crate::engine::Engine;
+use crate::event::Event;
 use crate::obsolete::DataFile;
-use crate::open::{build, check_files, check_logs, check_remains, no_store, replay};
+use crate::open::{build, check_files, check_logs, check_remains, no_store, replay, replay_up_to_damage};
 use crate::options::{DamagedFiles, FamilyOptions, Options};
 use crate::space_limit::SpaceBudget;
 use base::{Error, ErrorKind, Result};
@@ -23,6 +30,8 @@ use wal::RecoveryMode;
 
 /// Attempts before the last error is believed.
 const ATTEMPTS: u32 = 100;
+/// A failure that comes so often in a row, without any difference, is believed at once.
+const SAME_MAX: u32 = 5;
 /// Pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 2_000_000;
 
@@ -41,7 +50,13 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
     options.validate()?;
     // Every table stays open, so that one the writer removes can still be read.
     options.open_files_max = options.open_files_max.max(1 << 20);
-    attempt(&env, dir, || open_once(&env, dir, &options))
+    match attempt(&env, dir, || open_once(&env, dir, &options)) {
+        Err(e) if options.damaged_files == DamagedFiles::Serve && e.is_corruption() => {
+            // Where not even that can be read, the first failure says best what is wrong.
+            open_up_to_damage(&env, dir, &options).map_err(|_| e)
+        }
+        opened => opened,
+    }
 }
 
 /// Tries until the writer, if there is one, stands still for long enough.
@@ -58,12 +73,15 @@ fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Res
             return Err(no_store(dir));
         }
     }
-    let mut attempt = 1;
+    let (mut attempt, mut same, mut last) = (1, 0, String::new());
     loop {
         match once() {
-            Err(e) if attempt < ATTEMPTS && may_be_the_writer(e.kind()) => {
+            Err(e) if attempt < ATTEMPTS && same < SAME_MAX && may_be_the_writer(e.kind()) => {
                 env.clock.sleep_ns(PAUSE_NS);
                 attempt += 1;
+                let text = e.to_string();
+                same = if text == last && e.is_corruption() { same + 1 } else { 0 };
+                last = text;
             }
             other => return other,
         }
@@ -101,7 +119,7 @@ fn open_all(engine: &Engine) -> Result<bool> {
 fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
     let listing = env.fs.list(dir)?;
-    let findings = check_files(dir, &listing, &manifest, options.damaged_files)?;
+    let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_logs(env, dir, &listing, &manifest)?;
     let engine =
         Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
@@ -124,5 +142,25 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
     engine.log.set_replayed(report.history.groups);
+    Ok(engine)
+}
+
+/// Opens what is before the damage of log and manifest. See the module.
+fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
+    let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
+    let listing = env.fs.list(dir)?;
+    let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
+    damage.extend(check_logs(env, dir, &listing, &manifest).err());
+    let engine =
+        Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
+    findings.iter().for_each(|finding| finding.set_aside(&engine));
+    open_all(&engine)?;
+    let (report, placed) = replay_up_to_damage(&engine, &mut damage)?;
+    placed.hold(&engine);
+    engine.log.set_replayed(report.history.groups);
+    if !damage.is_empty() {
+        engine.tell(&Event::ReadUpToDamage { errors: damage.clone() });
+        engine.tables.quarantine.set_damage(damage);
+    }
     Ok(engine)
 }

@@ -42,6 +42,7 @@ use io::{AppendFile, CreateOptions};
 use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use table::segment::RecordReference;
 use table::{SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
 use version::{FamilyId, VsstMeta, names};
 
@@ -247,6 +248,9 @@ pub(crate) fn check(engine: &Engine, family: &Family, change: &Change<'_>) -> Re
 
 /// Opens the segment of an entry of kind `SegmentReference`.
 pub(crate) fn open(engine: &Engine, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
+    if RecordReference::is_one(encoded) {
+        return Err(crate::placement::lost(engine, &RecordReference::decode(encoded)?));
+    }
     let reference = SegmentReference::decode(encoded)?;
     let segment = engine.tables.segment(reference.file, reference.uid)?;
     let same = (segment.raw_len(), segment.file_len(), segment.checksum(), segment.identity().uid)

@@ -34,6 +34,7 @@ use base::sync::{Mutex, MutexGuard, lock, read, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 use table::SegmentReference;
+use table::segment::RecordReference;
 use wal::Position;
 
 /// The longest write during which the next one is logged.
@@ -447,7 +448,12 @@ pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &
     let before = view.active.bytes();
     view.active.insert(seq, change.kind, change.key, change.value);
     engine.memory.grew(view.active.bytes() - before);
-    if change.kind == ValueKind::SegmentReference {
+    if change.is_placed() {
+        // In recovery: a value that is lost.
+        if let Ok(reference) = RecordReference::decode(change.value) {
+            engine.segments.hold(engine, reference.file, family.id, &view.active, 0);
+        }
+    } else if change.kind == ValueKind::SegmentReference {
         let reference =
             SegmentReference::decode(change.value).expect("checked with the limits of the change");
         engine.segments.hold(engine, reference.file, family.id, &view.active, reference.stored_len);

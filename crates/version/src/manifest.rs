@@ -206,6 +206,21 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// For somebody who only reads: the state before the first damage of the manifest, and what is damaged. Files that the
+    /// state lists may be gone by now.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store in the directory, `Corruption` if no snapshot is whole, or a manifest is not the one
+    /// that `CURRENT` names; `Unsupported` if a newer release wrote it.
+    pub fn recover_up_to_damage(env: &Env, dir: &Path) -> Result<(Manifest, Vec<Error>)> {
+        let (replay::Found { history, name, largest_number }, damage) = replay::find_up_to_damage(env, dir)?;
+        let (edits, bytes, torn_bytes) = (history.edits, history.bytes, history.torn_bytes);
+        let report = ManifestReport { name, edits, bytes, torn_bytes };
+        let manifest = Self::new(env, dir, history.state, true, report);
+        manifest.bump_file_number(largest_number);
+        Ok((manifest, damage))
+    }
+
     fn new(env: &Env, dir: &Path, state: State, read_only: bool, report: ManifestReport) -> Manifest {
         let (number, next_file_number) = (state.edit_number, state.next_file_number);
         let state = Arc::new(state);

@@ -36,7 +36,7 @@ pub mod wal;
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
 pub use page::{group_len_needed, group_of};
-pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
+pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover, recover_up_to_damage};
 pub use wal::{Position, Wal, WalOptions, WalStats};
 
 use base::SeqNo;

@@ -106,6 +106,28 @@ pub fn recover(
     Ok(scan.report(groups))
 }
 
+/// As [`recover()`], for somebody who only reads: where the log is damaged it ends, and what is wrong is told instead of being
+/// an error. Everything before the damage is replayed, and nothing behind it. A `Corruption` from `replay` is damage as well.
+///
+/// # Errors
+/// `Unsupported` for pages of a later format; those of `replay` that are not `Corruption`; those of reading staging.
+pub fn recover_up_to_damage(
+    env: &Env,
+    dir: &Path,
+    store: Uid,
+    groups: &[LogGroup],
+    replay: &mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+) -> Result<(RecoveryReport, Option<Error>)> {
+    let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
+    let mut scan = Scan { up_to_damage: true, ..Scan::new(store, &staging, replay) };
+    for (index, group) in groups.iter().enumerate() {
+        scan.group(index, group)?;
+    }
+    let judged = scan.judge(groups).err();
+    let damage = scan.damage.take().or(judged);
+    Ok((scan.report(groups), damage))
+}
+
 /// A page that was accepted from staging.
 struct FromStaging {
     group: usize,
@@ -155,6 +177,9 @@ struct Scan<'a> {
     assembly: Assembly,
     accepted: Vec<Accepted>,
     report: RecoveryReport,
+    /// Damage ends the log, and this is the first.
+    up_to_damage: bool,
+    damage: Option<Error>,
 }
 
 /// The state of the group being read.
@@ -184,6 +209,8 @@ impl<'a> Scan<'a> {
             assembly: Assembly::default(),
             accepted: Vec::new(),
             report: RecoveryReport::default(),
+            up_to_damage: false,
+            damage: None,
         }
     }
 
@@ -210,14 +237,48 @@ impl<'a> Scan<'a> {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
             // is missed.
             let read = |buf: &mut [u8], offset| group.file.read_at(buf, offset);
-            io::read_around(buf.as_mut_slice(), offset, PAGE, read)
-                .map_err(|e| e.at_file(group.file.path()).at_offset(offset))?;
+            if let Err(e) = io::read_around(buf.as_mut_slice(), offset, PAGE, read) {
+                self.unless_damage(e.at_file(group.file.path()).at_offset(offset))?;
+                buf.as_mut_slice().fill(0);
+            }
             for (i, bytes) in (first..).zip(buf.as_slice().chunks_exact(PAGE)) {
-                self.page(&mut cursor, i, bytes)?;
+                if let Err(e) = self.page(&mut cursor, i, bytes) {
+                    self.unless_damage(e)?;
+                    (cursor.accepting, self.broken) = (false, true);
+                }
             }
             first += n;
         }
+        if self.up_to_damage {
+            self.behind_the_file(&mut cursor, pages)?;
+        }
         self.passed.push(group.ltn);
+        Ok(())
+    }
+
+    /// Pages that a file which is missing, or was cut, does not have may be in staging still.
+    fn behind_the_file(&mut self, cursor: &mut Cursor<'_>, pages: u64) -> Result<()> {
+        let (group, none) = (cursor.group, [0; PAGE]);
+        for i in pages.. {
+            let lpn = cursor.first_lpn.and_then(|first| first.checked_add(i));
+            let staged = lpn.and_then(|lpn| self.staging.get(self.owner(group), group.ltn, lpn));
+            if !cursor.accepting || staged.is_none() {
+                break;
+            }
+            if let Err(e) = self.page(cursor, i, &none) {
+                self.unless_damage(e)?;
+                (cursor.accepting, self.broken) = (false, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an error for the damage at which the log ends, if it may be that.
+    fn unless_damage(&mut self, e: Error) -> Result<()> {
+        if !self.up_to_damage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
+            return Err(e);
+        }
+        self.damage.get_or_insert(e);
         Ok(())
     }
 
@@ -392,8 +453,8 @@ impl<'a> Scan<'a> {
             None => return Ok(()),
         };
         let error = Error::corruption(format!(
-            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; \
-             restore from a checkpoint or backup, or run `lava repair`",
+            "log page {lpn} is damaged or missing, and was durable: all pages below {} were; open the store read-only \
+             for what is before it, save the rest with `lava repair`, or restore a checkpoint or backup",
             self.durable_end
         ));
         let last = groups.last().map(|group| (group, group.file.len()));

@@ -346,6 +346,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "failed_syncs::a_failed_sync_of_the_log_stops_all_writes",
         "a failed sync of the log is returned and not remembered by the store",
     ),
+    test(
+        "lost-value-taken-for-a-torn-end",
+        ("lavastore-lavakv", "--test api"),
+        "placement::a_lost_value_is_an_error_of_its_key_and_of_no_other",
+        "a placed value that was durable and is gone ends the log, and nobody is told",
+    ),
     row(
         "scrub-passes-over-a-file",
         "damage",

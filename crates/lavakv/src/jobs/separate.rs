@@ -12,6 +12,7 @@ use lsm::{Rewrite, ValueHook};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use table::segment::RecordReference;
 use table::{ReadCounters, RecordLens, Reference, SegmentReference};
 use version::{BlobId, Version, VsstMeta};
 
@@ -198,9 +199,27 @@ impl SeparationHook<'_> {
 
     /// A large value comes to a table: its segment belongs to the version from now on.
     fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        if RecordReference::is_one(bytes) {
+            return self.take_in_lost(bytes, out);
+        }
         let reference = SegmentReference::decode(bytes)?;
         self.separation.segments.push(self.engine.segments.meta(user_key, seq, &reference));
         reference.in_table().encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+}
+
+impl SeparationHook<'_> {
+    /// A value that was placed in the log and is lost: the table refers to where it was, and the manifest lists that file, so
+    /// that the key is neither gone nor old.
+    fn take_in_lost(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
+        let listed = self.separation.family.view().version.vssts.contains_key(&file);
+        if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
+            let meta = self.engine.placement.lost(self.engine, file);
+            self.separation.segments.push(meta.ok_or_else(|| Error::corruption("a lost value in no file"))?);
+        }
+        Reference { blob_id: file, raw_len, stored_len }.encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
 }

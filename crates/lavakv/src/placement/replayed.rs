@@ -3,22 +3,30 @@
 //! A value that is not in its file, but in a tail, is as good: the file lost it, or did not get it before the process
 //! died. Damage is told from this as in the log: every reference states how far its file was durable when it was logged.
 //! If a value is not in its file and lies below that mark of any reference, or if the store was closed cleanly, it is
-//! corruption, wherever else the value may be.
+//! damage. Such a value does not refuse the open (unless it is to): its key gets an error, and its file is set aside and
+//! listed by the manifest as soon as a table refers to it ([`crate::placement::Placement::lost`]). Marks may stand anywhere in the log, so with
+//! the first value that is missing the log is read once more for them.
 
 use super::tail::FoundTails;
-use crate::batch::Change;
+use crate::batch::{self, Change};
 use crate::engine::Engine;
-use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use base::key::{compare, encode};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use io::{Access, ReadFile};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, read_loose};
-use version::{FamilyId, names};
+use version::{FamilyId, VsstMeta, names};
+use wal::LogGroup;
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Replayed {
+    /// The log.
+    groups: Vec<LogGroup>,
+    /// Values that are lost do not refuse the open.
+    serves_the_rest: bool,
+    marks: Option<Marks>,
     /// How far each file is known to have been durable, and its family.
     files: HashMap<u64, (u64, FamilyId)>,
     records: PlacedValues,
@@ -28,6 +36,15 @@ pub(crate) struct Replayed {
     ended: bool,
     /// The last sequence that is ignored.
     pub ignored_to: Option<SeqNo>,
+}
+
+/// What the whole log says of the files of placed values.
+#[derive(Default)]
+struct Marks {
+    /// It was closed cleanly: everything was durable.
+    closed: bool,
+    /// How far each file was durable, and what lies in it as far as the log refers to it.
+    files: HashMap<u64, (u64, VsstMeta)>,
 }
 
 /// Values where the log says that they lie.
@@ -111,6 +128,12 @@ impl PlacedValues {
     }
 }
 
+/// Why a value cannot be read that only the log refers to.
+pub(crate) fn lost(engine: &Engine, reference: &RecordReference) -> Error {
+    let why = "a value that was placed in the log and was durable is gone; restore the file from a checkpoint or backup";
+    Error::corruption(why).at_file(engine.path(&names::vsst(reference.file))).at_offset(reference.offset)
+}
+
 /// Fails if a record is not the one that a change refers to.
 fn is_of(
     engine: &Engine,
@@ -127,13 +150,65 @@ fn is_of(
     Err(Error::corruption(why).at_file(path).at_offset(reference.offset))
 }
 
+impl Marks {
+    /// Reads the log for them.
+    fn read(engine: &Engine, groups: &[LogGroup]) -> Result<Marks> {
+        let mut marks = Marks::default();
+        let mut take = |first_seq: SeqNo, payload: &[u8]| marks.take(first_seq, payload);
+        let (env, dir, store) = (&engine.env, &engine.dir, engine.manifest.store());
+        let (report, _) = wal::recover_up_to_damage(env, dir, store, groups, &mut take)?;
+        marks.closed = report.sealed.is_none();
+        Ok(marks)
+    }
+
+    fn take(&mut self, first_seq: SeqNo, payload: &[u8]) -> Result<()> {
+        for (seq, change) in (first_seq..).zip(batch::decode(payload)?.2) {
+            let change = change?;
+            if !change.is_placed() {
+                continue;
+            }
+            let r = RecordReference::decode(change.value)?;
+            let (synced_bytes, meta) = self.files.entry(r.file).or_default();
+            *synced_bytes = (*synced_bytes).max(r.synced_bytes);
+            let ikey = encode(change.key, seq, ValueKind::Value);
+            if meta.entries == 0 || compare(&ikey, &meta.smallest).is_lt() {
+                meta.smallest.clone_from(&ikey);
+            }
+            if meta.entries == 0 || compare(&ikey, &meta.largest).is_gt() {
+                meta.largest = ikey;
+            }
+            meta.min_seq = if meta.entries == 0 { seq } else { meta.min_seq.min(seq) };
+            (meta.number, meta.uid, meta.max_seq) = (r.file, r.uid, meta.max_seq.max(seq));
+            meta.entries += 1;
+            meta.record_bytes = meta.record_bytes.saturating_add(r.stored_len);
+            meta.raw_bytes = meta.raw_bytes.saturating_add(r.raw_len);
+            meta.len = meta.len.max(r.offset.saturating_add(r.stored_len));
+        }
+        Ok(())
+    }
+}
+
 impl Replayed {
-    /// The values of a batch's placed entries, in order; `None` if the batch is to be ignored.
+    /// Of the log in these groups.
+    pub fn new(groups: Vec<LogGroup>, serves_the_rest: bool) -> Replayed {
+        Replayed {
+            groups,
+            serves_the_rest,
+            marks: None,
+            files: HashMap::default(),
+            records: PlacedValues::default(),
+            absent: HashMap::default(),
+            ended: false,
+            ignored_to: None,
+        }
+    }
+
+    /// The values of a batch's placed entries, in order, without those that are lost; `None` if the batch is to be ignored.
     pub fn values(
         &mut self,
         engine: &Engine,
         placed: &[(SeqNo, Change<'_>)],
-    ) -> Result<Option<Vec<Vec<u8>>>> {
+    ) -> Result<Option<Vec<Option<Vec<u8>>>>> {
         let mut values = Vec::new();
         for (seq, change) in placed {
             let reference = RecordReference::decode(change.value)?;
@@ -142,14 +217,47 @@ impl Replayed {
             if self.ended {
                 continue;
             }
-            let Some(record) = self.find(engine, &reference)? else {
-                self.ended = true;
-                continue;
-            };
-            is_of(engine, &record, change.key, *seq, &reference)?;
-            values.push(record.value);
+            match self.find(engine, &reference)? {
+                Some(record) => {
+                    is_of(engine, &record, change.key, *seq, &reference)?;
+                    values.push(Some(record.value));
+                }
+                None if self.is_lost(engine, change.family, &reference)? => values.push(None),
+                None => self.ended = true,
+            }
         }
         Ok((!self.ended).then_some(values))
+    }
+
+    /// True if a value that is nowhere was durable, and the store goes on without it: then its file is set aside.
+    fn is_lost(&mut self, engine: &Engine, family: FamilyId, reference: &RecordReference) -> Result<bool> {
+        if !self.serves_the_rest || base::canary::is("lost-value-taken-for-a-torn-end") {
+            return Ok(false);
+        }
+        let marks = match &self.marks {
+            Some(marks) => marks,
+            None => self.marks.insert(Marks::read(engine, &self.groups)?),
+        };
+        let Some((synced_bytes, meta)) = marks.files.get(&reference.file) else { return Ok(false) };
+        let end = reference.offset.saturating_add(reference.stored_len);
+        let Some(family) = engine.family(family).filter(|_| marks.closed || end <= *synced_bytes) else {
+            return Ok(false);
+        };
+        engine.manifest.bump_file_number(reference.file);
+        if engine
+            .manifest
+            .state()
+            .place_of(reference.file)
+            .is_some_and(|_| !engine.placement.is_lost(meta.number))
+        {
+            let why = "a value that the log refers to is lost, and its file's number was given away; run `lava repair`";
+            return Err(Error::corruption(why).at_file(engine.path(&names::vsst(reference.file))));
+        }
+        let why = self.absent.get(&reference.file).map(|(_, why)| why.clone());
+        let why = why.unwrap_or_else(|| lost(engine, reference));
+        crate::damaged::set_placed_aside(engine, &family, meta, &why);
+        engine.placement.set_lost(meta);
+        Ok(true)
     }
 
     fn find(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
@@ -172,6 +280,10 @@ impl Replayed {
 
     /// After the whole log: fails if a value is gone that was durable. `closed`: the log was closed cleanly.
     pub fn judge(&mut self, engine: &Engine, closed: bool) -> Result<()> {
+        if self.serves_the_rest {
+            // What is lost was set aside; what a tail has is in memory now, and in tables before the store serves.
+            return Ok(());
+        }
         for (reference, why) in std::mem::take(&mut self.absent).into_values() {
             let synced_bytes = self.files.get(&reference.file).map_or(0, |(synced_bytes, _)| *synced_bytes);
             let durable = reference.offset.saturating_add(reference.stored_len) <= synced_bytes;

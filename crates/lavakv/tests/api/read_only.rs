@@ -3,7 +3,7 @@
 use crate::common::*;
 use lavastore_lavakv::io::{Access, CreateOptions, SyncKind};
 use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
-use lavastore_lavakv::{Db, ErrorKind};
+use lavastore_lavakv::{DamagedFiles, Db, ErrorKind, Options};
 
 fn open_read_only(sim: &SimEnv) -> lavastore_lavakv::Result<Db> {
     Db::open_read_only_in(env(sim), path(""), small())
@@ -89,9 +89,12 @@ fn a_store_without_current_is_not_an_empty_place() {
     db.flush().unwrap();
     drop(db);
     sim.env().fs.remove(&path("CURRENT")).unwrap();
-    for opened in [try_open(&sim), open_read_only(&sim)] {
-        refused(opened, ErrorKind::Corruption, "CURRENT");
-    }
+    refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
+    let strict = || Options { damaged_files: DamagedFiles::Refuse, ..small() };
+    refused(Db::open_read_only_in(env(&sim), DIR, strict()), ErrorKind::Corruption, "CURRENT");
+    // The manifest has everything.
+    let db = open_read_only(&sim).unwrap();
+    assert!(contents(&db) == model && db.damage().len() == 1, "{:?}", db.damage());
     fails(Db::open_read_only_in(env(&sim), "/nothing", small()), ErrorKind::NotFound);
 }
 

@@ -35,52 +35,72 @@ pub(super) struct History {
 /// `Corruption` with the offset, if a record is damaged that anything later in the file vouches for, or an intact one
 /// contradicts the history; `Unsupported` if a newer release wrote it.
 pub(super) fn replay(bytes: &[u8]) -> Result<History> {
+    let (history, damage) = replay_up_to_damage(bytes)?;
+    damage.map_or(Ok(history), Err)
+}
+
+/// The history up to the first damage after the snapshot, and what that is.
+pub(super) fn replay_up_to_damage(bytes: &[u8]) -> Result<(History, Option<Error>)> {
     let header = Header::decode(bytes)?;
-    let mut offset = HEADER_LEN;
+    let offset = HEADER_LEN;
     let first = read_record(header.manifest, bytes, offset).map_err(|e| {
         let why =
             "the snapshot at the start of the manifest is damaged; restore a backup, or run `lava repair`";
         e.context(why).with_kind(ErrorKind::Corruption)
     })?;
-    let at = |offset: usize| move |e: Error| e.at_offset(offset as u64);
-    let snapshot = Edit::decode(first.payload).map_err(at(offset))?;
-    check_numbers(&first, first.edit, first.edit, first.edit).map_err(at(offset))?;
+    let at = |e: Error| e.at_offset(offset as u64);
+    let snapshot = Edit::decode(first.payload).map_err(at)?;
+    check_numbers(&first, first.edit, first.edit, first.edit).map_err(at)?;
     let state = State::from_snapshot(header.store, first.edit, &snapshot);
     let mut history = History {
         header,
-        state: state.map_err(damaged).map_err(at(offset))?,
+        state: state.map_err(damaged).map_err(at)?,
         edits: 0,
-        bytes: 0,
+        bytes: (offset + first.len()) as u64,
         torn_bytes: 0,
         vouched: first.edit,
     };
     let mut durable = first.durable;
-    offset += first.len();
-    while offset < bytes.len() {
-        let expected = history.state.edit_number + 1;
-        let record = match read_record(header.manifest, bytes, offset) {
+    loop {
+        match history.next(bytes, &mut durable) {
+            Ok(true) => {}
+            Ok(false) => return Ok((history, None)),
+            Err(e) => return Ok((history, Some(e))),
+        }
+    }
+}
+
+impl History {
+    /// Applies the next record. False: there is none. An error leaves the history as it is.
+    fn next(&mut self, bytes: &[u8], durable: &mut u64) -> Result<bool> {
+        let (offset, manifest) = (self.bytes as usize, self.header.manifest);
+        if offset >= bytes.len() {
+            return Ok(false);
+        }
+        let at = |e: Error| e.at_offset(offset as u64);
+        let expected = self.state.edit_number + 1;
+        let record = match read_record(manifest, bytes, offset) {
             Ok(record) => record,
-            Err(e) if vouched(header.manifest, bytes, offset + 1, expected) => {
+            Err(e) if vouched(manifest, bytes, offset + 1, expected) => {
                 return Err(e.context(format!(
-                    "manifest record of edit {expected} is damaged, and a later one vouches that it was durable; \
-                     restore a backup, or run `lava repair`"
+                    "manifest record of edit {expected} is damaged, and a later one vouches that it was durable; open \
+                     the store read-only for what is before it, run `lava repair`, or restore a backup"
                 )));
             }
             Err(_) => {
-                history.torn_bytes = (bytes.len() - offset) as u64;
-                break;
+                self.torn_bytes = (bytes.len() - offset) as u64;
+                return Ok(false);
             }
         };
-        check_numbers(&record, expected, durable, expected - 1).map_err(at(offset))?;
-        durable = record.durable;
-        let edit = Edit::decode(record.payload).map_err(at(offset))?;
-        history.state = history.state.apply(&edit).map_err(damaged).map_err(at(offset))?;
-        history.edits += 1;
-        history.vouched = if record.payload.is_empty() { expected } else { durable };
-        offset += record.len();
+        check_numbers(&record, expected, *durable, expected - 1).map_err(at)?;
+        let edit = Edit::decode(record.payload).map_err(at)?;
+        self.state = self.state.apply(&edit).map_err(damaged).map_err(at)?;
+        *durable = record.durable;
+        self.edits += 1;
+        self.vouched = if record.payload.is_empty() { expected } else { *durable };
+        self.bytes += record.len() as u64;
+        Ok(true)
     }
-    history.bytes = offset as u64;
-    Ok(history)
 }
 
 /// A history whose next numbers could run out was not written by any store, and cannot be gone on with.
@@ -115,9 +135,7 @@ pub(super) struct Found {
 
 /// Finds the manifest of a directory and replays it; writes nothing.
 pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
-    let listing = env.fs.list(dir)?;
-    let kinds: Vec<FileKind> = listing.iter().filter_map(|e| names::parse(&e.name)).collect();
-    let largest_number = names::largest_number(kinds.iter().copied());
+    let (kinds, largest_number) = look(env, dir)?;
     let current_path = io::fs::join(dir, names::CURRENT);
     let bytes = match env.fs.read_all(&current_path, 4096) {
         Ok(bytes) => bytes,
@@ -130,21 +148,83 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
     let mut history =
         read_manifest(env, &path).and_then(|bytes| replay(&bytes)).map_err(|e| e.at_file(&path))?;
     history.vouched = history.vouched.max(current.edit);
-    let header = &history.header;
-    if header.manifest != current.uid || header.number != current.manifest {
-        let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run `lava repair`";
-        return Err(Error::corruption(why).at_file(&path));
-    }
-    if history.state.edit_number < current.edit {
-        let why = format!(
-            "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is damaged or missing; \
-             restore a backup, or run `lava repair`",
-            history.state.edit_number, current.edit
-        );
-        return Err(Error::corruption(why).at_file(&path));
-    }
+    check_is_named(&history, &current).map_err(|e| e.at_file(&path))?;
+    check_reaches(&history, &current).map_err(|e| e.at_file(&path))?;
     history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
     Ok(Found { history, name, largest_number })
+}
+
+/// The state before the first damage: `CURRENT` need not tell which manifest it is, nor that to be whole behind its snapshot.
+/// And what is wrong.
+///
+/// # Errors
+/// `NotFound` if there is no store; `Corruption` if there is no manifest whose snapshot is whole, or `CURRENT` names another.
+pub(super) fn find_up_to_damage(env: &Env, dir: &Path) -> Result<(Found, Vec<Error>)> {
+    let (kinds, largest_number) = look(env, dir)?;
+    let current_path = io::fs::join(dir, names::CURRENT);
+    let mut damage = Vec::new();
+    let read = env.fs.read_all(&current_path, 4096).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => without_current(env, dir, &kinds),
+        _ => e,
+    });
+    let current = match read.and_then(|bytes| Current::decode(&bytes)) {
+        Ok(current) => Some(current),
+        Err(e) if e.is_corruption() => {
+            damage.push(e.at_file(&current_path));
+            None
+        }
+        Err(e) => return Err(e.at_file(&current_path)),
+    };
+    // Without `CURRENT` the newest is the one: a new one holds what the one before did before it is named.
+    let newest = kinds.iter().filter_map(|kind| match kind {
+        FileKind::Manifest(number) => Some(*number),
+        _ => None,
+    });
+    let number = current.as_ref().map(|current| current.manifest).or(newest.max());
+    let number = number.ok_or_else(|| without_current(env, dir, &kinds))?;
+    let name = names::manifest(number);
+    let path = io::fs::join(dir, &name);
+    let replayed = read_manifest(env, &path).and_then(|bytes| replay_up_to_damage(&bytes));
+    let (history, torn) = replayed.map_err(|e| e.at_file(&path))?;
+    damage.extend(torn.map(|e| e.at_file(&path)));
+    if let Some(current) = &current {
+        check_is_named(&history, current).map_err(|e| e.at_file(&path))?;
+        if let Err(e) = check_reaches(&history, current)
+            && damage.is_empty()
+        {
+            damage.push(e.at_file(&path));
+        }
+    }
+    history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
+    Ok((Found { history, name, largest_number }, damage))
+}
+
+/// The files of a directory, and the largest number of any.
+fn look(env: &Env, dir: &Path) -> Result<(Vec<FileKind>, u64)> {
+    let kinds: Vec<FileKind> = env.fs.list(dir)?.iter().filter_map(|e| names::parse(&e.name)).collect();
+    let largest_number = names::largest_number(kinds.iter().copied());
+    Ok((kinds, largest_number))
+}
+
+/// The manifest must be the one that `CURRENT` names.
+fn check_is_named(history: &History, current: &Current) -> Result<()> {
+    if history.header.manifest == current.uid && history.header.number == current.manifest {
+        return Ok(());
+    }
+    let why = "this is not the manifest that CURRENT names: a file was swapped; restore a backup, or run `lava repair`";
+    Err(Error::corruption(why))
+}
+
+/// And reach as far as `CURRENT` says that it was durable.
+fn check_reaches(history: &History, current: &Current) -> Result<()> {
+    if history.state.edit_number >= current.edit {
+        return Ok(());
+    }
+    Err(Error::corruption(format!(
+        "the manifest ends at edit {}, but CURRENT says that edit {} was durable: its end is damaged or missing; open the \
+         store read-only for what is left, run `lava repair`, or restore a backup",
+        history.state.edit_number, current.edit
+    )))
 }
 
 fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
