@@ -19,7 +19,16 @@ fn store(seed: u64) -> (SimEnv, Model) {
 
 fn refused_both_ways(sim: &SimEnv, file: &str) {
     refused(try_open(sim), ErrorKind::Corruption, file);
-    refused(Db::open_read_only_in(env(sim), DIR, small()), ErrorKind::Corruption, file);
+    let strict = Options { damaged_files: DamagedFiles::Refuse, ..small() };
+    refused(Db::open_read_only_in(env(sim), DIR, strict), ErrorKind::Corruption, file);
+    // Reading shows what is before the damage, if anything is, and says so.
+    match Db::open_read_only_in(env(sim), DIR, small()) {
+        Ok(db) => {
+            let names = |e: &lavastore_lavakv::Error| e.file().is_some_and(|f| f.ends_with(file));
+            assert!(db.damage().iter().any(names), "{file}: {:?}", db.damage());
+        }
+        refusal => refused(refusal, ErrorKind::Corruption, file),
+    }
 }
 
 /// Log groups that hold pages.
@@ -39,8 +48,10 @@ fn current_is_missing() {
     sim.erase(path("CURRENT")).unwrap();
     let before = sim.state_hash();
     refused(try_open(&sim), ErrorKind::Corruption, "CURRENT");
-    // Reading does not tell a lost pointer from no store at all, but it must not say that there is data.
-    assert!(Db::open_read_only_in(env(&sim), DIR, small()).is_err());
+    // The newest manifest has everything.
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+    assert!(contents(&db) == model && db.damage().len() == 1, "{:?}", db.damage());
+    drop(db);
     assert_eq!(sim.state_hash(), before, "nothing was changed");
     sim.write_file(path("CURRENT"), &bytes).unwrap();
     assert!(contents(&open(&sim)) == model);
