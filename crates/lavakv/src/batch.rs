@@ -22,7 +22,8 @@ use version::FamilyId;
 /// Bytes before the first entry.
 pub(crate) const HEADER_LEN: usize = 12;
 
-/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 16 MB; the limits are checked when it is written.
+/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 16 MB, and 16 MB in all beside the values that get files of
+/// their own (those above a quarter of [`crate::Options::log_group_bytes`]); the limits are checked when it is written.
 ///
 /// ```no_run
 /// # use lavastore_lavakv::{Db, WriteBatch};
@@ -106,20 +107,35 @@ impl WriteBatch {
             return;
         }
         let change = Change { kind, family, key, value };
-        if let Err(e) = change.validate(self.byte_len()) {
-            self.error = Some(e);
-            return;
+        let counted = self
+            .count
+            .checked_add(1)
+            .ok_or_else(|| too_large("batch", self.byte_len(), limits::BATCH_LEN_MAX));
+        match change.validate().and(counted) {
+            Ok(count) => self.count = count,
+            Err(e) => {
+                self.error = Some(e);
+                return;
+            }
         }
         change.encode_into(&mut self.body);
-        self.count += 1;
         self.longest_value = self.longest_value.max(value.len());
         if !self.families.contains(&family) {
             self.families.push(family);
         }
     }
 
-    /// The first change that broke a limit, if any did: writing the batch fails with it.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses what the log cannot take: a change that broke a limit, or more than fits a batch, but for `elsewhere` bytes that
+    /// are not going to be logged.
+    pub(crate) fn check(&self, elsewhere: usize) -> Result<()> {
+        self.check_changes()?;
+        match self.byte_len().saturating_sub(elsewhere) {
+            len if len > limits::BATCH_LEN_MAX => Err(too_large("batch", len, limits::BATCH_LEN_MAX)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_changes(&self) -> Result<()> {
         match &self.error {
             Some(e) => Err(e.clone()),
             None => Ok(()),
@@ -140,6 +156,10 @@ impl WriteBatch {
     }
 }
 
+fn too_large(what: &str, len: usize, max: usize) -> Error {
+    Error::new(ErrorKind::TooLarge, format!("{what} of {len} bytes: at most {max} are supported"))
+}
+
 /// The id of the family `default`.
 pub(crate) const DEFAULT_FAMILY: FamilyId = 0;
 
@@ -153,29 +173,23 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Refuses keys, values and batches over the limits, and ranges that are reversed.
-    pub fn validate(&self, batch_len: usize) -> Result<()> {
-        let too_large = |what: &str, len: usize, max: usize| {
-            Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("{what} of {len} bytes: at most {max} are supported"),
-            ))
-        };
+    /// Refuses keys and values over the limits, and ranges that are reversed.
+    pub fn validate(&self) -> Result<()> {
         if self.key.is_empty() && self.kind != ValueKind::RangeDeletion {
             return Err(Error::invalid("empty key: keys have 1 to 65536 bytes"));
         }
         if self.key.len() > limits::KEY_LEN_MAX {
-            return too_large("key", self.key.len(), limits::KEY_LEN_MAX);
+            return Err(too_large("key", self.key.len(), limits::KEY_LEN_MAX));
         }
         if self.kind == ValueKind::RangeDeletion {
             if self.value.len() > limits::KEY_LEN_MAX {
-                return too_large("key", self.value.len(), limits::KEY_LEN_MAX);
+                return Err(too_large("key", self.value.len(), limits::KEY_LEN_MAX));
             }
             if self.key > self.value {
                 return Err(Error::invalid("delete_range: the start is after the end"));
             }
         } else if self.value.len() > limits::VALUE_LEN_MAX {
-            return too_large("value", self.value.len(), limits::VALUE_LEN_MAX);
+            return Err(too_large("value", self.value.len(), limits::VALUE_LEN_MAX));
         }
         if self.kind == ValueKind::SegmentReference {
             if RecordReference::is_one(self.value) {
@@ -183,10 +197,6 @@ impl Change<'_> {
             } else {
                 SegmentReference::decode(self.value)?;
             }
-        }
-        let len = batch_len + self.key.len() + self.value.len() + 32;
-        if len > limits::BATCH_LEN_MAX {
-            return too_large("batch", len, limits::BATCH_LEN_MAX);
         }
         Ok(())
     }
@@ -260,7 +270,7 @@ impl<'a> Entries<'a> {
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
         let change = Change { kind, family, key, value };
         // Memtables and tables rely on the limits; whoever wrote the log was held to them.
-        change.validate(0).map_err(|e| e.with_kind(ErrorKind::Corruption))?;
+        change.validate().map_err(|e| e.with_kind(ErrorKind::Corruption))?;
         Ok(change)
     }
 }
@@ -282,7 +292,7 @@ mod tests {
         b.put(b"a", b"1");
         b.delete(b"b");
         b.delete_range(b"c", b"d");
-        b.check().unwrap();
+        b.check(0).unwrap();
         let payload = [&header(7, b.len() as u32)[..], b.body()].concat();
         assert_eq!(payload.len(), b.byte_len());
         let (seq, count, entries) = decode(&payload).unwrap();
@@ -296,15 +306,15 @@ mod tests {
             assert!(ok < 3);
         }
         b.put(b"", b"x");
-        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
         b.clear();
         b.put(&vec![1; limits::KEY_LEN_MAX + 1], b"x");
-        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::TooLarge);
         b.clear();
         b.put(b"k", &vec![1; limits::VALUE_LEN_MAX + 1]);
-        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::TooLarge);
         b.clear();
         b.delete_range(b"z", b"a");
-        assert_eq!(b.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }

@@ -198,7 +198,7 @@ impl Db {
         options: &WriteOptions,
     ) -> Result<()> {
         let change = Change { kind, family: family.id(), key, value };
-        change.validate(0)?;
+        change.validate()?;
         if kind == ValueKind::RangeDeletion && key == value {
             return Ok(());
         }

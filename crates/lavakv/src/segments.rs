@@ -294,12 +294,15 @@ pub(crate) fn put(
 
 /// Writes a batch some of whose values are above the [`threshold`].
 pub(crate) fn write_batch(engine: &Arc<Engine>, batch: &WriteBatch, durability: Durability) -> Result<()> {
-    batch.check()?;
     let longest = threshold(engine) - 1;
+    let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
+    // What is not going to be logged does not count. Before any of it is written.
+    let changes = Entries::of(batch.body()).flatten();
+    batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
     let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
     for change in Entries::of(batch.body()) {
         let change = change.expect("a batch encodes its own entries");
-        if change.kind != ValueKind::Value || change.value.len() <= longest {
+        if !is_long(&change) {
             referring.push(change.kind, change.family, change.key, change.value);
             continue;
         }
@@ -327,7 +330,7 @@ fn write(engine: &Arc<Engine>, family: &Family, key: &[u8], value: &[u8]) -> Res
 
 /// Refuses keys and values over the limits of what a segment takes.
 pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
-    Change { kind: ValueKind::Value, family: 0, key, value: &[] }.validate(0)?;
+    Change { kind: ValueKind::Value, family: 0, key, value: &[] }.validate()?;
     if len > limits::LARGE_VALUE_LEN_MAX {
         let why = format!("value of {len} bytes: at most {} are supported", limits::LARGE_VALUE_LEN_MAX);
         return Err(Error::new(ErrorKind::TooLarge, why));

@@ -161,7 +161,7 @@ impl<'a> WriteOp<'a> {
         let engine = self.engine;
         let count = self.payload.count();
         if let Payload::Batch(batch) = &self.payload {
-            batch.check()?;
+            batch.check(0)?;
         }
         if count == 0 {
             return Ok(None);

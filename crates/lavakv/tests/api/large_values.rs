@@ -473,3 +473,43 @@ fn check_crash(run: &CrashRun, after: &SimEnv, at: u64, kind: CrashKind) -> lava
     assert!(db.verify()?.errors.is_empty());
     Ok(())
 }
+
+/// What gets files of its own does not count for the limit of a batch: 20 MB of such values are one batch, which is there as a
+/// whole or not at all. What is logged does count, and a batch that is refused leaves nothing.
+#[test]
+fn a_batch_is_bounded_by_what_is_logged() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let mut batch = WriteBatch::new();
+    for i in 0..40 {
+        batch.put(&key(i), &large(i, 1, 500_000));
+        batch.put(&key(100 + i), b"short");
+    }
+    let sim = SimEnv::new(3);
+    let db = open(&sim);
+    let begun = sim.op_count();
+    db.write_opt(&batch, &WriteOptions::durable()).unwrap();
+    let (acknowledged, record) = (sim.op_count(), sim.record());
+    for nth in 0..=12 {
+        // The power fails at some moment of it, and when it is acknowledged.
+        let after = record.crash_at(begun + (acknowledged - begun) * nth / 12, CrashKind::PowerLoss, nth);
+        let db = open(&after);
+        let found = (0..40)
+            .filter(|i| db.get(&key(*i)).unwrap().is_some_and(|v| *v == *large(*i, 1, 500_000)))
+            .count();
+        let short = (100..140).filter(|i| db.get(&key(*i)).unwrap().is_some()).count();
+        assert!(found == short && (found == 40 || found == 0 && nth < 12), "{nth}: {found}, {short}");
+        assert_eq!(segments(&after).len(), found, "{nth}: nothing is left of what was not logged");
+    }
+    let sim = SimEnv::new(99);
+    let db = open(&sim);
+    batch.clear();
+    batch.put(b"long", &large(1, 1, 500_000));
+    for i in 0..700 {
+        batch.put(&key(i), &large(i, 2, 30_000));
+    }
+    let before = sim.op_count();
+    fails(db.write(&batch), ErrorKind::TooLarge);
+    assert_eq!((sim.op_count(), segments(&sim).len()), (before, 0));
+}
