@@ -207,7 +207,7 @@ impl Entry {
 pub(crate) fn job_failed(engine: &Arc<Engine>, error: Error, inputs: &[u64]) {
     let of_data = error.file().is_some_and(|path| number_of(&engine.dir, path).is_some());
     if of_data && error.is_passing() {
-        engine.health.busy_at(engine.env.clock.now_ns());
+        engine.health.busy_at(engine.env.clock.now_ns(), &error);
     } else if !sets_aside(engine, &error, inputs) {
         return engine.background_failed(error);
     }

@@ -130,19 +130,24 @@ impl Memory {
 
 /// Whether the store still takes writes.
 ///
-/// Two states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
+/// Three states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
 /// reads go on. (A damaged file is no reason: see `damaged`.) *No space*: a job could not write for want of room; jobs are tried again every
-/// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns.
+/// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns. *Busy*: jobs
+/// have met the same again and again that passes by itself (no descriptors, no memory). It is like no space with another error.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     poisoned: AtomicBool,
     error: Mutex<Option<Error>>,
     no_space: AtomicBool,
     retry_at_ns: AtomicU64,
+    /// Since a job last wrote successfully: how often jobs met what passes, and what it was.
+    busy: Mutex<Option<(u32, Error)>>,
 }
 
 /// How long jobs wait after one of them found no room, or no descriptor, or the like.
 const RETRY_NS: u64 = 100_000_000;
+/// So often jobs try in vain what others wait for, before these are told: a second or so.
+const BUSY_TRIES: u32 = 10;
 
 impl Health {
     /// Fails if nothing may be acknowledged any more.
@@ -205,8 +210,25 @@ impl Health {
     }
 
     /// A job met what passes.
-    pub fn busy_at(&self, now_ns: u64) {
+    pub fn busy_at(&self, now_ns: u64, error: &Error) {
+        let mut busy = lock(&self.busy);
+        let tries = busy.as_ref().map_or(0, |(tries, _)| *tries);
+        *busy = Some((tries.saturating_add(1), error.clone()));
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
+    }
+
+    /// What a job met a moment ago, again, and what should have passed by now: nobody knows when jobs will get on.
+    pub fn held_up(&self, now_ns: u64) -> Option<Error> {
+        if !self.must_wait(now_ns) {
+            return None;
+        }
+        let busy = lock(&self.busy);
+        busy.as_ref().filter(|(tries, _)| *tries >= BUSY_TRIES).map(|(_, error)| error.clone())
+    }
+
+    /// True if jobs cannot write: for want of room, or of what should have passed by now.
+    pub fn is_stuck(&self, now_ns: u64) -> bool {
+        self.out_of_space() || self.held_up(now_ns).is_some()
     }
 
     pub fn no_space_at(&self, now_ns: u64) {
@@ -222,6 +244,7 @@ impl Health {
     /// A job wrote successfully.
     pub fn space_found(&self) {
         self.no_space.store(false, Ordering::Release);
+        *lock(&self.busy) = None;
         self.retry_at_ns.store(0, Ordering::Release);
     }
 }

@@ -55,9 +55,9 @@ pub(crate) fn wait_flushed(engine: &Arc<Engine>, upto: SeqNo) -> Result<()> {
     wait_for_jobs(engine, no_space, || Ok(engine.log_floor() > upto))
 }
 
-/// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, and a disk on which
-/// a job found no room a moment ago (`no_space`: what to say then). A want of space that was met a while ago is no
-/// answer: space may have returned since, and the work is tried again.
+/// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, a disk on which
+/// a job found no room a moment ago (`no_space`: what to say then), and what should have passed by itself and has not. What was
+/// met a while ago is no answer: it may have passed since, and the work is tried again.
 pub(crate) fn wait_for_jobs(
     engine: &Arc<Engine>,
     no_space: &str,
@@ -67,8 +67,14 @@ pub(crate) fn wait_for_jobs(
         if let Err(e) = engine.health.check() {
             return Some(Err(e));
         }
-        if engine.health.out_of_space() && engine.health.must_wait(engine.env.clock.now_ns()) {
+        let now_ns = engine.env.clock.now_ns();
+        if engine.health.out_of_space() && engine.health.must_wait(now_ns) {
             return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&engine.dir)));
+        }
+        if let Some(e) = engine.health.held_up(now_ns) {
+            return Some(Err(
+                e.context("work that this call waits for is held up; it goes on when this has passed")
+            ));
         }
         done().map(|done| done.then_some(())).transpose()
     })

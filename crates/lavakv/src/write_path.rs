@@ -373,7 +373,7 @@ fn shorten_log(engine: &Arc<Engine>, writer: &mut Writer, payload: &Payload<'_>)
         let moved = stall(engine, StallCause::Log, || {
             let short = engine.wal().live_bytes() <= live_max;
             let flushed = oldest_unflushed(engine).map(|(seq, _)| seq) != oldest_seq;
-            let stuck = engine.health.out_of_space() || !jobs::can_work(engine);
+            let stuck = engine.health.is_stuck(engine.env.clock.now_ns()) || !jobs::can_work(engine);
             (short || flushed || stuck).then_some(short || flushed)
         });
         if !moved {
@@ -393,7 +393,9 @@ fn flush_for_room(engine: &Arc<Engine>, writer: &mut Writer, batch_len: usize) -
     }
     stall(engine, StallCause::Log, || {
         let found = engine.log.has_fitting(least) || engine.wal().live_bytes() < live_bytes;
-        let stuck = engine.health.out_of_space() || engine.health.is_poisoned() || !jobs::can_work(engine);
+        let stuck = engine.health.is_stuck(engine.env.clock.now_ns())
+            || engine.health.is_poisoned()
+            || !jobs::can_work(engine);
         (found || stuck).then_some(found || engine.memory.backlog() == 0)
     })
 }
@@ -514,7 +516,7 @@ fn make_room(
             let open =
                 full.view().l0_depth < stop_files(full) || full.is_dropped() || engine.health.is_poisoned();
             let stuck = engine.space.is_limited() && !jobs::can_work(engine);
-            (open || stuck || engine.health.out_of_space()).then_some(())
+            (open || stuck || engine.health.is_stuck(engine.env.clock.now_ns())).then_some(())
         });
         engine.health.check()?;
     }
@@ -557,9 +559,15 @@ fn wait_for_memory(
             )
             .at_file(&engine.dir));
         }
+        if let Some(e) = engine.health.held_up(engine.env.clock.now_ns()) {
+            return Err(
+                e.context("memory is full and tables cannot be written; writes resume when this has passed")
+            );
+        }
         stall(engine, StallCause::Memory, || {
             let fits = engine.memory.used() + weight <= max || engine.memory.backlog() == 0;
-            (fits || engine.health.is_poisoned() || is_refused(engine)).then_some(())
+            let stuck = is_refused(engine) || engine.health.held_up(engine.env.clock.now_ns()).is_some();
+            (fits || engine.health.is_poisoned() || stuck).then_some(())
         });
         engine.health.check()?;
     }

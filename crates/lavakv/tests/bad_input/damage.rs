@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::{DamagedFiles, Db, ErrorKind, Options};
+use lavastore_lavakv::{DamagedFiles, Db, Error, ErrorKind, Options};
 
 /// A cleanly closed store with several tables and a log, and what is in it.
 fn store(seed: u64) -> (SimEnv, Model) {
@@ -196,6 +196,39 @@ fn what_passes_is_tried_again() {
         db.compact_range(db.default_column_family(), None, None).unwrap();
         assert!(db.damaged_files().is_empty(), "{kind:?}");
         assert!(contents(&db) == model, "{kind:?}");
+    }
+}
+
+/// Descriptors do not come back: nobody waits for them for ever. Calls say what is missing, and nothing acknowledged is lost.
+#[test]
+fn nobody_waits_for_ever_for_what_does_not_pass() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
+    for kind in [OpKind::Create, OpKind::Open] {
+        let (sim, mut model) = store(12);
+        let db = open(&sim);
+        sim.inject(FaultPlan::nth(0, FaultEffect::NoDescriptor).kinds(&[kind]).path(".ksst").sticky());
+        let is_told = |e: &Error| e.is_passing() && e.file().is_some();
+        let refused = (0..100_000u32).find_map(|n| {
+            let (key, value) = (format!("full{n:06}").into_bytes(), vec![n as u8; 100]);
+            match db.put(&key, &value) {
+                Ok(()) => {
+                    model.insert(key, value);
+                    None
+                }
+                Err(e) => Some(e),
+            }
+        });
+        assert!(refused.as_ref().is_some_and(is_told), "{kind:?}: a put: {refused:?}");
+        let flushed = db.flush().unwrap_err();
+        assert!(is_told(&flushed), "{kind:?}: a flush: {flushed}");
+        sim.clear_faults();
+        sim.env().clock.sleep_ns(1_000_000_000);
+        db.put(b"after", b"it has passed").unwrap();
+        model.insert(b"after".to_vec(), b"it has passed".to_vec());
+        db.flush().unwrap();
+        assert!(db.damaged_files().is_empty() && contents(&db) == model, "{kind:?}");
     }
 }
 
