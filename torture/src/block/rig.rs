@@ -71,9 +71,14 @@ impl Below {
         }
     }
 
-    /// What a device writes whole, in bytes. Btrfs counts on whole blocks for its superblock.
+    /// What a device writes whole, in bytes. Btrfs counts on whole blocks for its superblock, ext4 on the 1,024 bytes of its
+    /// own: the checksum of a torn one is wrong, and it does not mount.
     pub fn atom(self) -> usize {
-        if self == Below::Btrfs { 4096 } else { 512 }
+        match self {
+            Below::Btrfs => 4096,
+            Below::Ext4 => 1024,
+            Below::Xfs | Below::LavaFs => 512,
+        }
     }
 
     fn mount_options(self) -> &'static str {
