@@ -388,12 +388,12 @@ fn name_of(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Without a limit: what a damaged file holds cannot be freed, whatever the limit.
+/// Without a limit, not even one in proportion to the data: what a damaged file holds cannot be freed, and is not among it.
 fn options(rng: &mut Rng) -> lavastore::Options {
-    let options = plan::roomy(plan::options(rng));
+    let options = lavastore::Options { space_limit: None, ..plan::options(rng) };
     plan::scrubbed(rng, options)
 }
 
 fn churn_options(rng: &mut Rng) -> lavastore::Options {
-    plan::roomy(plan::churn_options(rng))
+    lavastore::Options { space_limit: None, ..plan::churn_options(rng) }
 }

@@ -145,6 +145,8 @@ impl Disk {
             Call::Unlink | Call::RemoveDir => {
                 if let Some(dir) = self.dir(&event.path) {
                     dir.live.remove(&name(&event.path));
+                    // Whoever makes it again changes the directory again, and has the next sync write that.
+                    dir.lost.remove(&name(&event.path));
                 }
             }
             Call::MakeDir => {
