@@ -4,8 +4,8 @@
 //! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
 //! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store. It
-//! is known for what it is by an empty file `UNFINISHED`, which comes first and is removed at the end (or by the first
-//! open, which finds `CURRENT` beside it); another checkpoint may be taken in its place.
+//! is known for what it is by an empty file `UNFINISHED` ([`crate::unfinished`]), which comes first and is removed at the
+//! end (or by the first open, which finds `CURRENT` beside it); another checkpoint may be taken in its place.
 //! The checkpoint has an identity of its own. Its numbers go on where those of its source are, so numbers do not tell the
 //! two apart; their tables are the same files, and what either makes from then on has a random uid.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
@@ -13,13 +13,14 @@
 use crate::engine::Engine;
 use crate::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
 use crate::obsolete::DataFile;
+use crate::unfinished::{self, Mark, Work};
 use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{CreateOptions, FileSystem, SyncKind};
+use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
-use version::{Edit, Manifest, Record, State, names};
+use version::{Edit, Manifest, Record, State};
 
 /// Bytes copied at a time where linking is not possible.
 const COPY_LEN: usize = 1 << 20;
@@ -29,7 +30,7 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     match engine.env.fs.metadata(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
-        Ok(meta) if meta.is_dir && clear_unfinished(&*engine.env.fs, dir)? => {}
+        Ok(meta) if meta.is_dir && unfinished::clear(&*engine.env.fs, dir, Work::Checkpoint)? => {}
         Ok(_) => {
             return Err(Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory")
                 .at_file(dir));
@@ -41,9 +42,7 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         let _one_at_a_time = lock(&engine.checkpointing);
         crate::open::make_directory(&engine.env, dir)?;
     }
-    let mark = io::fs::join(dir, names::UNFINISHED);
-    engine.env.fs.create(&mark, &CreateOptions::default())?.sync(SyncKind::Full)?;
-    engine.env.fs.sync_dir(dir)?;
+    let mark = Mark::set(&engine.env.fs, dir, Work::Checkpoint)?;
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(engine)?;
     for family in state.families.values() {
@@ -58,21 +57,7 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         false => engine.env.new_uid(),
     };
     Manifest::create_with(&engine.env, dir, without_log(&state, uid)?)?;
-    engine.env.fs.remove(&mark)?;
-    engine.env.fs.sync_dir(dir)
-}
-
-/// Removes what a checkpoint left behind that was cut off; its mark goes last. True if the directory is empty then.
-fn clear_unfinished(fs: &dyn FileSystem, dir: &Path) -> Result<bool> {
-    let files = fs.list(dir)?;
-    let is = |name: &str| files.iter().any(|f| f.name == name);
-    let ours = files.iter().all(|f| names::parse(&f.name).is_some());
-    if !ours || !is(names::UNFINISHED) || is(names::CURRENT) {
-        return Ok(files.is_empty());
-    }
-    let (mark, rest): (Vec<_>, Vec<_>) = files.iter().partition(|f| f.name == names::UNFINISHED);
-    rest.into_iter().chain(mark).try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
-    Ok(true)
+    mark.finish()
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.

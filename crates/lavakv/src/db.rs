@@ -79,7 +79,7 @@ impl Db {
 
     /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
     /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-    /// missing or empty; without a report it holds a part, and must not be used.
+    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
     ///
     /// # Errors
     /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
@@ -108,7 +108,7 @@ impl Db {
         crate::repair::repair(&places, options)
     }
 
-    fn from_engine(engine: Arc<Engine>) -> Result<Db> {
+    pub(crate) fn from_engine(engine: Arc<Engine>) -> Result<Db> {
         let family = engine
             .family(DEFAULT_FAMILY)
             .ok_or_else(|| Error::corruption("the manifest has no family `default`").at_file(&engine.dir))?;

@@ -55,6 +55,7 @@ mod space_limit;
 mod stats;
 mod tables;
 mod throttle;
+mod unfinished;
 
 mod verify;
 mod write_path;

@@ -26,6 +26,7 @@ use crate::scheduler::Scheduler;
 use crate::space_limit::SpaceBudget;
 use crate::tables::Tables;
 use crate::throttle::Pacer;
+use crate::unfinished::{self, Mark};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, RwLock, lock};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
@@ -44,7 +45,7 @@ pub(crate) use service::Unstarted;
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
-    open_to_write(env, dir, options).map_err(|e| match e.is_corruption() {
+    open_to_write(env, dir, options, None).map_err(|e| match e.is_corruption() {
         true => e.context(
             "the store cannot be opened for writing; a read-only open may show what is before the damage",
         ),
@@ -52,14 +53,23 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
     })
 }
 
-fn open_to_write(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
+/// Makes a store in a directory that stays marked as unfinished: whoever set the mark removes it.
+pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -> Result<Arc<Engine>> {
+    options.validate()?;
+    open_to_write(env, dir, options, Some(mark))
+}
+
+fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) -> Result<Arc<Engine>> {
     let (mut space, env) = SpaceBudget::over(&env, dir);
-    let exists = check_directory(&env, dir, &options)?;
+    let exists = mark.is_none() && check_directory(&env, dir, &options)?;
     let holder =
         if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
     let store_lock = env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)?;
     // Asked again under the lock: another process may have made the store meanwhile.
     let exists = exists || env.fs.exists(&io::fs::join(dir, names::CURRENT))?;
+    if mark.is_none() {
+        unfinished::refuse_beside_current(&*env.fs, dir)?;
+    }
     let manifest = if exists {
         if options.error_if_exists {
             return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
@@ -103,6 +113,8 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         Err(e) => return Err(e),
     }
     if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+        // Before the lock file is touched; and once more under the lock.
+        unfinished::refuse_beside_current(&*env.fs, dir)?;
         return Ok(true);
     }
     let files = env.fs.list(dir)?;
@@ -124,10 +136,8 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
 pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
     let find =
         |wanted: fn(FileKind) -> bool| files.iter().find(|f| names::parse(&f.name).is_some_and(wanted));
-    if find(|kind| kind == FileKind::Unfinished).is_some() {
-        let why = "a checkpoint into this directory was cut off, so there is no store here: remove the directory, or \
-                   take a checkpoint into it again";
-        return Err(Error::not_found(why).at_file(dir));
+    if let Some(work) = unfinished::of(files) {
+        return Err(unfinished::refusal(dir, work));
     }
     // A new store gets its first log after CURRENT is durable, so a log says that there was one.
     let Some(file) = find(|kind| matches!(kind, FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_)))

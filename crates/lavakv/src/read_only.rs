@@ -73,6 +73,7 @@ fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Res
             return Err(no_store(dir));
         }
     }
+    crate::unfinished::refuse_beside_current(&*env.fs, dir)?;
     let (mut attempt, mut same, mut last) = (1, 0, String::new());
     loop {
         match once() {

@@ -28,6 +28,7 @@ mod values;
 pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
 
 use crate::options::Options;
+use crate::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
 use std::path::Path;
@@ -58,6 +59,9 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
         check_target(places)?;
     }
     let (env, dir) = places.from;
+    if let Some(work) = unfinished::of(&env.fs.list(dir)?) {
+        return Err(unfinished::refusal(dir, work));
+    }
     let mut found = scan::scan(env, dir)?;
     let plan = judge::judge(&mut found);
     rebuild::rebuild(places, options, found, plan)
@@ -84,7 +88,9 @@ fn check_target(places: &Places<'_>) -> Result<()> {
         return Err(Error::invalid(why).at_file(dir));
     }
     match env.fs.list(dir) {
-        Ok(entries) if entries.is_empty() => Ok(()),
+        // What a repair left that was cut off makes room for the next.
+        Ok(entries) if unfinished::of(&entries) == Some(Work::Repair) => Ok(()),
+        Ok(entries) if entries.iter().all(|entry| entry.name == names::LOCK) => Ok(()),
         Ok(_) => {
             let why = "the directory for the repaired store is not empty: choose another";
             Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir))

@@ -223,7 +223,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             }
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             // What was read from a tail is in tables since a moment ago.
-            Some(FileKind::CurrentTemp | FileKind::Unfinished | FileKind::Tail(_)) => true,
+            Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
+            // One with contents is that of a repair, which removes it when it is done.
+            Some(FileKind::Unfinished) => entry.len == 0,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.

@@ -8,7 +8,7 @@
 //! the log may lie above it there. So a change whose sequence the tables reach is asked for in them first, and passed over
 //! if they have something newer.
 
-use super::judge::{Counted, Plan};
+use super::judge::{Counted, FamilyPlan, Plan};
 use super::report::{LostRange, RepairReport, RepairedFamily};
 use super::runs::{Heard, Met, runs_of};
 use super::scan::{Found, demote};
@@ -82,12 +82,19 @@ pub(super) fn rebuild(
     let closed = witness.state.as_ref().is_some_and(|state| {
         state.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
     });
-    let mut replay = Replay::new(env, cache, &plan, is_exact, values, report, &target);
-    replay.run(&log, closed)?;
+    let (reached, open) = (reached_by_tables(&plan, is_exact), HashMap::default());
+    Replay { env, cache, plan: &plan, is_exact, values, report, target: &target, reached, open }
+        .run(&log, closed)?;
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
     target.finish()?;
     Ok(found.report)
+}
+
+/// The largest sequence in the tables of each family, where they may have what the log has.
+fn reached_by_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, SeqNo> {
+    let largest = |family: &FamilyPlan| family.tables.iter().map(|t| t.table.max_seq).max();
+    plan.iter().filter(|_| !is_exact).filter_map(|(id, family)| Some((*id, largest(family)?))).collect()
 }
 
 /// Begins again, without the state.
@@ -303,7 +310,7 @@ struct Replay<'a> {
     values: &'a mut Values,
     report: &'a mut RepairReport,
     target: &'a Target,
-    /// The largest sequence in the tables of each family, where they may have what the log has.
+    /// See [`reached_by_tables`].
     reached: HashMap<FamilyId, SeqNo>,
     open: HashMap<u64, Arc<Ksst>>,
 }
@@ -311,23 +318,7 @@ struct Replay<'a> {
 /// Tables that are kept open for the questions of the log.
 const OPEN_MAX: usize = 256;
 
-impl<'a> Replay<'a> {
-    fn new(
-        env: &'a Env,
-        cache: &'a Arc<Cache>,
-        plan: &'a Plan,
-        is_exact: bool,
-        values: &'a mut Values,
-        report: &'a mut RepairReport,
-        target: &'a Target,
-    ) -> Self {
-        let largest = |family: &super::judge::FamilyPlan| family.tables.iter().map(|t| t.table.max_seq).max();
-        let reached =
-            plan.iter().filter(|_| !is_exact).filter_map(|(id, family)| Some((*id, largest(family)?)));
-        let (reached, open) = (reached.collect(), HashMap::default());
-        Replay { env, cache, plan, is_exact, values, report, target, reached, open }
-    }
-
+impl Replay<'_> {
     fn run(&mut self, log: &SalvagedLog, closed: bool) -> Result<()> {
         // How far each file of placed values is known to have been durable.
         let mut durable: HashMap<u64, u64> = HashMap::default();

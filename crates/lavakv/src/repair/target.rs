@@ -1,7 +1,8 @@
 //! Where the saved records go: a new store, or nowhere.
 //!
-//! They are written past the log (a store that is not finished is not opened by anybody), and flushed at the end. Nothing
-//! else is special about the store: what its background jobs do with it, they do as always.
+//! They are written past the log, and flushed at the end. Until then the store is marked as unfinished
+//! ([`crate::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
+//! do as always.
 
 use super::Places;
 use super::judge::Plan;
@@ -9,17 +10,20 @@ use crate::batch::{Change, DEFAULT_FAMILY};
 use crate::db::Db;
 use crate::family::ColumnFamily;
 use crate::options::{FamilyOptions, Options, ReadOptions, WriteOptions};
-use base::{HashMap, Result, ValueKind};
+use crate::unfinished::{self, Mark, Work};
+use base::{Error, ErrorKind, HashMap, Result, ValueKind};
+use io::Env;
+use std::path::Path;
 use std::sync::Arc;
 use table::SegmentReader;
-use version::FamilyId;
+use version::{FamilyId, names};
 
 /// See the module.
 pub(super) enum Target {
     /// Nothing is written.
     Nowhere,
-    /// A new store, and its families by the ids they had.
-    Store(Db, HashMap<FamilyId, ColumnFamily>),
+    /// A new store, its families by the ids they had, and the mark that says that it is not whole yet.
+    Store(Db, HashMap<FamilyId, ColumnFamily>, Mark),
 }
 
 /// Says of a key whether what the new store has of it is older than the change that is replayed.
@@ -44,7 +48,8 @@ impl Target {
         let options =
             Options { create_if_missing: true, error_if_exists: true, family: own, ..options.clone() };
         let (env, into) = places.into;
-        let db = Db::open_in(env.clone(), into, options)?;
+        let mark = mark(env, into)?;
+        let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark)?)?;
         let mut families = HashMap::default();
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
         for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {
@@ -52,13 +57,13 @@ impl Target {
             let family = db.create_column_family(&name, stored(id).unwrap_or_default())?;
             families.insert(id, family);
         }
-        Ok(Target::Store(db, families))
+        Ok(Target::Store(db, families, mark))
     }
 
     fn family(&self, id: FamilyId) -> Option<(&Db, &ColumnFamily)> {
         match self {
             Target::Nowhere => None,
-            Target::Store(db, families) => Some((db, families.get(&id)?)),
+            Target::Store(db, families, _) => Some((db, families.get(&id)?)),
         }
     }
 
@@ -138,15 +143,28 @@ impl Target {
         Ok(())
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable; then it is a store.
     pub fn finish(self) -> Result<()> {
         match self {
             Target::Nowhere => Ok(()),
-            Target::Store(db, families) => {
+            Target::Store(db, families, mark) => {
                 drop(families);
                 db.flush()?;
-                db.close()
+                db.close()?;
+                mark.finish()
             }
         }
     }
+}
+
+/// Makes the directory and marks it. Under the lock, so that two repairs do not clear away each other's files: whenever
+/// nobody holds it the mark is there, or the store is whole.
+fn mark(env: &Env, dir: &Path) -> Result<Mark> {
+    crate::open::make_directory(env, dir)?;
+    let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
+    if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
+        let why = "the directory for the repaired store is not empty: choose another";
+        return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
+    }
+    Mark::set(&env.fs, dir, Work::Repair)
 }

@@ -56,6 +56,8 @@ pub(super) struct Values {
     dir: PathBuf,
     cache: Arc<Cache>,
     files: Vec<ValueFile>,
+    /// Where in `files` the first with a uid is.
+    by_uid: HashMap<Uid, usize>,
     /// The files that a name may lead to, the likeliest first.
     names: HashMap<BlobId, Vec<usize>>,
     /// Listed by the manifest and not there.
@@ -77,6 +79,7 @@ impl Values {
             dir: dir.to_owned(),
             cache: cache.clone(),
             files: Vec::new(),
+            by_uid: HashMap::default(),
             names: HashMap::default(),
             missing: Vec::new(),
             opened: HashMap::default(),
@@ -119,7 +122,7 @@ impl Values {
 
     /// A file by what it says of itself, unless the manifest named it.
     fn take_as_it_is(&mut self, uid: Uid, kind: Kind, place: &Place) {
-        if self.files.iter().any(|file| file.uid == uid) {
+        if self.by_uid.contains_key(&uid) {
             return;
         }
         let Ok(file) = place.open(&self.env) else { return };
@@ -142,10 +145,12 @@ impl Values {
 
     fn add(&mut self, file: ValueFile, names: impl IntoIterator<Item = BlobId>) {
         let index = self.files.len();
+        self.by_uid.entry(file.uid).or_insert(index);
         self.files.push(file);
         for name in names {
             let all = self.names.entry(name).or_default();
-            if !all.contains(&index) {
+            // A file that says a name twice says it here, in one go.
+            if all.last() != Some(&index) {
                 all.push(index);
             }
         }
@@ -272,7 +277,7 @@ impl Values {
 
     /// The segment that the log refers to.
     pub fn segment(&mut self, key: &[u8], reference: &SegmentReference) -> Result<Arc<SegmentReader>> {
-        let index = self.files.iter().position(|file| file.uid == reference.uid);
+        let index = self.by_uid.get(&reference.uid).copied();
         let missing = || {
             let why = "a segment that the log refers to is missing, or does not say what it is";
             Error::corruption(why).at_file(self.dir.join(names::vsst(reference.file)))
@@ -295,7 +300,8 @@ impl Values {
     /// A value that the log says lies among others in a file that may not be finished: from the file, or from a tail.
     /// `Ok(None)`: in neither, or not whole.
     pub fn placed(&mut self, key: &[u8], seq: SeqNo, reference: &RecordReference) -> Option<LooseRecord> {
-        let known = self.files.iter().find(|file| file.uid == reference.uid).map(|file| &file.place.path);
+        let known = self.by_uid.get(&reference.uid).and_then(|&index| self.files.get(index));
+        let known = known.map(|file| &file.place.path);
         let path = known.cloned().unwrap_or_else(|| self.dir.join(names::vsst(reference.file)));
         let env = &self.env;
         let file =

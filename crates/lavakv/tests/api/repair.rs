@@ -1,7 +1,7 @@
 //! Repair: what it saves, what it says, and what it leaves alone. (The row `repair` draws the damages.)
 
 use crate::common::*;
-use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
 use lavastore_lavakv::{
     Compression, Db, ErrorKind, FamilyOptions, Options, RepairOptions, RepairReport, Result, WriteBatch,
 };
@@ -140,4 +140,82 @@ fn what_must_not_be_repaired_is_refused() {
     assert!(!env.fs.exists(&Path::new(DIR).join("new")).unwrap());
     let missing = Db::repair_in(&env, "/nowhere", &env, "/new", &RepairOptions::default());
     assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+/// Whole, or refused for what it is: at every operation of a repair.
+#[test]
+fn a_repair_that_is_cut_off_leaves_no_store() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let sim = SimEnv::new(6);
+    let db = open(&sim);
+    let options = FamilyOptions { min_blob_size: 0, ..small_family() };
+    let other = db.create_column_family("other", options).unwrap();
+    let (mut model, mut others) = (Model::new(), Model::new());
+    fill(&db, &mut model, 0..400, 0);
+    db.flush().unwrap();
+    fill(&db, &mut model, 400..410, 0);
+    for i in 0..50 {
+        db.put_cf(&other, &key(i), &value(i, 1)).unwrap();
+        others.insert(key(i), value(i, 1));
+    }
+    drop(other);
+    db.close().unwrap();
+    erase(&sim, "CURRENT");
+    let start = sim.op_count();
+    try_repair(&sim, false).unwrap();
+    let (record, models) = (sim.record(), (model, others));
+    let (mut whole, mut marked) = (0, 0);
+    for op in start..=sim.op_count() {
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLossWith(Policy::Dropped)]
+        {
+            let after = record.crash_at(op, kind, op);
+            let is_marked = env(&after).fs.exists(&Path::new(INTO).join("UNFINISHED")).unwrap();
+            let options = Options { create_if_missing: false, ..small() };
+            let read = Db::open_read_only_in(env(&after), INTO, options.clone()).map(drop);
+            match Db::open_in(env(&after), INTO, options) {
+                Ok(db) => {
+                    read.unwrap();
+                    same(&db, &models);
+                    whole += 1;
+                }
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NotFound, "operation {op}, {kind:?}: {e}");
+                    assert_eq!(read.err().map(|e| e.kind()), Some(ErrorKind::NotFound), "operation {op}");
+                    assert_eq!(
+                        is_marked,
+                        e.to_string().contains("a repair"),
+                        "operation {op}, {kind:?}: {e}"
+                    );
+                    marked += u64::from(is_marked);
+                }
+            }
+        }
+    }
+    assert!(whole > 0 && marked > 100, "{whole} whole, {marked} marked");
+}
+
+#[test]
+fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let sim = SimEnv::new(7);
+    let models = store(&sim);
+    let start = sim.op_count();
+    try_repair(&sim, false).unwrap();
+    let middle = start.midpoint(sim.op_count());
+    let after = sim.record().crash_at(middle, CrashKind::ProcessKill, 1);
+    let env = env(&after);
+    assert!(env.fs.exists(&Path::new(INTO).join("CURRENT")).unwrap());
+    let again = Db::repair_in(&env, INTO, &env, "/third", &RepairOptions::default());
+    assert_eq!(again.err().unwrap().kind(), ErrorKind::NotFound);
+    // Two at a time do not get into each other's way.
+    let lock = env.fs.lock(&Path::new(INTO).join("LOCK"), "another repair").unwrap();
+    assert_eq!(try_repair(&after, false).err().unwrap().kind(), ErrorKind::Locked);
+    drop(lock);
+    let (report, db) = repair(&after);
+    assert!(report.is_lossless());
+    same(&db, &models);
 }

@@ -1,0 +1,77 @@
+//! `lava repair`: what it says, its exit statuses, and that nothing is written where nothing should be.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The files of a directory, by name.
+fn image(dir: &Path) -> BTreeMap<std::ffi::OsString, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+/// Removes the files of the store whose names have this part.
+fn erase(s: &Scratch, part: &str) {
+    let names = image(&s.path("db")).into_keys().filter(|name| name.to_str().unwrap().contains(part));
+    let removed = names.map(|name| std::fs::remove_file(s.path("db").join(name)).unwrap()).count();
+    assert!(removed > 0, "{part}");
+}
+
+fn store(s: &Scratch) -> String {
+    let lines: String = (0..200).map(|i| format!("key{i:03}\tvalue {i}\n")).collect();
+    s.ok(&["import", s.file("rows.tsv", lines.as_bytes()).to_str().unwrap()]);
+    s.ok(&["put", "in the log", "1", "--sync"]);
+    s.ok(&["scan"])
+}
+
+#[test]
+fn a_store_without_current_or_manifest_comes_back() {
+    for lost in [&["CURRENT"][..], &["MANIFEST"], &["CURRENT", "MANIFEST"]] {
+        let s = Scratch::new("repair");
+        let whole = store(&s);
+        lost.iter().for_each(|part| erase(&s, part));
+        assert_eq!(s.lava(&["put", "x", "y"]).status.code(), Some(1), "{lost:?}");
+        let before = image(&s.path("db"));
+
+        let dry = json(&s.ok(&["repair", "--into", "new", "--dry-run", "--json"]));
+        assert!(!s.path("new").exists() && dry["dry_run"] == true, "{dry}");
+        let report = json(&s.ok(&["repair", "--into", "new", "--json"]));
+        assert_eq!(report["from_manifest"], lost == ["CURRENT"], "{report}");
+        assert_eq!(report["lost"], json("[]"));
+        assert!(!report["damaged"].as_array().unwrap().is_empty(), "{report}");
+        for field in ["families", "lost", "damaged", "files_used"] {
+            assert_eq!(dry[field], report[field], "{field}");
+        }
+        assert_eq!(image(&s.path("db")), before, "the damaged store was changed");
+        assert_eq!(run(&s.path("new"), &["scan"], &s.0).stdout, whole.as_bytes());
+        assert!(!s.path("new").join("UNFINISHED").exists());
+        // There is a store now.
+        assert!(s.fails(1, &["repair", "--into", "new"]).contains("not empty"));
+    }
+}
+
+#[test]
+fn a_loss_is_told_and_is_exit_status_1() {
+    let s = Scratch::new("repair-loss");
+    store(&s);
+    erase(&s, ".ksst");
+    for args in [&["repair", "--dry-run", "--json"][..], &["repair", "--into", "new", "--json"]] {
+        let output = s.lava(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let report = json(&String::from_utf8(output.stdout).unwrap());
+        let lost = &report["lost"][0];
+        assert!(lost["file"].as_str().unwrap().ends_with(".ksst"), "{report}");
+        assert_eq!(
+            (lost["from"].as_str(), lost["to"].as_str()),
+            (Some("key000"), Some("key199")),
+            "{report}"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+    }
+    assert_eq!(run(&s.path("new"), &["scan"], &s.0).stdout, b"in the log\t1\n");
+    assert!(s.fails(2, &["repair"]).contains("--into"));
+}

@@ -1,0 +1,108 @@
+//! The mark of a directory that is to become a store, and is not one yet: the file `UNFINISHED`.
+//!
+//! It is durable before anything else is in the directory, and goes when everything is. What is made (a checkpoint, a
+//! repair) is told by its length: see [`Work`]. A checkpoint writes `CURRENT` last, so beside `CURRENT` its mark says
+//! nothing, and the first open for writing removes it. A repair fills a store by the ordinary write path and so has
+//! `CURRENT` from the beginning: as long as its mark is there the store is opened by nobody else.
+//!
+//! Who looks whether there is a store looks for `CURRENT` first and for the mark then: the mark was there before.
+
+use base::{Error, ErrorKind, Result};
+use io::{CreateOptions, DirEntry, FileSystem, SyncKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use version::names;
+
+/// What a mark's file holds when a repair made it; that of a checkpoint is empty, as it has always been.
+const REPAIR: &[u8] = b"repair\n";
+
+/// What is made in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// `CURRENT` comes last.
+    Checkpoint,
+    /// `CURRENT` is there before the records are.
+    Repair,
+}
+
+/// A mark that was set.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+}
+
+impl Mark {
+    /// Sets it in a directory that is there, durably.
+    pub fn set(fs: &Arc<dyn FileSystem>, dir: &Path, work: Work) -> Result<Mark> {
+        let mut file = fs.create(&path(dir), &CreateOptions::default())?;
+        if work == Work::Repair {
+            file.append(REPAIR)?;
+        }
+        file.sync(SyncKind::Full)?;
+        fs.sync_dir(dir)?;
+        Ok(Mark { fs: fs.clone(), dir: dir.to_owned() })
+    }
+
+    /// Removes it: everything else in the directory is durable.
+    pub fn finish(self) -> Result<()> {
+        self.fs.remove(&path(&self.dir))?;
+        self.fs.sync_dir(&self.dir)
+    }
+}
+
+/// Removes what was left behind where the same work was cut off; its mark goes last. True if the directory is empty then,
+/// but for a lock file.
+pub(crate) fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
+    let files = fs.list(dir)?;
+    let ours = files.iter().all(|f| names::parse(&f.name).is_some());
+    if !ours || of(&files) != Some(work) {
+        return Ok(files.iter().all(|f| f.name == names::LOCK));
+    }
+    let rest = files.iter().filter(|f| f.name != names::LOCK);
+    let (mark, rest): (Vec<_>, Vec<_>) = rest.partition(|f| f.name == names::UNFINISHED);
+    rest.into_iter().try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
+    // What goes without its mark must not come back without it.
+    fs.sync_dir(dir)?;
+    mark.into_iter().try_for_each(|file| fs.remove(&io::fs::join(dir, &file.name)))?;
+    Ok(true)
+}
+
+/// What was not finished in a directory with these files.
+pub(crate) fn of(files: &[DirEntry]) -> Option<Work> {
+    let find = |name: &str| files.iter().find(|f| f.name == name);
+    match find(names::UNFINISHED)?.len {
+        0 if find(names::CURRENT).is_some() => None,
+        0 => Some(Work::Checkpoint),
+        _ => Some(Work::Repair),
+    }
+}
+
+/// Refuses a directory with `CURRENT` in which a repair has not come to its end.
+pub(crate) fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+    match fs.metadata(&path(dir)) {
+        Ok(mark) if mark.len > 0 => Err(refusal(dir, Work::Repair)),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Says what the directory is, which is no store.
+pub(crate) fn refusal(dir: &Path, work: Work) -> Error {
+    let why = match work {
+        Work::Checkpoint => {
+            "a checkpoint into this directory was cut off (or a repair before it wrote anything), so there is no store \
+             here: remove the directory, or take a checkpoint into it again"
+        }
+        Work::Repair => {
+            "a repair into this directory is under way or was cut off, so there is no whole store here: the damaged \
+             store is as it was, repair it into this directory again, or remove the directory"
+        }
+    };
+    Error::not_found(why).at_file(dir)
+}
+
+fn path(dir: &Path) -> PathBuf {
+    io::fs::join(dir, names::UNFINISHED)
+}
