@@ -135,9 +135,10 @@ impl DbIterator {
         self.inner().prev()
     }
 
-    /// After a move that failed because a table cannot be read: goes on in the same direction, behind the keys that the
-    /// table may have (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between them is left
-    /// out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the
+    /// keys that may be in what cannot be read. That is one block if the table's index tells where the block ends, and
+    /// otherwise the table (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between these keys is
+    /// left out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
     ///
     /// # Errors
     /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not

@@ -264,5 +264,8 @@ impl<'a> GetOp<'a> {
         stats.get_values_cached.add(c.values_cached);
         stats.get_filter_negatives.add(c.filter_negatives);
         stats.get_filter_false_positives.add(c.filter_false_positives);
+        if c.filters_unreadable > 0 {
+            stats.get_filters_unreadable.add(c.filters_unreadable);
+        }
     }
 }

@@ -136,6 +136,8 @@ counters! {
     get_filter_negatives,
     /// Tables that a filter let through in vain.
     get_filter_false_positives,
+    /// Tables that a point read had to ask without their filter, because it is damaged or cannot be read.
+    get_filters_unreadable,
     /// Iterators opened.
     iterators,
     /// Separated values that iterators read from the device.

@@ -1,8 +1,10 @@
 //! Scans over tables that cannot be read, or not all of them: what is left out, and how to go on behind it.
 //!
-//! A cursor that fails knows which keys of its table it leaves out ([`Gap`]): those of the whole table, since nobody
-//! knows better. The merged cursor passes the gap like an entry: it fails when it comes to it, not before, and goes on
-//! when it is put behind it.
+//! A cursor that fails knows which keys of its table it leaves out ([`Gap`]): those of the block or of the part of the
+//! index that cannot be read, as the separators around it say, or those of the whole table where nobody knows better. An
+//! end of a gap that is no entry's (the trailer of `first` is 0, or that of `last` the largest) leaves its user key out.
+//! The merged cursor passes the gap like an entry: it fails when it comes to it, not before, and goes on when it is put
+//! behind it.
 
 use base::key::{self, TRAILER_LEN};
 use base::{Error, Gap, InternalIterator, Result};
@@ -15,13 +17,36 @@ pub(crate) fn of_file(file: &FileMeta) -> Gap {
     Gap { first: file.smallest.clone(), last: file.largest.clone() }
 }
 
+/// What a cursor over `file` left out: what it says itself, within the file.
+pub(crate) fn within_file(gap: Option<Gap>, file: &FileMeta) -> Gap {
+    let whole = of_file(file);
+    let Some(gap) = gap else { return whole };
+    Gap {
+        first: if key::compare(&whole.first, &gap.first).is_lt() { gap.first } else { whole.first },
+        last: if key::compare(&whole.last, &gap.last).is_lt() { whole.last } else { gap.last },
+    }
+}
+
+/// True if the gap has nothing of `user_key` and of the keys before it.
+pub(crate) fn begins_behind(gap: &Gap, user_key: &[u8]) -> bool {
+    let (first, trailer) = key::split(&gap.first);
+    first > user_key || first == user_key && trailer == 0
+}
+
+/// True if the gap has nothing of `user_key` and of the keys behind it.
+pub(crate) fn ends_before(gap: &Gap, user_key: &[u8]) -> bool {
+    let (last, trailer) = key::split(&gap.last);
+    last < user_key || last == user_key && trailer == u64::MAX
+}
+
 /// Where a cursor that moves forward (or backward) meets the gap: before every entry of its first user key, or behind
-/// every entry of its last.
+/// every entry of its last. A user key at an end that is not in the gap is passed before it.
 pub(crate) fn meeting_point(gap: &Gap, forward: bool, key: &mut Vec<u8>) {
-    let (user_key, trailer) = if forward {
-        (key::user_key(&gap.first), [0xff; TRAILER_LEN])
-    } else {
-        (key::user_key(&gap.last), [0; TRAILER_LEN])
+    let (user_key, trailer) = match (forward, key::split(&gap.first), key::split(&gap.last)) {
+        (true, (user_key, 0), _) => (user_key, [0; TRAILER_LEN]),
+        (true, (user_key, _), _) => (user_key, [0xff; TRAILER_LEN]),
+        (false, _, (user_key, u64::MAX)) => (user_key, [0xff; TRAILER_LEN]),
+        (false, _, (user_key, _)) => (user_key, [0; TRAILER_LEN]),
     };
     key.clear();
     key.extend_from_slice(user_key);
@@ -72,7 +97,7 @@ impl InternalIterator for TableCursor {
         self.cursor.prev()
     }
     fn gap(&self) -> Option<Gap> {
-        Some(of_file(&self.file))
+        Some(within_file(self.cursor.gap(), &self.file))
     }
     #[inline]
     fn key(&self) -> &[u8] {

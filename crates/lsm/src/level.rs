@@ -79,6 +79,8 @@ pub struct LevelIterator<S: CursorSource = TableCursors> {
     /// The file that `cursor` reads.
     at: usize,
     cursor: Option<S::Cursor>,
+    /// What stopped it last.
+    gap: Option<Gap>,
 }
 
 impl<S: CursorSource> LevelIterator<S> {
@@ -90,7 +92,7 @@ impl<S: CursorSource> LevelIterator<S> {
             "the files of a level are not sorted and disjoint"
         );
         let range = bounds.range_in(&files);
-        LevelIterator { files, range, source, at: 0, cursor: None }
+        LevelIterator { files, range, source, at: 0, cursor: None, gap: None }
     }
 
     /// The cursor of file `at`, opened unless it is open. `None` for an index outside the range.
@@ -130,9 +132,15 @@ impl<S: CursorSource> LevelIterator<S> {
     /// Passes an error on; the iterator is not valid after one.
     fn settle(&mut self, result: Result<()>) -> Result<()> {
         if result.is_err() {
-            self.cursor = None;
+            self.fail();
         }
         result
+    }
+
+    #[cold]
+    fn fail(&mut self) {
+        let told = self.cursor.take().and_then(|cursor| cursor.gap());
+        self.gap = self.files.get(self.at).map(|file| crate::gap::within_file(told, file));
     }
 
     /// The files that take part.
@@ -192,7 +200,7 @@ impl<S: CursorSource> InternalIterator for LevelIterator<S> {
         self.settle(moved)
     }
     fn gap(&self) -> Option<Gap> {
-        self.files.get(self.at).map(|file| crate::gap::of_file(file))
+        self.gap.clone()
     }
     #[inline]
     fn key(&self) -> &[u8] {

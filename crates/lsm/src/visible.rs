@@ -13,6 +13,7 @@
 //! References are shown as they are (`value_kind` says so): the layer above fetches a separated value when it is asked
 //! for it, and a scan that does not look at values never reads them.
 
+use crate::gap;
 use crate::operator::{MergeOperator, Operands, fold};
 use crate::tombstones::TombstoneView;
 use base::key::{self, encode_into};
@@ -199,8 +200,17 @@ impl<I: InternalIterator> VisibleIterator<I> {
             let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
             return self.seek(&behind).map(|()| true);
         }
-        key::user_key(&gap.first).clone_into(&mut self.key);
-        self.leave_backward()?;
+        match key::split(&gap.first) {
+            // The gap begins behind the key.
+            (user_key, 0) => {
+                fill(&mut self.target, user_key, 0, ValueKind::Deletion);
+                self.inner.seek_for_prev(&self.target)?;
+            }
+            (user_key, _) => {
+                user_key.clone_into(&mut self.key);
+                self.leave_backward()?;
+            }
+        }
         self.find_backward().map(|()| true)
     }
 
@@ -261,7 +271,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 save_user_key(&mut self.key, &self.inner);
                 self.inner.next()?;
             }
-            State::Folded => {}
+            State::Folded => self.deferred.take().map_or(Ok(()), Err)?,
             State::Backward => {
                 self.deferred = None;
                 fill(&mut self.target, &self.key, 0, ValueKind::Deletion);
@@ -281,6 +291,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 if before == State::Inner {
                     save_user_key(&mut self.key, &self.inner);
                 }
+                self.deferred = None;
                 self.leave_backward()?;
             }
         }
@@ -367,7 +378,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.operands.push_older(self.inner.value());
         let mut resolved = Vec::new();
         let mut base = None;
-        self.inner.next()?;
+        let moved = self.inner.next();
+        self.before_the_rest(moved)?;
         while self.on_key() {
             let (_, trailer) = key::split(self.inner.key());
             let seq = trailer >> 8;
@@ -391,7 +403,8 @@ impl<I: InternalIterator> VisibleIterator<I> {
                 }
                 _ => break,
             }
-            self.inner.next()?;
+            let moved = self.inner.next();
+            self.before_the_rest(moved)?;
         }
         fold(&*operator, &self.key, base, &self.operands, &mut self.value)?;
         self.kind = ValueKind::Value;
@@ -418,9 +431,10 @@ impl<I: InternalIterator> VisibleIterator<I> {
                     self.inner.seek(&self.target)?;
                     let seq = self.seq;
                     self.fold_from_here()?;
-                    self.state = State::Invalid;
+                    (self.state, self.deferred) = (State::Invalid, None);
                     self.seq = seq;
-                    self.leave_backward()?;
+                    let moved = self.leave_backward();
+                    self.behind_the_key(moved)?;
                 }
             }
             self.state = State::Backward;
@@ -463,7 +477,18 @@ impl<I: InternalIterator> VisibleIterator<I> {
     /// A gap that begins behind the key stops the next move, not this one.
     fn behind_the_key(&mut self, moved: Result<()>) -> Result<()> {
         match moved {
-            Err(e) if self.inner.gap().is_some_and(|gap| key::user_key(&gap.last) < self.key.as_slice()) => {
+            Err(e) if self.inner.gap().is_some_and(|gap| gap::ends_before(&gap, &self.key)) => {
+                self.deferred = Some(e);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The same forward.
+    fn before_the_rest(&mut self, moved: Result<()>) -> Result<()> {
+        match moved {
+            Err(e) if self.inner.gap().is_some_and(|gap| gap::begins_behind(&gap, &self.key)) => {
                 self.deferred = Some(e);
                 Ok(())
             }

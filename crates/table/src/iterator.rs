@@ -3,6 +3,10 @@
 //! Moving forward, both streams stand at or after the present entry and the smaller is current; moving backward, at or
 //! before it and the larger is. Changing direction moves the other stream across the present entry. A table with one
 //! stream pays nothing for this. The builder saw all keys in one order, so the streams have no key in common.
+//!
+//! A stream that fails at a block stands where the index says that the block begins (backward: ends), and the cursor fails
+//! when it comes to that: what the other stream has before it is not lost. [`InternalIterator::gap`] tells where the block
+//! ends, for whoever wants to go on behind it.
 
 use crate::block::InlineCursor;
 use crate::file::Role;
@@ -11,7 +15,7 @@ use crate::readahead::Borders;
 use crate::reader::Ksst;
 use crate::reference_block::ReferenceCursor;
 use crate::stream_iter::StreamIter;
-use base::{InternalIterator, Result, key};
+use base::{Error, Gap, InternalIterator, Result, key};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +25,46 @@ enum Current {
     Inline,
 }
 
+/// What a stream could not read.
+struct Lost {
+    error: Error,
+    gap: Gap,
+}
+
+impl Lost {
+    /// Where a cursor that moves forward (or backward) meets it.
+    fn end(&self, forward: bool) -> &[u8] {
+        if forward { &self.gap.first } else { &self.gap.last }
+    }
+}
+
 /// A cursor over the point entries of a table. It owns its table.
 pub struct KsstIter {
     references: Option<StreamIter<ReferenceCursor>>,
     inline: Option<StreamIter<InlineCursor>>,
     current: Current,
     forward: bool,
+    /// What lies before the cursor and cannot be read, at most one for each stream.
+    lost: Vec<Lost>,
+    /// What stopped it last.
+    gap: Option<Gap>,
 }
 
 /// Applies a movement to both streams that are there.
 macro_rules! both {
     ($self:ident, $stream:ident => $movement:expr) => {{
         $self.current = Current::Neither;
-        if let Some($stream) = &mut $self.references {
-            $movement?;
+        $self.lost.clear();
+        $self.gap = None;
+        if let Some($stream) = &mut $self.references
+            && let Err(e) = $movement
+        {
+            $self.lose(Current::References, e)?;
         }
-        if let Some($stream) = &mut $self.inline {
-            $movement?;
+        if let Some($stream) = &mut $self.inline
+            && let Err(e) = $movement
+        {
+            $self.lose(Current::Inline, e)?;
         }
     }};
 }
@@ -55,7 +82,8 @@ impl KsstIter {
             .then(|| StreamIter::new(table.clone(), Role::References, options, borders.clone()));
         let inline = (with_inline && table.inline.is_some())
             .then(|| StreamIter::new(table.clone(), Role::Inline, options, borders));
-        KsstIter { references, inline, current: Current::Neither, forward: true }
+        let (lost, gap) = (Vec::new(), None);
+        KsstIter { references, inline, current: Current::Neither, forward: true, lost, gap }
     }
 
     /// What the reads of this cursor have cost so far.
@@ -80,7 +108,45 @@ impl KsstIter {
         self.current = Current::Neither;
     }
 
-    fn choose(&mut self) {
+    /// A stream failed. It is met when the cursor comes to what cannot be read, if the stream knows where that is.
+    #[cold]
+    fn lose(&mut self, stream: Current, error: Error) -> Result<()> {
+        let gap = match stream {
+            Current::References => self.references.as_mut().and_then(StreamIter::take_gap),
+            Current::Inline => self.inline.as_mut().and_then(StreamIter::take_gap),
+            Current::Neither => None,
+        };
+        let Some(gap) = gap else { return Err(error) };
+        self.lost.push(Lost { error, gap });
+        Ok(())
+    }
+
+    /// Fails if what cannot be read comes before the entry chosen.
+    #[cold]
+    fn meet_lost(&mut self) -> Result<()> {
+        let forward = self.forward;
+        let comes_first = |a: &[u8], b: &[u8]| key::compare(a, b).is_lt() == forward;
+        let mut first = 0;
+        for at in 1..self.lost.len() {
+            if comes_first(self.lost[at].end(forward), self.lost[first].end(forward)) {
+                first = at;
+            }
+        }
+        if self.valid() && comes_first(self.key(), self.lost[first].end(forward)) {
+            return Ok(());
+        }
+        let lost = self.lost.swap_remove(first);
+        self.gap = Some(lost.gap);
+        Err(lost.error)
+    }
+
+    #[inline]
+    fn choose(&mut self) -> Result<()> {
+        self.choose_entry();
+        if self.lost.is_empty() { Ok(()) } else { self.meet_lost() }
+    }
+
+    fn choose_entry(&mut self) {
         let references = self.references.as_ref().filter(|s| s.valid());
         let inline = self.inline.as_ref().filter(|s| s.valid());
         self.current = match (references, inline) {
@@ -97,9 +163,15 @@ impl KsstIter {
     /// Brings the stream that is not current to the other side of the present entry.
     fn turn(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
+        let lost = self.lost.pop().map(|_| self.key().to_vec());
         macro_rules! cross {
             ($stream:expr) => {
                 match $stream {
+                    // It stands at what it could not read, not at its end.
+                    Some(s) if lost.is_some() => {
+                        let key = lost.as_deref().unwrap_or_default();
+                        if forward { s.seek(key) } else { s.seek_for_prev(key) }
+                    }
                     Some(s) if forward && s.valid() => s.next(),
                     Some(s) if forward => s.seek_to_first(),
                     Some(s) if s.valid() => s.prev(),
@@ -108,16 +180,18 @@ impl KsstIter {
                 }
             };
         }
-        match self.current {
-            Current::References => cross!(&mut self.inline),
-            Current::Inline => cross!(&mut self.references),
-            Current::Neither => Ok(()),
-        }
+        let (other, crossed) = match self.current {
+            Current::References => (Current::Inline, cross!(&mut self.inline)),
+            Current::Inline => (Current::References, cross!(&mut self.references)),
+            Current::Neither => (Current::Neither, Ok(())),
+        };
+        crossed.or_else(|e| self.lose(other, e))
     }
 
     fn guard(&mut self, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.current = Current::Neither;
+            self.lost.clear();
             self.references.iter_mut().for_each(StreamIter::reset);
             self.inline.iter_mut().for_each(StreamIter::reset);
         }
@@ -128,21 +202,27 @@ impl KsstIter {
         if self.forward != forward {
             self.turn(forward)?;
         }
-        match self.current {
-            Current::References => {
-                if let Some(s) = &mut self.references {
-                    if forward { s.next()? } else { s.prev()? }
+        let moved = match (self.current, &mut self.references, &mut self.inline) {
+            (Current::References, Some(s), _) => {
+                if forward {
+                    s.next()
+                } else {
+                    s.prev()
                 }
             }
-            Current::Inline => {
-                if let Some(s) = &mut self.inline {
-                    if forward { s.next()? } else { s.prev()? }
+            (Current::Inline, _, Some(s)) => {
+                if forward {
+                    s.next()
+                } else {
+                    s.prev()
                 }
             }
-            Current::Neither => {}
+            _ => Ok(()),
+        };
+        if let Err(e) = moved {
+            self.lose(self.current, e)?;
         }
-        self.choose();
-        Ok(())
+        self.choose()
     }
 
     fn position(&mut self, forward: bool, target: Option<&[u8]>) -> Result<()> {
@@ -153,8 +233,7 @@ impl KsstIter {
             Some(target) if forward => s.seek(target),
             Some(target) => s.seek_for_prev(target),
         });
-        self.choose();
-        Ok(())
+        self.choose()
     }
 }
 
@@ -194,6 +273,10 @@ impl InternalIterator for KsstIter {
         debug_assert!(self.valid(), "prev on an iterator that is not valid");
         let done = self.step(false);
         self.guard(done)
+    }
+
+    fn gap(&self) -> Option<Gap> {
+        self.gap.clone()
     }
 
     #[inline]

@@ -109,6 +109,8 @@ pub struct ReadCounters {
     pub filter_negatives: u64,
     /// Lookups that a filter let pass though the block had no visible entry of the key.
     pub filter_false_positives: u64,
+    /// Lookups that had to do without a filter, because it cannot be read.
+    pub filters_unreadable: u64,
     /// Records of vSSTs read from the device.
     pub value_reads: u64,
     /// Records of vSSTs that were in the cache.
@@ -131,6 +133,7 @@ impl ReadCounters {
         self.data_reads += other.data_reads;
         self.filter_negatives += other.filter_negatives;
         self.filter_false_positives += other.filter_false_positives;
+        self.filters_unreadable += other.filters_unreadable;
         self.value_reads += other.value_reads;
         self.values_cached += other.values_cached;
         self.vsst_index_reads += other.vsst_index_reads;

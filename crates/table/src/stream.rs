@@ -102,7 +102,8 @@ impl Stream {
     }
 
     /// The data block that holds the first entry at or after the internal key, if that entry has its user key.
-    /// `None` if a filter or the index excludes that. The flag tells whether a filter was asked.
+    /// `None` if a filter or the index excludes that. The flag tells whether a filter let it pass; one that cannot be
+    /// read is done without.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -116,12 +117,17 @@ impl Stream {
         if p >= self.partitions() {
             return Ok(None);
         }
-        let filter = self.filter_handle(p);
-        if let Some(handle) = filter {
-            let block = file.fetch(handle, Role::Filter, Caching::Fill, counters)?;
-            if !filter::may_contain(&block, key_hash).map_err(|e| file.locate(e, handle.offset))? {
-                counters.filter_negatives += 1;
-                return Ok(None);
+        let mut filtered = false;
+        if let Some(handle) = self.filter_handle(p) {
+            let block = file.fetch(handle, Role::Filter, Caching::Fill, counters);
+            match block.and_then(|block| filter::may_contain(&block, key_hash)) {
+                Ok(true) => filtered = true,
+                Ok(false) => {
+                    counters.filter_negatives += 1;
+                    return Ok(None);
+                }
+                // It only spares reads: the block answers as well. What is wrong with it `verify` tells.
+                Err(_) => counters.filters_unreadable += 1,
             }
         }
         let partition = self.partition(file, p, Caching::Fill, counters)?;
@@ -132,7 +138,7 @@ impl Stream {
         }
         let handle = partition.handle(row);
         let block = file.fetch(handle, self.role, Caching::Fill, counters)?;
-        Ok(Some((block, handle, filter.is_some())))
+        Ok(Some((block, handle, filtered)))
     }
 
     /// Bytes of data blocks before the one for an internal key.

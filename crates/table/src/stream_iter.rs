@@ -7,7 +7,8 @@ use crate::options::{IterOptions, ReadCounters};
 use crate::readahead::{Beyond, Borders};
 use crate::reader::Ksst;
 use crate::stream::{Partition, Stream};
-use base::{Error, Result, key};
+use base::key::{self, encode_into};
+use base::{Error, Gap, MAX_SEQ, Result, ValueKind};
 use cache::Block;
 use std::sync::Arc;
 
@@ -25,6 +26,10 @@ pub(crate) struct StreamIter<C> {
     borders: Option<Arc<Borders>>,
     pub(crate) counters: ReadCounters,
     partition: Option<usize>,
+    /// The partition asked for last, loaded or not; `None` when what the index says cannot be right.
+    asked: Option<usize>,
+    /// What the last move could not read, if it failed and the index tells.
+    gap: Option<Gap>,
     index: Partition,
     row: usize,
     /// The block the cursor has loaded.
@@ -55,6 +60,8 @@ impl<C: BlockCursor> StreamIter<C> {
             borders,
             counters: ReadCounters::default(),
             partition: None,
+            asked: None,
+            gap: None,
             index: Partition::default(),
             row: 0,
             loaded: None,
@@ -77,7 +84,7 @@ impl<C: BlockCursor> StreamIter<C> {
         if self.partition == Some(p) {
             return Ok(());
         }
-        self.partition = None;
+        (self.partition, self.asked) = (None, Some(p));
         let mut counters = self.counters;
         let index = self.stream().partition(&self.table.file, p, self.caching, &mut counters);
         self.counters = counters;
@@ -144,9 +151,10 @@ impl<C: BlockCursor> StreamIter<C> {
 
     /// Refuses a step from the block at `before` to one that does not lie behind it. The blocks of a stream lie in the
     /// order of their keys; a damaged index that leads back would make a walk nearly endless.
-    fn check_order(&self, before: Option<BlockHandle>, after: Option<BlockHandle>) -> Result<()> {
+    fn check_order(&mut self, before: Option<BlockHandle>, after: Option<BlockHandle>) -> Result<()> {
         match (before, after) {
             (Some(before), Some(after)) if before.end() > after.offset => {
+                (self.partition, self.asked) = (None, None);
                 let e = Error::corruption("an index that leads back to an earlier block");
                 Err(self.table.file.locate(e, after.offset))
             }
@@ -196,6 +204,7 @@ impl<C: BlockCursor> StreamIter<C> {
     #[inline(always)]
     fn guard(&mut self, result: Result<()>) -> Result<()> {
         if result.is_err() {
+            self.gap = self.unread();
             self.reset();
         }
         result
@@ -205,7 +214,49 @@ impl<C: BlockCursor> StreamIter<C> {
     pub(crate) fn reset(&mut self) {
         self.cursor.clear();
         self.loaded = None;
-        self.partition = None;
+        (self.partition, self.asked) = (None, None);
+    }
+
+    /// What the move that failed could not read; `None`: nobody knows.
+    pub(crate) fn take_gap(&mut self) -> Option<Gap> {
+        self.gap.take()
+    }
+
+    /// The entries that the block or the index partition where a move failed may have: those between the separators
+    /// around it. All versions of a user key count where a separator is inside of them. Without a separator before it, from
+    /// the smallest key there can be.
+    #[cold]
+    fn unread(&self) -> Option<Gap> {
+        let p = self.asked?;
+        let stream = self.stream();
+        // The rows of the partition, if it is the block that failed.
+        let rows = self.partition.map(|_| self.index.shape.rows());
+        let mut user_key = Vec::new();
+        let before = match rows {
+            Some(_) if self.row > 0 => {
+                Some(self.index.shape.separator(&self.index.block, self.row - 1, &mut user_key))
+            }
+            _ if p > 0 => Some(stream.separator(p - 1, &mut user_key)),
+            _ => None,
+        };
+        // Whether a separator inside of a user key is before others cannot be told where its sequences are replaced.
+        if self.table.global_seq.is_some() && before.is_some_and(|trailer| trailer != 0) {
+            return None;
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        match before {
+            Some(0) => encode_into(&mut first, &user_key, 0, ValueKind::Deletion),
+            _ => encode_into(&mut first, &user_key, MAX_SEQ, ValueKind::Seek),
+        }
+        // The separator of a partition is that of its last row.
+        match rows {
+            Some(rows) if self.row + 1 < rows => {
+                self.index.shape.separator(&self.index.block, self.row, &mut user_key)
+            }
+            _ => stream.separator(p, &mut user_key),
+        };
+        encode_into(&mut last, &user_key, 0, ValueKind::Deletion);
+        key::compare(&first, &last).is_lt().then_some(Gap { first, last })
     }
 
     fn first(&mut self) -> Result<()> {

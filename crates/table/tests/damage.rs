@@ -10,6 +10,7 @@ use base::{Error, ErrorKind, InternalIterator, MAX_SEQ, Result, Uid, ValueKind, 
 use cache::Cache;
 use common::*;
 use io::Rng;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::{IterOptions, Ksst, ReadCounters, TableOptions};
 
@@ -241,4 +242,120 @@ fn what_a_table_cannot_hold_is_refused() {
         .add_range_tombstone(&RangeTombstone { start: b"a".to_vec(), end: b"b".to_vec(), seq: MAX_SEQ })
         .unwrap();
     only_ranges.finish().unwrap();
+}
+
+/// The user keys that a scan in one direction does not give that goes on behind what it cannot read. What it gives is right
+/// and in order, and it leaves out only what it says.
+fn left_out(table: &Arc<Ksst>, all: &[(Vec<u8>, Vec<u8>)], forward: bool) -> BTreeSet<Vec<u8>> {
+    let mut iter = table.iter(IterOptions { fill_cache: false, readahead_bytes: 0 });
+    let (mut seen, mut gaps) = (Vec::new(), Vec::new());
+    let mut moved = if forward { iter.seek_to_first() } else { iter.seek_to_last() };
+    loop {
+        while let Err(e) = moved {
+            assert!(is_typed(&e), "{e}");
+            let gap = iter.gap().expect("a sound index tells what is lost");
+            moved = match (forward, key::split(&gap.first)) {
+                // The first block: nothing is before it.
+                (false, ([], u64::MAX)) => {
+                    iter.clear();
+                    Ok(())
+                }
+                (true, _) => iter.seek(&[key::user_key(&gap.last), &[0], &[0xff; 8]].concat()),
+                // The key is not in the gap.
+                (false, (user, 0)) => iter.seek_for_prev(&[user, &[0; 8]].concat()),
+                (false, (user, _)) => iter.seek_for_prev(&[user, &[0xff; 8]].concat()),
+            };
+            gaps.push(gap);
+            assert!(gaps.len() < 100, "it does not come further");
+        }
+        if !iter.valid() {
+            break;
+        }
+        seen.push((iter.key().to_vec(), iter.value().to_vec()));
+        moved = if forward { iter.next() } else { iter.prev() };
+    }
+    if !forward {
+        seen.reverse();
+    }
+    assert!(seen.windows(2).all(|w| key::compare(&w[0].0, &w[1].0).is_lt()), "not in order");
+    let mut missed = BTreeSet::new();
+    for (k, v) in all {
+        match seen.iter().find(|(found, _)| found == k) {
+            Some((_, value)) => assert!(value == v),
+            None => {
+                let user = key::user_key(k);
+                let behind = |first: &[u8]| {
+                    let (first, trailer) = key::split(first);
+                    first < user || first == user && trailer != 0
+                };
+                assert!(
+                    gaps.iter().any(|g| behind(&g.first) && user <= key::user_key(&g.last)),
+                    "lost in silence"
+                );
+                missed.insert(user.to_vec());
+            }
+        }
+    }
+    assert!(seen.iter().all(|entry| all.contains(entry)));
+    missed
+}
+
+/// Both streams, several versions of a key, keys whose versions span blocks: a damaged block or part of the index costs
+/// its own keys, in both directions, and what the other stream has before it is not lost.
+#[test]
+fn scans_go_on_behind_a_damaged_block() {
+    let mut rng = Rng::new(206);
+    let mut short = 0;
+    for _ in 0..3 {
+        let options = TableOptions { block_len: 256, partition_len: 64, ..TableOptions::default() };
+        let (bytes, model) = small_table(&mut rng, &options);
+        let all = entries(&model);
+        let users: BTreeSet<&[u8]> = all.iter().map(|(k, _)| key::user_key(k)).collect();
+        for at in (0..bytes.len()).step_by(5) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << rng.below(8);
+            // The end of the file is not read in parts.
+            let Ok(table) = open(damaged, &Arc::new(Cache::new(1 << 20))) else { continue };
+            let forward = left_out(&table, &all, true);
+            assert_eq!(forward, left_out(&table, &all, false), "byte {at}");
+            short += usize::from(!forward.is_empty() && forward.len() < users.len() / 2);
+        }
+    }
+    assert!(short > 100, "only {short} damages left most of the table");
+}
+
+/// A scan leaves out exactly the keys for which a get fails; and a filter that is damaged fails no get.
+#[test]
+fn a_damaged_block_costs_its_own_keys_and_a_filter_none() {
+    let mut model = Model::new();
+    for i in 0..300u64 {
+        insert(&mut model, format!("user{i:06}").as_bytes(), i + 1, ValueKind::Value, &[i as u8; 20]);
+    }
+    let options = TableOptions { block_len: 512, partition_len: 128, ..TableOptions::default() };
+    let bytes = build(&model, &[], &options, None).0;
+    let all = entries(&model);
+    let (mut without_filter, mut blocks) = (0, 0);
+    for at in (0..bytes.len()).step_by(23) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 4;
+        let Ok(table) = open(damaged, &Arc::new(Cache::new(1 << 20))) else { continue };
+        let mut counters = ReadCounters::default();
+        let mut failed = BTreeSet::new();
+        for (k, v) in &all {
+            let user = key::user_key(k);
+            match table.get(user, MAX_SEQ, key_hash(user), &mut counters) {
+                Ok(found) => assert_eq!(&found.expect("a key was lost in silence").value[..], &v[..]),
+                Err(_) => drop(failed.insert(user.to_vec())),
+            }
+        }
+        assert_eq!(left_out(&table, &all, true), failed, "byte {at}");
+        assert_eq!(left_out(&table, &all, false), failed, "byte {at}");
+        assert!(failed.is_empty() || counters.filters_unreadable == 0);
+        if counters.filters_unreadable > 0 {
+            without_filter += 1;
+            assert_eq!(table.verify().unwrap_err().kind(), ErrorKind::Corruption);
+        }
+        blocks += usize::from((1..60).contains(&failed.len()));
+    }
+    assert!(without_filter > 3 && blocks > 100, "{without_filter} filters, {blocks} blocks");
 }
