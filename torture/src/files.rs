@@ -62,8 +62,11 @@ fn look_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
 pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
     let listing = env.fs.list(dir).doing(|| "list".into())?;
     let live = db.live_files();
-    let known =
-        |name: &String| live.files.binary_search(name).is_ok() || live.others.binary_search(name).is_ok();
+    // What recovery's own flushes have no use for goes a moment later.
+    let known = |name: &String| {
+        let named = [&live.files, &live.others].iter().any(|names| names.binary_search(name).is_ok());
+        named || live.obsolete.contains(name)
+    };
     let is_listed = |name: &String| !UNLISTED.contains(&name.as_str()) && !name.ends_with(".tail");
     let names: Vec<&String> = listing.iter().map(|entry| &entry.name).collect();
     let stray: Vec<_> = names.iter().filter(|name| is_listed(name) && !known(name)).collect();

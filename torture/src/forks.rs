@@ -16,7 +16,7 @@ use crate::plan::{self, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Change, Contents, difference};
 use crate::{machine, tally};
-use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, Rng, SyncKind};
+use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, Rng, SyncKind, read_around};
 use lavastore::sim::SimEnv;
 use lavastore::{Db, Durability, ErrorKind, Options};
 use std::path::Path;
@@ -26,6 +26,8 @@ use std::time::Duration;
 const FORKS_MAX: usize = 6;
 /// Bytes copied at a time.
 const COPY_LEN: usize = 64 << 10;
+/// What a device reads or fails to read as one, bytes.
+const SECTOR: usize = 512;
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
@@ -424,7 +426,8 @@ fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path) -> lavastore::Result<(
     let mut buf = vec![0; COPY_LEN];
     while offset < len {
         let n = COPY_LEN.min((len - offset) as usize);
-        source.read_at(&mut buf[..n], offset)?;
+        // Who copies after a loss of power goes on behind a sector that cannot be read.
+        read_around(&mut buf[..n], offset, SECTOR, |piece, at| source.read_at(piece, at))?;
         target.append(&buf[..n])?;
         offset += n as u64;
     }

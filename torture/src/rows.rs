@@ -293,7 +293,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "damaged-log-on-lavafs",
         about: "the row damaged-log, on LavaFS",
         unit: Unit::Checks,
-        ci: 100,
+        ci: 250,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| damaged_log::case(context, seed)),
     },

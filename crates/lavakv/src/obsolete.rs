@@ -126,6 +126,8 @@ pub struct LiveFiles {
     pub pinned: usize,
     /// Names of the manifests and log groups that are the store's, those included that wait to be used; sorted.
     pub others: Vec<String>,
+    /// Names of the files of data that nothing refers to any more and a job will remove.
+    pub obsolete: Vec<String>,
     /// Bytes of the files that keep placed values safe.
     pub tail_bytes: u64,
     /// Bytes that all files occupy, as they are counted without looking at the directory.
@@ -147,6 +149,7 @@ impl LiveFiles {
         live.others = engine.manifest.live_manifest_files();
         live.others.extend(engine.log.file_numbers().into_iter().map(version::names::log));
         live.others.sort_unstable();
+        live.obsolete = lock(&engine.obsolete.pending).iter().map(|file| file.kind().to_string()).collect();
         live.tail_bytes = engine.placement.tails.bytes();
         live.counted_bytes = engine.space.meter().used_bytes();
         live
