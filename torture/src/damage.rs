@@ -31,13 +31,7 @@ const CHANGES: u64 = 1_000;
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6461_6d61_6765);
-    let store = match guarded(|| Store::make(seed, &mut rng)).and_then(|store| store) {
-        Ok(store) => store,
-        Err(why) => {
-            outcome.failures.push(format!("while making the store: {why}"));
-            return outcome;
-        }
-    };
+    let Some(store) = outcome.made(|| Store::make(seed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         let seen = guarded(|| store.live_on(sim, damage, rng)).and_then(|seen| seen);
@@ -77,21 +71,7 @@ struct Seen {
 
 impl Store {
     fn make(seed: u64, rng: &mut Rng) -> Check<Store> {
-        let churn = rng.one_in(2);
-        let knobs = Knobs {
-            steps: rng.range(30, 150),
-            reads: false,
-            kills: false,
-            volatile: false,
-            families: rng.one_in(2),
-            checkpoints: false,
-            reopen: true,
-            faults: false,
-            first_number: 1,
-            upkeep_one_in: pick(rng, &[4, 8, 20]),
-            options: if churn { churn_options } else { options },
-        };
-        let data = if churn { Data::churn(rng) } else { Data::small(rng) };
+        let (knobs, data) = Knobs::to_damage(rng, 30..150, (options, churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         driver.flush()?;

@@ -23,13 +23,7 @@ const DAMAGES: u64 = 6;
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6461_6d6c_6f67);
-    let store = match guarded(|| Store::make(seed, true, &mut rng)).and_then(|store| store) {
-        Ok(store) => store,
-        Err(why) => {
-            outcome.failures.push(format!("while making the store: {why}"));
-            return outcome;
-        }
-    };
+    let Some(store) = outcome.made(|| Store::make(seed, true, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| damage_it(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damaged, rng| {
         let looked = guarded(|| look(&store, sim, damaged, rng)).and_then(|seen| seen);

@@ -4,9 +4,11 @@
 //! damage it, or make its calls fail. What differs are the [`Knobs`].
 
 mod calls;
+mod knobs;
 mod time;
 
 pub(crate) use calls::{add, compare, compare_checkpoint, families_of, scan, write_one};
+pub(crate) use knobs::Knobs;
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::files;
@@ -32,35 +34,6 @@ pub(crate) const DIR: &str = "/db";
 /// Writes that fail with these kinds have left no trace.
 const REFUSALS: [ErrorKind; 4] =
     [ErrorKind::Poisoned, ErrorKind::Closed, ErrorKind::NotFound, ErrorKind::InvalidArgument];
-
-/// What a run does.
-#[derive(Clone, Debug)]
-pub(crate) struct Knobs {
-    pub steps: u64,
-    /// Read, and compare with the model.
-    pub reads: bool,
-    /// Kill the process (which starts a new record).
-    pub kills: bool,
-    pub volatile: bool,
-    pub families: bool,
-    pub checkpoints: bool,
-    pub reopen: bool,
-    /// Calls may fail.
-    pub faults: bool,
-    pub first_number: u64,
-    /// One in so many steps is a flush, compaction or the like.
-    pub upkeep_one_in: u64,
-    /// Options are drawn by this.
-    pub options: fn(&mut Rng) -> Options,
-}
-
-impl Knobs {
-    fn draw_options(&self, rng: &mut Rng) -> Options {
-        let drawn = Options { first_number: self.first_number, ..(self.options)(rng) };
-        // Refusals for want of space are to be told from faults.
-        if self.faults { plan::roomy(drawn) } else { drawn }
-    }
-}
 
 /// Contents of all families, cheap to copy.
 pub(crate) type Model = BTreeMap<FamilyId, Contents>;

@@ -11,7 +11,7 @@ use crate::check::{Check, ensure, show};
 use crate::driver::{DIR, Driver, Knobs, families_of};
 use crate::history::Found;
 use crate::machine::{self, damage};
-use crate::plan::{self, Data, pick};
+use crate::plan::{self, pick};
 use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Contents, Entries};
 use crate::tally;
@@ -36,13 +36,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x666c_6970);
     let closed = !rng.one_in(6);
-    let store = match Store::make(seed, closed, &mut rng) {
-        Ok(store) => store,
-        Err(why) => {
-            outcome.failures.push(format!("while making the store: {why}"));
-            return outcome;
-        }
-    };
+    let Some(store) = outcome.made(|| Store::make(seed, closed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         if sim.state_hash() == store.image {
@@ -83,21 +77,7 @@ struct Damage {
 
 impl Store {
     fn make(seed: u64, closed: bool, rng: &mut Rng) -> Check<Store> {
-        let churn = rng.one_in(2);
-        let knobs = Knobs {
-            steps: rng.range(10, 60),
-            reads: false,
-            kills: false,
-            volatile: false,
-            families: rng.one_in(2),
-            checkpoints: false,
-            reopen: true,
-            faults: false,
-            first_number: 1,
-            upkeep_one_in: pick(rng, &[4, 8, 20]),
-            options: if churn { plan::churn_options } else { plan::options },
-        };
-        let data = if churn { Data::churn(rng) } else { Data::small(rng) };
+        let (knobs, data) = Knobs::to_damage(rng, 10..60, (plan::options, plan::churn_options));
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         let older = driver.sim.fork(seed);

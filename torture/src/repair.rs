@@ -31,13 +31,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x7265_7061_6972);
     let closed = !rng.one_in(3);
-    let store = match Store::make(seed, closed, &mut rng) {
-        Ok(store) => store,
-        Err(why) => {
-            outcome.failures.push(format!("while making the store: {why}"));
-            return outcome;
-        }
-    };
+    let Some(store) = outcome.made(|| Store::make(seed, closed, &mut rng)) else { return outcome };
     let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damaged, rng| {
         let seen = guarded(|| store.repair(sim, damaged, rng)).and_then(|r| r);

@@ -54,6 +54,12 @@ impl Outcome {
         self.notes.push((what, count));
     }
 
+    /// What a case begins with, or `None` and a failure.
+    pub fn made<T>(&mut self, make: impl FnOnce() -> Check<T>) -> Option<T> {
+        let failed = |why| self.failures.push(format!("while making the store: {why}"));
+        guarded(make).and_then(|made| made).map_err(failed).ok()
+    }
+
     /// Does `damage` to copies of a machine, so many times over, and has each looked at. `None`: nothing was there to damage.
     pub fn damaged<D>(
         &mut self,

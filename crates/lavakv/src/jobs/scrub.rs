@@ -35,7 +35,8 @@ pub(crate) struct Turn {
 
 /// A pass.
 pub(crate) struct ScrubJob {
-    walk: Walk,
+    /// It begins with a list of all files, which is not made under the lock of the claims, where the job is.
+    walk: Option<Walk>,
     rate: RateLimit,
 }
 
@@ -48,7 +49,7 @@ impl ScrubJob {
             return None;
         }
         turn.running = true;
-        Some(ScrubJob { walk: Walk::new(engine), rate: RateLimit::new(bytes_per_s) })
+        Some(ScrubJob { walk: None, rate: RateLimit::new(bytes_per_s) })
     }
 
     fn end(engine: &Engine) {
@@ -70,9 +71,10 @@ impl Job for ScrubJob {
             ns => return Ok(Progress::Wait(ns.min(WAIT_NS_MAX))),
         }
         let mut report = VerifyReport::default();
-        let read = self.walk.step(engine, &mut report);
+        let walk = self.walk.get_or_insert_with(|| Walk::new(engine));
+        let read = walk.step(engine, &mut report);
         engine.stats.scrub_damages.add(report.errors.len() as u64);
-        engine.stats.scrub_files_left.set(self.walk.files_left());
+        engine.stats.scrub_files_left.set(walk.files_left());
         match read {
             Some(bytes) => {
                 engine.stats.scrub_bytes.add(bytes);

@@ -1,12 +1,7 @@
 //! A device that takes its time over one sync holds up nobody who does not wait for that sync.
 
 use crate::common::*;
-use lavastore_lavakv::io::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, ScratchFile, SyncKind,
-};
-use lavastore_lavakv::{Db, Durability, Env, FamilyOptions, Options, Result, ValuePlacement, WriteOptions};
-use std::path::Path;
+use lavastore_lavakv::{Db, Durability, FamilyOptions, Options, ValuePlacement, WriteOptions};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -42,66 +37,16 @@ impl Gate {
     }
 }
 
-#[derive(Debug)]
-struct Gated(Arc<dyn FileSystem>, Arc<Gate>);
-
-struct GatedFile(Box<dyn AppendFile>, Option<Arc<Gate>>);
-
-impl AppendFile for GatedFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.0.append(data)
-    }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.0.flush()
-    }
-    fn sync(&mut self, kind: SyncKind) -> Result<()> {
-        self.1.iter().for_each(|gate| gate.pass());
-        self.0.sync(kind)
-    }
-}
-
-/// Hands calls on.
-macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            self.0.$name($($arg),*)
-        })*
-    };
-}
-
-impl FileSystem for Gated {
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        let gate = path.extension().is_some_and(|e| e == "vsst").then(|| self.1.clone());
-        Ok(Box::new(GatedFile(self.0.create(path, options)?, gate)))
-    }
-    pass_on! {
-        open(path: &Path, access: Access) -> Arc<dyn ReadFile>;
-        create_in_place(path: &Path, len: u64, access: Access) -> Arc<dyn InPlaceFile>;
-        open_in_place(path: &Path, access: Access) -> Arc<dyn InPlaceFile>;
-        create_scratch(path: &Path, len: usize) -> Arc<dyn ScratchFile>;
-        rename(from: &Path, to: &Path) -> ();
-        remove(path: &Path) -> ();
-        link(from: &Path, to: &Path) -> ();
-        punch_hole(path: &Path, offset: u64, len: u64) -> ();
-        list(dir: &Path) -> Vec<DirEntry>;
-        metadata(path: &Path) -> Metadata;
-        create_dir_all(dir: &Path) -> ();
-        remove_dir(dir: &Path) -> ();
-        sync_dir(dir: &Path) -> ();
-        lock(path: &Path, holder: &str) -> Box<dyn FileLock>;
-        lock_to_read(path: &Path) -> Box<dyn FileLock>;
-        space(dir: &Path) -> FsSpace;
-    }
-}
-
 #[test]
 fn a_sync_of_placed_values_stops_neither_writers_of_other_families_nor_the_choice_of_jobs() {
     let (tmp, gate) = (TempDir::new("held-sync"), Arc::new(Gate::default()));
-    let kernel = Env::kernel();
-    let env = Env { fs: Arc::new(Gated(kernel.fs.clone(), gate.clone())), ..kernel };
+    let passed = gate.clone();
+    let env = around_syncs(move |path, sync| {
+        if path.extension().is_some_and(|e| e == "vsst") {
+            passed.pass();
+        }
+        sync()
+    });
     let options = Options { durability: Durability::Buffered, memory_bytes: 1 << 20, ..small() };
     let db = Db::open_in(env, tmp.join("store"), options).unwrap();
     let placed = FamilyOptions { value_placement: ValuePlacement::Log, ..small_family() };

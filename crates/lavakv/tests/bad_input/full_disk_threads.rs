@@ -1,75 +1,19 @@
 //! Group commits of the manifest on a full disk.
 
+use crate::common::around_syncs;
 use crate::full_disk::on_tmpfs;
-use lavastore_lavakv::io::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    ReadFile, ScratchFile, SyncKind,
-};
-use lavastore_lavakv::{Env, ErrorKind, Result};
-use std::path::Path;
-use std::sync::Arc;
+use lavastore_lavakv::ErrorKind;
 use version::{Edit, InitialState, Manifest, Record};
-
-/// A file system whose syncs take a while, as on a device, so that commits queue up behind one another.
-#[derive(Debug)]
-struct SlowSyncs(Arc<dyn FileSystem>);
-
-struct SlowFile(Box<dyn AppendFile>);
-
-impl AppendFile for SlowFile {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.0.append(data)
-    }
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.0.flush()
-    }
-    fn sync(&mut self, kind: SyncKind) -> Result<()> {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        self.0.sync(kind)
-    }
-}
-
-/// Hands calls on.
-macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        $(fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            self.0.$name($($arg),*)
-        })*
-    };
-}
-
-impl FileSystem for SlowSyncs {
-    fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
-        Ok(Box::new(SlowFile(self.0.create(path, options)?)))
-    }
-    pass_on! {
-        open(path: &Path, access: Access) -> Arc<dyn ReadFile>;
-        create_in_place(path: &Path, len: u64, access: Access) -> Arc<dyn InPlaceFile>;
-        open_in_place(path: &Path, access: Access) -> Arc<dyn InPlaceFile>;
-        create_scratch(path: &Path, len: usize) -> Arc<dyn ScratchFile>;
-        rename(from: &Path, to: &Path) -> ();
-        remove(path: &Path) -> ();
-        link(from: &Path, to: &Path) -> ();
-        punch_hole(path: &Path, offset: u64, len: u64) -> ();
-        list(dir: &Path) -> Vec<DirEntry>;
-        metadata(path: &Path) -> Metadata;
-        create_dir_all(dir: &Path) -> ();
-        remove_dir(dir: &Path) -> ();
-        sync_dir(dir: &Path) -> ();
-        lock(path: &Path, holder: &str) -> Box<dyn FileLock>;
-        lock_to_read(path: &Path) -> Box<dyn FileLock>;
-        space(dir: &Path) -> FsSpace;
-    }
-}
 
 /// Jobs of several threads commit edits together while not a byte is free: none of the edits is left in doubt.
 #[test]
 fn edits_of_several_threads_meet_a_full_tmpfs() {
     on_tmpfs("tmpfs-edits", |dir| {
-        let env = Env { fs: Arc::new(SlowSyncs(Env::kernel().fs)), ..Env::kernel() };
+        // As on a device, so that commits queue up behind one another.
+        let env = around_syncs(|_, sync| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            sync()
+        });
         let manifest = Manifest::create(&env, &dir.join("m"), InitialState::default()).unwrap();
         let make = |id| {
             let name = format!("{id:0>900}");

@@ -3,9 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests stage files as a hand outside the engine would")]
 
 mod machine;
+mod syncs;
 
 #[allow(unused_imports, reason = "each test program uses its own part")]
 pub use machine::{because, env, lavafs_env, on_lavafs, skipped_on_lavafs};
+#[allow(unused_imports, reason = "each test program uses its own part")]
+pub use syncs::around_syncs;
 
 use lavastore_lavakv::{
     ColumnFamily, Db, ErrorKind, FamilyOptions, Options, ReadOptions, Result, Space, sim::SimEnv,
