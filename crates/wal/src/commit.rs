@@ -53,17 +53,30 @@ struct State {
 }
 
 /// Those who wait on one of the two condition variables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Side {
+    /// Who was woken is counted until it has the lock.
     threads: usize,
-    /// No page that one of them waits for is lower.
+    /// No page that somebody waits for who was not woken yet is lower.
     lowest_lpn: u64,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Side { threads: 0, lowest_lpn: u64::MAX }
+    }
 }
 
 impl Side {
     fn enter(&mut self, lpn: u64) {
-        self.lowest_lpn = if self.threads == 0 { lpn } else { self.lowest_lpn.min(lpn) };
+        self.lowest_lpn = self.lowest_lpn.min(lpn);
         self.threads += 1;
+    }
+
+    /// All are about to be woken: what they waited for says nothing about those who come before they have gone. If it did,
+    /// a round that satisfies nobody on this side would wake all of it, only to wait again.
+    fn forget(&mut self) {
+        self.lowest_lpn = u64::MAX;
     }
 }
 
@@ -177,6 +190,10 @@ impl Commit {
             state.failure.is_some() || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
         let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
         let wake_queued = state.queued > 0;
+        state.sides[this].forget();
+        if satisfied {
+            state.sides[next].forget();
+        }
         drop(state);
         if wake_this {
             self.rounds[this].notify_all();

@@ -44,6 +44,22 @@ fn a_panic_of_the_leader_poisons() {
     assert_eq!(kind(commit.check()), ErrorKind::Poisoned);
 }
 
+/// Somebody who was woken and has not got the lock yet no longer counts: the next round would wake those who came meanwhile,
+/// and who would only wait again.
+#[test]
+fn what_the_woken_waited_for_is_forgotten() {
+    let commit = Commit::new(0, 0);
+    let token = lead(&commit, 3);
+    commit.lock().sides[1].enter(3);
+    token.covers(4);
+    token.written(4);
+    token.durable(4);
+    token.finish(Ok(())).unwrap();
+    let side = &mut commit.lock().sides[1];
+    side.enter(9);
+    assert_eq!((side.threads, side.lowest_lpn), (2, 9));
+}
+
 /// Threads that want pages durable, others that only want the token, and a log that grows: all get what they want, and
 /// a failure reaches those who wait.
 #[test]
