@@ -24,7 +24,7 @@ use crate::volume::{Volume, count};
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
-use io::{AlignedBuf, AppendFile, SyncKind};
+use io::{AlignedBuf, AppendFile, PendingSync, SyncKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub(crate) struct LavaAppendFile {
     expected: u64,
     /// The last operation on this file.
     position: u64,
+    /// How far the sync goes that runs beside the writes, and whether it writes the journal.
+    beside: Option<(u64, bool)>,
     poison: Option<Error>,
 }
 
@@ -84,6 +86,7 @@ impl LavaAppendFile {
             allocated: 0,
             expected: blocks_for(options.expected_len),
             position,
+            beside: None,
             poison: None,
         }
     }
@@ -310,6 +313,29 @@ impl AppendFile for LavaAppendFile {
                 f.volume.commit(f.position)?;
             }
             Ok(())
+        })
+    }
+
+    /// Without a claim: it would speak of bytes that are appended to meanwhile.
+    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
+        if self.live.is_orphan() {
+            self.sync(SyncKind::Data)?;
+            return Ok(None);
+        }
+        self.flush()?;
+        let (volume, position) = (self.volume.clone(), self.position);
+        self.beside = Some((self.len(), !volume.is_durable(position)));
+        // The blocks of these bytes were in line when they were written.
+        Ok(Some(Box::new(move || volume.sync_device().and_then(|()| volume.commit(position)))))
+    }
+
+    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
+        self.guarded(|f| {
+            ran?;
+            let Some((synced, with_journal)) = f.beside.take() else { return Ok(()) };
+            f.synced = f.synced.max(synced);
+            // In line for whoever writes the journal next.
+            if with_journal { f.record_size(false) } else { Ok(()) }
         })
     }
 }

@@ -20,7 +20,7 @@ use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
-    ReadFile, ScratchFile, SyncKind,
+    PendingSync, ReadFile, ScratchFile, SyncKind,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -384,6 +384,14 @@ impl AppendFile for MeteredFile {
 
     fn sync(&mut self, kind: SyncKind) -> Result<()> {
         self.inner().sync(kind)
+    }
+
+    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
+        self.inner().begin_sync()
+    }
+
+    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
+        self.inner().end_sync(ran)
     }
 }
 

@@ -13,6 +13,9 @@
 //! the log. Hence, whatever a loss of power takes: *every value logged up to a durable write is there, if that write was
 //! acknowledged.*
 //!
+//! A sync of a file runs [`beside`] its writes: who appends waits for it only where the tail has no room for what is not
+//! durable yet, or does not take the value.
+//!
 //! # Recovery
 //!
 //! Replay ([`replayed`]) reads each value from its file, or else from a tail, verified by the record's checksum (tied to
@@ -44,7 +47,9 @@ use crate::write_path::Payload;
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
-use io::{Access, CreateOptions};
+use beside::{Beside, Syncs};
+use io::{Access, CreateOptions, PendingSync};
+use std::ops::DerefMut;
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record;
@@ -52,6 +57,7 @@ use table::{RecordLens, VsstBuilder, VsstOptions};
 use tail::{Tail, Tails};
 use version::{FamilyId, VsstMeta, names};
 
+mod beside;
 mod replayed;
 mod tail;
 
@@ -69,14 +75,17 @@ const SYNC_EVERY: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Placement {
     /// By memtable.
-    files: Mutex<HashMap<u64, Arc<Mutex<ArrivalFile>>>>,
+    files: Mutex<HashMap<u64, Arc<Arrival>>>,
     count: AtomicUsize,
     pub tails: Tails,
     /// Files of which a value is lost that only the log refers to, as the manifest is to list them.
     lost: Mutex<HashMap<u64, VsstMeta>>,
 }
 
-/// A file that values are appended to.
+/// A file that values are appended to, and whose syncs let others append.
+pub(crate) struct Arrival(Beside<ArrivalFile>);
+
+/// The file itself.
 pub(crate) struct ArrivalFile {
     pub number: u64,
     uid: Uid,
@@ -88,8 +97,10 @@ pub(crate) struct ArrivalFile {
     name_synced: bool,
     /// Until the values are in tables.
     tail: Option<Tail>,
-    /// A record that the tail did not take is to be durable before it is logged.
-    over_tail: bool,
+    /// Up to here it is to be durable before anything is logged: a record that the tail did not take ends there.
+    over_tail_bytes: u64,
+    /// Where the sync goes that is running.
+    syncing_bytes: u64,
     /// Up to here the volume has room for it.
     reserved_bytes: u64,
 }
@@ -130,7 +141,8 @@ impl ArrivalFile {
             synced_bytes: 0,
             name_synced: false,
             tail: None,
-            over_tail: false,
+            over_tail_bytes: 0,
+            syncing_bytes: 0,
             reserved_bytes: 0,
         })
     }
@@ -156,23 +168,13 @@ impl ArrivalFile {
         Ok(())
     }
 
-    fn append(
-        &mut self,
-        engine: &Engine,
-        user_key: &[u8],
-        seq: SeqNo,
-        value: &[u8],
-    ) -> Result<RecordReference> {
-        let end = self.written_bytes() + record::len_max(user_key.len(), value.len()) as u64;
-        if end > self.synced_bytes + self.tail_len() {
-            self.sync(engine)?;
-        }
+    fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
         let (State::Open(builder), Some(tail)) = (&mut self.state, &self.tail) else {
             return Err(Error::invalid("a value was to be placed in a file that is not open"));
         };
         let (lens, offset) = builder.append(user_key, seq, value)?;
         if lens.stored_len > tail.len() || tail.keep(offset, builder.last_record()).is_err() {
-            self.over_tail = true;
+            self.over_tail_bytes = builder.written_bytes();
         }
         self.places.insert(seq, lens);
         Ok(RecordReference {
@@ -189,45 +191,17 @@ impl ArrivalFile {
         self.tail.as_ref().map_or(0, Tail::len)
     }
 
-    fn written_bytes(&self) -> u64 {
-        if let State::Open(builder) = &self.state { builder.written_bytes() } else { 0 }
+    /// True if the tail has no room for a record of so many bytes besides those that are not durable.
+    fn would_overwrite(&self, record_len: usize) -> bool {
+        self.written_bytes() + record_len as u64 > self.synced_bytes + self.tail_len()
     }
 
-    /// All that was appended since the last call may be logged.
-    fn keep_safe(&mut self, engine: &Engine) -> Result<()> {
-        if self.over_tail { self.sync(engine) } else { Ok(()) }
-    }
-
-    fn sync(&mut self, engine: &Engine) -> Result<()> {
-        let builder = match &mut self.state {
-            State::Open(builder) => builder,
-            State::Finished(_) | State::Failed { durable: true } => return Ok(()),
-            State::Failed { durable: false } => {
-                let why = "a file of values failed with values in it that are logged, but not durable";
-                return Err(Error::new(ErrorKind::Io, why).at_file(engine.path(&names::vsst(self.number))));
-            }
-        };
-        let bytes = builder.written_bytes();
-        if bytes == self.synced_bytes {
-            return Ok(());
-        }
-        let named = if self.name_synced { Ok(()) } else { engine.sync_dir() };
-        if let Err(e) = named.and_then(|()| builder.sync()) {
-            // A second sync could succeed without what the first one lost: the name of the file, or bytes of it.
-            self.state = State::Failed { durable: false };
-            return Err(e);
-        }
-        (self.synced_bytes, self.name_synced, self.over_tail) = (bytes, true, false);
-        Ok(())
-    }
-
-    /// Gives the file its index, unless it has one; what the manifest is to know of it.
-    pub fn finish(&mut self, engine: &Engine) -> Result<VsstMeta> {
+    /// Gives the file its index, unless it has one; what the manifest is to know of it. All values are durable: then a
+    /// failure of what follows takes none of them.
+    fn finish(&mut self, engine: &Engine) -> Result<VsstMeta> {
         if let State::Finished(meta) = &self.state {
             return Ok(VsstMeta::clone(meta));
         }
-        // First the values: then a failure of what follows takes none of them.
-        self.sync(engine)?;
         if let State::Open(builder) = &mut self.state {
             // Where there is no room for the index the flush is tried again, with the values where they are.
             builder.reserve(builder.index_len_max())?;
@@ -250,6 +224,90 @@ impl ArrivalFile {
     }
 }
 
+impl Syncs for ArrivalFile {
+    /// What is left of the sync of the file, and whether its name is still to be made durable.
+    type Run = (Option<PendingSync>, bool);
+
+    fn written_bytes(&self) -> u64 {
+        if let State::Open(builder) = &self.state { builder.written_bytes() } else { 0 }
+    }
+
+    fn is_durable(&self, bytes: u64) -> Result<bool> {
+        match &self.state {
+            State::Open(_) => Ok(self.synced_bytes >= bytes),
+            State::Finished(_) | State::Failed { durable: true } => Ok(true),
+            State::Failed { durable: false } => {
+                let why = "a file of values failed with values in it that are logged, but not durable";
+                Err(Error::new(ErrorKind::Io, why))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Self::Run> {
+        let State::Open(builder) = &mut self.state else {
+            return Err(Error::invalid("a file of values that is not open was to be synced"));
+        };
+        self.syncing_bytes = builder.written_bytes();
+        Ok((builder.begin_sync()?, !self.name_synced))
+    }
+
+    fn end(&mut self, ran: Result<()>) -> Result<()> {
+        let State::Open(builder) = &mut self.state else { return ran };
+        if let Err(e) = builder.end_sync(ran) {
+            // A second sync could succeed without what the first one lost: the name of the file, or bytes of it.
+            self.state = State::Failed { durable: false };
+            return Err(e);
+        }
+        (self.synced_bytes, self.name_synced) = (self.syncing_bytes, true);
+        Ok(())
+    }
+}
+
+impl Arrival {
+    /// The file, to look at or append to.
+    pub fn lock(&self) -> impl DerefMut<Target = ArrivalFile> + '_ {
+        self.0.lock()
+    }
+
+    /// Makes all values in it durable. Others may append meanwhile.
+    fn sync(&self, engine: &Engine) -> Result<()> {
+        let synced = self.0.sync(|(file, is_new)| {
+            let named = if is_new { engine.sync_dir() } else { Ok(()) };
+            named.and_then(|()| file.map_or(Ok(()), |run| run()))
+        });
+        synced.map_err(|e| e.at_file(engine.path(&names::vsst(self.lock().number))))
+    }
+
+    fn append(&self, engine: &Engine, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
+        // Under the writer's lock: nobody else appends in between.
+        let full = self.lock().would_overwrite(record::len_max(user_key.len(), value.len()));
+        if full {
+            self.sync(engine)?;
+        }
+        self.lock().append(user_key, seq, value)
+    }
+
+    /// All that was appended since the last call may be logged.
+    fn keep_safe(&self, engine: &Engine) -> Result<()> {
+        let unsafe_to_log = {
+            let file = self.lock();
+            file.over_tail_bytes > file.synced_bytes
+        };
+        if unsafe_to_log { self.sync(engine) } else { Ok(()) }
+    }
+
+    /// Makes all values durable and gives the file its index; what the manifest is to know of it.
+    pub fn finish(&self, engine: &Engine) -> Result<VsstMeta> {
+        self.sync(engine)?;
+        self.0.settled().finish(engine)
+    }
+
+    /// Nothing more is appended. `durable`: see [`State::Failed`].
+    fn fail(&self, durable: bool) {
+        self.0.settled().state = State::Failed { durable };
+    }
+}
+
 impl Placement {
     /// A value in this file is lost.
     pub fn set_lost(&self, meta: &VsstMeta) {
@@ -268,7 +326,7 @@ impl Placement {
     }
 
     /// The file of a memtable, if it has one.
-    pub fn of(&self, memtable: u64) -> Option<Arc<Mutex<ArrivalFile>>> {
+    pub fn of(&self, memtable: u64) -> Option<Arc<Arrival>> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -280,13 +338,16 @@ impl Placement {
     pub fn distrust(&self, engine: &Engine, number: u64) {
         let files: Vec<_> = lock(&self.files).values().cloned().collect();
         for file in files {
-            let mut file = lock(&file);
-            if file.number != number || !matches!(file.state, State::Open(_)) {
+            let concerned = {
+                let file = file.lock();
+                file.number == number && matches!(file.state, State::Open(_))
+            };
+            if !concerned {
                 continue;
             }
             // The values that can be read are to stay as durable as they were promised.
             match file.sync(engine) {
-                Ok(()) => file.state = State::Failed { durable: true },
+                Ok(()) => file.fail(true),
                 Err(e) => engine.health.poison(&e),
             }
         }
@@ -298,13 +359,13 @@ impl Placement {
         let file = files.remove(&memtable);
         self.count.store(files.len(), Ordering::Release);
         drop(files);
-        if let Some(tail) = file.and_then(|file| lock(&file).tail.take()) {
+        if let Some(tail) = file.and_then(|file| file.lock().tail.take()) {
             self.tails.put(engine, tail);
         }
     }
 
     /// The file of the family's active memtable. It is made if there is none, for `more` bytes to begin with.
-    fn file_for(&self, engine: &Engine, family: &Family, more: u64) -> Result<Arc<Mutex<ArrivalFile>>> {
+    fn file_for(&self, engine: &Engine, family: &Family, more: u64) -> Result<Arc<Arrival>> {
         let active = family.view().active.clone();
         let mut files = lock(&self.files);
         if let Some(file) = files.get(&active.id()) {
@@ -320,7 +381,7 @@ impl Placement {
         };
         file.tail = Some(tail);
         engine.segments.hold(engine, file.number, family.id, &active, 0);
-        let file = Arc::new(Mutex::new(file));
+        let file = Arc::new(Arrival(Beside::new(file)));
         files.insert(active.id(), file.clone());
         self.count.store(files.len(), Ordering::Release);
         Ok(file)
@@ -342,7 +403,7 @@ impl Placement {
             all.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, file)| file.clone()).collect()
         };
         let skipped = usize::from(base::canary::is("placed-values-of-one-file-not-synced"));
-        files.iter().skip(skipped).try_for_each(|file| lock(file).sync(engine))
+        files.iter().skip(skipped).try_for_each(|file| file.sync(engine))
     }
 }
 
@@ -393,7 +454,7 @@ fn has_place(engine: &Engine, family: &Family, bytes: u64) -> Result<bool> {
     let reserved = engine
         .placement
         .file_for(engine, family, 3 * bytes)
-        .and_then(|file| lock(&file).reserve(engine, bytes));
+        .and_then(|file| file.lock().reserve(engine, bytes));
     match reserved {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NoSpace => {
@@ -401,7 +462,7 @@ fn has_place(engine: &Engine, family: &Family, bytes: u64) -> Result<bool> {
             if active.is_empty()
                 && let Some(file) = engine.placement.of(active.id())
             {
-                let number = lock(&file).number;
+                let number = file.lock().number;
                 engine.placement.forget(engine, active.id());
                 // The memtable lives on: it must not keep a file that neither it nor the log refers to.
                 engine.segments.unlogged(engine, number);
@@ -431,7 +492,7 @@ pub(crate) fn place(
     if placed.is_some() {
         for family in families {
             if let Some(file) = engine.placement.of(family.view().active.id()) {
-                lock(&file).keep_safe(engine)?;
+                file.keep_safe(engine)?;
             }
         }
     }
@@ -470,7 +531,7 @@ fn place_one(
         return Ok(false);
     }
     let file = engine.placement.file_for(engine, family, 0)?;
-    let reference = lock(&file).append(engine, change.key, seq, change.value)?;
+    let reference = file.append(engine, change.key, seq, change.value)?;
     engine.stats.segment_bytes_written.add(reference.stored_len);
     engine.stats.values_placed.add(1);
     let reference = reference.encode();
@@ -484,17 +545,16 @@ pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc
     for family in families {
         let active = family.view().active.clone();
         let Some(file) = engine.placement.of(active.id()) else { continue };
-        let mut file = lock(&file);
-        let logged = file.places.iter().filter(|(seq, _)| **seq < writer.next_seq);
-        let logged_bytes = logged.map(|(_, lens)| lens.stored_len).sum::<u64>();
-        let durable = file.synced_bytes >= logged_bytes || file.sync(engine).is_ok();
-        file.state = State::Failed { durable };
+        let (number, logged_bytes, synced_bytes) = {
+            let file = file.lock();
+            let logged = file.places.iter().filter(|(seq, _)| **seq < writer.next_seq);
+            (file.number, logged.map(|(_, lens)| lens.stored_len).sum::<u64>(), file.synced_bytes)
+        };
+        file.fail(synced_bytes >= logged_bytes || file.sync(engine).is_ok());
         if let Err(e) = file.sync(engine) {
             // No later durable write may be acknowledged.
             engine.health.poison(&e);
         }
-        let number = file.number;
-        drop(file);
         if active.is_empty() {
             engine.placement.forget(engine, active.id());
             if unlogged && logged_bytes == 0 {

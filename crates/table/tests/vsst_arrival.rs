@@ -46,7 +46,8 @@ fn write(
         let (lens, offset) = builder.append(k, *seq, v).unwrap();
         places.push((lens, offset));
         assert!(open_loose(builder.last_record(), uid(), offset).unwrap().value == *v);
-        builder.sync().unwrap();
+        let run = builder.begin_sync().unwrap();
+        builder.end_sync(run.map_or(Ok(()), |run| run())).unwrap();
         assert!(!builder.is_empty() && builder.written_bytes() == offset + lens.stored_len);
         // Before the file has an end, and though more may follow.
         let so_far = MemRead::new(bytes.lock().unwrap().clone());

@@ -26,7 +26,7 @@ use super::calls;
 use super::handle::{Handle, poisoned, retry};
 use super::read::Engine;
 use super::uring::{Outcome, RingPool, Writer};
-use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, SyncKind};
+use crate::{Access, AlignedBuf, AppendFile, CreateOptions, PAGE, PendingSync, SyncKind};
 use base::{Error, Result};
 use rustix::fd::AsFd;
 use rustix::fs::{FallocateFlags, OFlags};
@@ -34,7 +34,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) struct KernelAppendFile {
-    handle: Handle,
+    /// Shared with a sync that runs beside the writes.
+    handle: Arc<Handle>,
     buf: AlignedBuf,
     buffered: usize,
     start: u64,
@@ -65,7 +66,7 @@ struct Writeback {
 impl KernelAppendFile {
     pub(super) fn create(path: &Path, options: &CreateOptions, engine: Arc<Engine>) -> Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
-        let handle = Handle::open("cannot create a file", path, flags, options.access)?;
+        let handle = Arc::new(Handle::open("cannot create a file", path, flags, options.access)?);
         let capacity = options.write_buffer_len.max(PAGE).next_multiple_of(PAGE);
         let step = if options.access == Access::Buffered { options.sync_every } else { 0 };
         let mut file = KernelAppendFile {
@@ -276,9 +277,25 @@ impl AppendFile for KernelAppendFile {
             if kind == SyncKind::Full && (f.reserved > f.len() || f.reserved_in_part) {
                 f.cut(f.len())?;
             }
-            f.handle.sync(kind).map_err(|e| f.handle.fail("cannot sync a file", e))
+            sync(&f.handle, kind)
         })
     }
+
+    fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
+        self.guarded(Self::flush_buffer)?;
+        let handle = self.handle.clone();
+        Ok(Some(Box::new(move || sync(&handle, SyncKind::Data))))
+    }
+
+    fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
+        // The kernel tells each failure of the device to one call: a write-back that failed beside the sync may have been
+        // told what was lost of the bytes that the sync was for.
+        self.guarded(|_| ran)
+    }
+}
+
+fn sync(handle: &Handle, kind: SyncKind) -> Result<()> {
+    handle.sync(kind).map_err(|e| handle.fail("cannot sync a file", e))
 }
 
 impl Drop for KernelAppendFile {

@@ -13,11 +13,11 @@ use crate::engine::Engine;
 use crate::event::Event;
 use crate::family::Family;
 use crate::gc_pace::Flushed;
-use crate::placement::ArrivalFile;
+use crate::placement::Arrival;
 use crate::scheduler::{Job, JobClass, Progress};
 use crate::space_limit::Grant;
 use base::sync::atomic::Ordering;
-use base::sync::{Mutex, lock, read};
+use base::sync::{lock, read};
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
 use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutter, Step};
@@ -50,7 +50,7 @@ struct Unit {
     separation: Separation,
     vssts: Vec<VsstMeta>,
     /// The files to which values were written while they were logged, by memtable.
-    placed: Vec<Arc<Mutex<ArrivalFile>>>,
+    placed: Vec<Arc<Arrival>>,
     /// Bytes of their records.
     placed_bytes: u64,
     /// When its first step began.
@@ -188,11 +188,11 @@ impl Unit {
         }
     }
 
-    /// Before the first step. Not when the flush is picked, under the claims: a file may be held by a sync.
+    /// Before the first step. Not when the flush is picked, under the claims: an index may be in the making under a file's lock.
     fn begin(&mut self, engine: &Engine) {
         self.start_ns = Some(engine.env.clock.now_ns());
         for file in &self.placed {
-            let file = lock(file);
+            let file = file.lock();
             self.separation.add_placed(file.number, file.places());
         }
     }
@@ -237,8 +237,8 @@ impl Unit {
     /// Gives the files of placed values their index.
     fn finish_placed(&mut self, engine: &Engine) -> Result<()> {
         for file in &self.placed {
-            let mut file = lock(file);
-            if self.separation.refers_to(file.number) {
+            let number = file.lock().number;
+            if self.separation.refers_to(number) {
                 let meta = file.finish(engine)?;
                 self.placed_bytes += meta.record_bytes;
                 self.vssts.push(meta);

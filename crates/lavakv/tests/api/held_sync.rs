@@ -1,79 +1,136 @@
 //! A device that takes its time over one sync holds up nobody who does not wait for that sync.
+//!
+//! The sync of a file of placed values is held for as long as the test wants. What else happens meanwhile is decided by the
+//! order of events, not by time: the sync goes on when the others have come to their end.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, Durability, FamilyOptions, Options, ValuePlacement, WriteOptions};
+use lavastore_lavakv::{Db, Durability, ErrorKind, FamilyOptions, Options, ValuePlacement, WriteOptions};
+use lavastore_lavakv::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Whether syncs of value files wait, and how many do.
+/// Whether syncs of value files are held, how many are, and how many tables were synced.
 #[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<(bool, usize)>,
+struct Syncs {
+    state: Mutex<(bool, usize, usize)>,
     changed: Condvar,
 }
 
-impl Gate {
-    fn set(&self, closed: bool) {
-        self.state.lock().unwrap().0 = closed;
+impl Syncs {
+    fn change(&self, change: impl FnOnce(&mut (bool, usize, usize))) {
+        change(&mut self.state.lock().unwrap());
         self.changed.notify_all();
     }
 
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.1 += 1;
-        self.changed.notify_all();
-        while state.0 {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.1 -= 1;
+    fn hold(&self, on: bool) {
+        self.change(|state| state.0 = on);
     }
 
-    fn wait_for_one(&self) {
+    fn wait_until(&self, holds: impl Fn(&(bool, usize, usize)) -> bool) {
         let mut state = self.state.lock().unwrap();
-        while state.1 == 0 {
+        while !holds(&state) {
             state = self.changed.wait(state).unwrap();
         }
+    }
+
+    /// In place of a sync.
+    fn at(&self, extension: &str, sync: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        if extension == "vsst" {
+            self.change(|state| state.1 += 1);
+            self.wait_until(|state| !state.0);
+            self.change(|state| state.1 -= 1);
+        }
+        let synced = sync();
+        if extension == "ksst" {
+            self.change(|state| state.2 += 1);
+        }
+        synced
     }
 }
 
-#[test]
-fn a_sync_of_placed_values_stops_neither_writers_of_other_families_nor_the_choice_of_jobs() {
-    let (tmp, gate) = (TempDir::new("held-sync"), Arc::new(Gate::default()));
-    let passed = gate.clone();
+/// A store whose family `one` has its values placed in the log.
+fn store(tmp: &TempDir, syncs: &Arc<Syncs>, fails: Arc<AtomicBool>) -> Db {
+    let seen = syncs.clone();
     let env = around_syncs(move |path, sync| {
-        if path.extension().is_some_and(|e| e == "vsst") {
-            passed.pass();
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        seen.at(extension, sync)?;
+        match extension == "vsst" && fails.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::Io, "the device lost it")),
+            false => Ok(()),
         }
-        sync()
     });
     let options = Options { durability: Durability::Buffered, memory_bytes: 1 << 20, ..small() };
     let db = Db::open_in(env, tmp.join("store"), options).unwrap();
     let placed = FamilyOptions { value_placement: ValuePlacement::Log, ..small_family() };
-    let one = db.create_column_family("one", placed).unwrap();
-    gate.set(true);
-    let (done, ended) = mpsc::channel();
-    let ended = std::thread::scope(|scope| {
-        scope.spawn(|| db.put_opt(&one, &key(1), &[1; 2000], &WriteOptions::durable()).unwrap());
-        gate.wait_for_one();
-        scope.spawn(|| {
-            // A memtable becomes full and its flush is picked, which asks for the file of its values.
-            fill(&db, &mut Model::new(), 0..400, 0);
-            // Workers look for work some times meanwhile; this looks at the same claims as they do.
-            for _ in 0..200 {
-                db.gc_plan(Default::default()).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-            }
+    db.create_column_family("one", placed).unwrap();
+    db
+}
+
+/// Runs `others` while a durable write of key 1 waits for the sync of its value; what became of that write.
+fn while_held(db: &Db, syncs: &Syncs, others: impl FnOnce() + Send) -> Result<()> {
+    let one = db.column_family("one").unwrap();
+    let acknowledged = AtomicBool::new(false);
+    syncs.hold(true);
+    std::thread::scope(|scope| {
+        let durable = scope.spawn(|| {
+            let written = db.put_opt(&one, &key(1), &[1; 2000], &WriteOptions::durable());
+            acknowledged.store(true, Ordering::SeqCst);
+            written
+        });
+        syncs.wait_until(|state| state.1 > 0);
+        let (done, ended) = mpsc::channel();
+        scope.spawn(move || {
+            others();
             done.send(()).unwrap();
         });
-        // Only a failure takes that long.
-        let ended = ended.recv_timeout(Duration::from_secs(10));
-        gate.set(false);
-        ended
-    });
-    assert!(ended.is_ok(), "writers and jobs waited for a sync of values that are not theirs");
-    db.close().unwrap();
+        // Nothing depends on this but how a failure is told: without it, the test would hang.
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        let early = acknowledged.load(Ordering::SeqCst);
+        syncs.hold(false);
+        let written = durable.join().unwrap();
+        assert!(ended.is_ok(), "others waited for a sync that is not theirs");
+        assert!(!early, "a durable write was acknowledged before its value was durable");
+        written
+    })
+}
+
+fn check(tmp: &TempDir) {
     let again = Db::open_with(tmp.join("store"), small()).unwrap();
     let one = again.column_family("one").unwrap();
-    assert_eq!(again.get_cf(&one, &key(1)).unwrap().as_deref(), Some(&[1; 2000][..]));
+    for n in 1..3 {
+        assert_eq!(again.get_cf(&one, &key(n)).unwrap().as_deref(), Some(&[n as u8; 2000][..]), "key {n}");
+    }
+}
+
+#[test]
+fn a_sync_of_placed_values_stops_neither_writers_nor_the_choice_of_jobs() {
+    let (tmp, syncs) = (TempDir::new("held-sync"), Arc::new(Syncs::default()));
+    let db = store(&tmp, &syncs, Arc::default());
+    let one = db.column_family("one").unwrap();
+    let written = while_held(&db, &syncs, || {
+        // The same family, the same file.
+        db.put_cf(&one, &key(2), &[2; 2000]).unwrap();
+        // A memtable of another family becomes full, and its flush is picked, under the claims, and writes its table.
+        fill(&db, &mut Model::new(), 0..400, 0);
+        syncs.wait_until(|state| state.2 > 0);
+        db.gc_plan(Default::default()).unwrap();
+    });
+    written.unwrap();
+    db.close().unwrap();
+    check(&tmp);
+}
+
+#[test]
+fn a_failure_of_that_sync_stops_the_store_and_takes_nothing_that_was_acknowledged_meanwhile() {
+    let (tmp, syncs) = (TempDir::new("failed-held-sync"), Arc::new(Syncs::default()));
+    let fails = Arc::new(AtomicBool::new(true));
+    let db = store(&tmp, &syncs, fails);
+    let one = db.column_family("one").unwrap();
+    let written = while_held(&db, &syncs, || db.put_cf(&one, &key(2), &[2; 2000]).unwrap());
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(db.put_cf(&one, &key(3), b"later").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert!(db.close().is_err());
+    check(&tmp);
 }

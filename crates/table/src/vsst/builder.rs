@@ -20,7 +20,7 @@ use crate::sink::Sink;
 use base::codec::put_u32;
 use base::{Compression, Error, ErrorKind, MAX_SEQ, Result, SeqNo, ValueKind, checksum, key, limits};
 use cache::Cache;
-use io::AppendFile;
+use io::{AppendFile, PendingSync};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -173,12 +173,21 @@ impl VsstBuilder {
         &self.record
     }
 
-    /// Makes all records so far durable.
+    /// Begins to make all records so far durable, and returns what is left to do, while which records may be appended.
+    /// Its result goes to [`VsstBuilder::end_sync`]; nothing else is done with the file before. `None`: they are durable.
     ///
     /// # Errors
     /// What the file reports: it is then of no use.
-    pub fn sync(&mut self) -> Result<()> {
-        self.sink.sync_data()
+    pub fn begin_sync(&mut self) -> Result<Option<PendingSync>> {
+        self.sink.begin_sync()
+    }
+
+    /// Ends a sync: only now the records are durable that were there when it began.
+    ///
+    /// # Errors
+    /// As [`VsstBuilder::begin_sync`].
+    pub fn end_sync(&mut self, ran: Result<()>) -> Result<()> {
+        self.sink.end_sync(ran)
     }
 
     /// Takes room on the volume for so many bytes beyond what is written: then they will not find it full.
