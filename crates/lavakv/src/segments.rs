@@ -33,7 +33,7 @@ use crate::family::Family;
 use crate::obsolete::DataFile;
 use crate::options::{DamagedFiles, Durability};
 use crate::space_limit::admission;
-use crate::write_path::{Payload, WriteOp};
+use crate::write_path::{Payload, WriteOp, pace_segment};
 use base::key::encode;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, lock};
@@ -320,7 +320,7 @@ pub(crate) fn write_batch(engine: &Arc<Engine>, batch: &WriteBatch, durability: 
 }
 
 /// Writes a value to a segment; the reference, encoded.
-fn write(engine: &Arc<Engine>, family: &Family, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Draft)> {
+fn write(engine: &Arc<Engine>, family: &Arc<Family>, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Draft)> {
     validate(key, value.len() as u64)?;
     let mut draft = Draft::begin(engine, family, key, value.len() as u64)?;
     draft.append(value)?;
@@ -342,6 +342,7 @@ pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
 /// dropped, unless [`Draft::keep`] was called.
 pub(crate) struct Draft {
     engine: Arc<Engine>,
+    family: Arc<Family>,
     path: PathBuf,
     number: u64,
     identity: SegmentIdentity,
@@ -353,7 +354,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
-    pub fn begin(engine: &Arc<Engine>, family: &Family, key: &[u8], expected_len: u64) -> Result<Draft> {
+    pub fn begin(engine: &Arc<Engine>, family: &Arc<Family>, key: &[u8], expected_len: u64) -> Result<Draft> {
         engine.health.check()?;
         admission::admit_stream(engine, expected_len)?;
         let number = engine.manifest.allocate_file_number();
@@ -373,14 +374,23 @@ impl Draft {
         };
         let file: Box<dyn AppendFile> = engine.env.fs.create(&path, &create)?;
         let admitted = expected_len > 0;
-        let mut draft =
-            Draft { engine: engine.clone(), path, number, identity, writer: None, kept: false, admitted };
+        let mut draft = Draft {
+            engine: engine.clone(),
+            family: family.clone(),
+            path,
+            number,
+            identity,
+            writer: None,
+            kept: false,
+            admitted,
+        };
         draft.writer = Some(SegmentWriter::new(file, &draft.path, &draft.identity, key)?);
         Ok(draft)
     }
 
-    /// Appends bytes of the value.
+    /// Appends bytes of the value, which pay here as those of a write pay that is logged whole.
     pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        pace_segment(&self.engine, &self.family, data.len() as u64)?;
         if !self.admitted {
             admission::admit_stream(&self.engine, data.len() as u64)?;
         }

@@ -86,6 +86,11 @@ impl Pressure {
         self.gc_bytes_per_s.max(self.flush_bytes_per_s / 8).max(RATE_FLOOR) as f64
     }
 
+    /// The part that concerns what goes neither through memory nor through L0.
+    pub fn of_space(self) -> Pressure {
+        Pressure { backlog: 0, l0_files: 0, ..self }
+    }
+
     /// The allowed rate in bytes per second and what limits it; `None` if there is no limit.
     pub fn allowed_rate(&self) -> Option<(u64, StallCause)> {
         let memory = (self.backlog > 0).then(|| {

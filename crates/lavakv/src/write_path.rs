@@ -464,15 +464,26 @@ pub(crate) fn insert_one(engine: &Engine, family: &Family, seq: SeqNo, change: &
     (change.key.len() + change.value.len()) as u64
 }
 
-/// Slows down where a limit is near: pays for all bytes of the write, a piece at a time at the price of the moment. Outside
-/// of all locks, so that whoever does not write waits for nothing.
+/// Slows down where a limit is near: pays for all bytes of the write.
 fn pace(engine: &Engine, families: &[Arc<Family>], payload: &Payload<'_>) -> Result<()> {
-    let mut left = payload.weight() as u64;
+    pay(engine, payload.weight() as u64, payload.is_delete_only(), || pressure(engine, families))
+}
+
+/// The same for bytes of a value in a file of its own, which go neither through memory nor through L0: they pay for the
+/// garbage and the space alone.
+pub(crate) fn pace_segment(engine: &Engine, family: &Arc<Family>, bytes: u64) -> Result<()> {
+    pay(engine, bytes, false, || pressure(engine, std::slice::from_ref(family)).of_space())
+}
+
+/// Pays for so many bytes, a piece at a time at the price of the moment. Outside of all locks, so that whoever does not write
+/// waits for nothing.
+fn pay(engine: &Engine, bytes: u64, frees: bool, pressure: impl Fn() -> Pressure) -> Result<()> {
+    let mut left = bytes;
     let mut slept: Option<(StallCause, u64)> = None;
     let mut outcome = Ok(());
     while left > 0 && outcome.is_ok() {
-        let Some((rate, cause)) = pressure(engine, families).allowed_rate() else { break };
-        if cause == StallCause::Space && payload.is_delete_only() {
+        let Some((rate, cause)) = pressure().allowed_rate() else { break };
+        if cause == StallCause::Space && frees {
             break;
         }
         let (paid, sleep_ns) = engine.pacer.charge(engine.env.clock.now_ns(), left, rate);

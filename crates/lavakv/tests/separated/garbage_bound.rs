@@ -1,4 +1,5 @@
-//! The bound on garbage holds however much is written at once: a batch pays what its puts would have paid one by one.
+//! The bound on garbage holds however much is written at once: a batch pays what its puts would have paid one by one, and a
+//! value with a file of its own what its bytes would have paid in a batch.
 //!
 //! A simulated machine has no threads, so time is shared out here: while the writer computes or sleeps because it is slowed
 //! down, jobs run on a device that is slower than the writer.
@@ -15,42 +16,70 @@ const ROUNDS: u64 = 5;
 /// Nanoseconds that the writer needs for each byte: 500 MB/s.
 const WRITER_NS_PER_BYTE: u64 = 2;
 const KIB_NS: u64 = 12_000;
+/// From a quarter of it on values have files of their own.
+const LOG_GROUP_LEN: u64 = 2 << 20;
+/// What is written at once to see what it pays.
+const PAYS_LEN: usize = LOG_GROUP_LEN as usize / 4 + 1;
+
+/// A store on a slow device, full of values, and who overwrites them at random.
+struct Overwriter {
+    sim: SimEnv,
+    db: Db,
+    rng: Rng,
+    keys: u64,
+    len: usize,
+    round: u64,
+    budget_ns: u64,
+}
+
+impl Overwriter {
+    fn new(seed: u64, len: usize) -> Overwriter {
+        let sim = SimEnv::new(seed);
+        let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
+        let options = Options {
+            memtable_bytes: 128 << 10,
+            memory_bytes: 1 << 20,
+            log_group_bytes: LOG_GROUP_LEN,
+            wal_bytes_max: 8 << 20,
+            family,
+            ..small()
+        };
+        let db = Db::open_in(env(&sim), DIR, options).unwrap();
+        let keys = DATA_LEN / len as u64;
+        fill_long(&db, &mut Model::new(), 0..keys, 0, len);
+        settle(&db);
+        sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
+        Overwriter { sim, db, rng: Rng::new(seed), keys, len, round: 0, budget_ns: 0 }
+    }
+
+    /// Overwrites so many values in one batch, and lets jobs have the time that it took.
+    fn overwrite(&mut self, batch: u64) {
+        let mut writes = WriteBatch::new();
+        for _ in 0..batch {
+            writes.put(&key(self.rng.below(self.keys)), &long(0, self.round, self.len));
+        }
+        self.round += 1;
+        let slowed_ns = self.db.stats().stall_garbage_ns;
+        self.db.write(&writes).unwrap();
+        let slowed_ns = self.db.stats().stall_garbage_ns - slowed_ns;
+        self.budget_ns += slowed_ns + batch * self.len as u64 * WRITER_NS_PER_BYTE;
+        while self.budget_ns > 0 {
+            let start_ns = self.sim.now_ns();
+            let worked = self.db.run_background_step();
+            // A device without work does not make up for it later.
+            let took_ns = self.sim.now_ns() - start_ns;
+            self.budget_ns = if worked { self.budget_ns.saturating_sub(took_ns) } else { 0 };
+        }
+    }
+}
 
 /// Records in vSSTs over values that live, in percent, at their worst during random overwrites in batches of `batch` values
 /// of `len` bytes.
 fn peak_percent(seed: u64, batch: u64, len: usize) -> u64 {
-    let sim = SimEnv::new(seed);
-    let family = FamilyOptions { vsst_bytes: 32 << 10, ..apart_family(200) };
-    let options = Options {
-        memtable_bytes: 128 << 10,
-        memory_bytes: 1 << 20,
-        log_group_bytes: 2 << 20,
-        wal_bytes_max: 8 << 20,
-        family,
-        ..small()
-    };
-    let db = Db::open_in(env(&sim), DIR, options).unwrap();
-    let keys = DATA_LEN / len as u64;
-    fill_long(&db, &mut Model::new(), 0..keys, 0, len);
-    settle(&db);
-    sim.set_costs(Costs { kib_ns: KIB_NS, ..Costs::default() });
-    let (mut rng, mut peak, mut budget_ns) = (Rng::new(seed), 0, 0);
-    for round in 0..ROUNDS * keys / batch {
-        let mut writes = WriteBatch::new();
-        for _ in 0..batch {
-            let i = rng.below(keys);
-            writes.put(&key(i), &long(i, round, len));
-        }
-        let slowed_ns = db.stats().stall_garbage_ns;
-        db.write(&writes).unwrap();
-        budget_ns += db.stats().stall_garbage_ns - slowed_ns + batch * len as u64 * WRITER_NS_PER_BYTE;
-        while budget_ns > 0 {
-            let start_ns = sim.now_ns();
-            let worked = db.run_background_step();
-            // A device without work does not make up for it later.
-            budget_ns = if worked { budget_ns.saturating_sub(sim.now_ns() - start_ns) } else { 0 };
-        }
-        let records = db.gc_plan(Default::default()).unwrap().record_bytes;
+    let (mut store, mut peak) = (Overwriter::new(seed, len), 0);
+    for _ in 0..ROUNDS * store.keys / batch {
+        store.overwrite(batch);
+        let records = store.db.gc_plan(Default::default()).unwrap().record_bytes;
         peak = peak.max(records * 100 / DATA_LEN);
     }
     peak
@@ -65,5 +94,47 @@ fn a_batch_pays_for_its_garbage_like_single_puts() {
             peak < single + 25,
             "{single} % with single puts, {peak} % with batches of {batch} x {len} B"
         );
+    }
+}
+
+/// What a write pays for garbage, in nanoseconds, at a moment at which there is more of it than its bound.
+fn paid_ns(write: impl FnOnce(&Db)) -> u64 {
+    let mut store = Overwriter::new(1, 500);
+    while store.db.stats().stall_garbage_ns == 0 {
+        store.overwrite(1);
+    }
+    let before_ns = store.db.stats().stall_garbage_ns;
+    write(&store.db);
+    store.db.stats().stall_garbage_ns - before_ns
+}
+
+#[test]
+fn a_value_with_a_file_of_its_own_pays_for_its_bytes() {
+    let value = vec![7; PAYS_LEN];
+    let batch = paid_ns(|db| {
+        let mut writes = WriteBatch::new();
+        value.chunks(8000).zip(0..).for_each(|(piece, i)| writes.put(&key(i), piece));
+        db.write(&writes).unwrap();
+    });
+    let stream = |db: &Db| {
+        let mut stream = db.put_stream(db.default_column_family(), b"s", Default::default()).unwrap();
+        value.chunks(50_000).for_each(|piece| stream.append(piece).unwrap());
+        stream.finish().unwrap();
+    };
+    let paid = [
+        ("put", paid_ns(|db| db.put(b"p", &value).unwrap())),
+        (
+            "batch",
+            paid_ns(|db| {
+                let mut writes = WriteBatch::new();
+                writes.put(b"b", &value);
+                db.write(&writes).unwrap();
+            }),
+        ),
+        ("stream", paid_ns(stream)),
+    ];
+    assert!(batch > 1_000_000, "a batch of short values pays {batch} ns");
+    for (how, ns) in paid {
+        assert!((batch / 2..batch * 2).contains(&ns), "{how}: {ns} ns, a batch of short values {batch} ns");
     }
 }
