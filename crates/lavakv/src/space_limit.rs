@@ -286,7 +286,19 @@ impl SpaceBudget {
     /// Room may have come back while nobody wrote: a store that is short of it asks now and then, before it looks for work.
     /// Not under the lock of the claims.
     pub fn look_again(&self, engine: &Engine) {
-        if self.is_limited() && engine.env.clock.now_ns() >= self.ask_at_ns.load(Relaxed) {
+        if !self.is_limited() || engine.env.clock.now_ns() < self.ask_at_ns.load(Relaxed) {
+            return;
+        }
+        // The sums behind the reserve go over all tables and files of values. They have not changed since the last install,
+        // so they are not taken again unless what the volume has does matter, and has changed.
+        let own = match engine.options.space_limit {
+            Some(SpaceLimit::Bytes(bytes)) => bytes,
+            _ => u64::MAX,
+        };
+        let most = || self.volume_limit_bytes.load(Relaxed).min(own);
+        let before = most();
+        self.ask_volume(engine);
+        if most() != before {
             self.refresh(engine);
         }
     }
@@ -390,6 +402,8 @@ struct Reserve {
 
 impl Reserve {
     fn of(engine: &Engine) -> Reserve {
+        #[cfg(test)]
+        tests::SUMS.with(|sums| sums.set(sums.get() + 1));
         let fixed_bytes = EDITS_BYTES + engine.manifest.growth_bytes();
         let mut sum = Reserve { fixed_bytes, live_bytes: engine.segments.bytes(), ..Reserve::default() };
         let mut widest = 0;

@@ -3,6 +3,11 @@ use std::time::Duration;
 
 const DIR: &str = "/store";
 
+thread_local! {
+    /// How often the sums behind the reserve were taken, on this thread.
+    pub(super) static SUMS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 fn small() -> Options {
     Options {
         memtable_bytes: 32 << 10,
@@ -58,4 +63,35 @@ fn the_count_agrees_with_the_directory() {
     }
     // Outputs of jobs are counted with what is reserved for them.
     assert!(peak > 0 && peak < 1 << 20, "{peak}");
+}
+
+/// A store at rest under a limit asks the volume ten times a second, and goes over all its files only when the answer matters.
+#[test]
+fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
+    let sim = SimEnv::new(6);
+    let limit = Some(super::SpaceLimit::Bytes(16 << 20));
+    let db = Db::open_in(sim.env(), DIR, Options { space_limit: limit, ..small() }).unwrap();
+    for i in 0..400u64 {
+        db.put(format!("key{i}").as_bytes(), &vec![7; 2000]).unwrap();
+    }
+    assert!(db.wait_idle(Duration::from_secs(60)));
+    let look_for_a_second = || {
+        let before = SUMS.get();
+        for _ in 0..10 {
+            sim.advance_ns(super::ASK_NS);
+            while db.run_background_step() {}
+        }
+        SUMS.get() - before
+    };
+    look_for_a_second();
+    assert_eq!(look_for_a_second(), 0, "the volume has room enough");
+    // Others take what the limit would allow.
+    sim.set_capacity(Some(sim.used() + (1 << 20)));
+    assert!((1..=2).contains(&look_for_a_second()));
+    let narrow = db.engine().space.limit_bytes();
+    assert!(narrow < 16 << 20, "the store has not more than the volume: {narrow}");
+    assert_eq!(look_for_a_second(), 0, "nothing has changed since");
+    sim.set_capacity(None);
+    assert!((1..=2).contains(&look_for_a_second()));
+    assert_eq!(db.engine().space.limit_bytes(), 16 << 20, "room came back");
 }
