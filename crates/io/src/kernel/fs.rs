@@ -5,7 +5,7 @@
 
 use super::append::KernelAppendFile;
 use super::calls;
-use super::handle::{dir_or_current, fail, retry};
+use super::handle::{dir_or_current, fail, must_be_plain, retry};
 use super::inplace::KernelInPlaceFile;
 use super::lock;
 use super::pool::BufPool;
@@ -186,6 +186,7 @@ impl FileSystem for KernelFs {
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        must_be_plain(path)?;
         lock::lock_contents(path, true)
     }
 

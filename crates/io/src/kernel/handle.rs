@@ -16,7 +16,7 @@ use super::pool::BufPool;
 use crate::{Access, AlignedBuf, PAGE, PartialWrite, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,18 @@ pub(super) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
 /// The directory to pass to the system: an empty path is the current directory.
 pub(super) fn dir_or_current(dir: &Path) -> &Path {
     if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
+}
+
+/// Refuses what stands in the place of a file and is none: a directory, or a pipe, whose open waits for ever. What cannot
+/// be looked up, the open says better.
+pub(super) fn must_be_plain(path: &Path) -> Result<()> {
+    match calls::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Err(_) | Ok(FileType::RegularFile | FileType::CharacterDevice) => Ok(()),
+        Ok(other) => {
+            let why = format!("this should be a plain file, and is something else ({other:?}): move it away");
+            Err(Error::corruption(why).at_file(path))
+        }
+    }
 }
 
 /// True if direct access may transfer between `buf` and `offset`.

@@ -12,7 +12,7 @@
 //! room: nobody has tried to sync it, so the caller may write the same range again.
 
 use super::calls;
-use super::handle::{Handle, poisoned};
+use super::handle::{Handle, must_be_plain, poisoned};
 use super::read::Engine;
 use crate::{Access, AlignedBuf, InPlaceFile, PAGE, SyncKind};
 use base::{Error, Result};
@@ -52,6 +52,7 @@ impl KernelInPlaceFile {
     }
 
     pub(super) fn open(path: &Path, access: Access, engine: &Arc<Engine>) -> Result<Self> {
+        must_be_plain(path)?;
         let handle = Handle::open("cannot open a file", path, OFlags::RDWR, access)?;
         let len = handle.len()?;
         if !len.is_multiple_of(PAGE as u64) {

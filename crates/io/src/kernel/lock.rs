@@ -8,7 +8,7 @@
 //! The table is the one piece of state of the process as a whole: two environments of one process share its locks.
 
 use super::calls;
-use super::handle::{fail, retry};
+use super::handle::{fail, must_be_plain, retry};
 use crate::FileLock;
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
@@ -78,7 +78,9 @@ pub(super) fn lock(path: &Path, holder: &str) -> Result<Box<dyn FileLock>> {
         if let Some(line) = calls::stat(path).ok().and_then(|stat| held.get(&id(&stat))) {
             return Err(locked(path, line));
         }
-        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        must_be_plain(path)?;
+        // A link would have the file it leads to, whoever's that is, cut and written.
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = retry(|| calls::open(path, flags, Mode::from_raw_mode(0o666)))
             .map_err(|e| fail(action, path, e))?;
         match retry(|| calls::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {

@@ -5,7 +5,7 @@
 //! by plain reads, so that both engines give the same bytes and the same errors.
 
 use super::calls;
-use super::handle::{Handle, covering_pages, is_aligned};
+use super::handle::{Handle, covering_pages, is_aligned, must_be_plain};
 use super::pool::BufPool;
 use super::uring::{Outcome, Read, RingPool};
 use crate::{Access, AlignedBuf, ReadFile, ReadRequest};
@@ -47,6 +47,7 @@ struct Bounce {
 
 impl KernelReadFile {
     pub(super) fn open(path: &Path, access: Access, engine: &Arc<Engine>) -> Result<Self> {
+        must_be_plain(path)?;
         let handle = Handle::open("cannot open a file", path, OFlags::RDONLY, access)?;
         Ok(KernelReadFile { handle, engine: engine.clone() })
     }

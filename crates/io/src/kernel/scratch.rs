@@ -8,7 +8,7 @@
 //! `NoSpace`.
 
 use super::calls;
-use super::handle::Handle;
+use super::handle::{Handle, must_be_plain};
 use crate::{Access, PartialWrite, ScratchFile};
 use base::{Error, Result};
 use rustix::fs::OFlags;
@@ -27,7 +27,9 @@ impl KernelScratchFile {
                 Error::invalid(format!("a scratch file of {len} bytes is not possible")).at_file(path)
             );
         }
-        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR;
+        must_be_plain(path)?;
+        // A link would have the file it leads to, whoever's that is, cut and written.
+        let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::NOFOLLOW;
         let handle = Handle::open("cannot create a file", path, flags, Access::Buffered)?;
         let made = handle.allocate(len as u64).and_then(|()| handle.set_len(len as u64));
         if let Err(e) = made {

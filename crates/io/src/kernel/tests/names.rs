@@ -178,6 +178,42 @@ fn a_lock_of_another_process_is_seen() {
     });
 }
 
+/// Neither waits for ever for whoever writes to a pipe, nor takes a directory for a file.
+#[test]
+fn what_is_no_plain_file_is_refused_at_once() {
+    each_engine(|env, dir| {
+        let (pipe, directory) = (dir.join("pipe"), dir.join("directory"));
+        env.fs.create_dir_all(&directory).unwrap();
+        let made = Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success());
+        for path in [&directory, &pipe].into_iter().take(1 + usize::from(made)) {
+            let errors = [
+                env.fs.open(path, Access::Buffered).map(drop),
+                env.fs.open_in_place(path, Access::Direct).map(drop),
+                env.fs.create_scratch(path, PAGE).map(drop),
+                env.fs.lock(path, "me").map(drop),
+                env.fs.lock_to_read(path).map(drop),
+            ];
+            for refused in errors.map(Result::unwrap_err) {
+                assert_eq!(refused.kind(), ErrorKind::Corruption);
+                assert_eq!(refused.file(), Some(path.as_path()));
+            }
+        }
+    });
+}
+
+/// A store somebody else left must not get files outside of it cut and written.
+#[test]
+fn scratch_and_lock_files_are_not_made_through_links() {
+    each_engine(|env, dir| {
+        let (precious, link) = (dir.join("precious"), dir.join("link"));
+        write_file(env, &precious, b"contents");
+        symlink(&precious, &link).unwrap();
+        assert_eq!(env.fs.create_scratch(&link, PAGE).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(env.fs.lock(&link, "me").map(drop).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(env.fs.read_all(&precious, 100).unwrap(), b"contents");
+    });
+}
+
 #[test]
 fn only_one_of_many_threads_gets_a_lock() {
     each_engine(|env, dir| {
