@@ -5,7 +5,8 @@
 //! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store. It
 //! is known for what it is by an empty file `UNFINISHED` ([`crate::unfinished`]), which comes first and is removed at the
-//! end (or by the first open, which finds `CURRENT` beside it); another checkpoint may be taken in its place.
+//! end (or by the first open, which finds `CURRENT` beside it); another checkpoint may be taken in its place. The lock of
+//! the new directory is held meanwhile, so that of two checkpoints into it one is refused.
 //! The checkpoint has an identity of its own. Its numbers go on where those of its source are, so numbers do not tell the
 //! two apart; their tables are the same files, and what either makes from then on has a random uid.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
@@ -20,21 +21,19 @@ use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
-use version::{Edit, Manifest, Record, State};
+use version::{Edit, Manifest, Record, State, names};
 
 /// Bytes copied at a time where linking is not possible.
 const COPY_LEN: usize = 1 << 20;
 
 pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     must_be_writable(engine)?;
-    match engine.env.fs.metadata(dir) {
+    let fs = &engine.env.fs;
+    match fs.metadata(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
-        Ok(meta) if meta.is_dir && unfinished::clear(&*engine.env.fs, dir, Work::Checkpoint)? => {}
-        Ok(_) => {
-            return Err(Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory")
-                .at_file(dir));
-        }
+        Ok(meta) if meta.is_dir && unfinished::is_free(&fs.list(dir)?, Work::Checkpoint) => {}
+        Ok(_) => return Err(not_empty(dir)),
     }
     {
         // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
@@ -42,7 +41,12 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
         let _one_at_a_time = lock(&engine.checkpointing);
         crate::open::make_directory(&engine.env, dir)?;
     }
-    let mark = Mark::set(&engine.env.fs, dir, Work::Checkpoint)?;
+    // To the end: another checkpoint would take the files of this one for those of one that was cut off.
+    let _lock = fs.lock(&io::fs::join(dir, names::LOCK), "a checkpoint")?;
+    if !unfinished::clear(&**fs, dir, Work::Checkpoint)? {
+        return Err(not_empty(dir));
+    }
+    let mark = Mark::set(fs, dir, Work::Checkpoint)?;
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(engine)?;
     for family in state.families.values() {
@@ -50,7 +54,7 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
             link_or_copy(engine, &file.kind().to_string(), dir)?;
         }
     }
-    engine.env.fs.sync_dir(dir)?;
+    fs.sync_dir(dir)?;
     // From here on it is a store of its own, beside its source and on the same blocks after it.
     let uid = match base::canary::is("checkpoint-keeps-uid") {
         true => state.store,
@@ -58,6 +62,10 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     };
     Manifest::create_with(&engine.env, dir, without_log(&state, uid)?)?;
     mark.finish()
+}
+
+fn not_empty(dir: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, "a checkpoint needs a new or empty directory").at_file(dir)
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.

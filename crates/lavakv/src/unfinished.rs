@@ -51,13 +51,27 @@ impl Mark {
     }
 }
 
+/// True if there is nothing in a directory but a lock file.
+fn is_empty(files: &[DirEntry]) -> bool {
+    files.iter().all(|f| f.name == names::LOCK)
+}
+
+/// True if these files are what was left behind where the work was cut off.
+fn is_left_by(files: &[DirEntry], work: Work) -> bool {
+    files.iter().all(|f| names::parse(&f.name).is_some()) && of(files) == Some(work)
+}
+
+/// True if the work may be done in a directory with these files.
+pub(crate) fn is_free(files: &[DirEntry], work: Work) -> bool {
+    is_empty(files) || is_left_by(files, work)
+}
+
 /// Removes what was left behind where the same work was cut off; its mark goes last. True if the directory is empty then,
-/// but for a lock file.
+/// but for a lock file. Under its lock: what is there may be what somebody else is about to make.
 pub(crate) fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
     let files = fs.list(dir)?;
-    let ours = files.iter().all(|f| names::parse(&f.name).is_some());
-    if !ours || of(&files) != Some(work) {
-        return Ok(files.iter().all(|f| f.name == names::LOCK));
+    if !is_left_by(&files, work) {
+        return Ok(is_empty(&files));
     }
     let rest = files.iter().filter(|f| f.name != names::LOCK);
     let (mark, rest): (Vec<_>, Vec<_>) = rest.partition(|f| f.name == names::UNFINISHED);

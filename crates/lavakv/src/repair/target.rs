@@ -150,8 +150,9 @@ impl Target {
             Target::Store(db, families, mark) => {
                 drop(families);
                 db.flush()?;
-                db.close()?;
-                mark.finish()
+                // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+                mark.finish()?;
+                db.close()
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Checkpoints: consistent copies, taken beside writes.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, WriteBatch, sim::SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, WriteBatch, sim::SimEnv};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 #[test]
 fn a_checkpoint_is_a_store_of_its_own() {
@@ -108,4 +109,38 @@ fn a_checkpoint_cut_off_by_a_crash_is_no_store() {
         }
         assert!(open(&after).verify().unwrap().errors.is_empty());
     }
+}
+
+/// Two stores are copied to the same place at the same time: one of the copies is refused, and the other is whole.
+#[test]
+fn of_two_checkpoints_in_one_directory_one_is_refused() {
+    let tmp = TempDir::new("checkpoint-twice");
+    let into = tmp.join("copy");
+    let (held, holds) = (Arc::new(Barrier::new(2)), AtomicBool::new(true));
+    let gate = held.clone();
+    // The first to have marked the directory waits there until the other has come to its end.
+    let env = around_syncs(move |path, sync| {
+        sync()?;
+        if path.ends_with("copy/UNFINISHED") && holds.swap(false, Ordering::Relaxed) {
+            gate.wait();
+            gate.wait();
+        }
+        Ok(())
+    });
+    let first = Db::open_in(env, tmp.join("first"), small()).unwrap();
+    let second = Db::open_with(tmp.join("second"), small()).unwrap();
+    first.put(b"first", b"1").unwrap();
+    second.put(b"second", b"2").unwrap();
+    let ends = std::thread::scope(|scope| {
+        let copied = scope.spawn(|| first.checkpoint(&into));
+        held.wait();
+        let other = second.checkpoint(&into);
+        held.wait();
+        [copied.join().unwrap(), other]
+    });
+    assert!(ends[0].is_ok(), "{:?}", ends[0]);
+    assert_eq!(ends[1].as_ref().unwrap_err().kind(), ErrorKind::Locked);
+    let copy = Db::open_with(&into, small()).unwrap();
+    assert!(copy.verify().unwrap().errors.is_empty());
+    assert_eq!(contents(&copy), Model::from([(b"first".to_vec(), b"1".to_vec())]));
 }
