@@ -47,6 +47,7 @@ fn tell(seed: u64, outcome: &mut Outcome) -> Check<Told> {
     let shape = Shape::drawn(&mut rng, machine::is_lavafs());
     let machine = sim.clone();
     let described = shape.describe();
+    outcome.note("runs without a log", u64::from(shape.volatile));
     let ran = sim.run_threads(&Plan::new(seed), move |env| work::run(env, &machine, shape, rng));
     let ran = ran.map_err(|Stuck(why)| format!("{why}{described}"))?;
     outcome.note("steps", ran.steps);

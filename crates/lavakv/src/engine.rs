@@ -94,8 +94,8 @@ pub(crate) struct Writer {
     pub next_memtable_id: u64,
     /// A volatile batch over several families sits in active memtables.
     pub volatile_over_families: bool,
-    /// There are volatile changes that no table holds yet (a clean close flushes them).
-    pub volatile_unflushed: bool,
+    /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
+    pub volatile_seq: SeqNo,
     pub scratch: Vec<u8>,
 }
 

@@ -31,7 +31,6 @@ pub(crate) fn freeze_all_and(engine: &Arc<Engine>, then: impl FnOnce(SeqNo)) -> 
     engine.health.check()?;
     settle(engine);
     freeze_all_families(engine, &mut writer);
-    writer.volatile_unflushed = false;
     let upto = engine.snapshots.visible();
     then(upto);
     Ok(upto)
@@ -142,7 +141,8 @@ pub(crate) fn close(engine: &Arc<Engine>) -> Result<()> {
     if engine.closed.swap(true, Ordering::AcqRel) || engine.wal.get().is_none() {
         return Ok(());
     }
-    let volatile = lock(&engine.writer).volatile_unflushed;
+    // Whether a flush was asked for says nothing: it may have found no room.
+    let volatile = lock(&engine.writer).volatile_seq >= engine.log_floor();
     let flushed = if volatile && !engine.health.is_poisoned() { flush(engine) } else { Ok(()) };
     {
         let _writer = lock(&engine.writer);

@@ -326,7 +326,7 @@ pub(crate) fn build(
             next_seq: state.last_seq + 1,
             next_memtable_id,
             volatile_over_families: false,
-            volatile_unflushed: false,
+            volatile_seq: 0,
             scratch: Vec::new(),
         }),
         pacer: Pacer::default(),
@@ -373,16 +373,44 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
     let serves = engine.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
+    let mut judged = false;
     let report =
         wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut |first_seq, payload| {
             replay_batch(engine, &state, &mut placed, first_seq, payload)?;
-            if mode == RecoveryMode::ReadWrite { flush_if_large(engine) } else { Ok(()) }
+            if mode == RecoveryMode::ReadOnly || !is_large(engine) {
+                return Ok(());
+            }
+            if !std::mem::replace(&mut judged, true) {
+                judge_log(engine, &state, &groups)?;
+            }
+            flush_replayed(engine)
         })?;
     engine.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
     placed.judge(engine, closed)?;
     Ok((report, placed))
+}
+
+/// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
+/// would take the place of those that a manifest has lost at its end, and nobody would ever miss them.
+fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
+    let mut check = |_: SeqNo, payload: &[u8]| {
+        let (_, _, mut entries) = batch::decode(payload)?;
+        entries.try_for_each(|change| must_know(engine, state, change?.family))
+    };
+    let mode = RecoveryMode::ReadOnly;
+    let report = wal::recover(&engine.env, &engine.dir, state.store, groups, mode, &mut check)?;
+    engine.manifest.require_edit(report.witness_edit)
+}
+
+/// A family in the log is one that the manifest has, or has had.
+fn must_know(engine: &Engine, state: &State, family: version::FamilyId) -> Result<()> {
+    if family < state.next_family {
+        return Ok(());
+    }
+    let why = "the log names a column family that the manifest does not: it has lost its end";
+    Err(Error::corruption(why).at_file(engine.path(&engine.manifest.report().name)))
 }
 
 /// Replays the log for somebody who only reads, up to where it is damaged, if it is.
@@ -542,11 +570,7 @@ fn replay_batch(
                 crate::write_path::insert_one(engine, &family, seq, &change);
             }
             (Some(_), _) => {}
-            (None, _) if change.family < state.next_family => {}
-            (None, _) => {
-                let why = "the log names a column family that the manifest does not: it has lost its end";
-                return Err(Error::corruption(why).at_file(engine.path(&engine.manifest.report().name)));
-            }
+            (None, _) => must_know(engine, state, change.family)?,
         }
         seq += 1;
     }
@@ -563,13 +587,15 @@ fn replay_batch(
     Ok(())
 }
 
-/// Keeps recovery within the memory budget, where there is room for tables. What the log holds was in memory once.
-fn flush_if_large(engine: &Arc<Engine>) -> Result<()> {
+/// True if what was replayed is to be flushed, so that recovery keeps within the memory budget.
+fn is_large(engine: &Engine) -> bool {
     let over_bound = engine.segments.over_bound.swap(false, Ordering::AcqRel);
     let large = engine.memory.used() >= engine.options.memory_bytes as u64 / 2 || over_bound;
-    if !large || engine.health.must_wait(engine.env.clock.now_ns()) {
-        return Ok(());
-    }
+    large && !engine.health.must_wait(engine.env.clock.now_ns())
+}
+
+/// Flushes what was replayed so far, where there is room for tables. What the log holds was in memory once.
+fn flush_replayed(engine: &Arc<Engine>) -> Result<()> {
     let mut writer = lock(&engine.writer);
     crate::write_path::freeze_all(engine, &mut writer);
     drop(writer);

@@ -177,7 +177,7 @@ impl<'a> WriteOp<'a> {
         }
         let position = match self.durability {
             Durability::Volatile => {
-                writer.volatile_unflushed = true;
+                writer.volatile_seq = last_seq;
                 if families.len() > 1 {
                     writer.volatile_over_families = true;
                     engine.volatile_over_families_seq.store(last_seq, Ordering::Release);
@@ -663,14 +663,19 @@ pub(crate) fn freeze(engine: &Arc<Engine>, writer: &mut Writer, family: &Arc<Fam
     let all = std::mem::take(&mut writer.volatile_over_families)
         && !base::canary::is("volatile-batch-frozen-by-halves");
     let families = if all { engine.all_families() } else { vec![Arc::clone(family)] };
-    for family in families {
-        let active = family.view().active.clone();
-        if active.is_empty() && active.range_tombstones().is_empty() {
-            continue;
+    {
+        // Flushes are picked under the claims: none takes one family's half of a batch before the other's is frozen.
+        let together = all && !base::canary::is("flush-picked-while-families-freeze");
+        let _claims = together.then(|| lock(&engine.claims));
+        for family in families {
+            let active = family.view().active.clone();
+            if active.is_empty() && active.range_tombstones().is_empty() {
+                continue;
+            }
+            engine.memory.froze(active.bytes());
+            family.freeze(writer.next_memtable_id);
+            writer.next_memtable_id += 1;
         }
-        engine.memory.froze(active.bytes());
-        family.freeze(writer.next_memtable_id);
-        writer.next_memtable_id += 1;
     }
     engine.scheduler.notify_work();
 }

@@ -264,6 +264,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(195),
         "a volatile batch over families is flushed family by family",
     ),
+    row(
+        "flush-picked-while-families-freeze",
+        "sched-crash",
+        Some(30),
+        "a flush begins with one family of a volatile batch, while the other is still to be frozen",
+    ),
     row("block-checksum-ignored", "flip", Some(1), "blocks are believed whatever their checksum says"),
     row(
         "record-checksum-ignored",

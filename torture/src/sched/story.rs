@@ -141,7 +141,8 @@ impl Story {
             Durability::Durable => true,
             // A failed sync may take what only the page cache held.
             Durability::Buffered => loss != Some(Loss::Power) && !self.faulted,
-            Durability::Volatile => false,
+            // A close that comes to its end writes them to tables.
+            Durability::Volatile => loss.is_none() && !self.faulted,
         };
         let kept = |batch: &Batch| {
             !batch.failed && batch.ended.is_some_and(|(_, ended)| ended <= op) && promised(batch)

@@ -33,6 +33,8 @@ pub(crate) struct Shape {
     hurry: bool,
     /// A sync of the manifest fails from then on: the nth.
     fault_at_close: Option<u64>,
+    /// Nothing is logged: after a crash there is what was flushed, of both families alike.
+    pub volatile: bool,
 }
 
 impl Shape {
@@ -64,6 +66,7 @@ impl Shape {
             fault: rng.one_in(3).then_some(fault),
             hurry: rng.one_in(2),
             fault_at_close: rng.one_in(6).then(|| rng.below(2)),
+            volatile: rng.clone().one_in(8),
         }
     }
 
@@ -79,11 +82,12 @@ impl Shape {
             fault,
             hurry,
             fault_at_close,
+            volatile,
             ..
         } = self;
         format!(
             "lavafs {lavafs}, {writers} writers of {batches} batches, {readers} readers, {upkeep} at upkeep, {slots} keys, \
-             values of {value_len}, fault {fault:?}, hurry {hurry}, at close {fault_at_close:?}, {}",
+             values of {value_len}, fault {fault:?}, hurry {hurry}, at close {fault_at_close:?}, volatile {volatile}, {}",
             plan::describe(&self.options)
         )
     }
@@ -237,7 +241,8 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
                 };
             }
         }
-        let durability = pick(&mut rng, &[Durability::Durable, Durability::Durable, Durability::Buffered]);
+        let logged = pick(&mut rng, &[Durability::Durable, Durability::Durable, Durability::Buffered]);
+        let durability = if shared.shape.volatile { Durability::Volatile } else { logged };
         let begun = shared.now();
         let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
         shared.story().writers[writer].push(batch_begun);

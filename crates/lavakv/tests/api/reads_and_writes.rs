@@ -1,7 +1,8 @@
 //! put, get, delete, delete_range and batches, in the default family and in others.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, Durability, Options, ReadOptions, WriteBatch, WriteOptions, sim::SimEnv};
+use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::{Db, Durability, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions};
 
 #[test]
 fn every_way_to_write_and_read() {
@@ -120,6 +121,20 @@ fn durability_by_write_and_by_store() {
         drop(db);
         assert_eq!(contents(&open(&sim.crash(power, 3))).len(), 3, "{store_wide:?}");
     }
+}
+
+/// Volatile writes that a flush met no room for are in no table: a clean close flushes them, once there is room.
+#[test]
+fn a_close_flushes_what_a_flush_without_room_left() {
+    let sim = SimEnv::new(4);
+    let db = open(&sim);
+    db.put_opt(db.default_column_family(), b"volatile", b"1", &WriteOptions::volatile()).unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::Create]).path(".ksst").sticky());
+    fails(db.flush(), ErrorKind::NoSpace);
+    sim.clear_faults();
+    sim.advance_ns(1_000_000_000);
+    db.close().unwrap();
+    assert_eq!(open(&sim).get(b"volatile").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 /// Many random changes against a model, with flushes and compactions in between.
