@@ -25,7 +25,7 @@ impl Place {
         let make = || -> lavastore::Result<()> {
             let env = Env::kernel();
             env.fs.create_dir_all(&self.dir)?;
-            device::create_image(&self.dir.join(IMAGE), image_len, true)?;
+            device::create_image(&self.dir.join(IMAGE), image_len, device::ImageRoom::Sparse)?;
             let device = device::open(&self.dir.join(IMAGE), &DeviceOptions::default())?;
             // Short, so that kills come during its compaction.
             let options = FormatOptions { journal_len: 64 << 10, unit_len: 256 << 10, ..Default::default() };

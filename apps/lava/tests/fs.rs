@@ -177,6 +177,9 @@ fn a_store_on_a_volume_is_one_like_any_other() {
     assert!(!s.path("other").exists());
     assert!(run(Path::new("lavafs:other"), &["put", "k", "v"], &s.0).status.success());
     fs(&s, "fsck other");
+    // Its blocks are its own: others who fill the disk do not take them.
+    let image = std::fs::metadata(s.path("other")).unwrap();
+    assert!(std::os::unix::fs::MetadataExt::blocks(&image) * 512 >= image.len(), "{image:?}");
 }
 
 /// A loop device, given back at the end.

@@ -34,7 +34,7 @@ fn main() -> base::Result<()> {
 fn make(image: &Path, files: u64) -> base::Result<()> {
     let env = Env::kernel();
     let len = (64 << 20) + files * BYTES_PER_FILE;
-    device::create_image(image, len.next_multiple_of(4096), true)?;
+    device::create_image(image, len.next_multiple_of(4096), device::ImageRoom::Sparse)?;
     let options = FormatOptions { sparse: true, small_unit_len: 4096, ..FormatOptions::default() };
     format(&env, &*device::open(image, &DeviceOptions::default())?, &options)?;
     let fs = mounted(image)?;

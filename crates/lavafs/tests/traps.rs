@@ -1,7 +1,7 @@
 //! The mistakes that file systems of this shape have made, each as a test that would show it.
 
 use base::{ErrorKind, Result, checksum};
-use io::kernel::device::{DeviceOptions, create_image, open};
+use io::kernel::device::{DeviceOptions, ImageRoom, create_image, open};
 use io::sim::{CrashKind, Policy, SimEnv};
 use io::{Access, AppendFile, CreateOptions, Env, FileSystem, ReadFile, SyncKind};
 use lavastore_lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, dump_journal, format, fsck, mount};
@@ -510,7 +510,7 @@ fn threads_commit_while_the_journal_is_compacted() {
     const PASSES_MAX: usize = 20;
     let dir = Temp::new();
     let image = dir.0.join("image");
-    create_image(&image, 64 << 20, false).unwrap();
+    create_image(&image, 64 << 20, ImageRoom::Written).unwrap();
     let env = Env::kernel();
     let device = open(&image, &DeviceOptions::default()).unwrap();
     format(&env, &*device, &FormatOptions { journal_len: 16 * BLOCK, ..FormatOptions::default() }).unwrap();

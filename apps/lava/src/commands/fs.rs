@@ -10,7 +10,7 @@ use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use clap::{Args, Subcommand};
 use lavastore::Env;
-use lavastore::io::kernel::device::{self, DeviceKind, DeviceOptions};
+use lavastore::io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
 use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, ReadFile, SyncKind};
 use lavastore::lavafs::{self, FormatOptions, LavaFs};
 use serde_json::json;
@@ -54,7 +54,9 @@ pub struct MkfsArgs {
     /// Bytes of the image: a number with K, M, G or T. Devices are taken as they are
     #[arg(long, value_parser = size)]
     size: Option<u64>,
-    /// Do not write the image once from end to end: made sooner, and slower when files are synced
+    /// Let the image take room as it is written, in place of writing it once from end to end: made sooner, small at first, and
+    /// slower when files are synced. When the file system that it is on is full, writes fail that the volume had room for, and
+    /// the store in it stops until room was made and it is opened again
     #[arg(long)]
     sparse: bool,
     /// Overwrite what is there: another file system, a partition table, a volume, data of an unknown kind. A device that
@@ -162,7 +164,10 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let env = Env::kernel();
     let exists = env.fs.exists(&args.path)?;
     match (exists, args.size) {
-        (false, Some(len)) => device::create_image(&args.path, len, args.sparse)?,
+        (false, Some(len)) => {
+            let room = if args.sparse { ImageRoom::Sparse } else { ImageRoom::Written };
+            device::create_image(&args.path, len, room)?;
+        }
         (false, None) => {
             let path = args.path.display();
             return output::usage(format!(

@@ -1,15 +1,17 @@
 //! Where a store is: in a directory of the machine, or on a LavaFS volume.
 //!
 //! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`. An image that
-//! is not there is made, sparse, by commands that make stores.
+//! is not there is made by commands that make stores, with its blocks reserved: others who fill the file system that it is on
+//! must not take the room that a write in it has found.
 
 use crate::Result;
 use lavastore::Env;
-use lavastore::io::kernel::device::{self, DeviceOptions};
+use lavastore::io::BLOCK;
+use lavastore::io::kernel::device::{self, DeviceOptions, ImageRoom};
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
 use std::path::{Path, PathBuf};
 
-/// The size of an image that is made because there is none.
+/// The size of an image that is made because there is none, but at most half of the room there is.
 const IMAGE_LEN: u64 = 8 << 30;
 
 /// An environment, and the directory in it.
@@ -55,13 +57,21 @@ impl Place {
     }
 }
 
-/// Makes a sparse image if there is nothing at the path.
+/// Makes an image if there is nothing at the path.
 pub fn make_volume(path: &Path) -> Result<()> {
     let env = Env::kernel();
     if !env.fs.exists(path)? {
-        device::create_image(path, IMAGE_LEN, true)?;
-        let device = device::open(path, &DeviceOptions::default())?;
-        format(&env, &*device, &FormatOptions { sparse: true, ..FormatOptions::default() })?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let half = env.fs.space(dir)?.available / 2;
+        let len = IMAGE_LEN.min(half) / BLOCK as u64 * BLOCK as u64;
+        device::create_image(path, len.max(BLOCK as u64), ImageRoom::Reserved)?;
+        let made = device::open(path, &DeviceOptions::default())
+            .and_then(|device| format(&env, &*device, &FormatOptions::default()).map(drop));
+        if made.is_err() {
+            // An image without a volume in it would only be in the way; the first error is the one to report.
+            let _ = env.fs.remove(path);
+        }
+        made?;
     }
     Ok(())
 }

@@ -121,21 +121,37 @@ fn busy(path: &Path, flags: OFlags) -> bool {
     matches!(opened, Err(Errno::BUSY))
 }
 
-/// Makes an image file of `len` bytes: written once from front to back, or sparse.
+/// How an image is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageRoom {
+    /// Written once from front to back. Its syncs never change the file system that it is on.
+    Written,
+    /// Its blocks are reserved, and not written: made at once. A write finds them, however full the file system is (a
+    /// copy-on-write one promises less), and a sync of blocks that are written first costs it an entry in its journal.
+    Reserved,
+    /// It takes blocks as it is written. A file system that is full then fails a write of the volume in it, which stops
+    /// until it is mounted again.
+    Sparse,
+}
+
+/// Makes an image file of `len` bytes.
 ///
 /// # Errors
 /// `AlreadyExists`; `NoSpace` leaves no file behind.
-pub fn create_image(path: &Path, len: u64, sparse: bool) -> Result<()> {
+pub fn create_image(path: &Path, len: u64, room: ImageRoom) -> Result<()> {
     if len == 0 || !len.is_multiple_of(BLOCK as u64) {
         let why = format!("an image must have whole blocks of {BLOCK} bytes, not {len} bytes");
         return Err(Error::invalid(why).at_file(path));
     }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
     let handle = Handle::open("cannot create an image", path, flags, Access::Direct)?;
-    let made = if sparse {
-        retry(|| calls::ftruncate(&handle.fd, len))
-    } else {
-        handle.allocate(len).and_then(|()| handle.write_zeros(len))
+    let made = match room {
+        ImageRoom::Sparse => retry(|| calls::ftruncate(&handle.fd, len)),
+        ImageRoom::Reserved | ImageRoom::Written => handle.allocate(len).and_then(|()| {
+            // Where blocks cannot be reserved, they are written.
+            let reserved = calls::fstat(&handle.fd)?.st_blocks as u64 * 512 >= len;
+            if room == ImageRoom::Reserved && reserved { Ok(()) } else { handle.write_zeros(len) }
+        }),
     };
     let made = made.and_then(|()| handle.sync(SyncKind::Full));
     let made = made.map_err(|e| handle.fail("cannot make an image", e));

@@ -1,20 +1,21 @@
 use super::*;
 use crate::AlignedBuf;
 use crate::device::{BLOCK, BlockDevice, DeviceWrite};
-use crate::kernel::device::{DeviceKind, DeviceOptions, create_image, kind, open};
+use crate::kernel::device::{DeviceKind, DeviceOptions, ImageRoom, create_image, kind, open};
 use crate::kernel::usage;
 use crate::{Access, ReadRequest};
 use base::ErrorKind;
 use std::sync::Arc;
 
 const LEN: u64 = 64 * BLOCK as u64;
+const ROOMS: [ImageRoom; 3] = [ImageRoom::Written, ImageRoom::Reserved, ImageRoom::Sparse];
 
 fn each_device(test: impl Fn(&Path, &dyn Fn() -> Arc<dyn BlockDevice>)) {
     for engine in [IoEngine::Portable, IoEngine::Auto] {
-        for sparse in [false, true] {
+        for room in ROOMS {
             let dir = Temp::new();
             let path = dir.0.join("image");
-            create_image(&path, LEN, sparse).unwrap();
+            create_image(&path, LEN, room).unwrap();
             let options = DeviceOptions { kernel: KernelOptions { engine }, ..Default::default() };
             test(&path, &|| open(&path, &options).unwrap());
         }
@@ -121,11 +122,14 @@ fn only_devices_and_plain_files_are_devices() {
     let dir = Temp::new();
     assert_eq!(kind(&dir.0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(open(&dir.0.join("none"), &DeviceOptions::default()).unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(create_image(&dir.0.join("odd"), 100, true).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        create_image(&dir.0.join("odd"), 100, ImageRoom::Sparse).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
     let path = dir.0.join("image");
-    create_image(&path, LEN, true).unwrap();
+    create_image(&path, LEN, ImageRoom::Sparse).unwrap();
     assert_eq!(kind(&path).unwrap(), DeviceKind::Image);
-    assert_eq!(create_image(&path, LEN, true).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(create_image(&path, LEN, ImageRoom::Sparse).unwrap_err().kind(), ErrorKind::AlreadyExists);
     let plain = env(IoEngine::Portable).fs.open(&path, Access::Buffered).unwrap();
     assert_eq!(plain.len().unwrap(), LEN);
 }
@@ -134,8 +138,26 @@ fn only_devices_and_plain_files_are_devices() {
 fn an_image_that_does_not_fit_leaves_nothing_behind() {
     let Some(volume) = SmallVolume::mount(1 << 20) else { return };
     let path = volume.0.0.join("image");
-    assert_eq!(create_image(&path, 4 << 20, false).unwrap_err().kind(), ErrorKind::NoSpace);
-    assert!(!path.exists());
+    for room in [ImageRoom::Written, ImageRoom::Reserved] {
+        assert_eq!(create_image(&path, 4 << 20, room).unwrap_err().kind(), ErrorKind::NoSpace);
+        assert!(!path.exists());
+    }
+}
+
+/// Others fill the file system of an image up: one that has its blocks does not notice, a sparse one says that there is no
+/// room.
+#[test]
+fn a_reserved_image_is_written_on_a_full_file_system() {
+    let Some(volume) = SmallVolume::mount(4 << 20) else { return };
+    let path = |room| volume.0.0.join(format!("{room:?}"));
+    ROOMS.into_iter().for_each(|room| create_image(&path(room), LEN, room).unwrap());
+    std::fs::write(volume.0.0.join("other"), vec![1; 8 << 20]).unwrap_err();
+    for room in ROOMS {
+        let device = open(&path(room), &DeviceOptions::default()).unwrap();
+        let written = device.write_durable(blocks(64, 7).as_slice(), 0).map_err(|e| e.kind());
+        let expected = if room == ImageRoom::Sparse { Err(ErrorKind::NoSpace) } else { Ok(()) };
+        assert_eq!(written, expected, "{room:?}");
+    }
 }
 
 /// A loop device over a file, where the machine lets us.
@@ -166,7 +188,7 @@ impl Drop for Loop {
 fn a_raw_device_is_claimed_and_counted() {
     let dir = Temp::new();
     let image = dir.0.join("image");
-    create_image(&image, 1 << 20, false).unwrap();
+    create_image(&image, 1 << 20, ImageRoom::Written).unwrap();
     let Some(raw) = Loop::over(&image) else { return };
     let path = Path::new(&raw.0);
     assert_eq!(kind(path).unwrap(), DeviceKind::Raw);
