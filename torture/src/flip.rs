@@ -100,6 +100,10 @@ impl Store {
             return damage_metadata(sim, rng).map(Some);
         }
         let files = damage::files(sim)?;
+        // Drawn aside, so that seeds on record go on drawing what they drew.
+        if Rng::new(rng.clone().next_u64()).one_in(8) {
+            return Ok(zero_the_end(sim, &files, rng));
+        }
         let Some((path, len)) = draw(&files, rng) else { return Ok(None) };
         let Some((other, other_len)) = draw(&files, rng) else { return Ok(None) };
         let block = pick(rng, &[512, 4096]);
@@ -217,6 +221,15 @@ impl Store {
         let end = self.driver.history.longest_prefix(found)?;
         Ok(if end < self.driver.history.writes.len() { Seen::Cut } else { Seen::Right })
     }
+}
+
+/// Zeros over the last bytes of the manifest: the edits that nothing in it vouches for are among them.
+fn zero_the_end(sim: &SimEnv, files: &[(String, u64)], rng: &mut Rng) -> Option<Damage> {
+    let (path, len) = files.iter().find(|(path, _)| path.contains("/MANIFEST"))?.clone();
+    let n = rng.range(1, 513).min(len);
+    let text = format!("the last {n} B of {path} ({len} B) zeroed");
+    let done = damage::overwrite(sim, &path, len - n, &vec![0; n as usize]);
+    done.ok().map(|()| Damage { text, path, flip: false })
 }
 
 /// Damages the volume itself.

@@ -30,6 +30,8 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),
+    ("flip", 156, "the lost end of a manifest listed a log group of which only the staging file had pages"),
+    ("damaged-log", 22, "a first failure of the row, of while it was made"),
     (
         "model",
         100_283,

@@ -37,6 +37,7 @@ pub use dump::dump_group;
 pub use groups::PreparedGroup;
 pub use page::{group_len_needed, group_of};
 pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover, recover_up_to_damage};
+pub use staging::newest_staged_group;
 pub use wal::{Position, Wal, WalOptions, WalStats};
 
 use base::SeqNo;

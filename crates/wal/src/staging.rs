@@ -15,6 +15,15 @@ use std::path::Path;
 /// Bytes read at a time.
 const READ_LEN: usize = 256 << 10;
 
+/// The highest number of a group of the log of `store` that has a page in the staging file of `dir`. A group has pages only
+/// once the manifest lists it, durably, so a manifest that does not know it has lost its end.
+///
+/// # Errors
+/// Those of reading.
+pub fn newest_staged_group(env: &Env, dir: &Path, store: Uid) -> Result<Option<u64>> {
+    Ok(Staging::read(env, &io::fs::join(dir, crate::STAGING_NAME), store)?.newest_group())
+}
+
 #[derive(Debug)]
 pub(crate) struct StagedPage {
     pub header: PageHeader,
@@ -73,6 +82,11 @@ impl Staging {
         let mut last = None;
         let groups = self.pages.keys().map(|(owner, ltn, _)| (*owner, *ltn));
         groups.filter(move |group| last.replace(*group) != Some(*group))
+    }
+
+    /// The highest tag of a group that any page belongs to.
+    pub fn newest_group(&self) -> Option<u64> {
+        self.pages.keys().map(|(_, ltn, _)| *ltn).max()
     }
 
     /// The pages of one group, by number.

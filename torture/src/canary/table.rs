@@ -157,6 +157,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         "manifest::tests::damage::witnesses_cover_the_last_edit",
         "a manifest that lost edits which the log has seen durable is opened",
     ),
+    row(
+        "manifest-unknown-group-passed",
+        "flip",
+        Some(156),
+        "a manifest is opened that does not know a group of the log of which there are pages",
+    ),
+    test(
+        "recovery-flushes-unjudged",
+        ("lavastore-lavakv", "--test bad_input"),
+        "lost_end::a_lost_end_is_found_before_recovery_flushes",
+        "recovery makes edits of its own before it has read what the log says of the manifest",
+    ),
     test(
         "manifest-published-out-of-order",
         ("lavastore-version", "--lib"),

@@ -3,6 +3,7 @@
 use super::files::{self, Files, Place};
 use super::report::{LostRange, RepairReport};
 use super::values::Values;
+use crate::open::newest_group;
 use base::range_del::FragmentedRangeTombstones;
 use base::{Error, Result, SeqNo, Uid, key};
 use cache::Cache;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use table::TableIdentity;
 use table::salvage::{self, Kind, Missing};
 use version::names::{self, FileKind};
-use version::{FamilyId, FileMeta, ManifestWitness, TableWitness};
+use version::{FamilyId, FileMeta, ManifestWitness, State, TableWitness};
 
 /// The cache of a repair: index frames of vSSTs. Data passes it by.
 const CACHE_LEN: usize = 32 << 20;
@@ -62,14 +63,9 @@ pub(super) fn scan_with(
 ) -> Result<Found> {
     let files = files::look(env, dir)?;
     let cache = Arc::new(Cache::new(CACHE_LEN));
-    let seen = newest_edit_seen(env, &files, &cache);
     if let Some(state) = &witness.state
-        && seen > state.edit_number
+        && let Some(why) = lost_end(env, dir, state, &files, &cache)
     {
-        let why = format!(
-            "the manifest ends at edit {}, but a table saw edit {seen} durable: its end is missing",
-            state.edit_number
-        );
         report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
         demote(&mut witness);
     }
@@ -88,6 +84,20 @@ pub(super) fn scan_with(
         None => found.take_all(env, dir),
     }
     Ok(found)
+}
+
+/// How it is known that a manifest has lost its end, if it is: an open that goes by these witnesses refuses it.
+fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<String> {
+    let last = state.edit_number;
+    let seen = newest_edit_seen(env, files, cache);
+    if seen > last {
+        let why = "the manifest ends at edit";
+        return Some(format!("{why} {last}, but a table saw edit {seen} durable: its end is missing"));
+    }
+    // Where one of the files cannot be read, nothing is known of the others: the log says the same by its edits.
+    let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store));
+    let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.next_ltn)?;
+    Some(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
 }
 
 /// The highest edit of the manifest that a table saw durable when it was begun.

@@ -13,6 +13,7 @@ mod full_disk_threads;
 mod full_reopen;
 mod limits;
 mod locked;
+mod lost_end;
 mod misuse;
 mod newer;
 mod read_only;
