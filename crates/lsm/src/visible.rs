@@ -19,6 +19,7 @@ use crate::tombstones::TombstoneView;
 use base::key::{self, encode_into};
 use base::range_del::FragmentedRangeTombstones;
 use base::{Error, ErrorKind, Gap, InternalIterator, MAX_SEQ, Result, SeqNo, ValueKind};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// After so many steps over versions of one key the iterator seeks past the rest.
@@ -119,6 +120,8 @@ pub struct VisibleIterator<I = crate::MergingIterator> {
     hidden: u64,
     /// Moving backward, the inner cursor came to what it cannot read behind the key that is shown.
     deferred: Option<Error>,
+    /// Where it last went on behind what it could not read, and in which direction.
+    skipped: Option<(bool, Vec<u8>)>,
 }
 
 impl<I: InternalIterator> VisibleIterator<I> {
@@ -137,6 +140,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
             operands: Operands::default(),
             hidden: 0,
             deferred: None,
+            skipped: None,
         }
     }
 
@@ -189,34 +193,59 @@ impl<I: InternalIterator> VisibleIterator<I> {
         self.inner.gap()
     }
 
-    /// After a move that failed: goes on behind what could not be read, in the same direction. False if nobody knows where
-    /// that ends.
+    /// After a move that failed: goes on behind what could not be read, in the same direction, and always further than it has
+    /// been, even where a damaged index says that what cannot be read ends before. False if nobody knows where that ends.
     pub fn skip_gap(&mut self, forward: bool) -> Result<bool> {
         let Some(gap) = self.gap() else { return Ok(false) };
         (self.state, self.deferred) = (State::Invalid, None);
+        let border = self.border_behind(&gap, forward);
+        let last = self.skipped.take().filter(|(way, _)| *way == forward);
+        let further = if forward { Ordering::Greater } else { Ordering::Less };
+        if last.is_some_and(|(_, last)| key::compare(&border, &last) != further) {
+            return Ok(false);
+        }
+        let moved = if forward { self.inner.seek(&border) } else { self.inner.seek_for_prev(&border) };
+        self.skipped = Some((forward, border));
+        moved?;
+        if forward { self.find_forward() } else { self.find_backward() }.map(|()| true)
+    }
+
+    /// Where to seek for what is behind the gap, within the borders and beyond the user key that was passed last.
+    fn border_behind(&self, gap: &Gap, forward: bool) -> Vec<u8> {
+        let passed = Some(self.key.as_slice()).filter(|key| !key.is_empty());
+        let (mut border, mut other) = (Vec::new(), Vec::new());
         if forward {
             let (user_key, trailer) = key::split(&gap.last);
             // A table that ends with a range tombstone does not have the key where that ends.
             let behind = if trailer == u64::MAX { user_key.to_vec() } else { [user_key, &[0]].concat() };
-            return self.seek(&behind).map(|()| true);
+            let passed = passed.map(|key| [key, &[0]].concat());
+            let behind = Some(behind).max(passed).max(self.options.lower.clone()).unwrap_or_default();
+            fill(&mut border, &behind, self.options.snapshot, ValueKind::Seek);
+            return border;
         }
         match key::split(&gap.first) {
             // The gap begins behind the key.
-            (user_key, 0) => {
-                fill(&mut self.target, user_key, 0, ValueKind::Deletion);
-                self.inner.seek_for_prev(&self.target)?;
-            }
-            (user_key, _) => {
-                user_key.clone_into(&mut self.key);
-                self.leave_backward()?;
+            (user_key, 0) => fill(&mut border, user_key, 0, ValueKind::Deletion),
+            (user_key, _) => fill(&mut border, user_key, MAX_SEQ, ValueKind::Seek),
+        }
+        for limit in passed.into_iter().chain(self.options.upper.as_deref()) {
+            fill(&mut other, limit, MAX_SEQ, ValueKind::Seek);
+            if key::compare(&other, &border).is_lt() {
+                border.clone_from(&other);
             }
         }
-        self.find_backward().map(|()| true)
+        border
+    }
+
+    /// A seek begins anew: nothing was passed.
+    fn restart(&mut self) {
+        (self.state, self.deferred, self.skipped) = (State::Invalid, None, None);
+        self.key.clear();
     }
 
     /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        (self.state, self.deferred) = (State::Invalid, None);
+        self.restart();
         match &self.options.lower {
             Some(lower) => {
                 fill(&mut self.target, lower, self.options.snapshot, ValueKind::Seek);
@@ -229,7 +258,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
 
     /// Moves to the last visible key.
     pub fn seek_to_last(&mut self) -> Result<()> {
-        (self.state, self.deferred) = (State::Invalid, None);
+        self.restart();
         match &self.options.upper {
             Some(upper) => {
                 fill(&mut self.target, upper, MAX_SEQ, ValueKind::Seek);
@@ -245,7 +274,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         if self.options.lower.as_deref().is_some_and(|lower| user_key < lower) {
             return self.seek_to_first();
         }
-        (self.state, self.deferred) = (State::Invalid, None);
+        self.restart();
         fill(&mut self.target, user_key, self.options.snapshot, ValueKind::Seek);
         self.inner.seek(&self.target)?;
         self.find_forward()
@@ -256,7 +285,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
         if self.options.upper.as_deref().is_some_and(|upper| upper <= user_key) {
             return self.seek_to_last();
         }
-        (self.state, self.deferred) = (State::Invalid, None);
+        self.restart();
         fill(&mut self.target, user_key, 0, ValueKind::Deletion);
         self.inner.seek_for_prev(&self.target)?;
         self.find_backward()

@@ -347,12 +347,17 @@ impl<C: BlockCursor> StreamIter<C> {
 
     pub(crate) fn seek(&mut self, target: &[u8]) -> Result<()> {
         let done = self.forward_to(target);
-        self.guard(done)
+        let done = self.guard(done);
+        // Separators that disagree may say that it ends before the key that was sought: then nobody knows where it ends.
+        self.gap.take_if(|gap| key::compare(&gap.last, target).is_lt());
+        done
     }
 
     pub(crate) fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
         let done = self.backward_to(target);
-        self.guard(done)
+        let done = self.guard(done);
+        self.gap.take_if(|gap| key::compare(&gap.first, target).is_gt());
+        done
     }
 
     #[inline]

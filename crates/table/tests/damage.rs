@@ -150,15 +150,29 @@ fn noise_never_panics() {
     }
 }
 
-/// The blocks of a table, from its listing.
-fn blocks(table: &Ksst) -> Vec<(usize, usize)> {
+/// The blocks of a table, from its listing; those whose line has `word` in it.
+fn blocks_like(table: &Ksst, word: &str) -> Vec<(usize, usize)> {
     let mut text = String::new();
     table::dump::dump(table, table::dump::DumpOptions::default(), &mut text).unwrap();
     let numbers = |line: &str| {
         let (offset, rest) = line.strip_prefix("block ")?.split_once('+')?;
         Some((offset.trim().parse().ok()?, rest.split(' ').next()?.parse().ok()?))
     };
-    text.lines().filter_map(numbers).collect()
+    text.lines().filter(|line| line.contains(word)).filter_map(numbers).collect()
+}
+
+fn blocks(table: &Ksst) -> Vec<(usize, usize)> {
+    blocks_like(table, "")
+}
+
+/// Puts other bytes under a valid checksum into a block.
+fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&mut [u8])) {
+    let frame = &mut bytes[offset..offset + len];
+    change(&mut frame[..len - 5]);
+    let mut sealed = frame[..len - 5].to_vec();
+    table::frame::seal(&mut sealed, 0, base::Compression::None);
+    table::frame::mask(&mut sealed, uid(), offset as u64);
+    frame.copy_from_slice(&sealed);
 }
 
 /// Damage under a valid checksum, as a hostile or buggy writer would leave it: any answer, but no panic and no hang.
@@ -174,14 +188,12 @@ fn well_sealed_nonsense_never_panics() {
     for _ in 0..3000 {
         let mut bytes = bytes.clone();
         let (offset, len) = blocks[rng.below(blocks.len() as u64) as usize];
-        let frame = &mut bytes[offset..offset + len];
-        for _ in 0..1 + rng.below(4) {
-            frame[rng.below(len as u64 - 5) as usize] = rng.next_u64() as u8;
-        }
-        let mut sealed = frame[..len - 5].to_vec();
-        table::frame::seal(&mut sealed, 0, base::Compression::None);
-        table::frame::mask(&mut sealed, uid(), offset as u64);
-        frame.copy_from_slice(&sealed);
+        reseal(&mut bytes, (offset, len), |frame| {
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(frame.len() as u64) as usize;
+                frame[at] = rng.next_u64() as u8;
+            }
+        });
         let global_seq = rng.one_in(4).then_some(5);
         let cache = Arc::new(Cache::new(0));
         let Ok(table) = Ksst::open(MemRead::new(bytes), 7, uid(), global_seq, cache) else { continue };
@@ -211,6 +223,58 @@ fn well_sealed_nonsense_never_panics() {
         let _ = table.verify();
     }
     assert!(opened > 1000, "{opened}");
+}
+
+/// An index of another table under valid checksums, and a data block that cannot be read: a seek that fails says that the
+/// damage ends behind what was sought, or nothing.
+#[test]
+fn separators_that_disagree_lead_no_seek_back() {
+    let mut rng = Rng::new(207);
+    let options = TableOptions { block_len: 256, partition_len: 1024, ..TableOptions::default() };
+    let model = random_model(&mut rng, 300, 0);
+    let bytes = build(&model, &[], &options, None).0;
+    let all = entries(&model);
+    let table = open(bytes.clone(), &Arc::new(Cache::new(0))).unwrap();
+    let (indexes, data) = (blocks_like(&table, " index "), blocks_like(&table, " up to "));
+    assert!(indexes.len() > 1 && data.len() > 10, "{indexes:?}, {data:?}");
+    let (mut told, mut silent) = (0, 0);
+    for _ in 0..60 {
+        let mut bytes = bytes.clone();
+        for &index in &indexes {
+            // Letters of separators.
+            reseal(&mut bytes, index, |frame| {
+                for letter in frame.iter_mut().filter(|byte| byte.is_ascii_lowercase()) {
+                    if rng.one_in(4) {
+                        *letter = b'a' + rng.below(26) as u8;
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            bytes[data[rng.below(data.len() as u64) as usize].0] ^= 0xff;
+        }
+        let Ok(table) = open(bytes, &Arc::new(Cache::new(0))) else { continue };
+        let mut iter = table.iter(IterOptions { fill_cache: false, readahead_bytes: 0 });
+        for (target, _) in &all {
+            for forward in [true, false] {
+                let moved = if forward { iter.seek(target) } else { iter.seek_for_prev(target) };
+                match (moved, iter.gap()) {
+                    (Ok(()), _) => {}
+                    (Err(_), None) => silent += 1,
+                    (Err(_), Some(gap)) => {
+                        let further = if forward {
+                            key::compare(&gap.last, target).is_ge()
+                        } else {
+                            key::compare(&gap.first, target).is_le()
+                        };
+                        assert!(further, "{gap:?} does not go beyond {target:?}");
+                        told += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(told > 1000 && silent > 100, "{told} told where the damage ends, {silent} did not");
 }
 
 #[test]

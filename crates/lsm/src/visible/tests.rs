@@ -183,3 +183,100 @@ fn prefix_ends() {
     assert_eq!(prefix_end(b"\xff"), None);
     assert_eq!(prefix_end(b""), None);
 }
+
+/// A source whose index lies: what it cannot read, it says, ends at the first key, or begins at the last.
+struct Liar {
+    inner: VecIter,
+    /// It cannot read this user key.
+    bad: Vec<u8>,
+    lies: Gap,
+}
+
+impl Liar {
+    fn met(&self) -> Result<()> {
+        match self.inner.valid() && key::user_key(self.inner.key()) == self.bad {
+            true => Err(Error::corruption("a block that cannot be read")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl InternalIterator for Liar {
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.inner.seek_to_first().and_then(|()| self.met())
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.inner.seek_to_last().and_then(|()| self.met())
+    }
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek(target).and_then(|()| self.met())
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek_for_prev(target).and_then(|()| self.met())
+    }
+    fn next(&mut self) -> Result<()> {
+        self.inner.next().and_then(|()| self.met())
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.inner.prev().and_then(|()| self.met())
+    }
+    fn gap(&self) -> Option<Gap> {
+        Some(self.lies.clone())
+    }
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+}
+
+/// A scan that goes on behind damage never goes back, nor on for ever, whatever it is told of where the damage ends.
+#[test]
+fn what_a_lying_index_says_does_not_lead_back() {
+    for lie in 0..10u8 {
+        for bad in 0..10u8 {
+            for forward in [true, false] {
+                let entries: Vec<Entry> =
+                    (0..10u8).map(|i| (encode(&[b'a' + i], 5, ValueKind::Value), vec![i])).collect();
+                let at = encode(&[b'a' + lie], 5, ValueKind::Value);
+                let source = Liar {
+                    inner: VecIter::new(Arc::new(entries)),
+                    bad: vec![b'a' + bad],
+                    lies: Gap { first: at.clone(), last: at },
+                };
+                let mut iter = VisibleIterator::new(source, Vec::new(), VisibleOptions::at(MAX_SEQ));
+                let mut moved = if forward { iter.seek_to_first() } else { iter.seek_to_last() };
+                let (mut seen, mut skips, mut goes_on) = (Vec::new(), 0, true);
+                while goes_on {
+                    while goes_on && moved.is_err() {
+                        skips += 1;
+                        assert!(skips < 20, "it goes on for ever: {bad} cannot be read, the gap is at {lie}");
+                        let skipped = iter.skip_gap(forward);
+                        goes_on = skipped.as_ref().map_or(true, |skipped| *skipped);
+                        moved = skipped.map(drop);
+                    }
+                    goes_on &= iter.valid();
+                    if goes_on {
+                        seen.push(iter.key()[0] - b'a');
+                        moved = if forward { iter.next() } else { iter.prev() };
+                    }
+                }
+                if !forward {
+                    seen.reverse();
+                }
+                assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}: it goes back");
+                assert!(!seen.contains(&bad), "{seen:?}");
+                // Backward the key beside it is told by what lies behind it.
+                let passed = |key: &u8| *key != lie && if forward { *key < bad } else { *key > bad + 1 };
+                assert!((0..10).filter(passed).all(|key| seen.contains(&key)), "{seen:?}");
+                if lie == bad {
+                    assert_eq!(seen.len(), 9, "what tells the truth costs its own key");
+                }
+            }
+        }
+    }
+}
