@@ -82,6 +82,11 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("sched", 1724, "a store at rest was at work again when somebody looked"),
     ("sched", 1197, "a flush began with one family of a volatile batch, and closing failed before the other"),
     ("sched-crash", 30, "a flush began with one family of a volatile batch, before the other was frozen"),
+    (
+        "sched",
+        7_004_305,
+        "a family dropped between the edit and the end of a flush left a file of placed values behind, until the next open",
+    ),
     ("sched-crash", 1829, "a failed sync of the directory was forgotten, and a table was lost after it"),
     ("repair", 99, "the log was taken to end at a placed value that had been collected long before"),
     ("repair", 171, "the same"),

@@ -13,7 +13,7 @@ use lsm::picker::{LeveledOptions, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
-use version::{FamilyId, Version};
+use version::{FamilyId, FamilyState, State, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
 #[derive(Debug)]
@@ -211,6 +211,13 @@ impl Family {
 
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
+    }
+
+    /// What the manifest says of the family, unless it was dropped. To be asked under the manifest's lock: by the answer a job
+    /// that publishes an edit knows whose its inputs and outputs are. A moment later it may have been dropped, and then both
+    /// its last version and what that version replaced still have readers.
+    pub fn durable_in<'a>(&self, state: &'a State) -> Option<&'a FamilyState> {
+        state.families.get(&self.id).filter(|_| !self.is_dropped()).map(Arc::as_ref)
     }
 
     pub fn mark_dropped(&self) {

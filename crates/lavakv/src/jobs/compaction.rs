@@ -55,6 +55,13 @@ struct Running {
     below: DeeperLevels,
 }
 
+/// How far a merge has come.
+enum Merged {
+    Not(Progress),
+    /// Its tables, and its files of values.
+    All(Vec<MergeOutput<FinishedTable>>, Vec<VsstMeta>),
+}
+
 impl CompactionJob {
     /// Called under the lock of the claims.
     pub fn new(
@@ -123,10 +130,10 @@ impl CompactionJob {
         })
     }
 
-    fn merge_step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+    fn merge(&mut self, engine: &Arc<Engine>) -> Result<Merged> {
         let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
         if wait_ns > 0 {
-            return Ok(Progress::Wait(wait_ns));
+            return Ok(Merged::Not(Progress::Wait(wait_ns)));
         }
         if self.running.is_none() {
             self.running = Some(self.begin(engine)?);
@@ -156,7 +163,7 @@ impl CompactionJob {
             grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
         }
         match step {
-            Step::More => Ok(Progress::More),
+            Step::More => Ok(Merged::Not(Progress::More)),
             Step::Done(outputs) => {
                 let vssts = running.separation.finish()?;
                 engine.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
@@ -165,8 +172,7 @@ impl CompactionJob {
                 }
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
                 engine.stats.compaction_bytes_read.add(read);
-                self.install_merged(engine, &outputs, vssts)?;
-                Ok(Progress::Done)
+                Ok(Merged::All(outputs, vssts))
             }
         }
     }
@@ -186,8 +192,7 @@ impl CompactionJob {
         if self.compaction.reason == Reason::Rebuild {
             engine.stats.rebuild_bytes_written.add(value_bytes);
         }
-        self.install(engine, files, vssts)?;
-        if self.family.is_dropped() {
+        if !self.install(engine, files, vssts)? {
             remove_outputs(engine, &self.created());
         } else if !self.kept_for.is_empty() {
             let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
@@ -196,11 +201,17 @@ impl CompactionJob {
         Ok(())
     }
 
-    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
-    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>) -> Result<()> {
+    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable. False if the family was dropped before.
+    fn install(
+        &mut self,
+        engine: &Arc<Engine>,
+        outputs: Vec<FileMeta>,
+        vssts: Vec<VsstMeta>,
+    ) -> Result<bool> {
         let (family, level) = (self.family.id, self.compaction.output_level as u32);
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
+        let mut installed = false;
         engine.install(
             |state| {
                 let mut records = Vec::new();
@@ -223,16 +234,17 @@ impl CompactionJob {
             },
             |state| {
                 self.grant.iter().for_each(Grant::installed);
-                if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
+                if let Some(durable) = self.family.durable_in(state) {
+                    installed = true;
                     self.family.install(durable.version.clone(), &[]);
                 }
             },
         )?;
-        if !self.family.is_dropped() && !compaction.trivial_move {
+        if installed && !compaction.trivial_move {
             engine.obsolete.add(compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())));
         }
         self.book(engine, output_bytes);
-        Ok(())
+        Ok(installed)
     }
 
     fn book(&self, engine: &Engine, output_bytes: u64) {
@@ -293,7 +305,20 @@ impl Job for CompactionJob {
             self.install(engine, moved, Vec::new())?;
             Progress::Done
         } else {
-            self.merge_step(engine)?
+            match self.merge(engine) {
+                // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
+                _ if self.family.is_dropped() => {
+                    self.abandon(engine);
+                    return Ok(Progress::Done);
+                }
+                merged => match merged? {
+                    Merged::Not(progress) => progress,
+                    Merged::All(outputs, vssts) => {
+                        self.install_merged(engine, &outputs, vssts)?;
+                        Progress::Done
+                    }
+                },
+            }
         };
         if progress == Progress::Done {
             self.release(engine);

@@ -105,6 +105,7 @@ impl FlushJob {
             tables.push(outputs.iter().map(|o| file_meta(engine, &version, 0, o)).collect::<Result<_>>()?);
         }
         let (units, grant) = (&self.units, &self.grant);
+        let mut installed = vec![false; units.len()];
         engine.install(
             |state| {
                 let mut records = Vec::new();
@@ -130,16 +131,20 @@ impl FlushJob {
             },
             |state| {
                 grant.installed();
-                for unit in units.iter().filter(|u| !u.family.is_dropped()) {
-                    let Some(family) = state.families.get(&unit.family.id) else { continue };
+                for (unit, installed) in units.iter().zip(&mut installed) {
+                    let Some(family) = unit.family.durable_in(state) else { continue };
+                    *installed = true;
                     let flushed: Vec<u64> = unit.memtables.iter().map(|m| m.id()).collect();
                     unit.family.install(family.version.clone(), &flushed);
                     engine.memory.flushed(unit.bytes);
                 }
             },
         )?;
-        for (unit, files) in self.units.iter().zip(&tables) {
-            unit.finished(engine, files);
+        for ((unit, files), installed) in self.units.iter().zip(&tables).zip(installed) {
+            match installed {
+                true => unit.finished(engine, files),
+                false => remove_outputs(engine, &unit.created()),
+            }
         }
         engine.health.space_found();
         engine.space.refresh(engine);
@@ -252,15 +257,12 @@ impl Unit {
         [self.merge.created(), &self.separation.created()].concat()
     }
 
+    /// After the edit: what is in the family's version is the version's, also if the family has been dropped since.
     fn finished(&self, engine: &Engine, files: &[FileMeta]) {
         // Large values were written before they were logged.
         let value_bytes: u64 = self.vssts.iter().filter(|meta| !meta.segment).map(|meta| meta.len).sum();
         let value_bytes = value_bytes - self.placed_bytes;
         let output_bytes = files.iter().map(|f| f.len).sum::<u64>() + value_bytes;
-        if self.family.is_dropped() {
-            remove_outputs(engine, &self.created());
-            return;
-        }
         let taken: Vec<u64> = self.vssts.iter().map(|meta| meta.number).collect();
         engine.segments.flushed(engine, &self.memtables, |number| taken.contains(&number));
         self.memtables.iter().for_each(|m| engine.placement.forget(engine, m.id()));
@@ -285,9 +287,12 @@ impl Job for FlushJob {
 
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
         if let Some(unit) = self.units.get_mut(self.current) {
-            if unit.step(engine, self.number)? {
-                self.current += 1;
-            }
+            let is_written = match unit.step(engine, self.number) {
+                // Its files go, and nobody will miss them: no failure of it means anything.
+                _ if unit.family.is_dropped() => true,
+                step => step?,
+            };
+            self.current += usize::from(is_written);
             self.grant.wrote(|| self.units.iter().flat_map(Unit::created).collect());
             return Ok(Progress::More);
         }

@@ -186,7 +186,7 @@ impl GcJob {
         engine.sync_dir()?;
         let (family, inputs) = (self.family.id, &self.input_numbers);
         let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
-        let mut overtaken = false;
+        let (mut overtaken, mut installed) = (false, false);
         engine.install(
             |state| {
                 overtaken = !has_all(state, family, inputs);
@@ -197,7 +197,8 @@ impl GcJob {
             },
             |state| {
                 self.grant.iter().for_each(Grant::installed);
-                if let Some(durable) = state.families.get(&family).filter(|_| !self.family.is_dropped()) {
+                if let Some(durable) = self.family.durable_in(state) {
+                    installed = true;
                     self.family.install(durable.version.clone(), &[]);
                 }
             },
@@ -206,10 +207,10 @@ impl GcJob {
             remove_outputs(engine, self.created());
             return Ok(());
         }
-        if self.family.is_dropped() {
-            remove_outputs(engine, self.created());
-        } else {
+        if installed {
             engine.obsolete.add(self.inputs.iter().cloned().map(DataFile::Vsst));
+        } else {
+            remove_outputs(engine, self.created());
         }
         self.book(engine, output_bytes);
         Ok(())
@@ -272,7 +273,14 @@ impl Job for GcJob {
             return Ok(Progress::Wait(wait_ns));
         }
         let job = self.job.as_mut().expect("no step follows the release");
-        let step = job.step(&mut World { files: &self.files })?;
+        let step = match job.step(&mut World { files: &self.files }) {
+            // Nobody will miss what it makes: no failure of it means anything.
+            _ if self.family.is_dropped() => {
+                self.abandon(engine);
+                return Ok(Progress::Done);
+            }
+            step => step?,
+        };
         let (read_bytes, written_bytes) = (job.take_read_bytes(), job.take_written_bytes());
         engine.rate_limit.charge(engine.env.clock.now_ns(), written_bytes);
         engine.gc_pace.charge(read_bytes + written_bytes);
