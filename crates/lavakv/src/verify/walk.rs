@@ -15,11 +15,11 @@
 use super::VerifyReport;
 use crate::batch;
 use crate::damaged;
-use crate::engine::Engine;
+use crate::engine::{Engine, Writer};
 use crate::event::Event;
 use crate::obsolete::DataFile;
 use crate::placement::PlacedValues;
-use base::sync::lock;
+use base::sync::{MutexGuard, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -385,11 +385,23 @@ fn log_is_bad(engine: &Arc<Engine>, report: &mut VerifyReport, error: Error, arr
     if engine.wal.get().is_none() || engine.health.is_poisoned() {
         return;
     }
-    let mut writer = lock(&engine.writer);
+    let Some(mut writer) = writer_soon(engine) else { return };
     if let Some(number) = arrival_file {
         engine.placement.distrust(engine, number);
     }
     crate::write_path::freeze_all(engine, &mut writer);
+}
+
+/// The writer's lock, if it is to be had within a tenth of a second. Whoever holds it for longer waits for background work, and
+/// may wait for the very thread that is here. The next pass meets the same damage, and tries again.
+fn writer_soon(engine: &Engine) -> Option<MutexGuard<'_, Writer>> {
+    for _ in 0..100 {
+        if let Some(writer) = try_lock(&engine.writer) {
+            return Some(writer);
+        }
+        engine.env.clock.sleep_ns(1_000_000);
+    }
+    None
 }
 
 fn segment_is_bad(engine: &Engine, report: &mut VerifyReport, segment: &LogSegment, error: Error) {

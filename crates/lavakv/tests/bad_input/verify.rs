@@ -8,7 +8,9 @@ use lavastore_lavakv::{
     CheckedCount, Db, Event, EventListener, FamilyOptions, Options, ValuePlacement, VerifyReport,
     WriteOptions,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
 
 #[derive(Default)]
 struct Events(Mutex<Vec<Event>>);
@@ -283,4 +285,82 @@ fn a_scrub_takes_no_thread_from_the_others() {
     settle(&db);
     assert!(db.stats().compactions > 0 && contents(&db) == model);
     db.close().unwrap();
+}
+
+/// Stops in the middle of the scrub where the log is damaged, until it is let go.
+#[derive(Default)]
+struct Stop(Mutex<(bool, bool)>, Condvar);
+
+impl EventListener for Stop {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::LogDamaged { .. }) {
+            let mut state = self.0.lock().unwrap();
+            state.0 = true;
+            self.1.notify_all();
+            drop(self.1.wait_while(state, |(_, may_go)| !*may_go).unwrap());
+        }
+    }
+}
+
+/// Who finds the log damaged freezes what memory still has of it, for which it needs the writer's lock. With that lock a writer
+/// waits for memory, and so for the one thread that flushes: the one that scrubs.
+#[test]
+#[allow(clippy::disallowed_types, reason = "a hand outside damages a file that the engine has open")]
+fn a_scrub_does_not_wait_for_a_writer_that_waits_for_its_thread() {
+    let (tmp, stop) = (TempDir::new("scrub-waits"), Arc::new(Stop::default()));
+    let dir = tmp.join("store");
+    let options = Options { memtable_bytes: 256 << 10, memory_bytes: 1 << 20, ..small() };
+    let db = Db::open_with(&dir, options.clone()).unwrap();
+    (0..400).for_each(|i| db.put(&key(i), &long(i, 1000)).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    // The tables take the scrub two seconds, so that the log can be damaged before its turn.
+    let db = Db::open_with(
+        &dir,
+        Options {
+            background_threads: 1,
+            scrub_bytes_per_s: 200_000,
+            listener: Some(stop.clone()),
+            ..options
+        },
+    )
+    .unwrap();
+    db.put_opt(db.default_column_family(), b"logged", b"1", &WriteOptions::durable()).unwrap();
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_log = path.extension().is_some_and(|e| e == "log");
+        // Groups that are not needed any more go meanwhile.
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        if let Ok(file) = std::fs::OpenOptions::new().write(true).open(&path)
+            && is_log
+            && bytes.starts_with(b"LWAL")
+        {
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 0).unwrap();
+        }
+    }
+    drop(stop.1.wait_while(stop.0.lock().unwrap(), |(met, _)| !*met).unwrap());
+    let written = Arc::new(AtomicU64::new(0));
+    let (done, ended) = mpsc::channel();
+    let (writer, count) = (db.clone(), written.clone());
+    std::thread::spawn(move || {
+        for i in 0..4000 {
+            let volatile = WriteOptions::volatile();
+            writer.put_opt(writer.default_column_family(), &key(i), &long(i, 1000), &volatile).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(writer);
+        done.send(()).unwrap();
+    });
+    // Once it has come to a halt it waits for memory. (If it is only slow, nothing is tested.)
+    let mut last = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        if std::mem::replace(&mut last, written.load(Ordering::Relaxed)) == last {
+            break;
+        }
+    }
+    stop.0.lock().unwrap().1 = true;
+    stop.1.notify_all();
+    ended.recv_timeout(Duration::from_secs(60)).expect("the writer and the scrub wait for each other");
+    assert_eq!(db.get(b"logged").unwrap().as_deref(), Some(&b"1"[..]));
 }
