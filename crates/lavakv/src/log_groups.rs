@@ -81,6 +81,8 @@ pub(crate) struct LogGroups {
     release_hint: AtomicBool,
     /// There was no room for a spare group when it was last tried.
     spare_refused: AtomicBool,
+    /// There was no room to write pages to their group files, on a copy-on-write volume, when it was last tried.
+    write_out_refused: AtomicBool,
     /// Some of the ballast was used.
     ballast_used: AtomicBool,
     /// There was no room for a longer ring of open pages.
@@ -473,6 +475,19 @@ impl LogGroups {
     /// flush that makes room for it would never run.
     pub fn gives_way(&self) -> bool {
         self.spare_refused.swap(false, Ordering::AcqRel)
+    }
+
+    /// Moves full pages from the log's ring to the group files.
+    pub fn write_out(&self, engine: &Engine) -> Result<()> {
+        let outcome = engine.wal().write_out();
+        let refused = outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
+        self.write_out_refused.store(refused, Ordering::Relaxed);
+        outcome.map(drop)
+    }
+
+    /// True if the last try found no room.
+    pub fn write_out_was_refused(&self) -> bool {
+        self.write_out_refused.load(Ordering::Relaxed)
     }
 
     /// Groups may have become releasable.

@@ -28,7 +28,9 @@ enum Task {
 fn task(engine: &Engine) -> Option<Task> {
     let has_room = !engine.health.must_wait(engine.env.clock.now_ns());
     if engine.wal().wants_write_out() {
-        Some(Task::WriteOut)
+        // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what vouches
+        // for these pages would meet the same, and stop the log.
+        (has_room || !engine.log.write_out_was_refused()).then_some(Task::WriteOut)
     } else if has_room && wants_spare(engine) {
         Some(Task::Prepare)
     } else if has_room && engine.log.wants_longer_ring(engine) {
@@ -63,7 +65,7 @@ impl Job for LogJob {
     fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
         match task(engine) {
             Some(Task::WriteOut) => {
-                engine.wal().write_out()?;
+                engine.log.write_out(engine)?;
                 engine.log.hint_release();
             }
             Some(Task::Prepare) => {

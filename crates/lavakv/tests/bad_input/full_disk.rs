@@ -1,7 +1,8 @@
 //! A full disk: `NoSpace`, reads go on, and writes resume by themselves, without a reopen, when space returns.
 
 use crate::common::*;
-use lavastore_lavakv::{Db, ErrorKind, WriteOptions, sim::SimEnv};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, Options, WriteOptions};
 
 /// Writes until the disk is full; returns how many keys were accepted.
 fn fill_up(db: &Db, model: &mut Model, round: u64) -> u64 {
@@ -287,4 +288,31 @@ fn one_edit_is_refused_whoever_makes_it() {
         reads_back(&open(&sim), &model);
     }
     assert!(refusals > 20, "{refusals}");
+}
+
+/// A copy-on-write volume has no room for what is written in place. Pages of the log stay in the ring then, and the job that
+/// writes them out is not begun again and again without a pause.
+#[test]
+fn pages_of_the_log_that_find_no_room_are_tried_again_after_a_while() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
+    let sim = SimEnv::new(5);
+    let options = Options { memtable_bytes: 1 << 20, memory_bytes: 4 << 20, ..small() };
+    let db = Db::open_in(env(&sim), DIR, options).unwrap();
+    let mut model = Model::new();
+    sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::WriteAt]).path(".log").sticky());
+    // Half of the ring.
+    fill(&db, &mut model, 0..250, 0);
+    let begun_ns = sim.now_ns();
+    let steps = (0..1000).filter(|_| db.run_background_step()).count() as u64;
+    let tries = db.stats().background_errors;
+    let waits = (sim.now_ns() - begun_ns) / 100_000_000;
+    assert!(sim.faults_fired() > 0 && tries <= 1 + waits, "{tries} tries in {steps} steps, {waits} waits");
+    sim.clear_faults();
+    sim.advance_ns(200_000_000);
+    settle(&db);
+    fill(&db, &mut model, 250..350, 0);
+    let killed = sim.crash(CrashKind::ProcessKill, 1);
+    assert!(contents(&db) == model && contents(&open(&killed)) == model);
 }
