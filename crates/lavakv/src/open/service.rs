@@ -186,6 +186,9 @@ const OLD_GROUPS_MAX: usize = 2;
 /// With more of them than this a store does not open before they are gone. Processes that live for one command never
 /// get to the end of a job in the background, and the log would grow by a group with each of them.
 const OLD_GROUPS_BOUND: usize = 16;
+/// The same where an opening took of the ballast: each of these groups is a part of it, and a flush has room as long as some
+/// of it is left.
+const OLD_GROUPS_SHORT: usize = 1;
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
 fn flush_recovered(engine: &Arc<Engine>) {
@@ -197,10 +200,14 @@ fn flush_recovered(engine: &Arc<Engine>) {
 
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
 pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
-    if engine.manifest.state().log_groups.len() <= OLD_GROUPS_BOUND + 1 {
+    let short = engine.log.ballast_is_short();
+    let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
+    if engine.wal.get().is_none() || engine.manifest.state().log_groups.len() <= bound + 1 {
         return Ok(());
     }
+    crate::write_path::freeze_all(engine, &mut lock(&engine.writer));
     let flushed = crate::jobs::flush::run_inline(engine).and_then(|()| engine.log.release(engine));
+    let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast(engine) } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),

@@ -114,6 +114,27 @@ fn a_full_volume_locks_nobody_out() {
     }
 }
 
+/// Each command an opening of its own, which deletes one key, on a volume that a neighbour has filled to the last byte: what
+/// an opening takes comes back.
+#[test]
+fn openings_without_room_use_nothing_up() {
+    let options = small();
+    for (seed, room) in [(1, 0), (2, 0), (2, 40 << 10), (3, 8 << 10)] {
+        let (sim, mut model) = left_behind(seed, &options);
+        leave(&sim, room + if on_lavafs() { 64 << 10 } else { 0 });
+        let keys: Vec<_> = model.keys().cloned().collect();
+        for (i, key) in keys.iter().take(120).enumerate() {
+            let what = format!("seed {seed}, {room} bytes left, opening {i}");
+            let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            db.delete(key).unwrap_or_else(|e| panic!("{what}: {e}\n{:?}", files(&sim)));
+            model.remove(key);
+            db.close().unwrap_or_else(|e| panic!("{what}: close: {e}"));
+        }
+        let db = Db::open_in(env(&sim), DIR, options.clone()).unwrap();
+        assert!(contents(&db) == model, "seed {seed}");
+    }
+}
+
 /// Without a byte left, and without the ballast, there is no room to begin a log. Every call says so, and returns: none waits
 /// for a lock that it holds.
 #[test]
