@@ -412,6 +412,13 @@ pub(crate) fn is_on(options: &FamilyOptions) -> bool {
     options.value_placement == ValuePlacement::Log && options.min_blob_size > 0
 }
 
+/// True if the value of a change is to be placed: it is separated, and no shorter than what the log would say instead, so that
+/// no batch becomes longer by that, and too long for the log.
+fn is_long(change: &Change<'_>, options: &FamilyOptions) -> bool {
+    let least = options.min_blob_size.max(RecordReference::ENCODED_LEN_MAX);
+    change.kind == ValueKind::Value && change.value.len() >= least
+}
+
 /// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
 /// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
 /// may be tried again.
@@ -427,8 +434,11 @@ pub(crate) fn reserve(
             continue;
         }
         let len = |change: &Change<'_>| {
-            let placed = change.kind == ValueKind::Value && change.value.len() >= options.min_blob_size;
-            if placed { record::len_max(change.key.len(), change.value.len()) as u64 } else { 0 }
+            if is_long(change, &options) {
+                record::len_max(change.key.len(), change.value.len()) as u64
+            } else {
+                0
+            }
         };
         let bytes: u64 = match payload {
             Payload::One(_, change) => len(change),
@@ -525,8 +535,7 @@ fn place_one(
     change: &Change<'_>,
     body: &mut Vec<u8>,
 ) -> Result<bool> {
-    let long = change.kind == ValueKind::Value && change.value.len() >= family.options().min_blob_size;
-    if !long || !places.contains(&family.id) {
+    if !is_long(change, &family.options()) || !places.contains(&family.id) {
         change.encode_into(body);
         return Ok(false);
     }

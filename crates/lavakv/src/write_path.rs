@@ -330,7 +330,9 @@ fn log(
                     break Err(Unlogged::Certain(e));
                 }
             }
-            Err(e) if e.kind() == ErrorKind::NoSpace => break Err(Unlogged::Certain(e)),
+            Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => {
+                break Err(Unlogged::Certain(e));
+            }
             Err(e) => {
                 engine.health.poison(&e);
                 break Err(Unlogged::Perhaps(of_unknown_fate(e)));

@@ -92,6 +92,9 @@ pub struct RecordReference {
 }
 
 impl RecordReference {
+    /// The longest encoding, bytes.
+    pub const ENCODED_LEN_MAX: usize = 1 + 16 + 5 * 10;
+
     /// True if these bytes are to be decoded as this kind of reference.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.first() == Some(&0)
@@ -99,7 +102,7 @@ impl RecordReference {
 
     /// The encoding.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(ENCODED_LEN_MAX + 11);
+        let mut out = Vec::with_capacity(Self::ENCODED_LEN_MAX);
         out.push(0);
         put_varint(&mut out, self.file);
         out.extend_from_slice(&self.uid.0);
