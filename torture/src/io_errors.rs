@@ -68,7 +68,13 @@ const SCRIPTS: u64 = 12;
 fn between_steps(seed: u64, outcome: &mut Outcome) {
     for script in 0..SCRIPTS {
         let seed = seed.wrapping_mul(SCRIPTS) + script + (1 << 32);
-        let Ok(mut moments) = guarded(|| moments_between_steps(seed)).and_then(|r| r) else { continue };
+        let mut moments = match guarded(|| moments_between_steps(seed)).and_then(|r| r) {
+            Ok(moments) => moments,
+            Err(why) => {
+                outcome.take(Err(format!("script {seed}, without a failure: {why}")));
+                continue;
+            }
+        };
         let mut rng = Rng::new(seed ^ 0x6d6f_6d65_6e74);
         for _ in 0..3.min(moments.len()) {
             let call = moments.swap_remove(rng.below(moments.len() as u64) as usize);

@@ -267,7 +267,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     row(
         "frozen-while-a-write-is-under-way",
         "sched",
-        Some(6),
+        Some(17),
         "a memtable is frozen while a write that was logged before is put into it",
     ),
     row(

@@ -71,7 +71,7 @@ fn a_failed_sync_of_the_log_stops_all_writes() {
 /// after a loss of power, whatever the sync that failed has lost.
 #[test]
 fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
-    let mut failed = 0;
+    let (mut failed, mut taken) = (0, 0);
     for nth in 0.. {
         let sim = SimEnv::new(nth);
         let db = Db::open_in(sim.env(), DIR, durable()).unwrap();
@@ -89,12 +89,13 @@ fn a_checkpoint_that_is_taken_again_after_a_failed_sync_is_durable() {
         }
         failed += 1;
         let Ok(()) = db.checkpoint("/copies/one") else { continue };
+        taken += 1;
         let after = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), nth);
         let copy = Db::open_in(after.env(), "/copies/one", durable());
         let copy = copy.unwrap_or_else(|e| panic!("sync {nth} failed: {e}"));
         assert_eq!(copy.get(b"key").unwrap().as_deref(), Some(&b"value"[..]), "sync {nth} failed");
     }
-    assert!(failed >= 6, "{failed} syncs of a checkpoint");
+    assert!(failed >= 6 && taken >= 5, "{failed} syncs of a checkpoint, {taken} taken again");
 }
 
 /// Holds the next sync of a manifest up, does it, and lets it fail.
