@@ -72,12 +72,13 @@ impl Below {
     }
 
     /// What a device writes whole, in bytes. Btrfs counts on whole blocks for its superblock, ext4 on the 1,024 bytes of its
-    /// own: the checksum of a torn one is wrong, and it does not mount.
+    /// own, and XFS, when it replays its log, on whole blocks of directories: the checksum of a torn one is wrong, and it does
+    /// not mount.
     pub fn atom(self) -> usize {
         match self {
-            Below::Btrfs => 4096,
+            Below::Btrfs | Below::Xfs => 4096,
             Below::Ext4 => 1024,
-            Below::Xfs | Below::LavaFs => 512,
+            Below::LavaFs => 512,
         }
     }
 
