@@ -258,6 +258,9 @@ impl Syncs for ArrivalFile {
             self.state = State::Failed { durable: false };
             return Err(e);
         }
+        if base::canary::is("placed-sync-covers-what-came-later") {
+            self.syncing_bytes = builder.written_bytes();
+        }
         (self.synced_bytes, self.name_synced) = (self.syncing_bytes, true);
         Ok(())
     }

@@ -341,6 +341,42 @@ pub(crate) const CANARIES: &[Canary] = &[
         "all log groups have one identity, so that pages of a copy on the same blocks are believed",
     ),
     test(
+        "log-groups-as-long-as-allowed",
+        ("lavastore-lavakv", "--test api"),
+        "small_stores::two_records_take_less_than_a_megabyte",
+        "every log group has the longest length",
+    ),
+    test(
+        "log-groups-ignore-the-rate",
+        ("lavastore-lavakv", "--lib"),
+        "log_groups::pace::tests::groups_follow_the_rate_of_writes",
+        "log groups stay short however fast they are used up",
+    ),
+    test(
+        "old-log-groups-unbounded",
+        ("lavastore-lavakv", "--test api"),
+        "small_stores::the_log_does_not_grow_with_the_number_of_opens",
+        "each opening adds a log group, and none lets go of the former ones",
+    ),
+    test(
+        "placed-sync-covers-what-came-later",
+        ("lavastore-lavakv", "--test api"),
+        "held_sync::what_was_placed_during_a_sync_is_not_durable_by_it",
+        "a value that was placed while its file was synced is taken for durable",
+    ),
+    test(
+        "writes-pay-for-their-first-piece",
+        ("lavastore-lavakv", "--test separated"),
+        "garbage_bound::a_batch_pays_for_its_garbage_like_single_puts",
+        "what a long batch owes for garbage is forgiven",
+    ),
+    test(
+        "segments-pay-nothing",
+        ("lavastore-lavakv", "--test separated"),
+        "garbage_bound::a_value_with_a_file_of_its_own_pays_for_its_bytes",
+        "values with files of their own do not pay for garbage",
+    ),
+    test(
         "checkpoint-keeps-uid",
         ("lavastore-lavakv", "--test api"),
         "forks::a_checkpoint_has_a_uid_of_its_own",

@@ -25,6 +25,9 @@ const SHORTEST_BYTES: (u64, u64) = (4 * PAGE as u64, 64 << 10);
 /// Bytes of the shortest group of a store with these options.
 pub(crate) fn shortest_bytes(options: &Options) -> u64 {
     let (least, most) = SHORTEST_BYTES;
+    if base::canary::is("log-groups-as-long-as-allowed") {
+        return options.log_group_bytes;
+    }
     (options.log_group_bytes / SHORTEST_PART / PAGE as u64 * PAGE as u64).clamp(least, most)
 }
 
@@ -46,7 +49,9 @@ impl Pace {
         let (len, lasted_ns) = (self.len(options), now_ns.saturating_sub(self.since_ns));
         let next = match () {
             () if self.len == 0 => len,
-            () if lasted_ns < FAST_NS => len.saturating_mul(FACTOR),
+            () if lasted_ns < FAST_NS && !base::canary::is("log-groups-ignore-the-rate") => {
+                len.saturating_mul(FACTOR)
+            }
             () if lasted_ns > SLOW_NS => len / FACTOR / PAGE as u64 * PAGE as u64,
             () => len,
         };

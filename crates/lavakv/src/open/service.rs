@@ -202,7 +202,8 @@ fn flush_recovered(engine: &Arc<Engine>) {
 pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
     let short = engine.log.ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
-    if engine.wal.get().is_none() || engine.manifest.state().log_groups.len() <= bound + 1 {
+    let within = engine.manifest.state().log_groups.len() <= bound + 1;
+    if engine.wal.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
     crate::write_path::freeze_all(engine, &mut lock(&engine.writer));

@@ -11,15 +11,15 @@ use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Whether syncs of value files are held, how many are, and how many tables were synced.
+/// Whether syncs of value files are held, how many are, how many tables were synced, and how many value files.
 #[derive(Debug, Default)]
 struct Syncs {
-    state: Mutex<(bool, usize, usize)>,
+    state: Mutex<(bool, usize, usize, usize)>,
     changed: Condvar,
 }
 
 impl Syncs {
-    fn change(&self, change: impl FnOnce(&mut (bool, usize, usize))) {
+    fn change(&self, change: impl FnOnce(&mut (bool, usize, usize, usize))) {
         change(&mut self.state.lock().unwrap());
         self.changed.notify_all();
     }
@@ -28,7 +28,7 @@ impl Syncs {
         self.change(|state| state.0 = on);
     }
 
-    fn wait_until(&self, holds: impl Fn(&(bool, usize, usize)) -> bool) {
+    fn wait_until(&self, holds: impl Fn(&(bool, usize, usize, usize)) -> bool) {
         let mut state = self.state.lock().unwrap();
         while !holds(&state) {
             state = self.changed.wait(state).unwrap();
@@ -40,7 +40,7 @@ impl Syncs {
         if extension == "vsst" {
             self.change(|state| state.1 += 1);
             self.wait_until(|state| !state.0);
-            self.change(|state| state.1 -= 1);
+            self.change(|state| (state.1, state.3) = (state.1 - 1, state.3 + 1));
         }
         let synced = sync();
         if extension == "ksst" {
@@ -118,6 +118,20 @@ fn a_sync_of_placed_values_stops_neither_writers_nor_the_choice_of_jobs() {
         db.gc_plan(Default::default()).unwrap();
     });
     written.unwrap();
+    db.close().unwrap();
+    check(&tmp);
+}
+
+#[test]
+fn what_was_placed_during_a_sync_is_not_durable_by_it() {
+    let (tmp, syncs) = (TempDir::new("placed-during-sync"), Arc::new(Syncs::default()));
+    let db = store(&tmp, &syncs, Arc::default());
+    let one = db.column_family("one").unwrap();
+    while_held(&db, &syncs, || db.put_cf(&one, &key(2), &[2; 2000]).unwrap()).unwrap();
+    let before = syncs.state.lock().unwrap().3;
+    // A durable write is one of all before it, in whatever family they are.
+    db.put_opt(db.default_column_family(), b"durable", b"short", &WriteOptions::durable()).unwrap();
+    assert_eq!(syncs.state.lock().unwrap().3, before + 1, "the value of key 2 was not synced");
     db.close().unwrap();
     check(&tmp);
 }
