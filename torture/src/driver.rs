@@ -196,6 +196,20 @@ impl Driver {
         Ok(())
     }
 
+    /// What failed has passed: if a store is open, it writes, flushes and comes to rest.
+    pub fn works_again(&mut self) -> Check {
+        if self.db.is_none() {
+            return Ok(());
+        }
+        let may_fail = std::mem::replace(&mut self.knobs.faults, false);
+        let works = self.write().and_then(|()| self.flush());
+        self.knobs.faults = may_fail;
+        works?;
+        let rests = self.db().wait_idle(Duration::from_secs(60));
+        ensure!(rests, "it does not come to rest: {}", self.db().describe());
+        Ok(())
+    }
+
     /// True if a call may fail for want of space, without anything having been done.
     fn may_be_full(&self) -> bool {
         self.squeezed || plan::is_tight(&self.options)

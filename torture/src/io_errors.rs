@@ -2,8 +2,9 @@
 //!
 //! More scripts have calls fail that come while a job is between two of its steps.
 //!
-//! It fails once or for good, with EIO, with ENOSPC, with EMFILE where it opens something, or after a part of its work. Whatever happens then must be a typed
-//! error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
+//! It fails once or for good, with EIO, with ENOSPC, with EMFILE where it opens something, or after a part of its work. EMFILE also
+//! lasts for a while, up to some seconds, and goes away; then the same process must go on with everything, and nothing may
+//! have been given up. Whatever happens must be a typed error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
 //! with every acknowledged write; a write that failed is there as a whole or not at all.
 
 use crate::check::{Check, Doing};
@@ -36,29 +37,47 @@ const OPENS: [OpKind; 7] = [
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    for (effect, name) in EFFECTS.into_iter().chain([(FaultEffect::NoDescriptor, "EMFILE")]) {
-        for sticky in [false, true] {
-            if sticky && effect == FaultEffect::NoDescriptor {
-                // What passes by itself is tried again until it has passed, and who waits for a flush waits as long.
-                continue;
+    let descriptors = (FaultEffect::NoDescriptor, "EMFILE");
+    let mut ways: Vec<_> = EFFECTS
+        .into_iter()
+        .flat_map(|effect| [(effect, Lasts::Once, 1), (effect, Lasts::ForEver, 1)])
+        .collect();
+    ways.push((descriptors, Lasts::Once, 1));
+    // What lasts is drawn for some calls: nothing but the clock ends it.
+    ways.extend([(descriptors, Lasts::ForAWhile, 4), (descriptors, Lasts::ForEver, 4)]);
+    for ((effect, name), lasts, one_in) in ways {
+        for call in (seed % one_in..CALLS_MAX).step_by(one_in as usize) {
+            let ran = guarded(|| fail_one(seed, call, effect, lasts)).and_then(|r| r);
+            match ran {
+                Ok(true) => {
+                    outcome.note("EMFILE for a while", u64::from(lasts == Lasts::ForAWhile));
+                    outcome.take(Ok(()));
+                }
+                Ok(false) => break,
+                Err(why) => outcome.take(Err(format!("{name} at call {call}, {lasts:?}: {why}"))),
             }
-            for call in 0..CALLS_MAX {
-                let once = if sticky { "from then on" } else { "once" };
-                let ran = guarded(|| fail_one(seed, call, effect, sticky)).and_then(|r| r);
-                match ran {
-                    Ok(true) => outcome.take(Ok(())),
-                    Ok(false) => break,
-                    Err(why) => outcome.take(Err(format!("{name} at call {call}, {once}: {why}"))),
-                }
-                if outcome.failures.len() > 4 {
-                    return outcome;
-                }
+            if outcome.failures.len() > 4 {
+                return outcome;
             }
         }
     }
     between_steps(seed, &mut outcome);
     outcome
 }
+
+/// How long a failure lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasts {
+    /// One call.
+    Once,
+    /// Some time of the simulated clock.
+    ForAWhile,
+    /// Until the store is opened again.
+    ForEver,
+}
+
+/// The longest while, nanoseconds: jobs have told those who wait for them long before.
+const WHILE_NS_MAX: u64 = 5_000_000_000;
 
 /// Scripts beside that of the seed in which calls are made to fail that come while a job is between two of its steps: those of
 /// other jobs, of whoever writes, or its own.
@@ -79,15 +98,12 @@ fn between_steps(seed: u64, outcome: &mut Outcome) {
         for _ in 0..3.min(moments.len()) {
             let call = moments.swap_remove(rng.below(moments.len() as u64) as usize);
             let (effect, name) = EFFECTS[rng.below(EFFECTS.len() as u64) as usize];
-            let sticky = rng.one_in(3);
-            let ran = guarded(|| fail_one(seed, call, effect, sticky)).and_then(|r| r);
+            let lasts = if rng.one_in(3) { Lasts::ForEver } else { Lasts::Once };
+            let ran = guarded(|| fail_one(seed, call, effect, lasts)).and_then(|r| r);
             outcome.note("failures between two steps of a job", u64::from(ran == Ok(true)));
             if ran != Ok(false) {
-                let at = || {
-                    format!(
-                        "script {seed}, {name} at call {call}, sticky {sticky}, between two steps of a job"
-                    )
-                };
+                let at =
+                    || format!("script {seed}, {name} at call {call}, {lasts:?}, between two steps of a job");
                 outcome.take(ran.map(drop).map_err(|why| format!("{}: {why}", at())));
             }
         }
@@ -130,11 +146,16 @@ fn script(seed: u64) -> (Driver, Rng) {
 }
 
 /// Runs the script with one call failing. False if it makes fewer calls.
-fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bool> {
+fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bool> {
     let (mut driver, rng) = script(seed);
+    let mut rng = rng.clone_with(call);
     let plan = FaultPlan::nth(call, effect);
     let plan = if effect == FaultEffect::NoDescriptor { plan.kinds(&OPENS) } else { plan };
-    driver.sim.inject(if sticky { plan.sticky() } else { plan });
+    driver.sim.inject(match lasts {
+        Lasts::Once => plan,
+        Lasts::ForAWhile => plan.lasting_ns(rng.range(1, WHILE_NS_MAX)),
+        Lasts::ForEver => plan.sticky(),
+    });
     // An open that fails leaves no store, or an empty one.
     match driver.open() {
         Ok(()) => driver.steps(driver.knobs.steps)?,
@@ -143,7 +164,11 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, sticky: bool) -> Check<bo
     if driver.sim.faults_fired() == 0 {
         return Ok(false);
     }
-    end_and_check(&mut driver, &mut rng.clone_with(call))?;
+    if lasts == Lasts::ForAWhile {
+        driver.sim.advance_ns(WHILE_NS_MAX);
+        driver.works_again().map_err(|why| format!("the descriptors are back, and {why}"))?;
+    }
+    end_and_check(&mut driver, &mut rng)?;
     Ok(true)
 }
 

@@ -82,6 +82,9 @@ pub struct Metadata {
     pub links: u64,
     /// True for a directory.
     pub is_dir: bool,
+    /// Device and number of the file, which are the same whatever path leads to it. `None` where one path does: there are no
+    /// links to directories, and no `..`.
+    pub identity: Option<(u64, u64)>,
 }
 
 /// Room on the volume.

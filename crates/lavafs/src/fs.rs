@@ -423,11 +423,17 @@ impl FileSystem for LavaFs {
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         let core = lock(&self.volume.core);
         if core.meta.has_dir(&dir_of(path)?) {
-            return Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true });
+            return Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true, identity: None });
         }
         let ino = find(&core, path)?;
         let links = core.meta.node(ino).map_or(0, |n| u64::from(n.links));
-        Ok(Metadata { len: core.size_of(ino), allocated: allocated(&core, ino), links, is_dir: false })
+        Ok(Metadata {
+            len: core.size_of(ino),
+            allocated: allocated(&core, ino),
+            links,
+            is_dir: false,
+            identity: None,
+        })
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<()> {

@@ -8,8 +8,9 @@
 //!
 //! What a job's failure means is decided in one place ([`job_failed`]):
 //!
-//! * It concerns a file of data and passes by itself (no descriptor, no memory, interrupted): the job is tried again a
-//!   while later. What it wrote is thrown away, so nothing is in doubt.
+//! * It passes by itself (no descriptor, no memory, interrupted) and concerns a file of data, or one that nothing names yet (a
+//!   new group of the log, a new manifest): the job is tried again a while later. What it wrote is thrown away, so nothing
+//!   is in doubt.
 //! * It comes from reading a file that the manifest lists: the file is set aside. A failure that says that stored bytes
 //!   are wrong and names no file sets all of the job's inputs aside.
 //! * Anything else poisons the store, as what was written is in doubt.
@@ -205,8 +206,7 @@ impl Entry {
 
 /// What the error of a failed job means for the store. `inputs`: the files it read.
 pub(crate) fn job_failed(engine: &Arc<Engine>, error: Error, inputs: &[u64]) {
-    let of_data = error.file().is_some_and(|path| number_of(&engine.dir, path).is_some());
-    if of_data && error.is_passing() {
+    if error.is_passing() && error.file().is_some_and(|path| is_thrown_away(engine, path)) {
         engine.health.busy_at(engine.env.clock.now_ns(), &error);
     } else if !sets_aside(engine, &error, inputs) {
         return engine.background_failed(error);
@@ -214,6 +214,20 @@ pub(crate) fn job_failed(engine: &Arc<Engine>, error: Error, inputs: &[u64]) {
     engine.stats.background_errors.add(1);
     engine.tell(&Event::BackgroundError { error });
     engine.scheduler.notify_progress();
+}
+
+/// True if what a job writes to a file is nobody's before the job has come to its end.
+fn is_thrown_away(engine: &Engine, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).filter(|_| path.parent() == Some(&engine.dir));
+    let Some(name) = name else { return false };
+    match names::parse(name) {
+        Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => true,
+        Some(FileKind::Log(number)) => {
+            engine.manifest.state().log_groups.values().all(|group| group.file != number)
+        }
+        Some(FileKind::Manifest(_)) => !engine.manifest.live_manifest_files().iter().any(|live| live == name),
+        _ => false,
+    }
 }
 
 /// Sets the files aside that a job's error concerns. False if there are none: then it is not damage.

@@ -18,6 +18,7 @@
 
 mod files;
 mod judge;
+mod ranges;
 mod rebuild;
 mod report;
 mod runs;
@@ -31,7 +32,7 @@ use crate::options::Options;
 use crate::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
-use std::path::Path;
+use std::path::{Component, Path};
 use version::names;
 
 /// How a store is repaired.
@@ -83,7 +84,8 @@ fn keep_writers_away(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>>
 fn check_target(places: &Places<'_>) -> Result<()> {
     let (env, dir) = places.into;
     let (from_env, from) = places.from;
-    if std::sync::Arc::ptr_eq(&env.fs, &from_env.fs) && dir.starts_with(from) {
+    let one_volume = std::sync::Arc::ptr_eq(&env.fs, &from_env.fs);
+    if one_volume && dir.starts_with(from) || lies_in((env, dir), (from_env, from))? {
         let why = "the repaired store would lie in the damaged one: choose a directory outside";
         return Err(Error::invalid(why).at_file(dir));
     }
@@ -97,5 +99,33 @@ fn check_target(places: &Places<'_>) -> Result<()> {
         }
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
+    }
+}
+
+/// True if one directory, which need not be there yet, is or would be in the other, by whatever path: over `..`, over links, over
+/// a second mount. Asks the file system for every directory above it.
+fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<bool> {
+    let identity = |env: &Env, dir: &Path| env.fs.metadata(dir).map(|found| found.identity);
+    let Some(wanted) = identity(of_env, of)? else { return Ok(false) };
+    // What is missing will be made in the last directory that is there.
+    let is_there = |dir: &&Path| env.fs.metadata(dir).is_ok_and(|found| found.is_dir);
+    let Some(mut here) = dir.ancestors().find(is_there).map(Path::to_owned) else { return Ok(false) };
+    let missing = dir.strip_prefix(&here).unwrap_or(dir);
+    if missing.components().any(|part| part == Component::ParentDir) {
+        let why = "the path goes back over `..` from a directory that is not there: name it without";
+        return Err(Error::invalid(why).at_file(dir));
+    }
+    let mut at = identity(env, &here)?;
+    loop {
+        let above = here.join("..");
+        let next = identity(env, &above)?;
+        if at == Some(wanted) {
+            return Ok(true);
+        }
+        // The root is above itself.
+        if at.is_none() || at == next {
+            return Ok(false);
+        }
+        (here, at) = (above, next);
     }
 }

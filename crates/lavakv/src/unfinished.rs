@@ -6,6 +6,9 @@
 //! `CURRENT` from the beginning: as long as its mark is there the store is opened by nobody else.
 //!
 //! Who looks whether there is a store looks for `CURRENT` first and for the mark then: the mark was there before.
+//!
+//! A mark that is torn: the crash came before anything else was in the directory. With some of its bytes it says `Repair` like a
+//! whole one, with none of them `Checkpoint`, and beside it is no `CURRENT`; either way there is no store.
 
 use base::{Error, ErrorKind, Result};
 use io::{CreateOptions, DirEntry, FileSystem, SyncKind};
@@ -46,8 +49,13 @@ impl Mark {
 
     /// Removes it: everything else in the directory is durable.
     pub fn finish(self) -> Result<()> {
-        self.fs.remove(&path(&self.dir))?;
-        self.fs.sync_dir(&self.dir)
+        let removed = self.fs.remove(&path(&self.dir)).and_then(|()| self.fs.sync_dir(&self.dir));
+        removed.map_err(|e| {
+            e.context(
+                "all is saved and durable, and only the mark of what is unfinished could not be removed: remove the file \
+                 UNFINISHED by hand, and the store is whole",
+            )
+        })
     }
 }
 
@@ -111,7 +119,8 @@ pub(crate) fn refusal(dir: &Path, work: Work) -> Error {
         }
         Work::Repair => {
             "a repair into this directory is under way or was cut off, so there is no whole store here: the damaged \
-             store is as it was, repair it into this directory again, or remove the directory"
+             store is as it was, repair it into this directory again, or remove the directory; only if the repair said that \
+             nothing but its mark was left, remove the file UNFINISHED"
         }
     };
     Error::not_found(why).at_file(dir)

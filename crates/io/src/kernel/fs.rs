@@ -51,6 +51,7 @@ fn metadata(stat: &Stat) -> Metadata {
         allocated: (stat.st_blocks as u64).saturating_mul(STAT_BLOCK),
         links: stat.st_nlink as u64,
         is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+        identity: Some((stat.st_dev as u64, stat.st_ino as u64)),
     }
 }
 

@@ -111,12 +111,23 @@ pub struct FaultPlan {
     kinds: Vec<OpKind>,
     path: String,
     sticky: bool,
+    /// How long, from the first operation that is struck on, later ones are as well.
+    lasts_ns: u64,
+    until_ns: Option<u64>,
 }
 
 impl FaultPlan {
     /// The `nth` matching operation from now on, counted from 0. All operations match unless narrowed.
     pub fn nth(nth: u64, effect: FaultEffect) -> Self {
-        FaultPlan { nth, effect, kinds: Vec::new(), path: String::new(), sticky: false }
+        FaultPlan {
+            nth,
+            effect,
+            kinds: Vec::new(),
+            path: String::new(),
+            sticky: false,
+            lasts_ns: 0,
+            until_ns: None,
+        }
     }
 
     /// Only these kinds match.
@@ -137,8 +148,14 @@ impl FaultPlan {
         self
     }
 
+    /// Every later matching operation fails as well, for so long from the first one that does.
+    pub fn lasting_ns(mut self, ns: u64) -> Self {
+        (self.sticky, self.lasts_ns) = (true, ns);
+        self
+    }
+
     /// Counts the operation; what happens to it if it is struck.
-    pub(super) fn strikes(&mut self, kind: OpKind, path: &str) -> Option<FaultEffect> {
+    pub(super) fn strikes(&mut self, kind: OpKind, path: &str, now_ns: u64) -> Option<FaultEffect> {
         let matches = kind.can_fail()
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.path.is_empty() || path.contains(&self.path));
@@ -146,12 +163,15 @@ impl FaultPlan {
             return None;
         }
         let left = self.nth.checked_sub(1);
-        let struck = self.nth == 0;
+        let mut struck = self.nth == 0;
         self.nth = match left {
             Some(left) => left,
             None if self.sticky => 0,
             None => u64::MAX,
         };
+        if struck && self.lasts_ns > 0 {
+            struck = now_ns < *self.until_ns.get_or_insert(now_ns.saturating_add(self.lasts_ns));
+        }
         struck.then_some(self.effect)
     }
 }

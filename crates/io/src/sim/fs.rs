@@ -285,7 +285,9 @@ impl FileSystem for SimFs {
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         self.op(OpKind::Metadata, path, 0, |world| match world.disk.look_up(path)? {
-            Some(Target::Dir(_)) => Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true }),
+            Some(Target::Dir(_)) => {
+                Ok(Metadata { len: 0, allocated: 0, links: 1, is_dir: true, identity: None })
+            }
             Some(Target::File(ino)) => {
                 let content = &world.disk.file(ino).live;
                 Ok(Metadata {
@@ -293,6 +295,7 @@ impl FileSystem for SimFs {
                     allocated: content.allocated_pages() * PAGE as u64,
                     links: world.disk.links(ino),
                     is_dir: false,
+                    identity: None,
                 })
             }
             None => Err(os_error(ENOENT, "read metadata", path)),

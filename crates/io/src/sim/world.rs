@@ -148,7 +148,7 @@ impl World {
         self.trace.push_back(TraceEntry { op, kind, path: path.clone(), range, failed: None });
         let mut struck = None;
         for plan in &mut self.faults {
-            let strike = plan.strikes(kind, path);
+            let strike = plan.strikes(kind, path, clock.now_ns());
             struck = struck.or(strike);
         }
         if let Some(effect) = struck {

@@ -6,12 +6,14 @@
 //! Every change in the log from the floor on is newer than what the tables have, so the log is replayed over them in order.
 //! Where the floor is only a lower bound (no manifest), a change may be in tables already, and a change that never was in
 //! the log may lie above it there. So a change whose sequence the tables reach is asked for in them first, and passed over
-//! if they have something newer.
+//! if they have something newer. Such a question goes to the tables alone whose range has the key ([`Ranges`]), about one for
+//! each sorted run, and costs there what a get costs; [`OPEN_MAX`] tables are held open for the next ones.
 
-use super::judge::{Counted, FamilyPlan, Plan};
+use super::judge::{Counted, Plan};
+use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
 use super::runs::{Heard, Met, runs_of};
-use super::scan::{Found, demote};
+use super::scan::{Found, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
 use super::{Places, RepairOptions};
@@ -82,8 +84,9 @@ pub(super) fn rebuild(
     let closed = witness.state.as_ref().is_some_and(|state| {
         state.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
     });
-    let (reached, open) = (reached_by_tables(&plan, is_exact), HashMap::default());
-    Replay { env, cache, plan: &plan, is_exact, values, report, target: &target, reached, open }
+    let asked = asked_tables(&plan, is_exact);
+    let open = HashMap::default();
+    Replay { env, cache, plan: &plan, is_exact, values, report, target: &target, asked: &asked, open }
         .run(&log, closed)?;
     report.bytes_read += values.bytes_read;
     report.files_used += values.len() as u64;
@@ -91,10 +94,25 @@ pub(super) fn rebuild(
     Ok(found.report)
 }
 
-/// The largest sequence in the tables of each family, where they may have what the log has.
-fn reached_by_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, SeqNo> {
-    let largest = |family: &FamilyPlan| family.tables.iter().map(|t| t.table.max_seq).max();
-    plan.iter().filter(|_| !is_exact).filter_map(|(id, family)| Some((*id, largest(family)?))).collect()
+/// The tables of a family, where they may have what the log has.
+struct Asked<'a> {
+    /// The largest sequence in any of them.
+    reached: SeqNo,
+    by_key: Ranges<'a, &'a Table>,
+}
+
+/// Of each family, if the floors of the log are no more than lower bounds.
+fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, Asked<'_>> {
+    let mut asked = HashMap::default();
+    for (id, family) in plan.iter().filter(|_| !is_exact) {
+        let tables = || family.tables.iter().map(|counted| &counted.table);
+        if let Some(reached) = tables().map(|table| table.max_seq).max() {
+            let ranges = tables().map(|table| (&table.smallest[..], &table.largest[..], table));
+            let by_key = Ranges::new(ranges);
+            asked.insert(*id, Asked { reached, by_key });
+        }
+    }
+    asked
 }
 
 /// Begins again, without the state.
@@ -310,8 +328,8 @@ struct Replay<'a> {
     values: &'a mut Values,
     report: &'a mut RepairReport,
     target: &'a Target,
-    /// See [`reached_by_tables`].
-    reached: HashMap<FamilyId, SeqNo>,
+    /// See [`asked_tables`].
+    asked: &'a HashMap<FamilyId, Asked<'a>>,
     open: HashMap<u64, Arc<Ksst>>,
 }
 
@@ -460,7 +478,7 @@ impl Replay<'_> {
 
     /// True if tables may have a change, or may have had it.
     fn is_reached(&self, family: FamilyId, seq: SeqNo) -> bool {
-        self.reached.get(&family).is_some_and(|&reached| seq <= reached)
+        self.asked.get(&family).is_some_and(|asked| seq <= asked.reached)
     }
 
     /// True if the tables have an entry of the key that is as new as `seq`, or newer, or a range tombstone over it.
@@ -471,32 +489,32 @@ impl Replay<'_> {
         {
             return Ok(false);
         }
-        let Some(plan) = self.plan.get(&family) else { return Ok(false) };
-        for Counted { table, .. } in &plan.tables {
-            if table.max_seq < seq || key < table.smallest.as_slice() || table.largest.as_slice() < key {
-                continue;
-            }
-            if table.tombstones.covering(key, MAX_SEQ).is_some_and(|newest| newest > seq) {
-                return Ok(true);
-            }
-            if self.open.len() >= OPEN_MAX {
-                self.open.clear();
-            }
-            if !self.open.contains_key(&table.number) {
-                let opened = table
-                    .place
-                    .open(self.env)
-                    .and_then(|file| salvage::open(file, table.number, table.uid, self.cache.clone()));
-                let Ok((opened, _)) = opened else { continue };
-                self.open.insert(table.number, opened);
-            }
-            let Some(open) = self.open.get(&table.number) else { continue };
-            // Where it cannot be read, what the log has is the newest that is left.
-            let newest = open.get(key, MAX_SEQ, key_hash(key), &mut ReadCounters::default());
-            if newest.is_ok_and(|found| found.is_some_and(|entry| entry.seq >= seq)) {
-                return Ok(true);
-            }
+        let Some(asked) = self.asked.get(&family) else { return Ok(false) };
+        Ok(asked.by_key.any(key, |table| self.has_newer(table, key, seq)))
+    }
+
+    /// True if a table has an entry of the key, or a range tombstone over it, that a change with this sequence is not newer than.
+    fn has_newer(&mut self, table: &Table, key: &[u8], seq: SeqNo) -> bool {
+        if table.max_seq < seq {
+            return false;
         }
-        Ok(false)
+        if table.tombstones.covering(key, MAX_SEQ).is_some_and(|newest| newest > seq) {
+            return true;
+        }
+        if self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        if !self.open.contains_key(&table.number) {
+            let opened = table
+                .place
+                .open(self.env)
+                .and_then(|file| salvage::open(file, table.number, table.uid, self.cache.clone()));
+            let Ok((opened, _)) = opened else { return false };
+            self.open.insert(table.number, opened);
+        }
+        let Some(open) = self.open.get(&table.number) else { return false };
+        // Where it cannot be read, what the log has is the newest that is left.
+        let newest = open.get(key, MAX_SEQ, key_hash(key), &mut ReadCounters::default());
+        newest.is_ok_and(|found| found.is_some_and(|entry| entry.seq >= seq))
     }
 }

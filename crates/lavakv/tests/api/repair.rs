@@ -1,7 +1,7 @@
 //! Repair: what it saves, what it says, and what it leaves alone. (The row `repair` draws the damages.)
 
 use crate::common::*;
-use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
+use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use lavastore_lavakv::{
     Compression, Db, ErrorKind, FamilyOptions, Options, RepairOptions, RepairReport, Result, WriteBatch,
 };
@@ -218,4 +218,101 @@ fn what_a_repair_left_is_no_store_to_repair_and_makes_room_for_the_next() {
     let (report, db) = repair(&after);
     assert!(report.is_lossless());
     same(&db, &models);
+}
+
+/// What a mark says, whatever of it is there: nothing of it and no `CURRENT`, a checkpoint that was cut off; nothing of it
+/// beside `CURRENT`, that the store is whole; anything else, a repair that was cut off.
+#[test]
+fn a_mark_that_is_empty_or_torn() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let sim = SimEnv::new(31);
+    let (model, _) = store(&sim);
+    let (_, db) = repair(&sim);
+    drop(db);
+    let open_repaired = |sim: &SimEnv| Db::open_in(env(sim), INTO, small());
+    let mark = format!("{INTO}/UNFINISHED");
+    for bytes in [&b""[..], b"r", b"repai", b"repair\n", b"\0\0\0\0\0\0\0", b"something else"] {
+        let beside = sim.fork(1);
+        beside.write_file(&mark, bytes).unwrap();
+        let read_only = Db::open_read_only_in(env(&beside), INTO, small());
+        if bytes.is_empty() {
+            assert!(contents(&read_only.unwrap()) == model);
+            assert!(
+                contents(&open_repaired(&beside).unwrap()) == model,
+                "a mark beside CURRENT that says nothing"
+            );
+            assert!(beside.read_file(&mark).is_err(), "the first open for writing removes it");
+        } else {
+            for refused in [read_only.map(drop), open_repaired(&beside).map(drop)] {
+                let e = refused.unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+                assert!(e.to_string().contains("remove the file UNFINISHED"), "{e}");
+            }
+        }
+        // Torn while it was made: there is nothing beside it.
+        let alone = SimEnv::new(32);
+        let (model, _) = store(&alone);
+        env(&alone).fs.create_dir_all(Path::new(INTO)).unwrap();
+        alone.write_file(&mark, bytes).unwrap();
+        let e = open_repaired(&alone).map(drop).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+        let again = try_repair(&alone, false);
+        if bytes.is_empty() {
+            assert_eq!(again.unwrap_err().kind(), ErrorKind::AlreadyExists, "it may be that of a checkpoint");
+        } else {
+            again.unwrap();
+            assert!(contents(&open_repaired(&alone).unwrap()) == model);
+        }
+    }
+}
+
+/// The mark cannot be removed: the error says that this is all that is left to do, and then it is.
+#[test]
+fn a_mark_that_stays_is_removed_by_hand() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
+    let sim = SimEnv::new(33);
+    let (model, _) = store(&sim);
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Remove]).path("UNFINISHED"));
+    let e = try_repair(&sim, false).unwrap_err();
+    assert!(e.to_string().contains("remove the file UNFINISHED by hand"), "{e}");
+    assert_eq!(Db::open_in(env(&sim), INTO, small()).map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    sim.erase(format!("{INTO}/UNFINISHED")).unwrap();
+    assert!(contents(&Db::open_in(env(&sim), INTO, small()).unwrap()) == model);
+}
+
+/// Into the damaged store itself, over `..`, a link to it, or a link to what is in it: refused, and nothing is made there.
+#[test]
+fn no_path_leads_a_repair_into_the_damaged_store() {
+    let base = TempDir::new("repair-into");
+    let (damaged, beside) = (base.path().join("a"), base.path().join("link"));
+    let db = Db::open_with(&damaged, small()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    std::os::unix::fs::symlink(&damaged, &beside).unwrap();
+    let options = RepairOptions { options: small(), dry_run: false };
+    let names = || std::fs::read_dir(&damaged).unwrap().count();
+    let before = names();
+    let inside = [
+        damaged.join("b"),
+        damaged.join("../a/b"),
+        damaged.join("b/c/d"),
+        damaged.join("b/../c"),
+        beside.join("b"),
+        base.path().join("new/../a/b"),
+        base.path().join("./a/../link/b"),
+    ];
+    for into in &inside {
+        let e = Db::repair(&damaged, into, &options).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{}: {e}", into.display());
+        let e = Db::repair(&beside, into, &options).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{}: {e}", into.display());
+        assert_eq!(names(), before, "{}", into.display());
+    }
+    let outside = damaged.join("../b");
+    assert!(Db::repair(&beside, &outside, &options).unwrap().is_lossless());
+    assert_eq!(Db::open_with(&outside, small()).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

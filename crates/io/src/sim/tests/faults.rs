@@ -1,5 +1,22 @@
 use super::*;
 
+/// For so long from the first call that fails, and not before it.
+#[test]
+fn a_fault_that_lasts_goes_away_with_time() {
+    let sim = SimEnv::new(1);
+    let env = sim.env();
+    env.clock.sleep_ns(5_000_000_000);
+    sim.inject(
+        FaultPlan::nth(1, FaultEffect::NoDescriptor).kinds(&[OpKind::Create]).lasting_ns(1_000_000_000),
+    );
+    let create = |n: u32| {
+        env.clock.sleep_ns(300_000_000);
+        env.fs.create(format!("/{n}").as_ref(), &CreateOptions::default()).is_ok()
+    };
+    let made: Vec<bool> = (0..8).map(create).collect();
+    assert_eq!(made, [true, false, false, false, false, true, true, true]);
+}
+
 #[test]
 fn the_kth_matching_operation_fails() {
     let sim = SimEnv::new(1);
