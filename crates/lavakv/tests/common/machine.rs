@@ -66,6 +66,8 @@ pub mod because {
     pub const DAMAGE: &str = "it changes files around the file system: see torture flip-on-lavafs";
     /// It bounds the simulated file system.
     pub const ROOM: &str = "it bounds the simulated file system: see torture full-on-lavafs";
+    /// It takes the last bytes of the volume.
+    pub const END: &str = "at the very end of a volume deletes may be refused there: see RELIABILITY.md";
     /// It makes calls of the simulated file system fail.
     pub const FAULTS: &str =
         "it makes certain calls of the file system fail: see torture io-errors-on-lavafs";
