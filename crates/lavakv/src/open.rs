@@ -36,7 +36,7 @@ use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use version::names::{self, FileKind};
-use version::{Edit, InitialState, Manifest, Record, State};
+use version::{Edit, FamilyId, FamilyState, InitialState, Manifest, Record, State};
 use wal::{LogGroup, RecoveryMode, RecoveryReport};
 
 pub(crate) mod service;
@@ -325,17 +325,8 @@ pub(crate) fn build(
         cache.clone(),
         options.open_files_max,
     ));
-    let mut families = HashMap::default();
-    let mut next_memtable_id = 1;
-    for family in state.families.values() {
-        let family_options = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
-        let version = family.version.clone();
-        let name = family.name.clone();
-        let own =
-            Family::new(family.id, name, family_options, version, next_memtable_id, &options, space.fit());
-        next_memtable_id += 1;
-        families.insert(family.id, Arc::new(own));
-    }
+    let families = families(&state, dir, &options, &space)?;
+    let next_memtable_id = 1 + families.len() as u64;
     let snapshots = Arc::new(crate::snapshot::Snapshots::default());
     snapshots.publish(state.last_seq);
     Ok(Engine {
@@ -386,6 +377,22 @@ pub(crate) fn build(
     })
 }
 
+/// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.
+fn families(
+    state: &State,
+    dir: &Path,
+    options: &Options,
+    space: &SpaceBudget,
+) -> Result<HashMap<FamilyId, Arc<Family>>> {
+    let family = |(memtable_id, family): (u64, &Arc<FamilyState>)| {
+        let own = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
+        let (name, version) = (family.name.clone(), family.version.clone());
+        let family = Family::new(family.id, name, own, version, memtable_id, options, space.fit());
+        Ok((family.id, Arc::new(family)))
+    };
+    (1..).zip(state.families.values()).map(family).collect()
+}
+
 /// Replays the log into memtables.
 pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.manifest.state();
@@ -428,7 +435,7 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> 
 }
 
 /// A family in the log is one that the manifest has, or has had.
-fn must_know(engine: &Engine, state: &State, family: version::FamilyId) -> Result<()> {
+fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
     if family < state.next_family {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! looks at each call first: it may have it fail or come back short, and it writes down what was done. Without the feature
 //! the functions inline to the calls.
 //!
-//! A test of the code base (`structure.rs`) refuses calls that go around the table. Tests of this module show that each
+//! A test of the code base (`structure`) refuses calls that go around the table. Tests of this module show that each
 //! function reaches the kernel, with its arguments: what the log below says is true only as far as that is.
 
 #[cfg(feature = "faults")]

@@ -1,0 +1,186 @@
+//! Which file of a crate uses which other one, and how large the circles among them are.
+//!
+//! A file uses another if it names something of it by a path from `crate::`, `super::` or `self::`, in a `use` or in the
+//! code; `mod` alone does not count, and neither do tests. What a folder's own file (`jobs.rs` of `jobs/`) and the files in
+//! the folder have to do with each other is the folder's affair as long as it is small: a circle counts by its files.
+
+use crate::sources;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// The largest circle of imports of each crate that has one of more than three files. These numbers only go down: who makes
+/// a circle smaller writes the new number here.
+const CIRCLES: &[(&str, usize)] = &[("lavakv", 31), ("torture", 19), ("wal", 4)];
+
+const CIRCLE_FILES_MAX: usize = 3;
+
+#[test]
+fn circles_of_imports_do_not_grow() {
+    for (name, path) in sources::members() {
+        let largest = largest_circle(&uses(&read(&path.join("src"))));
+        let known = CIRCLES.iter().find(|(of, _)| *of == name).map_or(CIRCLE_FILES_MAX, |(_, files)| *files);
+        let files = largest.len();
+        assert!(files <= known, "{name}: a circle of {files} files, at most {known}: {largest:?}");
+        let excused = known > CIRCLE_FILES_MAX;
+        assert!(
+            !excused || files == known,
+            "{name}: the circle has {files} files now: write that into CIRCLES"
+        );
+    }
+}
+
+/// Module path (`jobs::flush`; empty for the crate's root) to text.
+type Sources = BTreeMap<String, String>;
+
+fn read(src: &Path) -> Sources {
+    let mut files = Vec::new();
+    sources::below(src, &mut files);
+    let files = files.iter().filter(|path| !sources::is_test(path) && !path.ends_with("loom_tests.rs"));
+    files.map(|path| (module(path.strip_prefix(src).unwrap()), fs::read_to_string(path).unwrap())).collect()
+}
+
+fn module(path: &Path) -> String {
+    let names = path.with_extension("");
+    let names: Vec<&str> = names.iter().map(|name| name.to_str().unwrap()).collect();
+    match names.as_slice() {
+        ["lib" | "main"] => String::new(),
+        [dirs @ .., "mod"] => dirs.join("::"),
+        names => names.join("::"),
+    }
+}
+
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+fn uses(sources: &Sources) -> Uses {
+    let of = |(module, text): (&String, &String)| {
+        let text = without_tests(text);
+        let found = paths(&text, module).into_iter().filter_map(|path| longest_module(sources, &path));
+        (module.clone(), found.filter(|used| used != module).collect())
+    };
+    sources.iter().map(of).collect()
+}
+
+/// The code, without comments and without what is only compiled for tests at the end of a file.
+fn without_tests(text: &str) -> String {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// All paths from the crate's root that the code of a module names, `use` trees unfolded.
+fn paths(code: &str, module: &str) -> Vec<String> {
+    let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let grandparent = parent.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let mut out = Vec::new();
+    for (start, from) in
+        [("crate::", ""), ("super::super::", grandparent), ("super::", parent), ("self::", module)]
+    {
+        for (at, _) in code.match_indices(start) {
+            let before = code[..at].chars().next_back();
+            let is_part = before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':' || c == '$');
+            if is_part || code[at + start.len()..].starts_with("super::") {
+                continue;
+            }
+            unfold(&code[at + start.len()..], from, &mut out);
+        }
+    }
+    out
+}
+
+/// Appends the paths of a `use` tree, or the one path, that begins here, below `from`. Returns what is left.
+fn unfold<'a>(code: &'a str, from: &str, out: &mut Vec<String>) -> &'a str {
+    let code = code.trim_start();
+    if let Some(mut rest) = code.strip_prefix('{') {
+        loop {
+            rest = unfold(rest, from, out).trim_start();
+            match rest.strip_prefix(',') {
+                Some(next) if !next.trim_start().starts_with('}') => rest = next,
+                Some(next) => return next.trim_start().strip_prefix('}').unwrap_or_default(),
+                None => return rest.strip_prefix('}').unwrap_or_default(),
+            }
+        }
+    }
+    let end = code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len());
+    let path = if from.is_empty() { code[..end].to_owned() } else { format!("{from}::{}", &code[..end]) };
+    match code[end..].strip_prefix("::") {
+        Some(rest) if end > 0 => unfold(rest, &path, out),
+        _ => {
+            out.push(path);
+            let rest = &code[end..];
+            // `as name`, `*`
+            rest.strip_prefix(" as ").map_or(rest.trim_start_matches('*'), |named| {
+                named.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_')
+            })
+        }
+    }
+}
+
+/// The module that a path leads into. What the crate's root names itself is the root's.
+fn longest_module(sources: &Sources, path: &str) -> Option<String> {
+    let mut at = path;
+    loop {
+        if sources.contains_key(at) {
+            return Some(at.to_owned());
+        }
+        at = at.rsplit_once("::")?.0;
+    }
+}
+
+/// The largest set of files that all reach each other.
+fn largest_circle(uses: &Uses) -> BTreeSet<String> {
+    let reached = |from: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(next) = open.pop() {
+            open.extend(uses.get(next).into_iter().flatten().filter(|used| seen.insert((*used).clone())));
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<String>> = uses.keys().map(|from| (from, reached(from))).collect();
+    let circle = |from: &String| -> BTreeSet<String> {
+        reach[from]
+            .iter()
+            .filter(|to| reach.get(to).is_some_and(|back| back.contains(from)))
+            .cloned()
+            .collect()
+    };
+    uses.keys().map(circle).max_by_key(BTreeSet::len).unwrap_or_default()
+}
+
+fn sources_of(files: &[(&str, &str)]) -> Sources {
+    files.iter().map(|(module, text)| (module.to_string(), text.to_string())).collect()
+}
+
+#[test]
+fn a_use_is_found_however_it_is_written() {
+    let files = sources_of(&[
+        ("", "mod a;"),
+        ("a", "use crate::{b::{One, two::Three}, c as other, d::*};\nmod x;"),
+        ("a::x", "use super::super::b; fn f() { super::y::call(); }"),
+        ("a::y", "// crate::c\nlet x = crate::c::N;\n#[cfg(test)]\nmod tests {\n use crate::d; }"),
+        ("b", "use std::crate_name; fn f() { $crate::c::x() }"),
+        ("b::two", ""),
+        ("c", ""),
+        ("d", "pub(in crate::a) fn f() {}"),
+    ]);
+    let found = uses(&files);
+    let of = |module: &str| found[module].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(of("a"), ["b", "b::two", "c", "d"]);
+    assert_eq!(of("a::x"), ["a::y", "b"]);
+    assert_eq!(of("a::y"), ["c"]);
+    assert!(of("b").is_empty());
+}
+
+#[test]
+fn a_circle_is_found_with_all_its_files() {
+    let files = sources_of(&[
+        ("a", "use crate::b;"),
+        ("b", "use crate::c::x;"),
+        ("c", "use crate::{d, a::y};"),
+        ("d", "use crate::e;"),
+        ("e", ""),
+    ]);
+    let circle = largest_circle(&uses(&files));
+    assert_eq!(circle.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
+    let open = sources_of(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "")]);
+    assert!(largest_circle(&uses(&open)).is_empty());
+}

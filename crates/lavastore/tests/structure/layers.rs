@@ -1,0 +1,54 @@
+//! Crates in layers.
+
+use crate::sources::members;
+use std::fs;
+use std::path::Path;
+
+/// Crates in layers, the lowest first. A crate may depend on lower layers only.
+const LAYERS: &[&[&str]] = &[
+    &["base"],
+    &["io"],
+    &["cache", "critbit", "lavafs"],
+    &["table"],
+    &["version"],
+    &["lsm", "values", "wal", "memtable"],
+    &["lavakv"],
+    &["lavastore"],
+    &["bench"],
+    &["lava", "torture", "fuzz"],
+];
+
+fn layer(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|l| l.contains(&name))
+}
+
+/// The names in `[dependencies]` of a crate.
+fn dependencies(path: &Path) -> Vec<String> {
+    let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+    let section = manifest.split("[dependencies]").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let lines = section.lines().filter(|l| !l.trim().is_empty());
+    lines.map(|l| l.split(['.', ' ', '=']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn crates_depend_downward_only() {
+    for (name, path) in members() {
+        let own = layer(&name).unwrap_or_else(|| panic!("crate {name} is in no layer: add it to LAYERS"));
+        for dependency in dependencies(&path) {
+            if let Some(other) = layer(&dependency) {
+                assert!(other < own, "{name} (layer {own}) must not depend on {dependency} (layer {other})");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_facade_is_used_from_outside() {
+    for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
+        let dependencies = dependencies(path);
+        for inner in ["lavakv", "lsm", "values", "wal", "memtable", "version", "table", "critbit", "cache"] {
+            assert!(!dependencies.iter().any(|d| d == inner), "{name} must use the facade, not {inner}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The shape of the code base, checked: layers point down, files and functions stay short, modules say what they are.
+//!
+//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`functions`], [`imports`]).
+
+#![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
+
+mod functions;
+mod imports;
+mod kernel;
+mod layers;
+mod sources;
+mod threads;
