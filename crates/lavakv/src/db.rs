@@ -1,20 +1,20 @@
 //! The public handle of a store.
 
-use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
-use crate::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest};
-use crate::damaged::DamagedFile;
+use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest};
+use crate::admin::repair::{RepairOptions, RepairReport};
+use crate::admin::space::Space;
+use crate::admin::verify::VerifyReport;
+use crate::context::options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::context::stats::Statistics;
 use crate::engine::Engine;
-use crate::family::{ColumnFamily, Family};
-use crate::iterator::DbIterator;
-use crate::large_value::{self, ValueReader, ValueWriter};
-use crate::options::{Durability, FamilyOptions, Options, ReadOptions, WriteOptions};
-use crate::read_path::{GetOp, Value};
-use crate::repair::{RepairOptions, RepairReport};
-use crate::snapshot::Snapshot;
-use crate::space::Space;
-use crate::stats::Statistics;
-use crate::verify::VerifyReport;
-use crate::write_path::{Payload, WriteOp};
+use crate::files::damaged::DamagedFile;
+use crate::large::large_value::{self, ValueReader, ValueWriter};
+use crate::read::iterator::DbIterator;
+use crate::read::read_path::{GetOp, Value};
+use crate::tree::family::{ColumnFamily, Family};
+use crate::tree::snapshot::Snapshot;
+use crate::write::batch::{Change, DEFAULT_FAMILY, WriteBatch};
+use crate::write::write_path::{Payload, WriteOp};
 use base::{Error, Result, ValueKind};
 use io::Env;
 use std::path::Path;
@@ -104,8 +104,8 @@ impl Db {
         into: impl AsRef<Path>,
         options: &RepairOptions,
     ) -> Result<RepairReport> {
-        let places = crate::repair::Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
-        crate::repair::repair(&places, options)
+        let places = crate::admin::repair::Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
+        crate::admin::repair::repair(&places, options)
     }
 
     pub(crate) fn from_engine(engine: Arc<Engine>) -> Result<Db> {
@@ -143,11 +143,11 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
-        if value.len() < crate::segments::threshold(self.engine()) {
+        if value.len() < crate::large::segments::threshold(self.engine()) {
             return self.change(family, ValueKind::Value, key, value, options);
         }
         let (family, durability) = (self.own(family)?, self.writable(options)?);
-        crate::segments::put(self.engine(), family, key, value, durability)
+        crate::large::segments::put(self.engine(), family, key, value, durability)
     }
 
     /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
@@ -219,8 +219,8 @@ impl Db {
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
         let (engine, durability) = (self.engine(), self.writable(options)?);
         match &payload {
-            Payload::Batch(batch) if batch.longest_value() >= crate::segments::threshold(engine) => {
-                crate::segments::write_batch(engine, batch, durability)
+            Payload::Batch(batch) if batch.longest_value() >= crate::large::segments::threshold(engine) => {
+                crate::large::segments::write_batch(engine, batch, durability)
             }
             _ => WriteOp::new(engine, payload, durability).run(),
         }
@@ -229,7 +229,7 @@ impl Db {
     /// What a write with these options promises.
     fn writable(&self, options: &WriteOptions) -> Result<Durability> {
         let engine = self.engine();
-        crate::maintenance::must_be_writable(engine)?;
+        crate::admin::maintenance::must_be_writable(engine)?;
         Ok(options.durability.unwrap_or(engine.options.durability))
     }
 
@@ -328,7 +328,7 @@ impl Db {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` for an option out of range or a name over 1024 bytes.
     pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
-        crate::families::create(self.engine(), name, options).map(ColumnFamily)
+        crate::admin::families::create(self.engine(), name, options).map(ColumnFamily)
     }
 
     /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
@@ -337,7 +337,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for an option out of range.
     pub fn set_family_options(&self, family: &ColumnFamily, options: FamilyOptions) -> Result<()> {
-        crate::families::set_options(self.engine(), self.own(family)?, options)
+        crate::admin::families::set_options(self.engine(), self.own(family)?, options)
     }
 
     /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
@@ -359,7 +359,7 @@ impl Db {
 
     /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
-        crate::families::drop(self.engine(), self.own(family)?)
+        crate::admin::families::drop(self.engine(), self.own(family)?)
     }
 
     /// The family with this name.
@@ -374,7 +374,7 @@ impl Db {
 
     /// Writes all memtables to tables. What was written before the call is then durable.
     pub fn flush(&self) -> Result<()> {
-        crate::maintenance::flush(self.engine())
+        crate::admin::maintenance::flush(self.engine())
     }
 
     /// Compacts a range of a family (`None`: unbounded) down to its last level.
@@ -384,7 +384,7 @@ impl Db {
         start: Option<&[u8]>,
         end: Option<&[u8]>,
     ) -> Result<()> {
-        crate::maintenance::compact_range(self.engine(), self.own(family)?, start, end)
+        crate::admin::maintenance::compact_range(self.engine(), self.own(family)?, start, end)
     }
 
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
@@ -406,12 +406,12 @@ impl Db {
         request: GcRequest,
         tell: &mut dyn FnMut(&GcProgress),
     ) -> Result<GcReport> {
-        crate::collect::collect(self.engine(), request, tell)
+        crate::admin::collect::collect(self.engine(), request, tell)
     }
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
     pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
-        crate::collect::plan(self.engine(), request)
+        crate::admin::collect::plan(self.engine(), request)
     }
 
     /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
@@ -422,13 +422,13 @@ impl Db {
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        crate::checkpoint::checkpoint(self.engine(), dir.as_ref())
+        crate::admin::checkpoint::checkpoint(self.engine(), dir.as_ref())
     }
 
     /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
     /// file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
-        crate::verify::verify(self.engine())
+        crate::admin::verify::verify(self.engine())
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
@@ -441,12 +441,12 @@ impl Db {
     /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
     /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
-        crate::damaged::list(self.engine())
+        crate::files::damaged::list(self.engine())
     }
 
     /// Counters since the store was opened.
     pub fn stats(&self) -> Statistics {
-        crate::maintenance::statistics(self.engine())
+        crate::admin::maintenance::statistics(self.engine())
     }
 
     /// Statistics of the block cache.
@@ -460,28 +460,28 @@ impl Db {
     /// # Errors
     /// Those of listing the directory.
     pub fn metrics(&self) -> Result<String> {
-        crate::metrics::metrics(self.engine())
+        crate::admin::metrics::metrics(self.engine())
     }
 
     /// Who owns which bytes on disk.
     pub fn space(&self) -> Result<Space> {
-        crate::space::space(self.engine())
+        crate::admin::space::space(self.engine())
     }
 
     /// What the manifest names now, for tests that compare it with the directory.
     #[doc(hidden)]
-    pub fn live_files(&self) -> crate::obsolete::LiveFiles {
-        crate::obsolete::LiveFiles::of(self.engine())
+    pub fn live_files(&self) -> crate::files::obsolete::LiveFiles {
+        crate::files::obsolete::LiveFiles::of(self.engine())
     }
 
     /// Shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
-        crate::maintenance::describe(self.engine())
+        crate::admin::maintenance::describe(self.engine())
     }
 
     /// Waits until there is no background work left, at most `timeout`. True if there is none.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        crate::maintenance::wait_idle(self.engine(), timeout)
+        crate::admin::maintenance::wait_idle(self.engine(), timeout)
     }
 
     /// In a simulated environment: does one step of background work. False if there was none.
@@ -499,7 +499,7 @@ impl Db {
     /// Closes the store if this is the last handle; otherwise only this handle goes. Reports what a drop would hide.
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.handle) {
-            Ok(handle) => crate::maintenance::close(&handle.engine),
+            Ok(handle) => crate::admin::maintenance::close(&handle.engine),
             Err(_) => Ok(()),
         }
     }
@@ -508,7 +508,7 @@ impl Db {
 impl Drop for Handle {
     fn drop(&mut self) {
         // What fails here was reported to the listener, and recovery handles it as it handles a crash.
-        let _ = crate::maintenance::close(&self.engine);
+        let _ = crate::admin::maintenance::close(&self.engine);
     }
 }
 

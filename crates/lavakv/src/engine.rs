@@ -4,20 +4,20 @@
 //! what they do to memtables), the manifest's own lock, `claims` (what running jobs have claimed), a family's view. Readers
 //! take none but the view's.
 
-use crate::event::Event;
-use crate::family::Family;
-use crate::gc_pace::GcPace;
-use crate::jobs::Claims;
-use crate::log_groups::Ballast;
-use crate::obsolete::Obsolete;
-use crate::options::Options;
-use crate::rate_limit::RateLimit;
-use crate::scheduler::Scheduler;
-use crate::snapshot::Snapshots;
-use crate::space_limit::SpaceBudget;
-use crate::stats::Stats;
-use crate::tables::Tables;
-use crate::throttle::{Pacer, Rate};
+use crate::context::event::Event;
+use crate::context::options::Options;
+use crate::context::stats::Stats;
+use crate::files::log_groups::Ballast;
+use crate::files::obsolete::Obsolete;
+use crate::files::tables::Tables;
+use crate::plan::gc_pace::GcPace;
+use crate::run::rate_limit::RateLimit;
+use crate::run::scheduler::Scheduler;
+use crate::space::space_limit::SpaceBudget;
+use crate::tree::family::Family;
+use crate::tree::snapshot::Snapshots;
+use crate::work::jobs::Claims;
+use crate::write::throttle::{Pacer, Rate};
 use base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use base::sync::{Mutex, OnceLock, RwLock, lock, read};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
@@ -47,20 +47,20 @@ pub(crate) struct Engine {
     pub pacer: Pacer,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.
-    pub kept: Arc<crate::jobs::kept::KeptVersions>,
+    pub kept: Arc<crate::work::jobs::kept::KeptVersions>,
     /// The iterators that are open.
-    pub readers: Arc<crate::readers::Readers>,
+    pub readers: Arc<crate::tree::readers::Readers>,
     /// Set once recovery is done; never in a read-only store.
     pub wal: OnceLock<Wal>,
-    pub log: crate::log_groups::LogGroups,
+    pub log: crate::files::log_groups::LogGroups,
     pub scheduler: Scheduler,
     pub claims: Mutex<Claims>,
     pub memory: Memory,
     pub stats: Stats,
     pub health: Health,
     pub obsolete: Obsolete,
-    pub segments: crate::segments::Segments,
-    pub placement: crate::placement::Placement,
+    pub segments: crate::large::segments::Segments,
+    pub placement: crate::large::placement::Placement,
     pub space: Arc<SpaceBudget>,
     pub rate_limit: RateLimit,
     pub flush_rate: Rate,
@@ -353,7 +353,7 @@ impl Engine {
 
     /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
     pub fn log_floor(&self) -> SeqNo {
-        crate::log_floor::log_floor(&self.snapshots, || {
+        crate::tree::log_floor::log_floor(&self.snapshots, || {
             self.all_families().iter().filter_map(|f| f.oldest_unflushed_seq()).min()
         })
     }

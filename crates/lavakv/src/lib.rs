@@ -6,83 +6,56 @@
 //! behind  scheduler  -> jobs: log, flush, compaction, clean-up -> manifest edit
 //! ```
 //!
-//! * `open`, `read_only`: recovery.
-//! * `write_path`, `throttle`: admission, the serialization point, durability.
-//! * `read_path`, `iterator`, `prefetch`, `fetch`, `snapshot`: reading at one sequence.
-//! * `scheduler`, `jobs`: background work in steps, on threads or in simulation.
-//! * `slots`, `gc_pace`, `rate_limit`: how much of it at once, and how fast.
-//! * `log_groups`, `tables`, `obsolete`: the life of files; `damaged`: those that cannot be read.
-//! * `metered_fs`, `space_limit`: what they occupy, and how much they may.
-//! * `checkpoint`, `verify`, `space`, `readers`, `metrics`, `collect`, `maintenance`: what operators ask for.
+//! Folders, the lowest first (see docs/ARCHITECTURE.md; `structure` counts what points up):
+//!
+//! * `context`: options, events, statistics. `run`: the scheduler.
+//! * `space`: what files occupy, and how much they may. `files`: how they come and go.
+//! * `tree`: families, snapshots, readers. `large`: values that are in files before they are in the log.
+//! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
+//! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
+//! * `admin`: what operators ask for.
+//! * `db`, `engine`, `open`, `read_only`: the roof.
 
-mod ablation;
-mod batch;
-mod checkpoint;
-mod collect;
-mod damaged;
+mod admin;
+mod context;
 mod db;
-pub mod dump;
 mod engine;
-mod event;
-mod families;
-mod family;
-mod fetch;
-mod gc_pace;
-mod iterator;
-mod jobs;
-mod large_value;
-mod log_floor;
-mod log_groups;
-mod maintenance;
-mod metered_fs;
-mod metrics;
-mod obsolete;
+mod files;
+mod large;
 mod open;
-mod options;
-mod placement;
-mod prefetch;
-mod rate_limit;
+mod plan;
+mod read;
 mod read_only;
-mod read_path;
-mod readers;
-mod repair;
-mod scheduler;
-mod segments;
-mod slots;
-mod snapshot;
+mod run;
 mod space;
-mod space_limit;
-mod stats;
-mod tables;
-mod throttle;
-mod unfinished;
-
-mod verify;
-mod write_path;
+mod tree;
+mod work;
+mod write;
 
 pub use ::io::{Access, Env};
-pub use ablation::Ablation;
+pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
+pub use admin::dump;
+pub use admin::repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+pub use admin::space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use admin::verify::{Checked, CheckedCount, VerifyReport};
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
-pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
-pub use collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
-pub use damaged::DamagedFile;
-pub use db::Db;
-pub use event::{Event, EventListener};
-pub use family::ColumnFamily;
-pub use iterator::{DbIterator, Entries};
-pub use large_value::{ValueReader, ValueWriter};
-pub use options::{
+pub use context::ablation::Ablation;
+pub use context::event::{Event, EventListener};
+pub use context::options::{
     DamagedFiles, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions,
 };
-pub use read_path::Value;
-pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
-pub use snapshot::Snapshot;
-pub use space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
-pub use space_limit::{SpaceLimit, SpacePolicy};
-pub use stats::Statistics;
-pub use throttle::StallCause;
-pub use verify::{Checked, CheckedCount, VerifyReport};
+pub use context::stats::Statistics;
+pub use db::Db;
+pub use files::damaged::DamagedFile;
+pub use large::large_value::{ValueReader, ValueWriter};
+pub use read::iterator::{DbIterator, Entries};
+pub use read::read_path::Value;
+pub use space::space_limit::{SpaceLimit, SpacePolicy};
+pub use tree::family::ColumnFamily;
+pub use tree::snapshot::Snapshot;
+pub use write::batch::WriteBatch;
+pub use write::throttle::StallCause;
 
 /// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {

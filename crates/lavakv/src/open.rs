@@ -16,18 +16,18 @@
 //!
 //! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
 
-use crate::batch::{self, Change, DEFAULT_FAMILY};
+use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::{Engine, Health, Memory, Writer};
-use crate::family::Family;
-use crate::log_groups::{GroupFile, LogGroups};
-use crate::options::{DamagedFiles, FamilyOptions, Options};
-use crate::placement::Replayed;
-use crate::rate_limit::RateLimit;
-use crate::scheduler::Scheduler;
-use crate::space_limit::SpaceBudget;
-use crate::tables::Tables;
-use crate::throttle::Pacer;
-use crate::unfinished::{self, Mark};
+use crate::files::log_groups::{GroupFile, LogGroups};
+use crate::files::tables::Tables;
+use crate::files::unfinished::{self, Mark};
+use crate::large::placement::Replayed;
+use crate::run::rate_limit::RateLimit;
+use crate::run::scheduler::Scheduler;
+use crate::space::space_limit::SpaceBudget;
+use crate::tree::family::Family;
+use crate::write::batch::{self, Change, DEFAULT_FAMILY};
+use crate::write::throttle::Pacer;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, OnceLock, RwLock, lock};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
@@ -206,7 +206,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub fn set_aside(&self, engine: &Engine) {
-        crate::damaged::set_aside(engine, self.number, &self.error);
+        crate::files::damaged::set_aside(engine, self.number, &self.error);
     }
 }
 
@@ -327,7 +327,7 @@ pub(crate) fn build(
     ));
     let families = families(&state, dir, &options, &space)?;
     let next_memtable_id = 1 + families.len() as u64;
-    let snapshots = Arc::new(crate::snapshot::Snapshots::default());
+    let snapshots = Arc::new(crate::tree::snapshot::Snapshots::default());
     snapshots.publish(state.last_seq);
     Ok(Engine {
         dir: dir.to_owned(),
@@ -521,21 +521,21 @@ impl InPlaceFile for MissingGroup {
 /// them, so that they stay ignored whatever is written from now on.
 fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
     let mut writer = lock(&engine.writer);
-    crate::write_path::freeze_all(engine, &mut writer);
+    crate::write::write_path::freeze_all(engine, &mut writer);
     drop(writer);
     engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
-    crate::jobs::flush::run_inline(engine)?;
+    crate::work::jobs::flush::run_inline(engine)?;
     let Some(last) = placed.ignored_to else { return Ok(()) };
     let raise = |state: &State| {
         // A family made after the batches that are ignored has a higher floor already.
-        let lower = |f: &&Arc<version::FamilyState>| f.version.log_floor <= last;
+        let lower = |f: &&Arc<FamilyState>| f.version.log_floor <= last;
         let floors = state.families.values().filter(lower);
         let mut records: Vec<Record> =
             floors.map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
         records.push(Record::LastSeq(last));
         Ok(Edit(records))
     };
-    engine.manifest.commit_with(raise, |state| crate::jobs::output::publish(engine, state))?;
+    engine.manifest.commit_with(raise, |state| crate::work::jobs::output::publish(engine, state))?;
     let mut writer = lock(&engine.writer);
     writer.next_seq = writer.next_seq.max(last + 1);
     engine.snapshots.publish(engine.snapshots.visible().max(last));
@@ -595,9 +595,9 @@ fn replay_batch(
                         change = Change { kind: ValueKind::Value, value: &value, ..change };
                     }
                 } else if change.kind == ValueKind::SegmentReference {
-                    crate::segments::check(engine, &family, &change)?;
+                    crate::large::segments::check(engine, &family, &change)?;
                 }
-                crate::write_path::insert_one(engine, &family, seq, &change);
+                crate::write::write_path::insert_one(engine, &family, seq, &change);
             }
             (Some(_), _) => {}
             (None, _) => must_know(engine, state, change.family)?,
@@ -627,12 +627,12 @@ fn is_large(engine: &Engine) -> bool {
 /// Flushes what was replayed so far, where there is room for tables. What the log holds was in memory once.
 fn flush_replayed(engine: &Arc<Engine>) -> Result<()> {
     let mut writer = lock(&engine.writer);
-    crate::write_path::freeze_all(engine, &mut writer);
+    crate::write::write_path::freeze_all(engine, &mut writer);
     drop(writer);
     // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
     // keep one family's half of a batch.
     engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
-    match crate::jobs::flush::run_inline(engine) {
+    match crate::work::jobs::flush::run_inline(engine) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         flushed => flushed,
     }

@@ -14,13 +14,13 @@
 //! and that are gone by now are set aside like any other. What is wrong is told ([`crate::Db::damage`],
 //! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good.
 
-use crate::damaged::is_of_reading;
+use crate::context::event::Event;
+use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
-use crate::event::Event;
-use crate::obsolete::DataFile;
+use crate::files::damaged::is_of_reading;
+use crate::files::obsolete::DataFile;
 use crate::open::{build, check_files, check_logs, check_remains, no_store, replay, replay_up_to_damage};
-use crate::options::{DamagedFiles, FamilyOptions, Options};
-use crate::space_limit::SpaceBudget;
+use crate::space::space_limit::SpaceBudget;
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Res
             return Err(no_store(dir));
         }
     }
-    crate::unfinished::refuse_beside_current(&*env.fs, dir)?;
+    crate::files::unfinished::refuse_beside_current(&*env.fs, dir)?;
     let (mut attempt, mut same, mut last) = (1, 0, String::new());
     loop {
         match once() {
@@ -108,7 +108,7 @@ fn open_all(engine: &Engine) -> Result<bool> {
             };
             match opened {
                 Err(e) if engine.options.damaged_files == DamagedFiles::Serve && is_of_reading(&e) => {
-                    damaged |= crate::damaged::set_aside(engine, file.number(), &e);
+                    damaged |= crate::files::damaged::set_aside(engine, file.number(), &e);
                 }
                 other => other?,
             }

@@ -96,7 +96,7 @@ pub(crate) const CANARIES: &[Canary] = &[
         by: Catcher::Test {
             package: "lavastore-lavakv",
             target: "--lib",
-            name: "log_floor::tests::a_write_that_begins_and_ends_after_the_memtables_were_looked_at_is_not_below_it",
+            name: "tree::log_floor::tests::a_write_that_begins_and_ends_after_the_memtables_were_looked_at_is_not_below_it",
         },
     },
     row(
@@ -349,7 +349,7 @@ pub(crate) const CANARIES: &[Canary] = &[
     test(
         "log-groups-ignore-the-rate",
         ("lavastore-lavakv", "--lib"),
-        "log_groups::pace::tests::groups_follow_the_rate_of_writes",
+        "files::log_groups::pace::tests::groups_follow_the_rate_of_writes",
         "log groups stay short however fast they are used up",
     ),
     test(

@@ -17,10 +17,10 @@
 //! needs a log) tries again, so that it goes on when room returns.
 
 use super::{settle_placed, staging_len};
-use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
-use crate::log_groups::{Ballast, Need, shortest_bytes};
-use crate::placement::Replayed;
+use crate::files::log_groups::{Ballast, Need, shortest_bytes};
+use crate::large::placement::Replayed;
+use crate::write::batch::DEFAULT_FAMILY;
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
@@ -124,8 +124,8 @@ impl Unstarted {
             Way::Ballast(part) => Ok(engine.log.give_ballast(engine, part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
-                crate::write_path::freeze_all(engine, &mut lock(&engine.writer));
-                match crate::jobs::flush::run_inline(engine) {
+                crate::write::write_path::freeze_all(engine, &mut lock(&engine.writer));
+                match crate::work::jobs::flush::run_inline(engine) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
                 }
@@ -194,7 +194,7 @@ const OLD_GROUPS_SHORT: usize = 1;
 fn flush_recovered(engine: &Arc<Engine>) {
     if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
         let mut writer = lock(&engine.writer);
-        crate::write_path::freeze_all(engine, &mut writer);
+        crate::write::write_path::freeze_all(engine, &mut writer);
     }
 }
 
@@ -206,8 +206,8 @@ pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
     if engine.wal.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
-    crate::write_path::freeze_all(engine, &mut lock(&engine.writer));
-    let flushed = crate::jobs::flush::run_inline(engine).and_then(|()| engine.log.release(engine));
+    crate::write::write_path::freeze_all(engine, &mut lock(&engine.writer));
+    let flushed = crate::work::jobs::flush::run_inline(engine).and_then(|()| engine.log.release(engine));
     let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast(engine) } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.
@@ -238,7 +238,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
         if orphan && !base::canary::is("orphans-left-at-open") {
-            crate::jobs::cleanup::remove_file(engine, &entry.name)?;
+            crate::work::jobs::cleanup::remove_file(engine, &entry.name)?;
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 //! A file uses another if it names something of it by a path from `crate::`, `super::` or `self::`, in a `use` or in the
 //! code; `mod` alone does not count, and neither do tests. What a folder's own file (`jobs.rs` of `jobs/`) and the files in
 //! the folder have to do with each other is the folder's affair as long as it is small: a circle counts by its files.
+//!
+//! The folders of `lavakv` have an order, too, and what points up in it is counted.
 
 use crate::sources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,43 @@ fn circles_of_imports_do_not_grow() {
             "{name}: the circle has {files} files now: write that into CIRCLES"
         );
     }
+}
+
+/// The folders of a crate, the lowest first; what lies beside them is the roof. And how many times a file uses one of a higher
+/// folder: a number that only goes down, to nothing.
+const FOLDERS: &[(&str, &[&str], usize)] = &[(
+    "lavakv",
+    &["context", "run", "space", "files", "tree", "large", "write", "read", "plan", "work", "admin"],
+    76,
+)];
+
+#[test]
+fn fewer_and_fewer_folders_are_used_from_below() {
+    for (name, order, known) in FOLDERS {
+        let members = sources::members();
+        let (_, path) = members.iter().find(|(member, _)| member == name).unwrap();
+        let uses = uses(&read(&path.join("src")));
+        let upward = upward(&uses, order);
+        let shown =
+            || upward.iter().map(|(from, to)| format!("{from} -> {to}")).collect::<Vec<_>>().join("\n");
+        assert!(
+            upward.len() <= *known,
+            "{name}: {} uses point up, at most {known}:\n{}",
+            upward.len(),
+            shown()
+        );
+        assert_eq!(upward.len(), *known, "{name}: fewer uses point up now: write that into FOLDERS");
+    }
+}
+
+/// The uses of a file in a higher folder.
+fn upward<'a>(uses: &'a Uses, order: &[&str]) -> Vec<(&'a String, &'a String)> {
+    let rank = |module: &str| {
+        let folder = module.split("::").next().unwrap_or_default();
+        order.iter().position(|name| *name == folder).unwrap_or(order.len())
+    };
+    let all = uses.iter().flat_map(|(from, used)| used.iter().map(move |to| (from, to)));
+    all.filter(|(from, to)| rank(to) > rank(from)).collect()
 }
 
 /// Module path (`jobs::flush`; empty for the crate's root) to text.
@@ -183,4 +222,19 @@ fn a_circle_is_found_with_all_its_files() {
     assert_eq!(circle.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
     let open = sources_of(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "")]);
     assert!(largest_circle(&uses(&open)).is_empty());
+}
+
+#[test]
+fn what_points_up_is_found() {
+    let files = sources_of(&[
+        ("low", "pub mod a;"),
+        ("low::a", "use crate::high::b; use crate::roof;"),
+        ("high::b", "use crate::low::a; use super::c;"),
+        ("high::c", ""),
+        ("roof", "use crate::high::b;"),
+    ]);
+    let found = uses(&files);
+    let shown: Vec<String> =
+        upward(&found, &["low", "high"]).iter().map(|(from, to)| format!("{from} {to}")).collect();
+    assert_eq!(shown, ["low::a high::b", "low::a roof"]);
 }

@@ -1,0 +1,411 @@
+//! Garbage collection on request: what it would do, doing it now, and holding it off.
+//!
+//! A request is no second way to collect. It is entered into the claims, where `jobs::next_job` and the picker find it:
+//! while it stands, the threshold of the picker is at most the one it asks for. So the same jobs run on the same threads
+//! (or steps of a simulation), a request and the collections that the store starts by itself cannot meet in one file, and
+//! the plan of [`plan`] is made by the picker that will carry it out.
+//!
+//! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
+//! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
+
+use crate::admin::maintenance::{must_be_writable, wait_for_jobs};
+use crate::engine::Engine;
+use crate::tree::family::Family;
+use crate::work::jobs::{Claims, gc};
+use base::sync::atomic::Ordering;
+use base::sync::lock;
+use base::{Error, ErrorKind, HashSet, Result};
+use std::sync::{Arc, Weak};
+
+/// How much garbage [`crate::Db::collect_garbage`] is to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcRequest {
+    /// Collect until exposed garbage is at most so many percent of the records in all vSSTs. `None`: until no vSST has as
+    /// much as the `gc_ratio_percent` of its family.
+    pub until_percent: Option<u32>,
+}
+
+impl GcRequest {
+    fn check(&self) -> Result<()> {
+        match self.until_percent {
+            Some(percent) if percent > 100 => {
+                Err(Error::invalid(format!("until_percent = {percent} is out of range: 0 to 100")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
+    fn threshold(&self, exposed: Exposed, family: &Family) -> Option<u32> {
+        match self.until_percent {
+            None => Some(family.options().gc_ratio_percent),
+            Some(percent) => exposed.is_over(percent).then_some(percent),
+        }
+    }
+}
+
+/// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    /// Collections installed.
+    pub collections: u64,
+    /// Collections given up because they found too little garbage.
+    pub abandoned: u64,
+    /// Bytes of vSSTs read.
+    pub read_bytes: u64,
+    /// Bytes of vSSTs written.
+    pub written_bytes: u64,
+    /// Bytes by which the vSSTs of the store became fewer.
+    pub freed_bytes: u64,
+    /// Exposed garbage before.
+    pub garbage_bytes_before: u64,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+}
+
+/// How far [`crate::Db::collect_garbage_with`] has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcProgress {
+    /// Collections installed since it began.
+    pub collections: u64,
+    /// Bytes of vSSTs read since.
+    pub read_bytes: u64,
+    /// Bytes of vSSTs written since.
+    pub written_bytes: u64,
+    /// Bytes by which vSSTs became fewer since.
+    pub freed_bytes: u64,
+    /// Bytes that are predicted to be freed still: by collections under way, and by those that are to come.
+    pub remaining_bytes: u64,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+    /// Time since it began, nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl GcProgress {
+    /// Bytes freed per second so far.
+    pub fn freed_bytes_per_s(&self) -> u64 {
+        (u128::from(self.freed_bytes) * 1_000_000_000 / u128::from(self.elapsed_ns.max(1))) as u64
+    }
+
+    /// How long the rest will take at the present rate, nanoseconds; `None` as long as nothing was freed.
+    pub fn eta_ns(&self) -> Option<u64> {
+        let ns = u128::from(self.elapsed_ns) * u128::from(self.remaining_bytes);
+        ns.checked_div(u128::from(self.freed_bytes)).map(|ns| ns.min(u128::from(u64::MAX)) as u64)
+    }
+}
+
+/// One collection that is to be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlannedGc {
+    /// The family.
+    pub family: String,
+    /// Numbers of the vSSTs that it replaces.
+    pub files: Vec<u64>,
+    /// Bytes of these files.
+    pub input_bytes: u64,
+    /// Bytes it must read of them: keys, and live records. Where live records lie close together it reads what lies
+    /// between them, too, and then up to `input_bytes`.
+    pub read_bytes: u64,
+    /// Bytes it is expected to write.
+    pub written_bytes: u64,
+    /// Bytes it is expected to free.
+    pub freed_bytes: u64,
+    /// False if the garbage of a file is only estimated (see `values::ledger`).
+    pub exact: bool,
+}
+
+/// What [`crate::Db::collect_garbage`] would do now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GcPlan {
+    /// The collections, in their order.
+    pub collections: Vec<PlannedGc>,
+    /// Exposed garbage now.
+    pub garbage_bytes: u64,
+    /// Records in all vSSTs now, garbage included.
+    pub record_bytes: u64,
+}
+
+impl GcPlan {
+    /// All collections in one.
+    pub fn total(&self) -> PlannedGc {
+        let mut total = PlannedGc { exact: true, ..PlannedGc::default() };
+        for gc in &self.collections {
+            total.files.extend(&gc.files);
+            total.input_bytes += gc.input_bytes;
+            total.read_bytes += gc.read_bytes;
+            total.written_bytes += gc.written_bytes;
+            total.freed_bytes += gc.freed_bytes;
+            total.exact &= gc.exact;
+        }
+        total
+    }
+}
+
+/// Exposed garbage and records of a store.
+#[derive(Clone, Copy, Debug, Default)]
+struct Exposed {
+    garbage_bytes: u64,
+    record_bytes: u64,
+}
+
+impl Exposed {
+    fn of(engine: &Engine) -> Exposed {
+        let mut sum = Exposed::default();
+        for family in engine.all_families() {
+            let view = family.view();
+            sum.garbage_bytes += view.ledger.exposed_bytes();
+            sum.record_bytes += view.ledger.record_bytes();
+        }
+        sum
+    }
+
+    fn is_over(self, percent: u32) -> bool {
+        u128::from(self.garbage_bytes) * 100 > u128::from(self.record_bytes) * u128::from(percent)
+    }
+}
+
+/// Requests under way. Part of the claims.
+#[derive(Default)]
+pub(crate) struct Requests {
+    asked: Vec<(u64, GcRequest)>,
+    next_id: u64,
+}
+
+impl Requests {
+    /// True if nobody waits for a collection.
+    pub fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// From how much garbage on somebody wants a file of the family rewritten.
+    pub fn threshold(&self, engine: &Engine, family: &Family) -> Option<u32> {
+        if self.asked.is_empty() {
+            return None;
+        }
+        let exposed = Exposed::of(engine);
+        self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
+    }
+}
+
+/// A request that stands until this is dropped.
+struct Asked<'a> {
+    engine: &'a Engine,
+    id: u64,
+}
+
+impl Asked<'_> {
+    fn enter(engine: &Engine, request: GcRequest) -> Asked<'_> {
+        let requests = &mut lock(&engine.claims).gc_requests;
+        requests.next_id += 1;
+        requests.asked.push((requests.next_id, request));
+        Asked { engine, id: requests.next_id }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        lock(&self.engine.claims).gc_requests.asked.retain(|(id, _)| *id != self.id);
+    }
+}
+
+/// Tells a caller how far a request has come: when a collection ended, and now and then between.
+struct Telling<'a> {
+    engine: &'a Engine,
+    request: GcRequest,
+    tell: &'a mut dyn FnMut(&GcProgress),
+    counted: [u64; 5],
+    start_ns: u64,
+    /// Collections ended, and the time, when it was told last.
+    told: Option<([u64; 2], u64)>,
+}
+
+const NO_SPACE: &str = "garbage collection found no disk space for its output";
+
+/// A caller is told so often even if no collection ended.
+const TELL_NS: u64 = 200_000_000;
+
+impl Telling<'_> {
+    fn now_and_then(&mut self) {
+        let (now, now_ns) = (counters(self.engine), self.engine.env.clock.now_ns());
+        let ended = [now[0], now[1]];
+        if self.told.is_some_and(|(then, at)| then == ended && now_ns.saturating_sub(at) < TELL_NS) {
+            return;
+        }
+        self.told = Some((ended, now_ns));
+        let mut claims = lock(&self.engine.claims);
+        let (plan, exposed) = (plan_with(self.engine, self.request, &mut claims), Exposed::of(self.engine));
+        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(self.engine, &claims));
+        drop(claims);
+        let [collections, _, read_bytes, written_bytes, freed_bytes] =
+            std::array::from_fn(|i| now[i] - self.counted[i]);
+        (self.tell)(&GcProgress {
+            collections,
+            read_bytes,
+            written_bytes,
+            freed_bytes,
+            remaining_bytes,
+            garbage_bytes: exposed.garbage_bytes,
+            record_bytes: exposed.record_bytes,
+            elapsed_ns: now_ns.saturating_sub(self.start_ns),
+        });
+    }
+}
+
+/// Garbage in the files that jobs rewrite now.
+fn under_way(engine: &Engine, claims: &Claims) -> u64 {
+    let of_family = |family: Arc<Family>| {
+        let (view, busy) = (family.view(), claims.busy.get(&family.id));
+        let claimed = view.ledger.iter().filter(|(number, _)| busy.is_some_and(|b| b.has_vsst(*number)));
+        claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
+    };
+    engine.all_families().into_iter().map(of_family).sum()
+}
+
+/// Collects until the request is met, waits for it, and tells `tell` how far it has come.
+pub(crate) fn collect(
+    engine: &Arc<Engine>,
+    request: GcRequest,
+    tell: &mut dyn FnMut(&GcProgress),
+) -> Result<GcReport> {
+    request.check()?;
+    must_be_writable(engine)?;
+    let (before, counted) = (Exposed::of(engine), counters(engine));
+    let start_ns = engine.env.clock.now_ns();
+    let mut telling = Telling { engine, request, tell, counted, start_ns, told: None };
+    let asked = Asked::enter(engine, request);
+    engine.scheduler.notify_work();
+    wait_for_jobs(engine, NO_SPACE, || {
+        telling.now_and_then();
+        is_met(engine, request)
+    })?;
+    drop(asked);
+    let (after, now) = (Exposed::of(engine), counters(engine));
+    let [collections, abandoned, read_bytes, written_bytes, freed_bytes] =
+        std::array::from_fn(|i| now[i] - counted[i]);
+    Ok(GcReport {
+        collections,
+        abandoned,
+        read_bytes,
+        written_bytes,
+        freed_bytes,
+        garbage_bytes_before: before.garbage_bytes,
+        garbage_bytes: after.garbage_bytes,
+        record_bytes: after.record_bytes,
+    })
+}
+
+fn counters(engine: &Engine) -> [u64; 5] {
+    let s = &engine.stats;
+    [&s.gc_runs, &s.gc_abandoned, &s.gc_bytes_read, &s.gc_bytes_written, &s.gc_bytes_freed].map(|c| c.get())
+}
+
+/// True if nothing is left to collect, and no collection runs.
+fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
+    let mut claims = lock(&engine.claims);
+    if engine.gc_is_paused() {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "garbage collection is paused: end the pause, then ask again",
+        ));
+    }
+    if claims.collections > 0 {
+        return Ok(false);
+    }
+    if next(engine, &mut claims, request, Exposed::of(engine), &HashSet::default()).is_none() {
+        return Ok(true);
+    }
+    // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
+    // some, nobody ever will.
+    if claims.is_at_work() || gc::is_wanted(engine, &mut claims) {
+        return Ok(false);
+    }
+    Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&engine.dir))
+}
+
+/// What the request would have collected next, of all but `planned`.
+fn next(
+    engine: &Engine,
+    claims: &mut Claims,
+    request: GcRequest,
+    exposed: Exposed,
+    planned: &HashSet<u64>,
+) -> Option<(Arc<Family>, values::Gc)> {
+    engine.all_families().into_iter().find_map(|family| {
+        let threshold = request.threshold(exposed, &family)?;
+        let view = family.view();
+        let gc_options = gc::gc_options(engine, &view, threshold);
+        let gc = gc::pick_at(claims, &family, &view, &gc_options, planned)?;
+        Some((family, gc))
+    })
+}
+
+/// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
+pub(crate) fn plan(engine: &Engine, request: GcRequest) -> Result<GcPlan> {
+    request.check()?;
+    Ok(plan_with(engine, request, &mut lock(&engine.claims)))
+}
+
+fn plan_with(engine: &Engine, request: GcRequest, claims: &mut Claims) -> GcPlan {
+    let mut left = Exposed::of(engine);
+    let mut plan = GcPlan {
+        collections: Vec::new(),
+        garbage_bytes: left.garbage_bytes,
+        record_bytes: left.record_bytes,
+    };
+    let mut planned = HashSet::default();
+    while let Some((family, gc)) = next(engine, claims, request, left, &planned) {
+        left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
+        left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
+        planned.extend(gc.numbers());
+        plan.collections.push(planned_gc(&family, &gc));
+    }
+    plan
+}
+
+fn planned_gc(family: &Family, gc: &values::Gc) -> PlannedGc {
+    let input_bytes: u64 = gc.inputs.iter().map(|meta| meta.len).sum();
+    let record_bytes: u64 = gc.inputs.iter().map(|meta| meta.record_bytes).sum();
+    // Keys and index shrink with the records.
+    let written = u128::from(input_bytes) * u128::from(gc.expected_write) / u128::from(record_bytes.max(1));
+    let written_bytes = (written as u64).min(input_bytes);
+    PlannedGc {
+        family: family.name.clone(),
+        files: gc.numbers().collect(),
+        input_bytes,
+        read_bytes: gc.expected_read,
+        written_bytes,
+        freed_bytes: input_bytes - written_bytes,
+        exact: gc.exact,
+    }
+}
+
+/// Holds garbage collection off until it is dropped; made by [`crate::Db::pause_gc`].
+///
+/// It does not keep the store open.
+#[derive(Debug)]
+pub struct GcPause {
+    engine: Weak<Engine>,
+}
+
+impl GcPause {
+    pub(crate) fn begin(engine: &Arc<Engine>) -> GcPause {
+        engine.gc_pauses.fetch_add(1, Ordering::AcqRel);
+        // A request under way is to notice.
+        engine.scheduler.notify_progress();
+        GcPause { engine: Arc::downgrade(engine) }
+    }
+}
+
+impl Drop for GcPause {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.gc_pauses.fetch_sub(1, Ordering::AcqRel);
+            engine.scheduler.notify_work();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Files of a store as text, for people who have to look inside one.
+
+use crate::write::batch;
+use base::{Error, Result, SeqNo, limits};
+use io::{Access, Env, ReadFile};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use table::{Ksst, SegmentReader, Vsst, dump::DumpOptions, segment};
+use version::Manifest;
+use version::names::{self, FileKind};
+use wal::{LogGroup, RecoveryMode};
+
+/// The longest manifest that is read whole, bytes.
+const MANIFEST_LEN_MAX: usize = 1 << 30;
+
+/// Writes the lines that describe one file of a store to `out`.
+///
+/// The kind follows from the file's name: tables and vSSTs (blocks, and entries if asked), log groups (pages and fragments),
+/// manifests (edits), `CURRENT`. Damage is a line of the dump where the rest can still be shown, an error where it
+/// cannot.
+///
+/// # Errors
+/// `InvalidArgument` if the name is not one of a store's files; those of reading.
+pub fn dump(env: &Env, path: &Path, entries: bool, out: &mut dyn Write) -> Result<()> {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    match names::parse(name) {
+        Some(FileKind::Ksst(number)) => {
+            let file = env.fs.open(path, Access::Buffered)?;
+            let uid = table::footer::uid_of(&*file)?;
+            let table = Ksst::open(file, number, uid, None, Arc::new(cache::Cache::new(0)))?;
+            table::dump::dump(&table, DumpOptions { entries }, out)
+        }
+        Some(FileKind::Vsst(number)) => {
+            dump_values(env.fs.open(path, Access::Buffered)?, number, entries, out)
+        }
+        Some(FileKind::Manifest(_)) => {
+            let bytes = env.fs.read_all(path, MANIFEST_LEN_MAX)?;
+            version::dump_manifest(&bytes)
+                .iter()
+                .try_for_each(|line| writeln!(out, "{line}"))
+                .map_err(refused)
+        }
+        Some(FileKind::Log(_)) => {
+            wal::dump_group(&*io::open_in_place_read_only(&*env.fs, path, Access::Buffered)?, out)
+        }
+        Some(FileKind::Current) => {
+            let text = env.fs.read_all(path, limits::FILE_NAME_LEN_MAX * 4)?;
+            out.write_str(&String::from_utf8_lossy(&text)).map_err(refused)
+        }
+        _ => Err(Error::invalid("not a table, vSST, log group or manifest of a store").at_file(path)),
+    }
+}
+
+/// A vSST, or the segment of one large value, which has the same kind of name: the magic at the end tells.
+fn dump_values(file: Arc<dyn ReadFile>, number: u64, entries: bool, out: &mut dyn Write) -> Result<()> {
+    let uid = table::footer::uid_of(&*file)?;
+    let mut magic = segment::footer::MAGIC;
+    let at = file.len()?.saturating_sub(magic.len() as u64);
+    file.read_at(&mut magic, at)?;
+    if magic != segment::footer::MAGIC {
+        let vsst = Arc::new(Vsst::open(file, number, uid, Arc::new(cache::Cache::new(0)))?);
+        return table::dump_vsst(&vsst, DumpOptions { entries }, out);
+    }
+    let segment = SegmentReader::open(file, number, uid)?;
+    let id = segment.identity();
+    let (len, raw, chunk) = (segment.file_len(), segment.raw_len(), segment.chunk_len());
+    let key = segment.user_key().escape_ascii();
+    writeln!(out, "value segment version {}, {len} bytes, uid {uid:?}", segment::footer::VERSION)
+        .and_then(|()| {
+            let (number, family, edit, created) = (id.number, id.family, id.edit, id.created_unix_seconds);
+            writeln!(out, "number {number} family {family} edit {edit} created {created}")
+        })
+        .and_then(|()| {
+            writeln!(
+                out,
+                "value of \"{key}\": {raw} bytes in {} chunks of {chunk}, checksum {:#010x}",
+                raw.div_ceil(chunk as u64),
+                segment.checksum()
+            )
+        })
+        .map_err(refused)
+}
+
+/// What is in the log of a store that nobody has open, and how much of it need not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogContents {
+    /// Of each family, by its id: the sequence below which all of it is in tables.
+    pub floors: BTreeMap<u32, SeqNo>,
+    /// Every entry of every whole batch, by its sequence: its family. Those below the floors are there as long as their
+    /// group of the log is.
+    pub entries: BTreeMap<SeqNo, u32>,
+}
+
+impl LogContents {
+    /// True if an entry is in the log, or need not be: it is in tables, or its family is gone.
+    pub fn holds(&self, seq: SeqNo, family: u32) -> bool {
+        self.floors.get(&family).is_none_or(|floor| seq < *floor) || self.entries.get(&seq) == Some(&family)
+    }
+}
+
+/// Reads the manifest and the log of a store as an open would read them. Nothing is written.
+///
+/// # Errors
+/// Those of an open: a manifest or a log that lost what was durable.
+pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
+    let state = Manifest::recover(env, dir, true)?.state();
+    let mut out = LogContents::default();
+    out.floors.extend(state.families.values().map(|f| (f.id, f.version.log_floor)));
+    let mut groups = Vec::new();
+    for meta in state.log_groups.values().filter(|group| !group.discarded) {
+        let path = io::fs::join(dir, &names::log(meta.file));
+        let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
+        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+    }
+    wal::recover(env, dir, state.store, &groups, RecoveryMode::ReadOnly, &mut |first_seq, payload| {
+        let (_, _, entries) = batch::decode(payload)?;
+        for (seq, change) in (first_seq..).zip(entries) {
+            out.entries.insert(seq, change?.family);
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+fn refused(_: std::fmt::Error) -> Error {
+    Error::new(base::ErrorKind::Io, "the listing could not be written")
+}

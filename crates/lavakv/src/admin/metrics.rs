@@ -1,0 +1,356 @@
+//! Counters and gauges as text for Prometheus, in its exposition format 0.0.4.
+//!
+//! Every number of [`Space`], [`Statistics`] and [`CacheStats`] is there, with its unit at the end of its name: `_bytes`,
+//! `_seconds`, `_ratio`; counters end in `_total`. The structs are taken apart field by field, so that a new field
+//! cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
+//! program gives.
+
+use crate::admin::space::{FamilySpace, Holder, LevelSpace, Space};
+use crate::context::stats::Statistics;
+use crate::engine::Engine;
+use base::Result;
+use cache::{CacheStats, SegmentStats};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The value of a sample.
+enum Value {
+    Count(u64),
+    /// Nanoseconds, told in seconds.
+    Seconds(u64),
+    Ratio(f64),
+}
+
+impl Value {
+    fn text(&self) -> String {
+        match self {
+            Value::Count(n) => n.to_string(),
+            Value::Seconds(ns) => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
+            Value::Ratio(ratio) => ratio.to_string(),
+        }
+    }
+}
+
+/// Labels and value.
+type Sample<'a> = (Vec<(&'static str, &'a str)>, Value);
+
+/// The text so far.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    /// One metric with all its samples.
+    fn put<'a>(&mut self, name: &str, kind: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
+        let help = help.replace('\\', "\\\\").replace('\n', " ");
+        let mut head = Some(format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} {kind}\n"));
+        for (labels, value) in samples {
+            self.0.push_str(&head.take().unwrap_or_default());
+            let labels: Vec<String> =
+                labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _ = writeln!(self.0, "lavastore_{name}{labels} {}", value.text());
+        }
+    }
+
+    fn gauges<'a>(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample<'a>>) {
+        self.put(name, "gauge", help, samples);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: Value) {
+        self.gauges(name, help, [(Vec::new(), value)]);
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Everything there is to tell of a store.
+pub(crate) fn metrics(engine: &Engine) -> Result<String> {
+    let space = crate::admin::space::space(engine)?;
+    Ok(text(&space, &crate::admin::maintenance::statistics(engine), &engine.cache.stats()))
+}
+
+fn text(space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {
+    let mut page = Page::default();
+    put_space(&mut page, space);
+    put_holders(&mut page, &space.holders);
+    put_families(&mut page, &space.families);
+    put_levels(&mut page, &space.families);
+    put_statistics(&mut page, statistics);
+    put_cache(&mut page, cache);
+    page.0
+}
+
+fn put_space(page: &mut Page, space: &Space) {
+    use Value::{Count, Ratio, Seconds};
+    let part = |(name, bytes): (&'static str, u64)| (vec![("part", name)], Count(bytes));
+    page.gauges(
+        "space_bytes",
+        "Bytes on disk by owner. All parts sum to the total.",
+        space.parts().map(part),
+    );
+    // What the parts do not say, by field: a new field must be told, or named here because a part tells it.
+    let Space {
+        table_bytes: _,
+        value_bytes,
+        garbage_bytes: _,
+        pinned_bytes: _,
+        job_bytes: _,
+        wal_bytes: _,
+        manifest_bytes: _,
+        other_bytes: _,
+        total_bytes,
+        hidden_bytes,
+        hidden_bytes_min,
+        hidden_bytes_max,
+        live_bytes_min,
+        pinned_unheld_bytes,
+        kept_bytes,
+        damaged_bytes,
+        wal_in_use_bytes,
+        log_holder,
+        holders: _,
+        is_read_only,
+        memtable_bytes,
+        snapshots,
+        oldest_snapshot_ns,
+        available_bytes,
+        limit_bytes,
+        reserve_bytes,
+        families: _,
+    } = space;
+    page.gauge("space_total_bytes", "Bytes on disk, all parts.", Count(*total_bytes));
+    page.gauge("space_values_bytes", "vSSTs without exposed garbage: live and hidden.", Count(*value_bytes));
+    let hidden = [("likely", hidden_bytes), ("min", hidden_bytes_min), ("max", hidden_bytes_max)];
+    page.gauges(
+        "space_hidden_garbage_bytes",
+        "Separated values that newer entries hide and compaction has not dropped: estimate and bounds.",
+        hidden.map(|(bound, bytes)| (vec![("bound", bound)], Count(*bytes))),
+    );
+    page.gauge("space_live_min_bytes", "Live data, lower bound, logical bytes.", Count(*live_bytes_min));
+    let help = "Pinned files that no iterator holds.";
+    page.gauge("space_pinned_unheld_bytes", help, Count(*pinned_unheld_bytes));
+    let help = "Versions that compactions kept because of snapshots that are still held.";
+    page.gauge("space_kept_for_snapshots_bytes", help, Count(*kept_bytes));
+    let help = "Log groups that hold records somebody may need.";
+    page.gauge("space_wal_in_use_bytes", help, Count(*wal_in_use_bytes));
+    put_log_holder(page, log_holder.as_ref());
+    page.gauge("read_only", "1 if the store is open for reading only.", Count(u64::from(*is_read_only)));
+    page.gauge("memtable_bytes", "Memtables, in memory only.", Count(*memtable_bytes));
+    page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
+    page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
+    page.gauge("space_limit_bytes", "What the files may occupy together; 0: no limit.", Count(*limit_bytes));
+    page.gauge(
+        "space_reserve_bytes",
+        "Kept free below the limit for background work and deletes.",
+        Count(*reserve_bytes),
+    );
+    let help = "Bytes of tables and value files that are set aside because they cannot be read.";
+    page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));
+    page.gauge("volume_available_bytes", "Bytes still free on the volume.", Count(*available_bytes));
+    let help = "Compensated bytes of all levels to those of the last ones; 0 without tables.";
+    page.gauge("index_space_amplification_ratio", help, Ratio(space.index_amplification()));
+}
+
+/// Who holds the log.
+fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space::LogHolder>) {
+    use Value::Count;
+    let holder = |bytes: fn(&crate::admin::space::LogHolder) -> u64| {
+        log_holder.into_iter().map(move |h| (vec![("family", &h.family[..])], Count(bytes(h))))
+    };
+    page.gauges(
+        "wal_held_bytes",
+        "Closed log groups held by the family with the oldest entry.",
+        holder(|h| h.bytes),
+    );
+    page.gauges("wal_held_alone_bytes", "Those that no other family needs.", holder(|h| h.alone_bytes));
+    page.gauges("wal_held_sequence", "The sequence of that oldest entry.", holder(|h| h.oldest_sequence));
+}
+
+/// What the readers of one name hold.
+#[derive(Default)]
+struct OfName {
+    count: u64,
+    age_ns: u64,
+    files: u64,
+    kept: u64,
+    hidden: u64,
+    hidden_max: u64,
+}
+
+fn reader_labels<'a>((kind, name): &(&'static str, &'a str)) -> Vec<(&'static str, &'a str)> {
+    vec![("kind", *kind), ("name", *name)]
+}
+
+fn put_holders(page: &mut Page, holders: &[Holder]) {
+    let mut by_name: BTreeMap<(&'static str, &str), OfName> = BTreeMap::new();
+    for h in holders {
+        // Several of one name mostly hold the same: the largest tells more than the sum.
+        let of_name = by_name.entry((h.kind.name(), &h.name)).or_default();
+        of_name.count += 1;
+        of_name.age_ns = of_name.age_ns.max(h.age_ns);
+        of_name.files = of_name.files.max(h.file_bytes);
+        of_name.kept = of_name.kept.max(h.kept_bytes);
+        of_name.hidden = of_name.hidden.max(h.hidden_bytes);
+        of_name.hidden_max = of_name.hidden_max.max(h.hidden_bytes_max);
+    }
+    let help = "Snapshots and iterators held, by kind and name.";
+    page.gauges("holders", help, by_name.iter().map(|(key, n)| (reader_labels(key), Value::Count(n.count))));
+    let help = "Age of the oldest snapshot or iterator of the name.";
+    page.gauges(
+        "holder_age_seconds",
+        help,
+        by_name.iter().map(|(key, n)| (reader_labels(key), Value::Seconds(n.age_ns))),
+    );
+    let what = |n: &OfName| {
+        [("files", n.files), ("kept", n.kept), ("hidden", n.hidden), ("hidden_max", n.hidden_max)]
+    };
+    let bytes = by_name.iter().flat_map(|(key, n)| {
+        what(n)
+            .map(|(what, bytes)| ([reader_labels(key), vec![("what", what)]].concat(), Value::Count(bytes)))
+    });
+    page.gauges("holder_bytes", "What the largest of the name keeps on disk: see docs/space.md.", bytes);
+}
+
+fn put_families(page: &mut Page, families: &[FamilySpace]) {
+    // Each field with its help; the families' own names are labels, and levels follow.
+    let fields = |family: &FamilySpace| {
+        let FamilySpace {
+            name: _,
+            levels: _,
+            vssts,
+            vsst_bytes,
+            segments,
+            aliases,
+            references,
+            record_bytes,
+            garbage_bytes,
+            garbage_percent_max,
+            hidden_bytes,
+            hidden_bytes_min,
+            hidden_bytes_max,
+            live_bytes_min,
+            log_bytes,
+        } = family;
+        [
+            ("vssts", "vSSTs.", *vssts),
+            ("vsst_bytes", "Bytes of vSSTs.", *vsst_bytes),
+            ("segments", "vSSTs that hold one large value.", *segments),
+            ("aliases", "Names of former vSSTs that lead to present ones.", *aliases),
+            ("references", "References to separated values.", *references),
+            ("record_bytes", "Records in vSSTs, garbage included.", *record_bytes),
+            ("garbage_bytes", "Records that no table references.", *garbage_bytes),
+            ("garbage_max_percent", "The largest share of garbage in one vSST.", *garbage_percent_max),
+            ("hidden_garbage_bytes", "Estimate of hidden garbage.", *hidden_bytes),
+            ("hidden_garbage_min_bytes", "Lower bound of hidden garbage.", *hidden_bytes_min),
+            ("hidden_garbage_max_bytes", "Upper bound of hidden garbage.", *hidden_bytes_max),
+            ("live_min_bytes", "Live data, lower bound.", *live_bytes_min),
+            ("log_bytes", "Closed log groups held by entries that only memtables have.", *log_bytes),
+        ]
+    };
+    let rows: Vec<_> = families.iter().map(|family| (&family.name[..], fields(family))).collect();
+    let Some((_, first)) = rows.first() else { return };
+    for (at, (field, help, _)) in first.iter().enumerate() {
+        let samples = rows
+            .iter()
+            .filter_map(|(name, fields)| Some((vec![("family", *name)], Value::Count(fields.get(at)?.2))));
+        page.gauges(&format!("family_{field}"), help, samples);
+    }
+}
+
+fn put_levels(page: &mut Page, families: &[FamilySpace]) {
+    let levels = families.iter().flat_map(|family| family.levels.iter().map(move |level| (family, level)));
+    let rows: Vec<(&str, String, &LevelSpace)> =
+        levels.map(|(family, level)| (&family.name[..], level.level.to_string(), level)).collect();
+    type Field = (&'static str, &'static str, fn(&LevelSpace) -> u64);
+    let fields: [Field; 4] = [
+        ("level_files", "Tables of a level.", |l| l.files),
+        ("level_bytes", "Bytes of the tables of a level.", |l| l.bytes),
+        ("level_compensated_bytes", "As if values lay with their keys.", |l| l.compensated_bytes),
+        ("level_entries", "Entries of a level.", |l| l.entries),
+    ];
+    for (name, help, value) in fields {
+        let samples = rows.iter().map(|(family, number, level)| {
+            (vec![("family", *family), ("level", &number[..])], Value::Count(value(level)))
+        });
+        page.gauges(name, help, samples);
+    }
+}
+
+fn put_statistics(page: &mut Page, statistics: &Statistics) {
+    let helps = Statistics::help();
+    for ((field, value), help) in statistics.fields().into_iter().zip(helps) {
+        let (name, kind, value) = statistic(field, value);
+        page.put(&name, kind, &help, [(Vec::new(), value)]);
+    }
+}
+
+/// Name, type and value of a counter. Those that end in `_max` are no counters to Prometheus.
+fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
+    let (stem, is_max) = field.strip_suffix("_max").map_or((field, false), |stem| (stem, true));
+    let (stem, unit, value) = match stem.strip_suffix("_ns") {
+        Some(stem) => (stem, "_seconds", Value::Seconds(value)),
+        None => (stem, "", Value::Count(value)),
+    };
+    match is_max {
+        true => (format!("{stem}_max{unit}"), "gauge", value),
+        false => (format!("{stem}{unit}_total"), "counter", value),
+    }
+}
+
+fn put_cache(page: &mut Page, cache: &CacheStats) {
+    let CacheStats { index, data, budget_bytes, ghost_bytes, index_share_per_mille } = cache;
+    type Field = (&'static str, &'static str, &'static str, fn(&SegmentStats) -> u64);
+    let fields: [Field; 9] = [
+        ("cache_hits_total", "counter", "Lookups that found their block.", |s| s.hits),
+        ("cache_misses_total", "counter", "Lookups that did not.", |s| s.misses),
+        ("cache_inserts_total", "counter", "Blocks taken in.", |s| s.inserts),
+        ("cache_declined_total", "counter", "Blocks declined as too large.", |s| s.declined),
+        ("cache_evictions_total", "counter", "Blocks pushed out.", |s| s.evictions),
+        ("cache_returned_soon_total", "counter", "Inserts of blocks evicted shortly before.", |s| {
+            s.returned_soon
+        }),
+        ("cache_used_bytes", "gauge", "Bytes charged now.", |s| s.bytes),
+        ("cache_entries", "gauge", "Blocks held now.", |s| s.entries),
+        ("cache_capacity_bytes", "gauge", "The most bytes that may be charged now.", |s| s.capacity),
+    ];
+    for (name, kind, help, value) in fields {
+        let segments = [("index", index), ("data", data)];
+        let sample =
+            |(name, s): (&'static str, &SegmentStats)| (vec![("segment", name)], Value::Count(value(s)));
+        page.put(name, kind, help, segments.map(sample));
+    }
+    page.gauge("cache_budget_bytes", "The budget for both segments.", Value::Count(*budget_bytes as u64));
+    page.gauge("cache_ghost_bytes", "The part that ghost tables take.", Value::Count(*ghost_bytes as u64));
+    let share = Value::Ratio(*index_share_per_mille as f64 / 1000.0);
+    page.gauge("cache_index_share_ratio", "The index segment's share of the rest.", share);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_in_their_units() {
+        let told = |field, value| {
+            let (name, kind, value) = statistic(field, value);
+            format!("{name} {kind} {}", value.text())
+        };
+        assert_eq!(told("gets", 7), "gets_total counter 7");
+        assert_eq!(told("wal_bytes_written", 7), "wal_bytes_written_total counter 7");
+        assert_eq!(told("stall_ns", 1_500_000_007), "stall_seconds_total counter 1.500000007");
+        assert_eq!(told("stall_ns_max", 20), "stall_max_seconds gauge 0.000000020");
+    }
+
+    #[test]
+    fn labels_are_escaped_and_metrics_without_samples_left_out() {
+        let mut page = Page::default();
+        page.gauges("none", "nothing", []);
+        page.gauges("one", "two\nlines", [(vec![("name", "a \"b\"\\\n")], Value::Ratio(1.5))]);
+        let expected = "# HELP lavastore_one two lines\n# TYPE lavastore_one gauge\n\
+            lavastore_one{name=\"a \\\"b\\\"\\\\\\n\"} 1.5\n";
+        assert_eq!(page.0, expected);
+    }
+}

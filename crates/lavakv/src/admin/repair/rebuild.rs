@@ -1,0 +1,520 @@
+//! Tables, then the log, into the new store.
+//!
+//! Of each key the newest visible version is taken, as a reader of the old store would have seen it. If its value is lost
+//! the key is left out: an older version would be a wrong answer that nobody asked for.
+//!
+//! Every change in the log from the floor on is newer than what the tables have, so the log is replayed over them in order.
+//! Where the floor is only a lower bound (no manifest), a change may be in tables already, and a change that never was in
+//! the log may lie above it there. So a change whose sequence the tables reach is asked for in them first, and passed over
+//! if they have something newer. Such a question goes to the tables alone whose range has the key ([`Ranges`]), about one for
+//! each sorted run, and costs there what a get costs; [`OPEN_MAX`] tables are held open for the next ones.
+
+use super::judge::{Counted, Plan};
+use super::ranges::Ranges;
+use super::report::{LostRange, RepairReport, RepairedFamily};
+use super::runs::{Heard, Met, runs_of};
+use super::scan::{Found, Table, demote};
+use super::target::Target;
+use super::values::{self, Values};
+use super::{Places, RepairOptions};
+use crate::write::batch::{self, Change, DEFAULT_FAMILY};
+use base::hash::key_hash;
+use base::sync::lock;
+use base::{Error, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
+use cache::Cache;
+use io::{Access, Env};
+use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
+use std::path::Path;
+use std::sync::Arc;
+use table::salvage::{self, Missing};
+use table::segment::RecordReference;
+use table::{Ksst, ReadCounters, SegmentReference};
+use version::names::{self, FileKind};
+use version::{FamilyId, ManifestWitness};
+use wal::salvage::{ListedGroup, LogFile, SalvagedLog};
+
+/// Repairs, once it is decided what counts.
+pub(super) fn rebuild(
+    places: &Places<'_>,
+    options: &RepairOptions,
+    mut found: Found,
+    mut plan: Plan,
+) -> Result<RepairReport> {
+    let (env, dir) = places.from;
+    let log = open_log(env, dir, &found)?;
+    if let Some(state) = &found.witness.state
+        && log.witness_edit > state.edit_number
+    {
+        let why = format!(
+            "the manifest ends at edit {}, but the log saw edit {} durable: its end is missing",
+            state.edit_number, log.witness_edit
+        );
+        found.report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
+        return anew(places, options, found);
+    }
+    let is_exact = found.witness.state.is_some();
+    let mut unknown = families_of_log(&log, &mut found.report)?;
+    unknown.retain(|id| !plan.contains_key(id) && may_be_there(&found.witness, *id));
+    plan.entry(DEFAULT_FAMILY).or_default();
+    for id in unknown {
+        plan.entry(id).or_default();
+    }
+    let names = names_of(&plan);
+    let target = match options.dry_run {
+        true => Target::Nowhere,
+        false => Target::make(places, &options.options, &plan, &names)?,
+    };
+    let Found { cache, values, report, witness, .. } = &mut found;
+    for (id, family) in &plan {
+        let name = names.get(id).cloned().unwrap_or_default();
+        let name_is_lost = family.name.is_none() && *id != DEFAULT_FAMILY;
+        report.families.push(RepairedFamily {
+            id: *id,
+            name,
+            name_is_lost,
+            may_have_been_dropped: !is_exact && *id != DEFAULT_FAMILY,
+            ..RepairedFamily::default()
+        });
+        if base::canary::is("repair-forgets-a-family") && *id != DEFAULT_FAMILY {
+            continue;
+        }
+        let mut merge = Merge { env, cache, family: *id, values, report, target: &target };
+        merge.tables(&family.tables)?;
+    }
+    let closed = witness.state.as_ref().is_some_and(|state| {
+        state.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
+    });
+    let asked = asked_tables(&plan, is_exact);
+    let open = HashMap::default();
+    Replay { env, cache, plan: &plan, is_exact, values, report, target: &target, asked: &asked, open }
+        .run(&log, closed)?;
+    report.bytes_read += values.bytes_read;
+    report.files_used += values.len() as u64;
+    target.finish()?;
+    Ok(found.report)
+}
+
+/// The tables of a family, where they may have what the log has.
+struct Asked<'a> {
+    /// The largest sequence in any of them.
+    reached: SeqNo,
+    by_key: Ranges<'a, &'a Table>,
+}
+
+/// Of each family, if the floors of the log are no more than lower bounds.
+fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, Asked<'_>> {
+    let mut asked = HashMap::default();
+    for (id, family) in plan.iter().filter(|_| !is_exact) {
+        let tables = || family.tables.iter().map(|counted| &counted.table);
+        if let Some(reached) = tables().map(|table| table.max_seq).max() {
+            let ranges = tables().map(|table| (&table.smallest[..], &table.largest[..], table));
+            let by_key = Ranges::new(ranges);
+            asked.insert(*id, Asked { reached, by_key });
+        }
+    }
+    asked
+}
+
+/// Begins again, without the state.
+fn anew(places: &Places<'_>, options: &RepairOptions, found: Found) -> Result<RepairReport> {
+    let (env, dir) = places.from;
+    let mut witness = found.witness;
+    demote(&mut witness);
+    let mut found = super::scan::scan_with(env, dir, witness, found.report)?;
+    let plan = super::judge::judge(&mut found);
+    rebuild(places, options, found, plan)
+}
+
+/// True if a family that only the log knows may belong to the store.
+fn may_be_there(witness: &ManifestWitness, id: FamilyId) -> bool {
+    match &witness.state {
+        // One that it does not have was dropped.
+        Some(state) => id >= state.next_family,
+        None => witness.families.get(&id).is_none_or(|family| !family.is_dropped),
+    }
+}
+
+/// The names of the families in the new store. Two may not be alike.
+fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
+    let mut names: HashMap<FamilyId, String> = HashMap::default();
+    names.insert(DEFAULT_FAMILY, "default".into());
+    for (id, family) in plan.iter().filter(|(id, _)| **id != DEFAULT_FAMILY) {
+        let mut name = family.name.clone().unwrap_or_else(|| format!("recovered-{id}"));
+        while names.values().any(|other| *other == name) {
+            name = format!("{name}-{id}");
+        }
+        names.insert(*id, name);
+    }
+    names
+}
+
+fn open_log(env: &Env, dir: &Path, found: &Found) -> Result<SalvagedLog> {
+    let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
+    let files = match &found.witness.state {
+        Some(state) => {
+            let groups = state.log_groups.values().filter(|group| !group.discarded);
+            let file = |group: &version::LogGroupMeta| {
+                let path = dir.join(names::log(group.file));
+                let listed = ListedGroup {
+                    ltn: group.ltn,
+                    uid: group.uid,
+                    sealed_end: group.sealed_end,
+                    len: group.len,
+                };
+                LogFile { file: open(&path), path, listed: Some(listed) }
+            };
+            groups.map(file).collect()
+        }
+        None => {
+            let is_log = |(kind, _): &(&FileKind, _)| matches!(kind, FileKind::Log(_));
+            let logs = found.files.named.iter().filter(is_log);
+            logs.map(|(_, place)| LogFile { file: open(&place.path), path: place.path.clone(), listed: None })
+                .collect()
+        }
+    };
+    wal::salvage::salvage(env, dir, found.witness.store, files)
+}
+
+/// The families that the log names.
+fn families_of_log(log: &SalvagedLog, report: &mut RepairReport) -> Result<Vec<FamilyId>> {
+    let mut all = Vec::new();
+    let gaps = log.replay(&mut |_, _, payload| {
+        for change in batch::decode(payload)?.2 {
+            let family = change?.family;
+            if !all.contains(&family) {
+                all.push(family);
+            }
+        }
+        Ok(())
+    })?;
+    for gap in gaps {
+        report.damage(&gap.error);
+        report.lose(LostRange {
+            sequences: Some((gap.after_seq + 1, gap.before_seq.map_or(MAX_SEQ, |before| before - 1))),
+            may_come_back: true,
+            ..LostRange::at(&gap.error)
+        });
+    }
+    Ok(all)
+}
+
+/// The merging of the tables of a family.
+struct Merge<'a> {
+    env: &'a Env,
+    cache: &'a Arc<Cache>,
+    family: FamilyId,
+    values: &'a mut Values,
+    report: &'a mut RepairReport,
+    target: &'a Target,
+}
+
+impl Merge<'_> {
+    fn tables(&mut self, tables: &[Counted]) -> Result<()> {
+        for Counted { table, .. } in tables {
+            for missing in &table.missing {
+                self.report.damage(missing.error());
+                if !matches!(missing, Missing::Properties(_)) {
+                    let only_come_back = matches!(missing, Missing::RangeTombstones(_));
+                    self.lose(&table.smallest, &table.largest, only_come_back, missing.error());
+                }
+            }
+        }
+        let met = Heard::default();
+        let (runs, tombstones) = runs_of(self.env, self.cache, tables, &met);
+        let inner = MergingIterator::new(runs);
+        let mut entries = VisibleIterator::new(inner, tombstones, VisibleOptions::at(MAX_SEQ));
+        entries.seek_to_first()?;
+        // Keys whose values are lost, one behind another in one file, are one range.
+        let mut lost: Option<LostRange> = None;
+        while entries.valid() {
+            self.note(&met);
+            let (key, seq) = (entries.key(), entries.seq());
+            let saved = match entries.value_kind() {
+                ValueKind::Value => {
+                    self.target.put(self.family, key, entries.value())?;
+                    Ok(entries.value().len() as u64)
+                }
+                _ => self.separated(key, seq, entries.value())?,
+            };
+            match saved {
+                Ok(len) => {
+                    self.report.lost.extend(lost.take());
+                    if let Some(family) = self.report.families.last_mut() {
+                        family.records += 1;
+                        family.bytes += key.len() as u64 + len;
+                    }
+                }
+                Err(e) => {
+                    self.report.damage(&e);
+                    let one = self.lost_key(key, &e);
+                    match &mut lost {
+                        Some(range) if range.file == one.file => {
+                            range.to = one.to;
+                            range.keys = range.keys.map(|keys| keys + 1);
+                        }
+                        range => {
+                            if let Some(before) = range.replace(one) {
+                                self.report.lose(before);
+                            }
+                        }
+                    }
+                }
+            }
+            entries.next()?;
+        }
+        self.report.lost.extend(lost);
+        self.note(&met);
+        Ok(())
+    }
+
+    /// Saves a separated value: its length, or why it is lost.
+    fn separated(&mut self, key: &[u8], seq: SeqNo, reference: &[u8]) -> Result<Result<u64>> {
+        match self.values.get(key, seq, reference) {
+            Ok(values::Found::Bytes(value)) => {
+                self.target.put(self.family, key, &value)?;
+                Ok(Ok(value.len() as u64))
+            }
+            Ok(values::Found::Segment(segment)) => {
+                let done = self.target.put_segment(self.family, key, &segment)?;
+                Ok(done.map(|()| segment.raw_len()))
+            }
+            Err(e) => Ok(Err(e)),
+        }
+    }
+
+    fn lost_key(&self, key: &[u8], e: &Error) -> LostRange {
+        LostRange {
+            family: Some(self.family),
+            from: Some(key.to_vec()),
+            to: Some(key.to_vec()),
+            keys: Some(1),
+            ..LostRange::at(e)
+        }
+    }
+
+    fn lose(&mut self, from: &[u8], to: &[u8], only_come_back: bool, e: &Error) {
+        self.report.lose(LostRange {
+            family: Some(self.family),
+            from: Some(from.to_vec()),
+            to: Some(to.to_vec()),
+            may_come_back: true,
+            only_come_back,
+            ..LostRange::at(e)
+        });
+    }
+
+    /// Takes over what the walks met.
+    fn note(&mut self, met: &Heard) {
+        let all = std::mem::take(&mut *lock(met));
+        for met in all {
+            match met {
+                Met::Table(len) => self.report.bytes_read += len,
+                Met::Lost(lost) => {
+                    self.report.damage(&lost.error);
+                    self.lose(&lost.from, &lost.to, false, &lost.error);
+                }
+            }
+        }
+    }
+}
+
+/// The replay of the log.
+struct Replay<'a> {
+    env: &'a Env,
+    cache: &'a Arc<Cache>,
+    plan: &'a Plan,
+    /// The floors of the log are those of a manifest.
+    is_exact: bool,
+    values: &'a mut Values,
+    report: &'a mut RepairReport,
+    target: &'a Target,
+    /// See [`asked_tables`].
+    asked: &'a HashMap<FamilyId, Asked<'a>>,
+    open: HashMap<u64, Arc<Ksst>>,
+}
+
+/// Tables that are kept open for the questions of the log.
+const OPEN_MAX: usize = 256;
+
+impl Replay<'_> {
+    fn run(&mut self, log: &SalvagedLog, closed: bool) -> Result<()> {
+        // How far each file of placed values is known to have been durable.
+        let mut durable: HashMap<u64, u64> = HashMap::default();
+        log.replay(&mut |_, _, payload| {
+            for change in batch::decode(payload)?.2 {
+                let change = change?;
+                if change.is_placed() {
+                    let reference = RecordReference::decode(change.value)?;
+                    let known = durable.entry(reference.file).or_default();
+                    *known = (*known).max(reference.synced_bytes);
+                }
+            }
+            Ok(())
+        })?;
+        let mut ended = false;
+        log.replay(&mut |place, first_seq, payload| {
+            self.report.bytes_read += payload.len() as u64;
+            if !ended && !self.batch(first_seq, payload, &durable, closed, place)? {
+                ended = true;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Replays a batch. False if a value of it is missing that was never durable: the log ends before it.
+    fn batch(
+        &mut self,
+        first_seq: SeqNo,
+        payload: &[u8],
+        durable: &HashMap<u64, u64>,
+        closed: bool,
+        place: &wal::LogPlace,
+    ) -> Result<bool> {
+        let (_, _, entries) = batch::decode(payload)?;
+        let mut placed = Vec::new();
+        for (seq, change) in (first_seq..).zip(entries.clone()) {
+            let change = change?;
+            if !change.is_placed() || !self.counts(change.family, seq) {
+                continue;
+            }
+            let reference = RecordReference::decode(change.value)?;
+            let record = self.values.placed(change.key, seq, &reference);
+            let end = reference.offset.saturating_add(reference.stored_len);
+            let was_durable = closed || durable.get(&reference.file).is_some_and(|&synced| end <= synced);
+            // Without a manifest nothing tells whether the file went because all of it was in tables.
+            if record.is_none() && !was_durable && self.is_exact {
+                return Ok(false);
+            }
+            placed.push(record.ok_or(reference));
+        }
+        let mut placed = placed.into_iter();
+        for (seq, change) in (first_seq..).zip(entries) {
+            let change = change?;
+            if !self.counts(change.family, seq) {
+                continue;
+            }
+            let record = if change.is_placed() { placed.next() } else { None };
+            if self.is_in_tables(change.family, change.key, seq, change.kind)? {
+                continue;
+            }
+            self.change(seq, &change, record, place)?;
+            let family = self.report.families.iter_mut().find(|family| family.id == change.family);
+            family.into_iter().for_each(|family| family.log_changes += 1);
+        }
+        Ok(true)
+    }
+
+    /// True if a change is not in tables for certain, and its family is there.
+    fn counts(&self, family: FamilyId, seq: SeqNo) -> bool {
+        self.plan.get(&family).is_some_and(|plan| seq >= plan.log_floor)
+    }
+
+    fn change(
+        &mut self,
+        seq: SeqNo,
+        change: &Change<'_>,
+        record: Option<std::result::Result<table::vsst::record::LooseRecord, RecordReference>>,
+        place: &wal::LogPlace,
+    ) -> Result<()> {
+        let family = change.family;
+        let lost = match (change.kind, record) {
+            (_, Some(Ok(record))) => return self.target.put(family, change.key, &record.value),
+            (_, Some(Err(reference))) => {
+                let why = "a value that the log refers to was durable and is gone";
+                let path = place.path.with_file_name(names::vsst(reference.file));
+                Error::corruption(why).at_file(path).at_offset(reference.offset)
+            }
+            (ValueKind::Value, _) => return self.target.put(family, change.key, change.value),
+            (ValueKind::SegmentReference, _) => {
+                let segment = SegmentReference::decode(change.value)
+                    .and_then(|reference| self.values.segment(change.key, &reference));
+                let put = segment.map(|segment| self.target.put_segment(family, change.key, &segment));
+                match put {
+                    Ok(done) => match done? {
+                        Ok(()) => return Ok(()),
+                        Err(e) => e,
+                    },
+                    Err(e) => e,
+                }
+            }
+            (ValueKind::RangeDeletion, _) => return self.delete_range(seq, change),
+            (kind, _) if kind.is_tombstone() => return self.target.delete(family, change.key),
+            (kind, _) => {
+                let why = format!("the log has a change of kind {kind:?}, which this release cannot replay");
+                Error::corruption(why).at_file(&place.path).at_offset(place.offset)
+            }
+        };
+        if self.is_reached(family, seq) {
+            // It was in tables, and went from there with its value.
+            return Ok(());
+        }
+        // What the tables have of the key is older. Without a manifest the value may never have been durable, and then it is
+        // the older one that was promised.
+        if self.is_exact {
+            self.target.delete(family, change.key)?;
+        }
+        self.report.damage(&lost);
+        self.report.lose(LostRange {
+            family: Some(family),
+            from: Some(change.key.to_vec()),
+            to: Some(change.key.to_vec()),
+            keys: Some(1),
+            may_come_back: !self.is_exact,
+            ..LostRange::at(&lost)
+        });
+        Ok(())
+    }
+
+    fn delete_range(&mut self, seq: SeqNo, change: &Change<'_>) -> Result<()> {
+        let family = change.family;
+        if !self.is_reached(family, seq) {
+            return self.target.delete_range(family, change, None);
+        }
+        let target = self.target;
+        let mut is_older = |key: &[u8]| Ok(!self.is_in_tables(family, key, seq, ValueKind::Value)?);
+        target.delete_range(family, change, Some(&mut is_older))
+    }
+
+    /// True if tables may have a change, or may have had it.
+    fn is_reached(&self, family: FamilyId, seq: SeqNo) -> bool {
+        self.asked.get(&family).is_some_and(|asked| seq <= asked.reached)
+    }
+
+    /// True if the tables have an entry of the key that is as new as `seq`, or newer, or a range tombstone over it.
+    fn is_in_tables(&mut self, family: FamilyId, key: &[u8], seq: SeqNo, kind: ValueKind) -> Result<bool> {
+        if !self.is_reached(family, seq)
+            || kind == ValueKind::RangeDeletion
+            || base::canary::is("repair-ignores-sequences")
+        {
+            return Ok(false);
+        }
+        let Some(asked) = self.asked.get(&family) else { return Ok(false) };
+        Ok(asked.by_key.any(key, |table| self.has_newer(table, key, seq)))
+    }
+
+    /// True if a table has an entry of the key, or a range tombstone over it, that a change with this sequence is not newer than.
+    fn has_newer(&mut self, table: &Table, key: &[u8], seq: SeqNo) -> bool {
+        if table.max_seq < seq {
+            return false;
+        }
+        if table.tombstones.covering(key, MAX_SEQ).is_some_and(|newest| newest > seq) {
+            return true;
+        }
+        if self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        if !self.open.contains_key(&table.number) {
+            let opened = table
+                .place
+                .open(self.env)
+                .and_then(|file| salvage::open(file, table.number, table.uid, self.cache.clone()));
+            let Ok((opened, _)) = opened else { return false };
+            self.open.insert(table.number, opened);
+        }
+        let Some(open) = self.open.get(&table.number) else { return false };
+        // Where it cannot be read, what the log has is the newest that is left.
+        let newest = open.get(key, MAX_SEQ, key_hash(key), &mut ReadCounters::default());
+        newest.is_ok_and(|found| found.is_some_and(|entry| entry.seq >= seq))
+    }
+}

@@ -1,0 +1,171 @@
+//! Where the saved records go: a new store, or nowhere.
+//!
+//! They are written past the log, and flushed at the end. Until then the store is marked as unfinished
+//! ([`crate::files::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
+//! do as always.
+
+use super::Places;
+use super::judge::Plan;
+use crate::context::options::{FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::db::Db;
+use crate::files::unfinished::{self, Mark, Work};
+use crate::tree::family::ColumnFamily;
+use crate::write::batch::{Change, DEFAULT_FAMILY};
+use base::{Error, ErrorKind, HashMap, Result, ValueKind};
+use io::Env;
+use std::path::Path;
+use std::sync::Arc;
+use table::SegmentReader;
+use version::{FamilyId, names};
+
+/// See the module.
+pub(super) enum Target {
+    /// Nothing is written.
+    Nowhere,
+    /// A new store, its families by the ids they had, and the mark that says that it is not whole yet.
+    Store(Db, HashMap<FamilyId, ColumnFamily>, Mark),
+}
+
+/// Says of a key whether what the new store has of it is older than the change that is replayed.
+pub(super) type IsOlder<'a> = dyn FnMut(&[u8]) -> Result<bool> + 'a;
+
+/// Bytes of a segment that are read and written at a time.
+const RUN_LEN: usize = 1 << 20;
+
+impl Target {
+    /// Makes the store.
+    pub fn make(
+        places: &Places<'_>,
+        options: &Options,
+        plan: &Plan,
+        names: &HashMap<FamilyId, String>,
+    ) -> Result<Target> {
+        let stored = |id: FamilyId| {
+            let stored = plan.get(&id).and_then(|family| family.options.as_deref());
+            stored.and_then(|bytes| FamilyOptions::decode(bytes).ok())
+        };
+        let own = stored(DEFAULT_FAMILY).unwrap_or_else(|| options.family.clone());
+        let options =
+            Options { create_if_missing: true, error_if_exists: true, family: own, ..options.clone() };
+        let (env, into) = places.into;
+        let mark = mark(env, into)?;
+        let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark)?)?;
+        let mut families = HashMap::default();
+        families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
+        for id in plan.keys().copied().filter(|id| *id != DEFAULT_FAMILY) {
+            let name = names.get(&id).cloned().unwrap_or_default();
+            let family = db.create_column_family(&name, stored(id).unwrap_or_default())?;
+            families.insert(id, family);
+        }
+        Ok(Target::Store(db, families, mark))
+    }
+
+    fn family(&self, id: FamilyId) -> Option<(&Db, &ColumnFamily)> {
+        match self {
+            Target::Nowhere => None,
+            Target::Store(db, families, _) => Some((db, families.get(&id)?)),
+        }
+    }
+
+    /// Sets a key.
+    pub fn put(&self, family: FamilyId, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.family(family) {
+            Some((db, family)) => db.put_opt(family, key, value, &WriteOptions::volatile()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets a key to the value in a segment, whose every byte is verified on the way. `Err` in `Ok`: it is damaged, and
+    /// nothing was written.
+    pub fn put_segment(
+        &self,
+        family: FamilyId,
+        key: &[u8],
+        segment: &Arc<SegmentReader>,
+    ) -> Result<Result<()>> {
+        let mut writer = match self.family(family) {
+            Some((db, family)) => Some(db.put_stream(family, key, WriteOptions::volatile())?),
+            None => None,
+        };
+        let mut at = 0;
+        let mut run = vec![0; RUN_LEN];
+        while at < segment.raw_len() {
+            let n = (segment.raw_len() - at).min(RUN_LEN as u64) as usize;
+            let bytes = run.get_mut(..n).unwrap_or_default();
+            if let Err(e) = segment.read_range(at, bytes) {
+                return Ok(Err(e));
+            }
+            if let Some(writer) = &mut writer {
+                writer.append(bytes)?;
+            }
+            at += n as u64;
+        }
+        writer.map_or(Ok(()), |writer| writer.finish())?;
+        Ok(Ok(()))
+    }
+
+    /// Deletes a key.
+    pub fn delete(&self, family: FamilyId, key: &[u8]) -> Result<()> {
+        match self.family(family) {
+            Some((db, family)) => db.delete_opt(family, key, &WriteOptions::volatile()),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the keys from `start` to before `end` for which `is_older` says so; all of them without it.
+    pub fn delete_range(
+        &self,
+        family: FamilyId,
+        change: &Change<'_>,
+        is_older: Option<&mut IsOlder<'_>>,
+    ) -> Result<()> {
+        let Some((db, family)) = self.family(family) else { return Ok(()) };
+        let (start, end) = (change.key, change.value);
+        let Some(is_older) = is_older else {
+            let mut batch = crate::WriteBatch::new();
+            batch.push(ValueKind::RangeDeletion, family.id(), start, end);
+            return db.write_opt(&batch, &WriteOptions::volatile());
+        };
+        let read = ReadOptions {
+            lower_bound: Some(start.to_vec()),
+            upper_bound: Some(end.to_vec()),
+            keys_only: true,
+            ..ReadOptions::default()
+        };
+        let mut keys = db.iter_cf(family, read)?;
+        keys.seek_to_first()?;
+        while keys.valid() {
+            if is_older(keys.key())? {
+                db.delete_opt(family, keys.key(), &WriteOptions::volatile())?;
+            }
+            keys.next()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable; then it is a store.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Target::Nowhere => Ok(()),
+            Target::Store(db, families, mark) => {
+                drop(families);
+                db.flush()?;
+                // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+                mark.finish()?;
+                db.close()
+            }
+        }
+    }
+}
+
+/// Makes the directory and marks it. Under the lock, so that two repairs do not clear away each other's files: whenever
+/// nobody holds it the mark is there, or the store is whole.
+fn mark(env: &Env, dir: &Path) -> Result<Mark> {
+    crate::open::make_directory(env, dir)?;
+    let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
+    if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
+        let why = "the directory for the repaired store is not empty: choose another";
+        return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
+    }
+    Mark::set(&env.fs, dir, Work::Repair)
+}

@@ -1,0 +1,299 @@
+//! The space ledger: every byte of the store's directory has an owner.
+//!
+//! The sum is taken over a listing of the directory, each file attributed by what the manifest and the lists of files in
+//! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
+//! readers hold is worked out by the module `holders`. docs/space.md tells how to read it.
+
+use crate::engine::Engine;
+use crate::tree::family::Family;
+use base::{HashMap, Result};
+use version::Version;
+use version::names::{self, FileKind};
+use wal::PriorGroup;
+
+mod holders;
+
+pub use holders::{Holder, HolderKind, LogHolder};
+
+/// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for
+/// the files of the store (allocated, not logical, bytes).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Tables (kSSTs) of the current state.
+    pub table_bytes: u64,
+    /// vSSTs of the current state, without the exposed garbage in them: live values and hidden garbage.
+    pub value_bytes: u64,
+    /// Exposed garbage: records of vSSTs that no table references any more.
+    pub garbage_bytes: u64,
+    /// Tables no longer in the current state that iterators, snapshots' readers or pending removal hold.
+    pub pinned_bytes: u64,
+    /// Outputs of jobs under way.
+    pub job_bytes: u64,
+    /// Log groups: live, spare and free, and the log's open pages.
+    pub wal_bytes: u64,
+    /// Manifests and the pointer to the current one.
+    pub manifest_bytes: u64,
+    /// Files the store does not know.
+    pub other_bytes: u64,
+    /// All of the above.
+    pub total_bytes: u64,
+    /// Hidden garbage, inside `value_bytes`: separated values that newer entries shadow and that compaction has not dropped
+    /// yet. An estimate but for what snapshots keep, which is counted; the bounds are `hidden_bytes_min` and
+    /// `hidden_bytes_max`.
+    pub hidden_bytes: u64,
+    /// Lower bound of `hidden_bytes`.
+    pub hidden_bytes_min: u64,
+    /// Upper bound of `hidden_bytes`.
+    pub hidden_bytes_max: u64,
+    /// Lower bound of live data inside `table_bytes` and `value_bytes`: logical bytes of the last level of each family, or
+    /// of the largest table where there is only L0, whose tables may all hold the same keys.
+    pub live_bytes_min: u64,
+    /// Of `pinned_bytes`: files that no iterator holds. Reads or jobs under way do, or they are about to be removed.
+    pub pinned_unheld_bytes: u64,
+    /// Inside `table_bytes` and `value_bytes`: versions that compactions would have dropped but for snapshots that are
+    /// still held, with keys, values and records.
+    pub kept_bytes: u64,
+    /// Inside `table_bytes` and `value_bytes`: files that are set aside because they cannot be read, by the lengths they
+    /// should have. See [`crate::Db::damaged_files`].
+    pub damaged_bytes: u64,
+    /// Of `wal_bytes`: the groups that hold records somebody may need, the one that is written included. The rest are
+    /// spares and the log's open pages.
+    pub wal_in_use_bytes: u64,
+    /// The column family for whose sake closed groups of the log are there, if any has entries that are in no table.
+    pub log_holder: Option<LogHolder>,
+    /// Snapshots and iterators with what each of them holds, the oldest first.
+    pub holders: Vec<Holder>,
+    /// The store is open for reading only: another process may hold snapshots and iterators, which are not known here.
+    pub is_read_only: bool,
+    /// Memtables, in memory only.
+    pub memtable_bytes: u64,
+    /// Number of snapshots held.
+    pub snapshots: u64,
+    /// Age of the oldest snapshot, nanoseconds.
+    pub oldest_snapshot_ns: u64,
+    /// Bytes still free on the volume.
+    pub available_bytes: u64,
+    /// What the files may occupy together: the limit, or what the volume has for them if that is less; 0: there is no limit,
+    /// and the volume is not near it.
+    pub limit_bytes: u64,
+    /// Bytes below the limit that writes may not take, so that flush, compaction, collection and deletes can go on.
+    pub reserve_bytes: u64,
+    /// What each column family has, in order of creation.
+    pub families: Vec<FamilySpace>,
+}
+
+/// What one column family has. File lengths, not allocated bytes: what a file system adds to them is in [`Space`] only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FamilySpace {
+    /// Its name.
+    pub name: String,
+    /// The levels that have tables.
+    pub levels: Vec<LevelSpace>,
+    /// vSSTs.
+    pub vssts: u64,
+    /// Bytes of these files.
+    pub vsst_bytes: u64,
+    /// Of `vssts`: those that hold one large value.
+    pub segments: u64,
+    /// Names of former vSSTs that lead to present ones.
+    pub aliases: u64,
+    /// References to separated values in tables, hidden ones included.
+    pub references: u64,
+    /// Records in vSSTs, garbage included, bytes.
+    pub record_bytes: u64,
+    /// Those that no table references any more.
+    pub garbage_bytes: u64,
+    /// The largest share of garbage in one vSST, percent.
+    pub garbage_percent_max: u64,
+    /// Estimate of hidden garbage, see [`Space::hidden_bytes`].
+    pub hidden_bytes: u64,
+    /// Its lower bound.
+    pub hidden_bytes_min: u64,
+    /// Its upper bound.
+    pub hidden_bytes_max: u64,
+    /// Lower bound of live data, see [`Space::live_bytes_min`].
+    pub live_bytes_min: u64,
+    /// Closed groups of the log that must stay because only memtables have what it wrote since, bytes of their files.
+    pub log_bytes: u64,
+}
+
+/// One level of one family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelSpace {
+    /// Its number.
+    pub level: usize,
+    /// Tables.
+    pub files: u64,
+    /// Bytes of the tables.
+    pub bytes: u64,
+    /// The same as if every value lay with its key and every tombstone were what it hides.
+    pub compensated_bytes: u64,
+    /// Entries.
+    pub entries: u64,
+}
+
+impl FamilySpace {
+    fn of(family: &Family, groups: &[PriorGroup]) -> FamilySpace {
+        let view = family.view();
+        let (version, ledger) = (&view.version, &view.ledger);
+        let used = version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty());
+        let level = |(level, files): (usize, &version::Level)| LevelSpace {
+            level,
+            files: files.len() as u64,
+            bytes: files.bytes(),
+            compensated_bytes: files.compensated_bytes(),
+            entries: files.iter().map(|f| f.entries).sum(),
+        };
+        let hidden = ledger.hidden(version);
+        FamilySpace {
+            name: family.name.clone(),
+            levels: used.map(level).collect(),
+            vssts: version.vssts.len() as u64,
+            vsst_bytes: version.vssts.values().map(|v| v.len).sum(),
+            segments: version.vssts.values().filter(|v| v.segment).count() as u64,
+            aliases: version.aliases.len() as u64,
+            references: version.references.values().map(|r| r.count).sum(),
+            record_bytes: ledger.record_bytes(),
+            garbage_bytes: ledger.exposed_bytes(),
+            garbage_percent_max: ledger.iter().map(|(_, g)| g.ratio_ppm() / 10_000).max().unwrap_or(0),
+            hidden_bytes: hidden.likely,
+            hidden_bytes_min: hidden.low,
+            hidden_bytes_max: hidden.high,
+            live_bytes_min: live_bytes_min(version),
+            log_bytes: family.oldest_unflushed_seq().map_or(0, |seq| holders::log_bytes_from(groups, seq)),
+        }
+    }
+
+    /// Adds what is known to be hidden: records of versions that only snapshots, past or present, kept.
+    fn add_hidden(&mut self, kept_bytes: u64, referenced_bytes: u64) {
+        for hidden in [&mut self.hidden_bytes, &mut self.hidden_bytes_min, &mut self.hidden_bytes_max] {
+            *hidden = hidden.saturating_add(kept_bytes).min(referenced_bytes);
+        }
+    }
+
+    /// Compensated bytes of all levels and of the last one.
+    fn index_bytes(&self) -> (u64, u64) {
+        let all = self.levels.iter().map(|l| l.compensated_bytes).sum();
+        (all, self.levels.last().map_or(0, |l| l.compensated_bytes))
+    }
+
+    /// Compensated bytes of all levels over those of the last one: how much larger than its data the tree is. 1.11 is what
+    /// levels of ten times each other come to; 0 without tables.
+    pub fn index_amplification(&self) -> f64 {
+        amplification(self.index_bytes())
+    }
+}
+
+impl Space {
+    /// Name and value of each part that belongs to the sum.
+    ///
+    /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("tables", self.table_bytes),
+            ("live", self.value_bytes - self.hidden_bytes.min(self.value_bytes)),
+            ("hidden", self.hidden_bytes.min(self.value_bytes)),
+            ("garbage", self.garbage_bytes),
+            ("pinned", self.pinned_bytes),
+            ("jobs", self.job_bytes),
+            ("wal", self.wal_bytes),
+            ("manifest", self.manifest_bytes),
+            ("other", self.other_bytes),
+        ]
+    }
+
+    /// Space amplification of the index over all families: see [`FamilySpace::index_amplification`].
+    pub fn index_amplification(&self) -> f64 {
+        let families = self.families.iter().map(FamilySpace::index_bytes);
+        amplification(families.fold((0, 0), |sum, family| (sum.0 + family.0, sum.1 + family.1)))
+    }
+
+    /// Adds a family to what is told of all.
+    fn add(&mut self, own: FamilySpace) {
+        let garbage = own.garbage_bytes.min(self.value_bytes);
+        self.value_bytes -= garbage;
+        self.garbage_bytes += garbage;
+        self.hidden_bytes += own.hidden_bytes;
+        self.hidden_bytes_min += own.hidden_bytes_min;
+        self.hidden_bytes_max += own.hidden_bytes_max;
+        self.live_bytes_min += own.live_bytes_min;
+        self.families.push(own);
+    }
+}
+
+fn amplification((all, last): (u64, u64)) -> f64 {
+    if last == 0 { 0.0 } else { all as f64 / last as f64 }
+}
+
+fn live_bytes_min(version: &Version) -> u64 {
+    let raw_bytes = |level| version.files(level).iter().map(|f| f.raw_bytes);
+    match version.deepest_level() {
+        None => 0,
+        Some(0) => raw_bytes(0).max().unwrap_or(0),
+        Some(last) => raw_bytes(last).sum(),
+    }
+}
+
+/// Takes the ledger: one directory listing, attributed by the manifest's state.
+pub(crate) fn space(engine: &Engine) -> Result<Space> {
+    let mut out = Space {
+        memtable_bytes: engine.memory.used(),
+        is_read_only: engine.manifest.is_read_only(),
+        ..Default::default()
+    };
+    let obsolete = list(engine, &mut out)?;
+    let (mut readers, unheld_bytes) = holders::holders(engine, &obsolete);
+    (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, engine.snapshots.all().len() as u64);
+    let groups = engine.log.in_use(engine);
+    let families = engine.all_families();
+    for family in &families {
+        let (view, mut own) = (family.view(), FamilySpace::of(family, &groups));
+        holders::estimate_hidden(&view, &mut readers);
+        let kept = engine.kept.of(holders::tables_of(&view));
+        let sums = holders::share_out(&kept, &mut readers);
+        out.kept_bytes += sums.held_bytes;
+        own.add_hidden(sums.record_bytes, view.ledger.referenced_bytes());
+        out.add(own);
+    }
+    out.damaged_bytes = crate::files::damaged::list(engine).iter().map(|file| file.bytes).sum();
+    out.wal_in_use_bytes = groups.iter().map(|g| g.len).sum();
+    out.log_holder = holders::log_holder(&families, &groups);
+    out.oldest_snapshot_ns =
+        readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
+    out.holders = readers;
+    out.available_bytes = engine.env.fs.space(&engine.dir)?.available;
+    out.limit_bytes = if engine.space.is_limited() { engine.space.limit_bytes() } else { 0 };
+    out.reserve_bytes = engine.reserve_bytes();
+    debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
+    Ok(out)
+}
+
+/// Lists the directory and attributes each file. Returns the obsolete files that are still there, with their bytes.
+fn list(engine: &Engine, out: &mut Space) -> Result<HashMap<u64, u64>> {
+    let entries = engine.env.fs.list(&engine.dir)?;
+    engine.space.meter().correct(&entries);
+    let state = engine.manifest.state();
+    let (listed, segments) = (engine.obsolete.numbers(), engine.segments.live());
+    let mut obsolete = HashMap::default();
+    for entry in &entries {
+        let bytes = entry.allocated;
+        let owner = match names::parse(&entry.name) {
+            Some(FileKind::Ksst(n)) if state.place_of(n).is_some() => &mut out.table_bytes,
+            Some(FileKind::Vsst(n)) if state.place_of(n).is_some() => &mut out.value_bytes,
+            Some(FileKind::Ksst(n) | FileKind::Vsst(n)) if listed.contains(&n) => {
+                obsolete.insert(n, bytes);
+                &mut out.pinned_bytes
+            }
+            Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
+            Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
+            Some(FileKind::Log(_) | FileKind::Tail(_) | FileKind::Staging) => &mut out.wal_bytes,
+            Some(
+                FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
+            ) => &mut out.manifest_bytes,
+            Some(FileKind::Lock) | None => &mut out.other_bytes,
+        };
+        *owner += bytes;
+        out.total_bytes += bytes;
+    }
+    Ok(obsolete)
+}

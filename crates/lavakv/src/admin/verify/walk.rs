@@ -1,0 +1,459 @@
+//! A walk over everything that a store is read from, in steps of about half a megabyte.
+//!
+//! The walk begins with the numbers of all files of data, so that it holds on to no file but the one it reads: what is
+//! dropped meanwhile is passed over, what is new is the next walk's. Then come the pages of the log, each batch with the
+//! values that only it refers to, what is staged, and the manifest.
+//!
+//! **What damage leads to.** A file of data is set aside (`damaged`). What the log has is in memory as well, so damage there
+//! is told, and the memtables are flushed: then tables hold it, and recovery does not depend on the log. (Values of
+//! an arrival file that cannot be read are written again by that flush.) A manifest is written anew from the state in
+//! memory. A store that was opened for reading is told and nothing else.
+//!
+//! A log group that was released meanwhile, or a value that was flushed, is nobody's any more: an error in it is looked into
+//! once more before it counts.
+
+use super::VerifyReport;
+use crate::context::event::Event;
+use crate::engine::{Engine, Writer};
+use crate::files::damaged;
+use crate::files::obsolete::DataFile;
+use crate::large::placement::PlacedValues;
+use crate::write::batch;
+use base::sync::{MutexGuard, try_lock};
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use table::segment::RecordReference;
+use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
+use version::{FamilyId, Manifest, TableSource, VsstSource};
+use wal::check::{GroupToCheck, LogCheck, LogFindings};
+
+/// How often a manifest is read that does not fit together: it may be rolled meanwhile.
+const MANIFEST_ATTEMPTS: u32 = 5;
+
+/// See the module.
+pub(crate) struct Walk {
+    /// Files of data to come.
+    files: VecDeque<u64>,
+    /// The one that is read: what it is, its check, and the bytes of it that were found sound.
+    file: Option<(DataFile, FileCheck, u64)>,
+    log: Option<LogWalk>,
+    manifest_done: bool,
+}
+
+enum FileCheck {
+    Table(Box<TableCheck>),
+    Vsst(Box<VsstCheck>),
+    Segment(SegmentCheck),
+}
+
+struct LogWalk {
+    check: LogCheck,
+    placed: PlacedValues,
+    /// Segments that batches of the last steps refer to.
+    segments: VecDeque<LogSegment>,
+    open: Option<(LogSegment, SegmentCheck)>,
+    staged_done: bool,
+}
+
+/// A segment that a change in the log refers to.
+struct LogSegment {
+    family: FamilyId,
+    seq: SeqNo,
+    key: Vec<u8>,
+    reference: Vec<u8>,
+}
+
+impl Walk {
+    pub fn new(engine: &Engine) -> Walk {
+        let files = engine.manifest.state().files().map(|(number, _)| number).collect();
+        Walk { files, file: None, log: None, manifest_done: false }
+    }
+
+    /// Files of data that are still to be read.
+    pub fn files_left(&self) -> u64 {
+        self.files.len() as u64 + u64::from(self.file.is_some())
+    }
+
+    /// Goes on. The bytes that were read; `None`: it is done.
+    pub fn step(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport) -> Option<u64> {
+        if let Some((file, check, bytes)) = self.file.take() {
+            return Some(self.read(engine, report, file, check, bytes));
+        }
+        while let Some(number) = self.files.pop_front() {
+            let Some(file) = DataFile::find(&engine.manifest.state(), number) else { continue };
+            if base::canary::is("scrub-passes-over-a-file") && number.is_multiple_of(2) {
+                continue;
+            }
+            report.files += 1;
+            match FileCheck::open(engine, &file) {
+                Ok(check) => return Some(self.read(engine, report, file, check, 0)),
+                Err(e) => file_is_bad(engine, report, &file, e),
+            }
+            return Some(0);
+        }
+        if self.manifest_done {
+            return None;
+        }
+        if self.log.is_none() {
+            self.log = LogWalk::new(engine).map_err(|e| report.errors.push(e)).ok();
+        }
+        if let Some(bytes) = self.log.as_mut().and_then(|log| log.step(engine, report)) {
+            return Some(bytes);
+        }
+        self.manifest_done = true;
+        Some(check_manifest(engine, report))
+    }
+
+    /// Reads on in a file.
+    fn read(
+        &mut self,
+        engine: &Engine,
+        report: &mut VerifyReport,
+        file: DataFile,
+        mut check: FileCheck,
+        before: u64,
+    ) -> u64 {
+        let step = match check.step() {
+            Ok(step) => step,
+            Err(e) => {
+                file_is_bad(engine, report, &file, e);
+                return 0;
+            }
+        };
+        let (files, parts) = match file {
+            DataFile::Table(_) => (&mut report.checked.tables, &mut report.checked.blocks),
+            DataFile::Vsst(_) => (&mut report.checked.value_files, &mut report.checked.records),
+        };
+        parts.add(step.parts, step.bytes);
+        if !step.done {
+            self.file = Some((file, check, before + step.bytes));
+            return step.bytes;
+        }
+        match check.fits(&file) {
+            Ok((bytes, entries)) => {
+                files.add(1, bytes);
+                report.bytes += bytes;
+                report.entries += entries;
+                // Footers, and what is not counted block by block.
+                bytes.saturating_sub(before)
+            }
+            Err(e) => {
+                file_is_bad(engine, report, &file, e);
+                step.bytes
+            }
+        }
+    }
+}
+
+fn file_is_bad(engine: &Engine, report: &mut VerifyReport, file: &DataFile, error: Error) {
+    let error = error.at_file(engine.path(&file.kind().to_string()));
+    if damaged::is_of_reading(&error) && !error.is_passing() {
+        damaged::set_aside(engine, file.number(), &error);
+    }
+    report.errors.push(error);
+}
+
+impl FileCheck {
+    fn open(engine: &Engine, file: &DataFile) -> Result<FileCheck> {
+        Ok(match file {
+            DataFile::Table(meta) => FileCheck::Table(Box::new(TableCheck::new(engine.tables.table(meta)?))),
+            DataFile::Vsst(meta) if meta.segment => {
+                FileCheck::Segment(SegmentCheck::new(engine.tables.segment(meta.number, meta.uid)?)?)
+            }
+            DataFile::Vsst(meta) => FileCheck::Vsst(Box::new(VsstCheck::new(engine.tables.vsst(meta)?)?)),
+        })
+    }
+
+    fn step(&mut self) -> Result<CheckStep> {
+        match self {
+            FileCheck::Table(check) => check.step(),
+            FileCheck::Vsst(check) => check.step(),
+            FileCheck::Segment(check) => check.step(),
+        }
+    }
+
+    /// Bytes and entries, if they are those that the manifest states.
+    fn fits(&self, file: &DataFile) -> Result<(u64, u64)> {
+        let (found, stated) = match (self, file) {
+            (FileCheck::Table(check), DataFile::Table(meta)) => {
+                let table = check.table();
+                ((table.len(), table.properties().entries, 0), (meta.len, meta.entries, 0))
+            }
+            (FileCheck::Vsst(check), DataFile::Vsst(meta)) => {
+                let own = check.vsst().properties();
+                let found = (check.vsst().len(), own.entries, own.record_bytes);
+                (found, (meta.len, meta.entries, meta.record_bytes))
+            }
+            (FileCheck::Segment(check), DataFile::Vsst(meta)) => {
+                let segment = check.segment();
+                ((segment.file_len(), 1, segment.raw_len()), (meta.len, 1, meta.raw_bytes))
+            }
+            _ => return Err(Error::corruption("the file is of another kind than the manifest says")),
+        };
+        if found == stated {
+            return Ok((found.0, found.1));
+        }
+        Err(Error::corruption("length or entries differ from the manifest"))
+    }
+}
+
+impl LogWalk {
+    fn new(engine: &Engine) -> Result<LogWalk> {
+        let state = engine.manifest.state();
+        let mut groups = Vec::new();
+        for group in engine.log.in_use(engine) {
+            let listed = state.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
+            let file = engine.log.file_of(group.ltn);
+            if let Some((listed, file)) = listed.zip(file) {
+                groups.push(GroupToCheck {
+                    ltn: group.ltn,
+                    uid: listed.uid,
+                    file: file.file,
+                    pages: group.pages,
+                });
+            }
+        }
+        let check = LogCheck::new(engine.manifest.store(), groups);
+        let check = match engine.wal.get() {
+            Some(_) => check,
+            None => check.or_staged(&engine.env, &engine.dir)?,
+        };
+        Ok(LogWalk {
+            check,
+            placed: PlacedValues::default(),
+            segments: VecDeque::new(),
+            open: None,
+            staged_done: false,
+        })
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport) -> Option<u64> {
+        if let Some((segment, check)) = self.open.take() {
+            return Some(self.read_segment(engine, report, segment, check));
+        }
+        if let Some(segment) = self.segments.pop_front() {
+            return Some(self.open_segment(engine, report, segment));
+        }
+        let (mut found, mut batches) = (LogFindings::default(), Batches::default());
+        let mut on_batch = |seq: SeqNo, bytes: &[u8]| batches.take(engine, seq, bytes);
+        if !self.check.step(&mut found, &mut on_batch) {
+            if std::mem::replace(&mut self.staged_done, true) {
+                return None;
+            }
+            if let Some(wal) = engine.wal.get() {
+                self.check.staged(wal, (&engine.env, &engine.dir), &mut found, &mut on_batch);
+            }
+        }
+        let mut bytes = found.pages * io::PAGE as u64;
+        report.checked.log_pages.add(found.pages, bytes);
+        report.checked.staged_pages.add(found.staged_pages, found.staged_pages * io::PAGE as u64);
+        report.checked.log_batches.add(found.batches, batches.bytes);
+        for (ltn, error) in found.errors {
+            if is_living(engine, ltn) {
+                log_is_bad(engine, report, error, None);
+            }
+        }
+        for error in batches.errors {
+            log_is_bad(engine, report, error, None);
+        }
+        self.segments.extend(batches.segments);
+        for placed in batches.placed {
+            bytes += self.check_placed(engine, report, &placed);
+        }
+        Some(bytes)
+    }
+
+    /// Checks a value that was placed in the log. Returns its bytes.
+    fn check_placed(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport, placed: &Placed) -> u64 {
+        let Placed { family, seq, key, reference } = placed;
+        let stored_len = reference.stored_len;
+        match self.placed.check(engine, key, *seq, reference) {
+            Ok(()) => report.checked.log_values.add(1, stored_len),
+            Err(_) if !only_the_log_has(engine, *family, *seq) => {}
+            Err(e) => log_is_bad(engine, report, e, Some(reference.file)),
+        }
+        stored_len
+    }
+
+    fn open_segment(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport, segment: LogSegment) -> u64 {
+        let opened = crate::large::segments::open(engine, &segment.key, &segment.reference);
+        match opened.and_then(SegmentCheck::new) {
+            Ok(check) => self.open = Some((segment, check)),
+            Err(e) => segment_is_bad(engine, report, &segment, e),
+        }
+        0
+    }
+
+    fn read_segment(
+        &mut self,
+        engine: &Arc<Engine>,
+        report: &mut VerifyReport,
+        segment: LogSegment,
+        mut check: SegmentCheck,
+    ) -> u64 {
+        match check.step() {
+            Ok(CheckStep { bytes, done: false, .. }) => {
+                self.open = Some((segment, check));
+                bytes
+            }
+            Ok(CheckStep { bytes, .. }) => {
+                report.checked.log_values.add(1, check.segment().file_len());
+                bytes
+            }
+            Err(e) => {
+                segment_is_bad(engine, report, &segment, e);
+                0
+            }
+        }
+    }
+}
+
+/// A value that was placed in the log.
+struct Placed {
+    family: FamilyId,
+    seq: SeqNo,
+    key: Vec<u8>,
+    reference: RecordReference,
+}
+
+/// What the batches of a step refer to.
+#[derive(Default)]
+struct Batches {
+    bytes: u64,
+    placed: Vec<Placed>,
+    segments: Vec<LogSegment>,
+    errors: Vec<Error>,
+}
+
+impl Batches {
+    fn take(&mut self, engine: &Engine, first_seq: SeqNo, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        if let Err(e) = self.decode(engine, first_seq, bytes) {
+            self.errors.push(e.at_file(&engine.dir));
+        }
+    }
+
+    fn decode(&mut self, engine: &Engine, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
+        let (logged_seq, _, entries) = batch::decode(bytes)?;
+        if logged_seq != first_seq {
+            return Err(Error::corruption("a batch in the log has another sequence than its record"));
+        }
+        for (seq, change) in (first_seq..).zip(entries) {
+            let change = change?;
+            let (family, key) = (change.family, change.key.to_vec());
+            if change.kind != ValueKind::SegmentReference || !only_the_log_has(engine, family, seq) {
+                continue;
+            }
+            if change.is_placed() {
+                let reference = RecordReference::decode(change.value)?;
+                self.placed.push(Placed { family, seq, key, reference });
+            } else {
+                let reference = change.value.to_vec();
+                self.segments.push(LogSegment { family, seq, key, reference });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if a change is in no table, as far as the manifest says; in a store that another process writes, as it says now.
+fn only_the_log_has(engine: &Engine, family: FamilyId, seq: SeqNo) -> bool {
+    let state = engine.manifest.state();
+    state.families.get(&family).is_some_and(|family| seq >= family.version.log_floor)
+}
+
+/// True if a group still belongs to the log.
+fn is_living(engine: &Engine, ltn: u64) -> bool {
+    if engine.wal.get().is_some() {
+        return engine.log.in_use(engine).iter().any(|group| group.ltn == ltn);
+    }
+    let now = Manifest::recover(&engine.env, &engine.dir, true).map(|manifest| manifest.state());
+    let then = engine.manifest.state();
+    let uid_of = |state: &version::State| state.log_groups.get(&ltn).map(|group| group.uid);
+    now.map_or(true, |now| uid_of(&now) == uid_of(&then))
+}
+
+/// Something that the log has cannot be read. `arrival_file`: it is a value in this one.
+fn log_is_bad(engine: &Arc<Engine>, report: &mut VerifyReport, error: Error, arrival_file: Option<u64>) {
+    report.errors.push(error.clone());
+    if error.is_passing() {
+        return;
+    }
+    engine.stats.log_damages.add(1);
+    engine.tell(&Event::LogDamaged { error });
+    if engine.wal.get().is_none() || engine.health.is_poisoned() {
+        return;
+    }
+    let Some(mut writer) = writer_soon(engine) else { return };
+    if let Some(number) = arrival_file {
+        engine.placement.distrust(engine, number);
+    }
+    crate::write::write_path::freeze_all(engine, &mut writer);
+}
+
+/// The writer's lock, if it is to be had within a tenth of a second. Whoever holds it for longer waits for background work, and
+/// may wait for the very thread that is here. The next pass meets the same damage, and tries again.
+fn writer_soon(engine: &Engine) -> Option<MutexGuard<'_, Writer>> {
+    for _ in 0..100 {
+        if let Some(writer) = try_lock(&engine.writer) {
+            return Some(writer);
+        }
+        engine.env.clock.sleep_ns(1_000_000);
+    }
+    None
+}
+
+fn segment_is_bad(engine: &Engine, report: &mut VerifyReport, segment: &LogSegment, error: Error) {
+    if !only_the_log_has(engine, segment.family, segment.seq) {
+        return;
+    }
+    if damaged::is_of_reading(&error)
+        && !error.is_passing()
+        && let Ok(reference) = SegmentReference::decode(&segment.reference)
+        && let Some(family) = engine.family(segment.family)
+        && !engine.tables.quarantine.has(reference.file)
+    {
+        damaged::set_segment_aside(engine, &family, &segment.key, &reference, &error);
+    }
+    report.errors.push(error);
+}
+
+/// Reads the manifest as an open would, and writes it anew if it is damaged. Returns its bytes.
+fn check_manifest(engine: &Arc<Engine>, report: &mut VerifyReport) -> u64 {
+    if let Err(e) = engine.manifest.state().verify() {
+        report.errors.push(e);
+    }
+    let durable_edit = engine.manifest.durable_edit();
+    let read = || {
+        let found = Manifest::recover(&engine.env, &engine.dir, true)?;
+        found.require_edit(durable_edit)?;
+        Ok(found.report().clone())
+    };
+    let may_pass = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption);
+    let mut outcome: Result<version::ManifestReport> = read();
+    for _ in 1..MANIFEST_ATTEMPTS {
+        match &outcome {
+            Err(e) if may_pass(e) => outcome = read(),
+            _ => break,
+        }
+    }
+    match outcome {
+        Ok(found) => {
+            report.checked.manifest_edits.add(found.edits + 1, found.bytes);
+            found.bytes
+        }
+        Err(e) => {
+            report.errors.push(e.clone());
+            if damaged::is_of_reading(&e) && !e.is_passing() {
+                engine.stats.log_damages.add(1);
+                engine.tell(&Event::LogDamaged { error: e });
+                if engine.wal.get().is_some() {
+                    // It is told already; a failure to write it anew leaves things as they are.
+                    let _ = engine.manifest.roll();
+                }
+            }
+            0
+        }
+    }
+}

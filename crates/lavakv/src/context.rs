@@ -1,0 +1,9 @@
+//! What everything else is given: options, events, statistics.
+//!
+//! * `options`, `ablation`: what a user asks for, checked.
+//! * `event`, `stats`: what is told and counted.
+
+pub(crate) mod ablation;
+pub(crate) mod event;
+pub(crate) mod options;
+pub(crate) mod stats;

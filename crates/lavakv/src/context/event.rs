@@ -1,0 +1,74 @@
+//! What the engine tells a listener about its background work.
+
+use base::Error;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A memtable became a table in L0.
+    Flush {
+        /// Column family.
+        family: String,
+        /// Bytes of the new table.
+        output_bytes: u64,
+    },
+    /// vSSTs were collected.
+    Gc {
+        /// The family.
+        family: String,
+        /// Bytes of the vSSTs that were rewritten.
+        input_bytes: u64,
+        /// Bytes of those that took their place.
+        output_bytes: u64,
+    },
+    /// A compaction was installed.
+    Compaction {
+        /// Column family.
+        family: String,
+        /// Level it took files from.
+        level: usize,
+        /// Level it wrote to.
+        output_level: usize,
+        /// Bytes read.
+        input_bytes: u64,
+        /// Bytes written.
+        output_bytes: u64,
+    },
+    /// A writer waited.
+    Stall {
+        /// Why.
+        cause: crate::write::throttle::StallCause,
+        /// How long.
+        wait_ns: u64,
+    },
+    /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.
+    FileSetAside {
+        /// Which, and what is wrong with it.
+        file: crate::files::damaged::DamagedFile,
+    },
+    /// A page of the log, a value that only the log refers to, or the manifest cannot be read any more. What it holds is in
+    /// memory: the memtables are flushed, the manifest is written anew.
+    LogDamaged {
+        /// Where, and what is wrong.
+        error: Error,
+    },
+    /// The log or the manifest is damaged, and the store was opened for reading: it shows what is before the damage.
+    ReadUpToDamage {
+        /// What is wrong, and where.
+        errors: Vec<Error>,
+    },
+    /// A background job failed.
+    BackgroundError {
+        /// Why.
+        error: Error,
+    },
+}
+
+/// Receives events, on the thread where they happen: return quickly, and do not call into the store.
+///
+/// A panic in it is caught, counted in `Statistics::listener_panics`, and does not disturb the engine.
+pub trait EventListener: Send + Sync {
+    /// Called after the event.
+    fn event(&self, event: &Event);
+}

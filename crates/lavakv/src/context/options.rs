@@ -1,0 +1,450 @@
+//! Options of a store, of its column families, and of single reads and writes.
+//!
+//! Every option has a default that works; `Db::open(path)` needs none. Sizes are in bytes. An option that is out of
+//! range, or a combination the engine does not support, is refused at open with [`ErrorKind::InvalidArgument`] and a
+//! sentence that names the option and its range: nothing is silently clamped. (Sizes are made to fit a small volume, see
+//! [`Options`].)
+//!
+//! Options of the store are given at every open. Options of a family are stored in the manifest when the family is
+//! created; `Db::open_with` replaces the stored options of the default family by those in [`Options::family`].
+
+use crate::context::ablation::Ablation;
+use crate::context::event::EventListener;
+use crate::space::space_limit::{self, SpaceLimit, SpacePolicy};
+use base::codec::{Reader, put_varint};
+use base::{Compression, Error, ErrorKind, Result, limits};
+use io::Access;
+use lsm::picker::LeveledOptions;
+use std::sync::Arc;
+
+pub use wal::Durability;
+
+/// How a store is opened.
+///
+/// On a volume that has little for the store (1.2 GB with the defaults), memtables, memory, log groups, value files and tables
+/// are smaller than asked for, by halves down to 512 KiB, so that the store can keep room for its own upkeep there. Each
+/// opening looks at the volume anew; the options of families are stored as they were given.
+#[derive(Clone)]
+pub struct Options {
+    /// Make a new store if there is none. Default: true.
+    pub create_if_missing: bool,
+    /// Refuse to open a store that exists. Default: false.
+    pub error_if_exists: bool,
+    /// Budget of the block cache: index blocks, filters and data share it. Default: 64 MiB.
+    pub cache_bytes: usize,
+    /// Size at which a memtable is flushed. Default: 16 MiB.
+    pub memtable_bytes: usize,
+    /// Budget of all memtables of all families, flushing ones included; writers wait above it. Default: 64 MiB.
+    pub memory_bytes: usize,
+    /// The longest log group, the unit in which the write-ahead log is allocated. Groups begin at an eighth of it (16 to
+    /// 64 KiB) and grow with the rate of writes. Default: 16 MiB.
+    pub log_group_bytes: u64,
+    /// Bound on the live write-ahead log: above it the family that holds the oldest group is flushed. Default: 256 MiB.
+    pub wal_bytes_max: u64,
+    /// Threads for flush, compaction, garbage collection and clean-up; one more serves the log. Default: 2.
+    pub background_threads: usize,
+    /// Most compactions that run at once. Default: 0 (one less than the threads, at least one).
+    pub compactions_max: usize,
+    /// Bound on what background jobs write per second; 0 is no bound. Default: 0.
+    pub rate_limit_bytes_per_s: u64,
+    /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
+    /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
+    pub scrub_bytes_per_s: u64,
+    /// Page cache or direct I/O for tables and log. Default: direct.
+    pub access: Access,
+    /// Durability of writes that do not say. Default: buffered.
+    pub durability: Durability,
+    /// Table files kept open. Default: 4096.
+    pub open_files_max: usize,
+    /// Options of the column family `default`.
+    pub family: FamilyOptions,
+    /// Told about flushes, compactions, stalls and background errors. A panic in it is caught and counted.
+    pub listener: Option<Arc<dyn EventListener>>,
+    /// Where sequence numbers, file numbers, log groups and log pages start in a **new** store. For tests that cross
+    /// 2^32; leave it alone otherwise. Default: 1.
+    pub first_number: u64,
+    /// Bound on what the store's files occupy, log and reserve included; kept at every moment. Default: none but the end
+    /// of the volume, where the reserve is kept free as well.
+    pub space_limit: Option<SpaceLimit>,
+    /// What becomes of writes at that bound. Default: [`SpacePolicy::NoSpace`].
+    pub space_policy: SpacePolicy,
+    /// What an open does that finds tables or value files missing or of another length. Default: serve what can be read.
+    pub damaged_files: DamagedFiles,
+    /// Mechanisms switched off, for measuring.
+    pub ablation: Ablation,
+}
+
+/// What an open does with a store some of whose tables or value files are damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DamagedFiles {
+    /// It opens, for reading and writing. [`crate::Db::damaged_files`] names them; reads that need them fail.
+    #[default]
+    Serve,
+    /// It fails and names the first one. (What is damaged inside files is found later in either case.)
+    Refuse,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            cache_bytes: 64 << 20,
+            memtable_bytes: 16 << 20,
+            memory_bytes: 64 << 20,
+            log_group_bytes: 16 << 20,
+            wal_bytes_max: 256 << 20,
+            background_threads: 2,
+            compactions_max: 0,
+            rate_limit_bytes_per_s: 0,
+            scrub_bytes_per_s: 0,
+            access: Access::Direct,
+            durability: Durability::Buffered,
+            open_files_max: 4096,
+            family: FamilyOptions::default(),
+            listener: None,
+            first_number: 1,
+            space_limit: None,
+            space_policy: SpacePolicy::default(),
+            damaged_files: DamagedFiles::default(),
+            ablation: Ablation::default(),
+        }
+    }
+}
+
+fn check<T: PartialOrd + std::fmt::Display>(name: &str, value: T, low: T, high: T) -> Result<()> {
+    if value < low || value > high {
+        return Err(Error::invalid(format!("option {name} = {value} is out of range: {low} to {high}")));
+    }
+    Ok(())
+}
+
+impl Options {
+    /// Checks every option and combination.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
+        check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
+        check("memory_bytes", self.memory_bytes, 2 * self.memtable_bytes, 1 << 42)?;
+        check("log_group_bytes", self.log_group_bytes, 64 << 10, 4 << 30)?;
+        if !self.log_group_bytes.is_multiple_of(io::PAGE as u64) {
+            return Err(Error::invalid("option log_group_bytes must be a multiple of 4096"));
+        }
+        check("wal_bytes_max", self.wal_bytes_max, 2 * self.log_group_bytes, 1 << 50)?;
+        check("background_threads", self.background_threads, 1, 64)?;
+        check("compactions_max", self.compactions_max, 0, 64)?;
+        check("open_files_max", self.open_files_max, 16, 1 << 24)?;
+        check("first_number", self.first_number, 1, 1 << 48)?;
+        if self.rate_limit_bytes_per_s != 0 {
+            check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
+        }
+        if self.scrub_bytes_per_s != 0 {
+            check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
+        }
+        self.family.validate()?;
+        space_limit::validate(self)
+    }
+
+    /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.
+    /// A key costs four bytes. Where the block cache is a hundredth of the data and values have 1 KB, each of the two
+    /// generations then takes 4 % of the keys; where values are larger, all that it is to take.
+    pub(crate) fn drop_cache_bytes(&self) -> Option<usize> {
+        self.ablation.hot_cold.then_some((self.cache_bytes / 64).clamp(16 << 10, 4 << 20))
+    }
+
+    /// The most compactions below level 0 that run at once.
+    pub(crate) fn compaction_slots(&self) -> usize {
+        match self.compactions_max {
+            0 => self.background_threads.saturating_sub(1).max(1),
+            n => n,
+        }
+    }
+}
+
+/// Options of one column family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyOptions {
+    /// How blocks of tables are compressed. Default: none.
+    pub compression: Compression,
+    /// Uncompressed size of a data block. Default: 4096.
+    pub block_bytes: usize,
+    /// Bits of filter per key; 0 for no filter. Default: 10 (about 1 % false positives).
+    pub filter_bits_per_key: u32,
+    /// Size at which compaction starts the next table file. Default: 16 MiB.
+    pub file_bytes: u64,
+    /// Target size of the first level below L0. Default: 64 MiB.
+    pub level_base_bytes: u64,
+    /// How much larger each level is than the one above. Default: 10.
+    pub level_multiplier: u32,
+    /// Levels, L0 included. Default: 7.
+    pub levels: usize,
+    /// Files in L0 that start a compaction. Default: 4.
+    pub l0_compaction_files: usize,
+    /// Depth of L0, in flushed memtables, from which writers are slowed down. Default: 16.
+    pub l0_slowdown_files: usize,
+    /// Depth of L0, in flushed memtables, at which writers wait. Default: 32.
+    pub l0_stop_files: usize,
+    /// Values of at least so many bytes are kept apart from the keys, in vSSTs; 0: every value stays with its key. May
+    /// change at every open: old data is read as it is, and moves when compaction rewrites it. Default: 512.
+    pub min_blob_size: usize,
+    /// Size at which the next vSST is started. Default: 32 MiB.
+    pub vsst_bytes: u64,
+    /// Garbage collection rewrites a vSST when so much of it, in percent, is garbage. Default: 20.
+    pub gc_ratio_percent: u32,
+    /// Where a separated value is written first. Default: [`ValuePlacement::Table`].
+    pub value_placement: ValuePlacement,
+}
+
+/// Where a separated value is written first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ValuePlacement {
+    /// To the log like any other value, and to a vSST by the flush: twice, before garbage collection.
+    #[default]
+    Table = 0,
+    /// Once, to a file in order of arrival that the flush makes a vSST; the log carries where it lies. Experimental: its
+    /// record in fault campaigns is short, and a durable write syncs two files.
+    Log = 1,
+}
+
+impl Default for FamilyOptions {
+    fn default() -> Self {
+        FamilyOptions {
+            compression: Compression::None,
+            block_bytes: 4096,
+            filter_bits_per_key: 10,
+            file_bytes: 16 << 20,
+            level_base_bytes: 64 << 20,
+            level_multiplier: 10,
+            levels: limits::LEVELS_MAX,
+            l0_compaction_files: 4,
+            l0_slowdown_files: 16,
+            l0_stop_files: 32,
+            min_blob_size: 512,
+            vsst_bytes: 32 << 20,
+            gc_ratio_percent: 20,
+            value_placement: ValuePlacement::Table,
+        }
+    }
+}
+
+/// First byte of encoded family options. Version 1 had nothing about separated values; version 3 is written where it says
+/// something that version 2 does not.
+const FAMILY_OPTIONS_VERSION: u8 = 3;
+
+impl FamilyOptions {
+    /// Checks every option.
+    pub fn validate(&self) -> Result<()> {
+        check("block_bytes", self.block_bytes, 512, 1 << 20)?;
+        check("filter_bits_per_key", self.filter_bits_per_key, 0, 64)?;
+        check("file_bytes", self.file_bytes, 4 << 10, 4 << 30)?;
+        check("level_base_bytes", self.level_base_bytes, self.file_bytes, 1 << 50)?;
+        check("level_multiplier", self.level_multiplier, 2, 1000)?;
+        check("levels", self.levels, 2, limits::LEVELS_MAX)?;
+        check("l0_compaction_files", self.l0_compaction_files, 1, 1000)?;
+        check("l0_slowdown_files", self.l0_slowdown_files, self.l0_compaction_files, 10_000)?;
+        check("l0_stop_files", self.l0_stop_files, self.l0_slowdown_files + 1, 100_000)?;
+        if self.min_blob_size != 0 {
+            check("min_blob_size", self.min_blob_size, 32, limits::VALUE_LEN_MAX)?;
+        }
+        check("vsst_bytes", self.vsst_bytes, 4 << 10, 4 << 30)?;
+        check("gc_ratio_percent", self.gc_ratio_percent, 1, 99)?;
+        let available = match self.compression {
+            Compression::None => true,
+            Compression::Lz4 => cfg!(feature = "lz4"),
+            Compression::Zstd => cfg!(feature = "zstd"),
+        };
+        if !available {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "compression {} is not part of this build: enable its feature",
+                    self.compression.name()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the picker needs of them.
+    pub(crate) fn leveled(&self, ablation: Ablation) -> LeveledOptions {
+        LeveledOptions {
+            l0_compaction_files: self.l0_compaction_files,
+            level_base_bytes: self.level_base_bytes,
+            level_multiplier: u64::from(self.level_multiplier),
+            levels: self.levels,
+            file_bytes: self.file_bytes,
+            compensated: ablation.compensated_size,
+            ..Default::default()
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let placed = self.value_placement != ValuePlacement::Table;
+        let mut out = vec![if placed { FAMILY_OPTIONS_VERSION } else { 2 }, self.compression as u8];
+        for v in [
+            self.block_bytes as u64,
+            u64::from(self.filter_bits_per_key),
+            self.file_bytes,
+            self.level_base_bytes,
+            u64::from(self.level_multiplier),
+            self.levels as u64,
+            self.l0_compaction_files as u64,
+            self.l0_slowdown_files as u64,
+            self.l0_stop_files as u64,
+            self.min_blob_size as u64,
+            self.vsst_bytes,
+            u64::from(self.gc_ratio_percent),
+        ] {
+            put_varint(&mut out, v);
+        }
+        if placed {
+            out.push(self.value_placement as u8);
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes);
+        let version = r.u8()?;
+        if !(1..=FAMILY_OPTIONS_VERSION).contains(&version) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "family options of a newer release: upgrade the engine",
+            ));
+        }
+        let compression = Compression::from_u8(r.u8()?)
+            .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
+        let size = |v: u64| usize::try_from(v).map_err(|_| Error::corruption("family option too large"));
+        let mut options = FamilyOptions {
+            compression,
+            block_bytes: size(r.varint()?)?,
+            filter_bits_per_key: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
+            file_bytes: r.varint()?,
+            level_base_bytes: r.varint()?,
+            level_multiplier: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
+            levels: size(r.varint()?)?,
+            l0_compaction_files: size(r.varint()?)?,
+            l0_slowdown_files: size(r.varint()?)?,
+            l0_stop_files: size(r.varint()?)?,
+            min_blob_size: 0,
+            ..FamilyOptions::default()
+        };
+        if version >= 2 {
+            options.min_blob_size = size(r.varint()?)?;
+            options.vsst_bytes = r.varint()?;
+            options.gc_ratio_percent = size(r.varint()?)?.try_into().unwrap_or(u32::MAX);
+        }
+        if version >= 3 {
+            options.value_placement = match r.u8()? {
+                0 => ValuePlacement::Table,
+                1 => ValuePlacement::Log,
+                n => return Err(Error::corruption(format!("value placement {n} in family options"))),
+            };
+        }
+        options.validate().map_err(|e| e.context("family options in the manifest"))?;
+        Ok(options)
+    }
+}
+
+/// Options of one write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// What the acknowledgement promises; `None` takes [`Options::durability`].
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// Acknowledged writes survive power loss.
+    pub fn durable() -> Self {
+        WriteOptions { durability: Some(Durability::Durable) }
+    }
+    /// Acknowledged writes survive the death of the process.
+    pub fn buffered() -> Self {
+        WriteOptions { durability: Some(Durability::Buffered) }
+    }
+    /// Acknowledged writes survive once they are flushed: nothing goes to the log.
+    pub fn volatile() -> Self {
+        WriteOptions { durability: Some(Durability::Volatile) }
+    }
+}
+
+/// Options of a read or an iterator.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Read as of this snapshot; `None`: as of now.
+    pub snapshot: Option<crate::Snapshot>,
+    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Empty: nothing.
+    pub name: String,
+    /// Iterators: the first key (inclusive).
+    pub lower_bound: Option<Vec<u8>>,
+    /// Iterators: the end (exclusive).
+    pub upper_bound: Option<Vec<u8>>,
+    /// Iterators: only keys that start with this.
+    pub prefix: Option<Vec<u8>>,
+    /// Iterators: values are not asked for.
+    pub keys_only: bool,
+    /// Whether blocks read are put into the cache. Default: true.
+    pub fill_cache: bool,
+    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
+    /// to 256 KiB as the iterator moves on. Default: 0.
+    ///
+    /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
+    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
+    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
+    pub readahead_bytes: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            snapshot: None,
+            name: String::new(),
+            lower_bound: None,
+            upper_bound: None,
+            prefix: None,
+            keys_only: false,
+            fill_cache: true,
+            readahead_bytes: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn family_options_round_trip_and_absurd_ones_are_refused() {
+        let o = FamilyOptions {
+            compression: Compression::None,
+            file_bytes: 1 << 20,
+            levels: 3,
+            ..Default::default()
+        };
+        assert_eq!(FamilyOptions::decode(&o.encode()).unwrap(), o);
+        for cut in 0..o.encode().len() {
+            assert!(FamilyOptions::decode(&o.encode()[..cut]).is_err());
+        }
+        let absurd = [
+            Options { memtable_bytes: 1, ..Default::default() },
+            Options { memory_bytes: 1 << 20, ..Default::default() },
+            Options { log_group_bytes: 100_001, ..Default::default() },
+            Options { background_threads: 0, ..Default::default() },
+            Options {
+                family: FamilyOptions { level_multiplier: 0, ..Default::default() },
+                ..Default::default()
+            },
+            Options {
+                family: FamilyOptions { l0_stop_files: 0, ..Default::default() },
+                ..Default::default()
+            },
+        ];
+        for o in absurd {
+            assert_eq!(o.validate().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        Options::default().validate().unwrap();
+    }
+}

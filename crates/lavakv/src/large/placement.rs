@@ -1,0 +1,582 @@
+//! `value_placement = log`: separated values are written once, while they are logged.
+//!
+//! By default a separated value is written twice, to the log and by the flush to a vSST. In a family with placement
+//! *log* it is appended, in order of arrival, to a file that belongs to the family's active memtable; the log carries
+//! where it lies, and the memtable the value itself, so that reads do not change. The flush writes only tables with
+//! references, and the sorted index behind the values: the file is then a vSST like any other (whose records are in order
+//! of arrival), and garbage collection one day brings them into the order of keys.
+//!
+//! # Order of durability
+//!
+//! Before its batch is appended to the log, a value is in the [`tail`] of its file, which survives the process whatever
+//! fails; to the file itself it may go later. A durable write is acknowledged after **all** files were synced, and then
+//! the log. Hence, whatever a loss of power takes: *every value logged up to a durable write is there, if that write was
+//! acknowledged.*
+//!
+//! A sync of a file runs [`beside`] its writes: who appends waits for it only where the tail has no room for what is not
+//! durable yet, or does not take the value.
+//!
+//! # Recovery
+//!
+//! Replay ([`replayed`]) reads each value from its file, or else from a tail, verified by the record's checksum (tied to
+//! file and offset), key and sequence, and puts it into the memtable. All of it is flushed, to ordinary
+//! vSSTs, before the store serves: what was read may so far be in the page cache only. The first value that is in neither
+//! ends the log: its batch and everything after it is ignored, as after a page that is not there. By the rule above
+//! nothing of that was acknowledged as durable. Since the ignored batches are still in the log, recovery raises every
+//! family's log floor above them.
+//!
+//! # A full volume
+//!
+//! Room for the values of a write is taken in its file before any of them is placed ([`reserve`]), and room for the index
+//! before it is written. Where there is none for the values, or for a tail, they are not placed: the log takes them like any
+//! others, and the flush writes them again. So with this placement a store gets on wherever it would without, a limit needs
+//! a reserve for two tails and no more, and a volume that is full is no failure in the sense of what follows.
+//!
+//! # Failure
+//!
+//! After a failed write or sync nothing is appended to the file any more. The memtable is frozen, the next one gets a file
+//! of its own, and the flush writes the values from the memtable to an ordinary vSST. File and tail stay until then, since
+//! the log refers to them.
+
+use crate::context::options::{FamilyOptions, ValuePlacement};
+use crate::engine::{Engine, Writer};
+use crate::tree::family::Family;
+use crate::work::jobs::output;
+use crate::write::batch::{Change, Entries, WriteBatch};
+use crate::write::write_path::Payload;
+use base::sync::atomic::{AtomicUsize, Ordering};
+use base::sync::{Mutex, lock};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
+use beside::{Beside, Syncs};
+use io::{Access, CreateOptions, PendingSync};
+use std::ops::DerefMut;
+use std::sync::Arc;
+use table::segment::RecordReference;
+use table::vsst::record;
+use table::{RecordLens, VsstBuilder, VsstOptions};
+use tail::{Tail, Tails};
+use version::{FamilyId, VsstMeta, names};
+
+mod beside;
+mod replayed;
+mod tail;
+
+pub(crate) use replayed::{PlacedValues, Replayed, lost};
+pub(crate) use tail::kept_bytes;
+
+/// Bytes collected before they are handed to the file system.
+const WRITE_BUFFER_LEN: usize = 256 << 10;
+/// Room is taken in pieces of this part of a memtable.
+const RESERVED_PART: u64 = 16;
+/// Write-back begins every so many bytes.
+const SYNC_EVERY: u64 = 4 << 20;
+
+/// The files of memtables that are not flushed yet.
+#[derive(Default)]
+pub(crate) struct Placement {
+    /// By memtable.
+    files: Mutex<HashMap<u64, Arc<Arrival>>>,
+    count: AtomicUsize,
+    pub tails: Tails,
+    /// Files of which a value is lost that only the log refers to, as the manifest is to list them.
+    lost: Mutex<HashMap<u64, VsstMeta>>,
+}
+
+/// A file that values are appended to, and whose syncs let others append.
+pub(crate) struct Arrival(Beside<ArrivalFile>);
+
+/// The file itself.
+pub(crate) struct ArrivalFile {
+    pub number: u64,
+    uid: Uid,
+    state: State,
+    /// The values in it that were logged.
+    places: HashMap<SeqNo, RecordLens>,
+    /// Bytes that are durable, and whether the file's name is.
+    synced_bytes: u64,
+    name_synced: bool,
+    /// Until the values are in tables.
+    tail: Option<Tail>,
+    /// Up to here it is to be durable before anything is logged: a record that the tail did not take ends there.
+    over_tail_bytes: u64,
+    /// Where the sync goes that is running.
+    syncing_bytes: u64,
+    /// Up to here the volume has room for it.
+    reserved_bytes: u64,
+}
+
+enum State {
+    Open(Box<VsstBuilder>),
+    Finished(Box<VsstMeta>),
+    /// A write or sync failed: see the module. `durable`: every logged value in it is.
+    Failed {
+        durable: bool,
+    },
+}
+
+impl ArrivalFile {
+    fn create(engine: &Engine, family: &Family) -> Result<ArrivalFile> {
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::vsst(number));
+        // Each sync hands over what there is; around the page cache that would write every last page twice.
+        let create = CreateOptions {
+            access: Access::Buffered,
+            expected_len: 0,
+            write_buffer_len: WRITE_BUFFER_LEN,
+            sync_every: SYNC_EVERY,
+        };
+        let file = engine.env.fs.create(&path, &create)?;
+        let identity = output::identity(engine, family, number, 0, 0, &[]);
+        let uid = identity.uid;
+        let options = VsstOptions { compression: family.options().compression, alignment: 0 };
+        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(engine.cache.clone()))
+            .in_order_of_arrival();
+        builder.set_created(engine.env.clock.unix_seconds());
+        let state = State::Open(Box::new(builder));
+        Ok(ArrivalFile {
+            number,
+            uid,
+            state,
+            places: HashMap::default(),
+            synced_bytes: 0,
+            name_synced: false,
+            tail: None,
+            over_tail_bytes: 0,
+            syncing_bytes: 0,
+            reserved_bytes: 0,
+        })
+    }
+
+    /// Takes room for `more` bytes, so that what is logged never meets a full volume afterwards. An error changes nothing.
+    fn reserve(&mut self, engine: &Engine, more: u64) -> Result<()> {
+        let State::Open(builder) = &mut self.state else { return Ok(()) };
+        let needed = builder.written_bytes().saturating_add(more);
+        if needed <= self.reserved_bytes {
+            return Ok(());
+        }
+        // In pieces, but where there is too little for one, no more than is needed. A limit admitted no more than the write.
+        let ahead = engine.options.memtable_bytes as u64 / RESERVED_PART;
+        let ahead = if engine.has_room_left(ahead.saturating_add(3 * more)) { ahead } else { 0 };
+        match builder.reserve(more.saturating_add(ahead)) {
+            Ok(()) => self.reserved_bytes = needed.saturating_add(ahead),
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                builder.reserve(more)?;
+                self.reserved_bytes = needed;
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
+        let (State::Open(builder), Some(tail)) = (&mut self.state, &self.tail) else {
+            return Err(Error::invalid("a value was to be placed in a file that is not open"));
+        };
+        let (lens, offset) = builder.append(user_key, seq, value)?;
+        if lens.stored_len > tail.len() || tail.keep(offset, builder.last_record()).is_err() {
+            self.over_tail_bytes = builder.written_bytes();
+        }
+        self.places.insert(seq, lens);
+        Ok(RecordReference {
+            file: self.number,
+            uid: self.uid,
+            offset,
+            raw_len: lens.raw_len,
+            stored_len: lens.stored_len,
+            synced_bytes: self.synced_bytes,
+        })
+    }
+
+    fn tail_len(&self) -> u64 {
+        self.tail.as_ref().map_or(0, Tail::len)
+    }
+
+    /// True if the tail has no room for a record of so many bytes besides those that are not durable.
+    fn would_overwrite(&self, record_len: usize) -> bool {
+        self.written_bytes() + record_len as u64 > self.synced_bytes + self.tail_len()
+    }
+
+    /// Gives the file its index, unless it has one; what the manifest is to know of it. All values are durable: then a
+    /// failure of what follows takes none of them.
+    fn finish(&mut self, engine: &Engine) -> Result<VsstMeta> {
+        if let State::Finished(meta) = &self.state {
+            return Ok(VsstMeta::clone(meta));
+        }
+        if let State::Open(builder) = &mut self.state {
+            // Where there is no room for the index the flush is tried again, with the values where they are.
+            builder.reserve(builder.index_len_max())?;
+        }
+        let State::Open(builder) = std::mem::replace(&mut self.state, State::Failed { durable: true }) else {
+            return Err(Error::invalid("the file of a memtable's values failed earlier"));
+        };
+        let mut meta = values::vsst_meta(&builder.finish(Vec::new())?)?;
+        // To the version it is a vSST: only a file of one large value is a segment there.
+        meta.segment = false;
+        meta.copies = engine.segments.token(self.number);
+        self.state = State::Finished(Box::new(meta.clone()));
+        Ok(meta)
+    }
+
+    /// The logged values that the flush need not write again.
+    pub fn places(&self) -> impl Iterator<Item = (SeqNo, RecordLens)> + '_ {
+        let sound = !matches!(self.state, State::Failed { .. });
+        self.places.iter().filter(move |_| sound).map(|(&seq, &lens)| (seq, lens))
+    }
+}
+
+impl Syncs for ArrivalFile {
+    /// What is left of the sync of the file, and whether its name is still to be made durable.
+    type Run = (Option<PendingSync>, bool);
+
+    fn written_bytes(&self) -> u64 {
+        if let State::Open(builder) = &self.state { builder.written_bytes() } else { 0 }
+    }
+
+    fn is_durable(&self, bytes: u64) -> Result<bool> {
+        match &self.state {
+            State::Open(_) => Ok(self.synced_bytes >= bytes),
+            State::Finished(_) | State::Failed { durable: true } => Ok(true),
+            State::Failed { durable: false } => {
+                let why = "a file of values failed with values in it that are logged, but not durable";
+                Err(Error::new(ErrorKind::Io, why))
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Self::Run> {
+        let State::Open(builder) = &mut self.state else {
+            return Err(Error::invalid("a file of values that is not open was to be synced"));
+        };
+        self.syncing_bytes = builder.written_bytes();
+        Ok((builder.begin_sync()?, !self.name_synced))
+    }
+
+    fn end(&mut self, ran: Result<()>) -> Result<()> {
+        let State::Open(builder) = &mut self.state else { return ran };
+        if let Err(e) = builder.end_sync(ran) {
+            // A second sync could succeed without what the first one lost: the name of the file, or bytes of it.
+            self.state = State::Failed { durable: false };
+            return Err(e);
+        }
+        if base::canary::is("placed-sync-covers-what-came-later") {
+            self.syncing_bytes = builder.written_bytes();
+        }
+        (self.synced_bytes, self.name_synced) = (self.syncing_bytes, true);
+        Ok(())
+    }
+}
+
+impl Arrival {
+    /// The file, to look at or append to.
+    pub fn lock(&self) -> impl DerefMut<Target = ArrivalFile> + '_ {
+        self.0.lock()
+    }
+
+    /// Makes all values in it durable. Others may append meanwhile.
+    fn sync(&self, engine: &Engine) -> Result<()> {
+        let synced = self.0.sync(|(file, is_new)| {
+            let named = if is_new { engine.sync_dir() } else { Ok(()) };
+            named.and_then(|()| file.map_or(Ok(()), |run| run()))
+        });
+        synced.map_err(|e| e.at_file(engine.path(&names::vsst(self.lock().number))))
+    }
+
+    fn append(&self, engine: &Engine, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
+        // Under the writer's lock: nobody else appends in between.
+        let full = self.lock().would_overwrite(record::len_max(user_key.len(), value.len()));
+        if full {
+            self.sync(engine)?;
+        }
+        self.lock().append(user_key, seq, value)
+    }
+
+    /// All that was appended since the last call may be logged.
+    fn keep_safe(&self, engine: &Engine) -> Result<()> {
+        let unsafe_to_log = {
+            let file = self.lock();
+            file.over_tail_bytes > file.synced_bytes
+        };
+        if unsafe_to_log { self.sync(engine) } else { Ok(()) }
+    }
+
+    /// Makes all values durable and gives the file its index; what the manifest is to know of it.
+    pub fn finish(&self, engine: &Engine) -> Result<VsstMeta> {
+        self.sync(engine)?;
+        self.0.settled().finish(engine)
+    }
+
+    /// Nothing more is appended. `durable`: see [`State::Failed`].
+    fn fail(&self, durable: bool) {
+        self.0.settled().state = State::Failed { durable };
+    }
+}
+
+impl Placement {
+    /// A value in this file is lost.
+    pub fn set_lost(&self, meta: &VsstMeta) {
+        lock(&self.lost).insert(meta.number, meta.clone());
+    }
+
+    /// True if a value in the file is lost.
+    pub fn is_lost(&self, number: u64) -> bool {
+        lock(&self.lost).contains_key(&number)
+    }
+
+    /// What the manifest is to say of a file of which a value is lost, once a table refers to it.
+    pub fn lost(&self, engine: &Engine, number: u64) -> Option<VsstMeta> {
+        let meta = lock(&self.lost).get(&number)?.clone();
+        Some(VsstMeta { copies: engine.segments.token(number), ..meta })
+    }
+
+    /// The file of a memtable, if it has one.
+    pub fn of(&self, memtable: u64) -> Option<Arc<Arrival>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        lock(&self.files).get(&memtable).cloned()
+    }
+
+    /// A value in a file cannot be read any more. The flush then writes all values of its memtable from memory, as after a
+    /// failed write. Under the writer's lock; the memtable is to be frozen before it is let go.
+    pub fn distrust(&self, engine: &Engine, number: u64) {
+        let files: Vec<_> = lock(&self.files).values().cloned().collect();
+        for file in files {
+            let concerned = {
+                let file = file.lock();
+                file.number == number && matches!(file.state, State::Open(_))
+            };
+            if !concerned {
+                continue;
+            }
+            // The values that can be read are to stay as durable as they were promised.
+            match file.sync(engine) {
+                Ok(()) => file.fail(true),
+                Err(e) => engine.health.poison(&e),
+            }
+        }
+    }
+
+    /// The memtable is in tables, or its family is gone.
+    pub fn forget(&self, engine: &Engine, memtable: u64) {
+        let mut files = lock(&self.files);
+        let file = files.remove(&memtable);
+        self.count.store(files.len(), Ordering::Release);
+        drop(files);
+        if let Some(tail) = file.and_then(|file| file.lock().tail.take()) {
+            self.tails.put(engine, tail);
+        }
+    }
+
+    /// The file of the family's active memtable. It is made if there is none, for `more` bytes to begin with.
+    fn file_for(&self, engine: &Engine, family: &Family, more: u64) -> Result<Arc<Arrival>> {
+        let active = family.view().active.clone();
+        let mut files = lock(&self.files);
+        if let Some(file) = files.get(&active.id()) {
+            return Ok(file.clone());
+        }
+        let tail = self.tails.take(engine, more)?;
+        let mut file = match ArrivalFile::create(engine, family) {
+            Ok(file) => file,
+            Err(e) => {
+                self.tails.put(engine, tail);
+                return Err(e);
+            }
+        };
+        file.tail = Some(tail);
+        engine.segments.hold(engine, file.number, family.id, &active, 0);
+        let file = Arc::new(Arrival(Beside::new(file)));
+        files.insert(active.id(), file.clone());
+        self.count.store(files.len(), Ordering::Release);
+        Ok(file)
+    }
+
+    /// Makes every value placed so far durable.
+    pub fn sync(&self, engine: &Engine) -> Result<()> {
+        self.sync_all_but(engine, |_| false)
+    }
+
+    /// The same, but for values of memtables that are in tables in a moment.
+    pub fn sync_all_but(&self, engine: &Engine, in_tables: impl Fn(u64) -> bool) -> Result<()> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        // The map is asked for by every writer, and under the claims: nobody may wait there for a device.
+        let files: Vec<_> = {
+            let all = lock(&self.files);
+            all.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, file)| file.clone()).collect()
+        };
+        let skipped = usize::from(base::canary::is("placed-values-of-one-file-not-synced"));
+        files.iter().skip(skipped).try_for_each(|file| file.sync(engine))
+    }
+}
+
+/// True if separated values of a family are placed while they are logged.
+pub(crate) fn is_on(options: &FamilyOptions) -> bool {
+    options.value_placement == ValuePlacement::Log && options.min_blob_size > 0
+}
+
+/// True if the value of a change is to be placed: it is separated, and no shorter than what the log would say instead, so that
+/// no batch becomes longer by that, and too long for the log.
+fn is_long(change: &Change<'_>, options: &FamilyOptions) -> bool {
+    let least = options.min_blob_size.max(RecordReference::ENCODED_LEN_MAX);
+    change.kind == ValueKind::Value && change.value.len() >= least
+}
+
+/// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
+/// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
+/// may be tried again.
+pub(crate) fn reserve(
+    engine: &Engine,
+    payload: &Payload<'_>,
+    families: &[Arc<Family>],
+) -> Result<Vec<FamilyId>> {
+    let mut places = Vec::new();
+    for family in families {
+        let options = family.options();
+        if !is_on(&options) {
+            continue;
+        }
+        let len = |change: &Change<'_>| {
+            if is_long(change, &options) {
+                record::len_max(change.key.len(), change.value.len()) as u64
+            } else {
+                0
+            }
+        };
+        let bytes: u64 = match payload {
+            Payload::One(_, change) => len(change),
+            Payload::Batch(batch) => {
+                let own = Entries::of(batch.body()).flatten().filter(|change| change.family == family.id);
+                own.map(|change| len(&change)).sum()
+            }
+        };
+        if bytes == 0 {
+            continue;
+        }
+        if has_place(engine, family, bytes)? {
+            places.push(family.id);
+        } else {
+            engine.stats.writes_not_placed.add(1);
+        }
+    }
+    Ok(places)
+}
+
+/// True if there is a file with room for so many bytes of values of the family.
+fn has_place(engine: &Engine, family: &Family, bytes: u64) -> Result<bool> {
+    let reserved = engine
+        .placement
+        .file_for(engine, family, 3 * bytes)
+        .and_then(|file| file.lock().reserve(engine, bytes));
+    match reserved {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NoSpace => {
+            let active = family.view().active.clone();
+            if active.is_empty()
+                && let Some(file) = engine.placement.of(active.id())
+            {
+                let number = file.lock().number;
+                engine.placement.forget(engine, active.id());
+                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                engine.segments.unlogged(engine, number);
+            }
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Places the values of a write whose first sequence is given, under the writer's lock, in `places`: the families that
+/// [`reserve`] found. The body to log instead of the payload's own; `None` if nothing was placed.
+pub(crate) fn place(
+    engine: &Engine,
+    payload: &Payload<'_>,
+    families: &[Arc<Family>],
+    places: &[FamilyId],
+    first_seq: SeqNo,
+) -> Result<Option<Vec<u8>>> {
+    let placed = match payload {
+        Payload::One(family, change) => {
+            let mut body = Vec::new();
+            place_one(engine, family, places, first_seq, change, &mut body)?.then_some(body)
+        }
+        Payload::Batch(batch) => place_batch(engine, batch, families, places, first_seq)?,
+    };
+    if placed.is_some() {
+        for family in families {
+            if let Some(file) = engine.placement.of(family.view().active.id()) {
+                file.keep_safe(engine)?;
+            }
+        }
+    }
+    Ok(placed)
+}
+
+fn place_batch(
+    engine: &Engine,
+    batch: &WriteBatch,
+    families: &[Arc<Family>],
+    places: &[FamilyId],
+    first_seq: SeqNo,
+) -> Result<Option<Vec<u8>>> {
+    let (mut body, mut any) = (Vec::new(), false);
+    for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+        let change = change.expect("a batch encodes its own entries");
+        let family = families.iter().find(|f| f.id == change.family);
+        let family = family.expect("families were looked up by the batch's list");
+        any |= place_one(engine, family, places, seq, &change, &mut body)?;
+    }
+    Ok(any.then_some(body))
+}
+
+/// Appends the entry to log for one change. True if its value was placed.
+fn place_one(
+    engine: &Engine,
+    family: &Family,
+    places: &[FamilyId],
+    seq: SeqNo,
+    change: &Change<'_>,
+    body: &mut Vec<u8>,
+) -> Result<bool> {
+    if !is_long(change, &family.options()) || !places.contains(&family.id) {
+        change.encode_into(body);
+        return Ok(false);
+    }
+    let file = engine.placement.file_for(engine, family, 0)?;
+    let reference = file.append(engine, change.key, seq, change.value)?;
+    engine.stats.segment_bytes_written.add(reference.stored_len);
+    engine.stats.values_placed.add(1);
+    let reference = reference.encode();
+    Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
+    Ok(true)
+}
+
+/// A write that had placed values was not logged, or could not place them: nothing more is appended to these files, as
+/// the sequences will be used again. See the module on failure. `unlogged`: nothing of the write is in the log for sure.
+pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc<Family>], unlogged: bool) {
+    for family in families {
+        let active = family.view().active.clone();
+        let Some(file) = engine.placement.of(active.id()) else { continue };
+        let (number, logged_bytes, synced_bytes) = {
+            let file = file.lock();
+            let logged = file.places.iter().filter(|(seq, _)| **seq < writer.next_seq);
+            (file.number, logged.map(|(_, lens)| lens.stored_len).sum::<u64>(), file.synced_bytes)
+        };
+        file.fail(synced_bytes >= logged_bytes || file.sync(engine).is_ok());
+        if let Err(e) = file.sync(engine) {
+            // No later durable write may be acknowledged.
+            engine.health.poison(&e);
+        }
+        if active.is_empty() {
+            engine.placement.forget(engine, active.id());
+            if unlogged && logged_bytes == 0 {
+                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                engine.segments.unlogged(engine, number);
+            } else {
+                engine.segments.dropped(engine, &[number]);
+            }
+        } else {
+            crate::write::write_path::freeze(engine, writer, family);
+        }
+    }
+}

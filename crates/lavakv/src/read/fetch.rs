@@ -1,0 +1,102 @@
+//! From a reference to the value: name -> vSST (by the alias of the version that was read) -> crit-bit index -> one
+//! read of the record, which is verified before anybody sees it.
+//!
+//! A reference is only ever resolved in the version it was read from: garbage collection moves records under the names,
+//! and the version knows where they were at its time. The files stay as long as the version does.
+
+use crate::engine::Engine;
+use base::limits::LARGE_VALUE_LEN_MAX;
+use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use cache::BlockSlice;
+use std::sync::Arc;
+use table::{ReadCounters, Reference, SegmentReader};
+use version::{Version, VsstMeta, VsstSource};
+
+/// Where the record of an entry lies.
+pub(crate) fn resolve<'v>(
+    version: &'v Version,
+    user_key: &[u8],
+    seq: SeqNo,
+    reference: &Reference,
+) -> Result<&'v Arc<VsstMeta>> {
+    version.resolve(reference.blob_id, user_key, seq).ok_or_else(|| {
+        Error::corruption(format!(
+            "the value of key \"{}\" is in blob {}, which leads to no vSST: verify the store",
+            user_key.escape_ascii(),
+            reference.blob_id
+        ))
+    })
+}
+
+/// Where the bytes of a value are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In memory.
+    Bytes(BlockSlice),
+    /// In a segment, not read yet. The open file outlives its removal.
+    Segment(Arc<SegmentReader>),
+}
+
+impl Content {
+    /// All of them, in memory.
+    pub fn into_bytes(self) -> Result<BlockSlice> {
+        match self {
+            Content::Bytes(bytes) => Ok(bytes),
+            Content::Segment(segment) => Ok(BlockSlice::from(segment.read_all(LARGE_VALUE_LEN_MAX)?)),
+        }
+    }
+}
+
+/// Fetches the value of an entry that is not inline, whatever its length.
+pub(crate) fn value(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<BlockSlice> {
+    content(engine, version, entry, reference, fill_cache, counters)?.into_bytes()
+}
+
+/// Finds the value of an entry that is not inline, and fetches it if it is not large.
+pub(crate) fn content(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<Content> {
+    let found = look_up(engine, version, entry, reference, fill_cache, counters);
+    crate::files::damaged::in_value(found, entry.0)
+}
+
+fn look_up(
+    engine: &Engine,
+    version: &Version,
+    entry: (&[u8], SeqNo, ValueKind),
+    reference: &[u8],
+    fill_cache: bool,
+    counters: &mut ReadCounters,
+) -> Result<Content> {
+    let (user_key, seq, kind) = entry;
+    match kind {
+        ValueKind::Reference => {
+            let reference = Reference::decode(reference)?;
+            let meta = resolve(version, user_key, seq, &reference)?;
+            if meta.segment {
+                return crate::large::segments::open_listed(engine, user_key, meta).map(Content::Segment);
+            }
+            let vsst = engine.tables.vsst(meta)?;
+            vsst.get(user_key, seq, &reference, fill_cache, counters).map(Content::Bytes)
+        }
+        ValueKind::SegmentReference => {
+            crate::large::segments::open(engine, user_key, reference).map(Content::Segment)
+        }
+        kind => {
+            let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");
+            Err(Error::new(ErrorKind::Unsupported, why))
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The iterator of the public API: a pinned view, merged, seen at one sequence.
+//!
+//! Separated values are lazy: moving reads keys and references, and the value behind a reference is read when it is
+//! asked for, once for each position. A scan over keys thus costs no more than the keys do; one that asks for values
+//! reads them in batches (see [`crate::read::prefetch`]).
+
+use crate::context::options::ReadOptions;
+use crate::engine::Engine;
+use crate::read::prefetch::{Prefetch, Reach, batch::Values};
+use crate::read::read_path::pin;
+use crate::tree::family::{Family, View};
+use crate::tree::readers::Reading;
+use crate::tree::snapshot::Snapshot;
+use base::{Error, Result};
+use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
+use std::sync::Arc;
+use table::IterOptions;
+
+/// Walks the keys of a column family in order, in both directions, as of one moment.
+///
+/// A new iterator stands nowhere: call one of the `seek` methods. It pins the tables and memtables it reads, also past
+/// the end of the [`crate::Db`] it came from (the store stays locked until it is dropped).
+pub struct DbIterator {
+    inner: Option<Prefetch>,
+    keys_only: bool,
+    /// The last move went forward.
+    forward: bool,
+    // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
+    view: Option<Arc<View>>,
+    _snapshot: Option<Snapshot>,
+    /// In the ledger it holds what the view holds.
+    _reading: Reading,
+    engine: Arc<Engine>,
+}
+
+impl DbIterator {
+    pub(crate) fn new(engine: &Arc<Engine>, family: &Family, options: ReadOptions) -> Result<Self> {
+        if let Some(snapshot) = &options.snapshot
+            && !snapshot.is_of(&engine.snapshots)
+        {
+            return Err(Error::invalid("the snapshot belongs to another store"));
+        }
+        engine.stats.iterators.add(1);
+        let (view, seq) = pin(engine, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let reading = Reading::begin(engine, family.id, &options.name, seq, &view);
+        let iter_options =
+            IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
+        let mut visible = VisibleOptions::at(seq);
+        (visible.lower, visible.upper) = (options.lower_bound, options.upper_bound);
+        visible.keys_only = options.keys_only;
+        if let Some(prefix) = &options.prefix {
+            visible = visible.with_prefix(prefix);
+        }
+        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let mut sources = Sources::new(Readers::At(seq), tables, iter_options);
+        for memtable in [&view.active].into_iter().chain(&view.frozen) {
+            sources.cursors.push(Box::new(memtable.iter()));
+            if memtable.has_range_tombstones() {
+                sources.tombstones.push(memtable.range_tombstones());
+            }
+        }
+        let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
+        sources.add(view.version.levels.iter().enumerate(), bounds)?;
+        let merged = MergingIterator::new(sources.cursors);
+        let values = Arc::new(Values {
+            engine: engine.clone(),
+            view: view.clone(),
+            fill_cache: options.fill_cache,
+            demand: family.demand.clone(),
+        });
+        visible.resolver = Some(values.clone());
+        Ok(DbIterator {
+            inner: Some(Prefetch::new(
+                VisibleIterator::new(merged, sources.tombstones, visible),
+                values,
+                Reach::for_readahead(options.readahead_bytes),
+            )),
+            keys_only: options.keys_only,
+            forward: true,
+            view: Some(view),
+            _snapshot: options.snapshot,
+            _reading: reading,
+            engine: engine.clone(),
+        })
+    }
+
+    fn inner(&mut self) -> &mut Prefetch {
+        self.inner.as_mut().expect("present until dropped")
+    }
+
+    /// True while it stands on an entry.
+    pub fn valid(&self) -> bool {
+        self.inner.as_ref().is_some_and(Prefetch::valid)
+    }
+
+    /// Moves to the first key.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.forward = true;
+        self.inner().seek_to_first()
+    }
+
+    /// Moves to the last key.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.forward = false;
+        self.inner().seek_to_last()
+    }
+
+    /// Moves to the first key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.forward = true;
+        self.inner().seek(key)
+    }
+
+    /// Moves to the last key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        self.forward = false;
+        self.inner().seek_for_prev(key)
+    }
+
+    /// Moves to the next key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it stands nowhere; the errors of reading otherwise, after which it stands nowhere.
+    #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `entries` is the Iterator")]
+    pub fn next(&mut self) -> Result<()> {
+        self.must_stand()?;
+        self.forward = true;
+        self.inner().next()
+    }
+
+    /// Moves to the previous key.
+    pub fn prev(&mut self) -> Result<()> {
+        self.must_stand()?;
+        self.forward = false;
+        self.inner().prev()
+    }
+
+    /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the
+    /// keys that may be in what cannot be read. That is one block if the table's index tells where the block ends, and
+    /// otherwise the table (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between these keys is
+    /// left out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    ///
+    /// # Errors
+    /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
+    /// fail, or not by that.
+    pub fn skip_damaged(&mut self) -> Result<()> {
+        let forward = self.forward;
+        if self.valid() || !self.inner().skip_gap(forward)? {
+            return Err(Error::invalid("there is nothing damaged to go on behind: seek"));
+        }
+        Ok(())
+    }
+
+    fn must_stand(&self) -> Result<()> {
+        if self.valid() {
+            return Ok(());
+        }
+        Err(Error::invalid("the iterator stands nowhere: seek first, and check valid()"))
+    }
+
+    /// The key; empty if it stands nowhere.
+    pub fn key(&self) -> &[u8] {
+        self.inner.as_ref().filter(|i| i.valid()).map_or(&[], Prefetch::key)
+    }
+
+    /// The value; empty if it stands nowhere or was asked for keys only.
+    ///
+    /// A separated value is read by the first call at a position; moving over it without asking does not read it. Where
+    /// one position after another is asked, the values of the next ones are read along.
+    ///
+    /// # Errors
+    /// Those of reading a separated value. The iterator stays where it is: ask again, or move on.
+    pub fn value(&self) -> Result<&[u8]> {
+        match &self.inner {
+            Some(inner) if inner.valid() && !self.keys_only => inner.value(),
+            _ => Ok(&[]),
+        }
+    }
+
+    /// The entries from here on (from the first key, if it stands nowhere), copied out.
+    pub fn entries(self) -> Entries {
+        Entries { started: self.valid(), iterator: self, failed: false }
+    }
+}
+
+impl Drop for DbIterator {
+    fn drop(&mut self) {
+        self.inner = None;
+        self.view = None;
+        if self.engine.obsolete.has_ready() {
+            self.engine.scheduler.notify_work();
+        }
+    }
+}
+
+/// Keys and values in order; see [`DbIterator::entries`].
+pub struct Entries {
+    iterator: DbIterator,
+    started: bool,
+    failed: bool,
+}
+
+impl Iterator for Entries {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        if !self.started {
+            self.started = true;
+            if let Err(e) = self.iterator.seek_to_first() {
+                self.failed = true;
+                return Some(Err(e));
+            }
+        }
+        if !self.iterator.valid() {
+            return None;
+        }
+        let value = match self.iterator.value() {
+            Ok(value) => value.to_vec(),
+            Err(e) => {
+                self.failed = true;
+                return Some(Err(e));
+            }
+        };
+        let entry = (self.iterator.key().to_vec(), value);
+        if let Err(e) = self.iterator.next() {
+            self.failed = true;
+            return Some(Err(e));
+        }
+        Some(Ok(entry))
+    }
+}

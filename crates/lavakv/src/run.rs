@@ -1,0 +1,4 @@
+//! Who runs jobs, when, and how fast: `scheduler`, `rate_limit`.
+
+pub(crate) mod rate_limit;
+pub(crate) mod scheduler;

@@ -1,0 +1,101 @@
+//! Sizes that fit the volume.
+//!
+//! The reserve of a store grows with its pieces: memtables, log groups, value files, tables. With the default options it
+//! comes to a few hundred megabytes, and a volume of a hundred could keep none of it: the store would fill it to the last
+//! page, and then there is no room to flush what the log holds, nor for the outputs that would free something. So where the
+//! volume has little for the store, all of these are halved until the overhead of an empty store is a small part of that.
+//! The options are what they are at most, and are stored as they were given; each opening looks at the volume anew.
+
+use super::overhead_bytes;
+use crate::context::options::{FamilyOptions, Options};
+use crate::large::placement;
+
+/// The overhead of an empty store is at most this part of what the volume has for it.
+const OVERHEAD_PART: u64 = 4;
+/// The smallest pieces, bytes.
+const PIECE_BYTES_MIN: u64 = 512 << 10;
+/// After so many halves nothing gets smaller: options have 4 GiB at most.
+const HALVES_MAX: u32 = 13;
+
+/// How often the sizes of the options are halved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fit {
+    halves: u32,
+}
+
+impl Fit {
+    /// For a store that may have so many bytes of its volume.
+    pub fn to(options: &Options, volume_bytes: u64) -> Fit {
+        let places = placement::is_on(&options.family);
+        let fits = |fit: &Fit| {
+            let overhead = overhead_bytes(&fit.store(options), &fit.family(&options.family), places);
+            overhead <= volume_bytes / OVERHEAD_PART
+        };
+        let mut all = (0..=HALVES_MAX).map(|halves| Fit { halves });
+        all.clone().find(fits).or(all.next_back()).unwrap_or_default()
+    }
+
+    /// The options of the store. Those of the default family are as they were given.
+    pub fn store(self, options: &Options) -> Options {
+        let memtable_bytes = self.piece(options.memtable_bytes as u64) as usize;
+        let memory_bytes = (options.memory_bytes >> self.halves).max(2 * memtable_bytes);
+        Options {
+            memtable_bytes,
+            memory_bytes: memory_bytes.min(options.memory_bytes),
+            log_group_bytes: self.piece(options.log_group_bytes) / io::PAGE as u64 * io::PAGE as u64,
+            ..options.clone()
+        }
+    }
+
+    /// The options of a family.
+    pub fn family(self, options: &FamilyOptions) -> FamilyOptions {
+        let file_bytes = self.piece(options.file_bytes);
+        FamilyOptions {
+            file_bytes,
+            level_base_bytes: self.piece(options.level_base_bytes).max(file_bytes),
+            vsst_bytes: self.piece(options.vsst_bytes),
+            ..options.clone()
+        }
+    }
+
+    fn piece(self, bytes: u64) -> u64 {
+        (bytes >> self.halves).max(PIECE_BYTES_MIN.min(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_overhead_is_a_small_part_of_any_volume_and_large_ones_change_nothing() {
+        let options = Options::default();
+        assert_eq!(Fit::to(&options, 10 << 30), Fit::default());
+        for megabytes in [40, 64, 96, 128, 256, 600, 1200] {
+            let fit = Fit::to(&options, megabytes << 20);
+            let (store, family) = (fit.store(&options), fit.family(&options.family));
+            assert!(
+                overhead_bytes(&store, &family, false) <= (megabytes << 20) / OVERHEAD_PART,
+                "{megabytes}"
+            );
+            Options { family, ..store }.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn options_of_any_size_stay_valid() {
+        let family = FamilyOptions { file_bytes: 4 << 10, level_base_bytes: 4 << 10, ..Default::default() };
+        let small =
+            Options { memtable_bytes: 16 << 10, memory_bytes: 32 << 10, family, ..Options::default() };
+        let odd = Options {
+            log_group_bytes: (5 << 20) + 4096,
+            memtable_bytes: (3 << 20) + 1,
+            ..Options::default()
+        };
+        for options in [small, odd, Options { log_group_bytes: 64 << 10, ..Options::default() }] {
+            let fit = Fit::to(&options, 0);
+            assert_eq!(fit, Fit { halves: HALVES_MAX });
+            Options { family: fit.family(&options.family), ..fit.store(&options) }.validate().unwrap();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use crate::{Db, Options, context::options::FamilyOptions, sim::SimEnv};
+use std::time::Duration;
+
+const DIR: &str = "/store";
+
+thread_local! {
+    /// How often the sums behind the reserve were taken, on this thread.
+    pub(super) static SUMS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+fn small() -> Options {
+    Options {
+        memtable_bytes: 32 << 10,
+        memory_bytes: 96 << 10,
+        log_group_bytes: 128 << 10,
+        wal_bytes_max: 512 << 10,
+        cache_bytes: 64 << 10,
+        family: FamilyOptions {
+            file_bytes: 16 << 10,
+            level_base_bytes: 64 << 10,
+            vsst_bytes: 32 << 10,
+            ..FamilyOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn listed(sim: &SimEnv) -> u64 {
+    sim.env().fs.list(std::path::Path::new(DIR)).unwrap().iter().map(|e| e.allocated).sum()
+}
+
+/// What is counted is never less than what the directory has, and the same once the store is at rest.
+#[test]
+fn the_count_agrees_with_the_directory() {
+    let sim = SimEnv::new(5);
+    let mut rng = io::Rng::new(5);
+    let mut peak = 0;
+    for round in 0..4u64 {
+        let db = Db::open_in(sim.env(), DIR, small()).unwrap();
+        assert_eq!(db.engine().used_bytes(), listed(&sim), "after open {round}");
+        for i in 0..3000u64 {
+            let key = format!("key{:05}", rng.below(600));
+            match rng.below(20) {
+                0 => db.delete(key.as_bytes()).unwrap(),
+                1 if i % 100 == 0 => db.flush().unwrap(),
+                2 => db.put(key.as_bytes(), &vec![7; 100 + rng.below(50_000) as usize]).unwrap(),
+                _ => db.put(key.as_bytes(), &vec![7; rng.below(3000) as usize]).unwrap(),
+            }
+            let (counted, there) = (db.engine().used_bytes(), listed(&sim));
+            assert!(counted >= there, "counted {counted} bytes of {there}");
+            peak = peak.max(counted - there);
+        }
+        assert!(db.wait_idle(Duration::from_secs(60)));
+        assert_eq!(db.engine().used_bytes(), listed(&sim), "at rest {round}");
+        assert_eq!(db.engine().used_bytes(), db.space().unwrap().total_bytes);
+        sim.set_capacity(Some(sim.used() * 4));
+        sim.advance_ns(1_000_000_000);
+        db.flush().unwrap();
+        db.put(b"key", &[1; 5000]).unwrap();
+        db.flush().unwrap();
+        assert!((24..=26).contains(&db.engine().fill_percent()), "{}", db.engine().fill_percent());
+        sim.set_capacity(None);
+    }
+    // Outputs of jobs are counted with what is reserved for them.
+    assert!(peak > 0 && peak < 1 << 20, "{peak}");
+}
+
+/// A store at rest under a limit asks the volume ten times a second, and goes over all its files only when the answer matters.
+#[test]
+fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
+    let sim = SimEnv::new(6);
+    let limit = Some(super::SpaceLimit::Bytes(16 << 20));
+    let db = Db::open_in(sim.env(), DIR, Options { space_limit: limit, ..small() }).unwrap();
+    for i in 0..400u64 {
+        db.put(format!("key{i}").as_bytes(), &vec![7; 2000]).unwrap();
+    }
+    assert!(db.wait_idle(Duration::from_secs(60)));
+    let look_for_a_second = || {
+        let before = SUMS.get();
+        for _ in 0..10 {
+            sim.advance_ns(super::ASK_NS);
+            while db.run_background_step() {}
+        }
+        SUMS.get() - before
+    };
+    look_for_a_second();
+    assert_eq!(look_for_a_second(), 0, "the volume has room enough");
+    // Others take what the limit would allow.
+    sim.set_capacity(Some(sim.used() + (1 << 20)));
+    assert!((1..=2).contains(&look_for_a_second()));
+    let narrow = db.engine().space.limit_bytes();
+    assert!(narrow < 16 << 20, "the store has not more than the volume: {narrow}");
+    assert_eq!(look_for_a_second(), 0, "nothing has changed since");
+    sim.set_capacity(None);
+    assert!((1..=2).contains(&look_for_a_second()));
+    assert_eq!(db.engine().space.limit_bytes(), 16 << 20, "room came back");
+}

@@ -1,0 +1,273 @@
+//! A column family at run time: its name, options, and the view readers pin.
+
+use crate::context::ablation::Ablation;
+use crate::context::options::{FamilyOptions, Options};
+use crate::space::space_limit::fit::Fit;
+use crate::work::jobs::gc::when::Digest;
+use crate::work::jobs::rebuild::Demand;
+use base::SeqNo;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::model::{RwLock, read, write};
+use base::sync::{Mutex, OnceLock, lock};
+use lsm::picker::{LeveledOptions, SetAside};
+use memtable::MemTable;
+use std::sync::Arc;
+use values::{DropCache, Ledger};
+use version::{FamilyId, FamilyState, State, Version};
+
+/// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// Takes the writes.
+    pub active: Arc<MemTable>,
+    /// Frozen, newest first, not yet flushed.
+    pub frozen: Vec<Arc<MemTable>>,
+    /// The tables.
+    pub version: Arc<Version>,
+    /// How deep L0 is in flushed memtables: asked by every write, so it is worked out once a version.
+    pub l0_depth: usize,
+    /// What is garbage in the vSSTs.
+    pub ledger: Arc<Ledger>,
+    /// What else is asked of a version again and again.
+    pub digest: Digest,
+    /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
+    pub may_prune: bool,
+    /// Files are set aside: garbage in them stays, and nobody can do anything about it.
+    pub is_damaged: bool,
+}
+
+impl View {
+    fn new(
+        active: Arc<MemTable>,
+        frozen: Vec<Arc<MemTable>>,
+        version: Arc<Version>,
+        l0_depth: usize,
+        options: &FamilyOptions,
+    ) -> View {
+        let ledger = Arc::new(Ledger::of(&version));
+        let digest = Digest::of(&version, &ledger, options);
+        let (names, files) = version.unreferenced();
+        let may_prune = !names.is_empty() || !files.is_empty();
+        View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged: false }
+    }
+}
+
+/// Options as they were given, and with sizes that fit the volume.
+#[derive(Debug)]
+struct FitOptions {
+    given: Arc<FamilyOptions>,
+    fitting: Arc<FamilyOptions>,
+}
+
+/// A column family.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub id: FamilyId,
+    pub name: String,
+    options: Mutex<FitOptions>,
+    fit: Fit,
+    view: RwLock<Arc<View>>,
+    dropped: AtomicBool,
+    memtable_bytes: usize,
+    ablation: Ablation,
+    /// What scans lose by the order of its values.
+    pub demand: Arc<Demand>,
+    /// Bytes of the drop cache; `None`: there is none.
+    drop_cache_bytes: Option<usize>,
+    drop_cache: OnceLock<Arc<DropCache>>,
+    /// Its tables that cannot be read.
+    set_aside: Mutex<Arc<SetAside>>,
+}
+
+impl Family {
+    pub fn new(
+        id: FamilyId,
+        name: String,
+        options: FamilyOptions,
+        version: Arc<Version>,
+        memtable_id: u64,
+        store: &Options,
+        fit: Fit,
+    ) -> Self {
+        let (given, options) = (Arc::new(options.clone()), fit.family(&options));
+        let (memtable_bytes, ablation) = (store.memtable_bytes, store.ablation);
+        let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
+        let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
+        let view = View::new(active, Vec::new(), version, l0_depth, &options);
+        Family {
+            id,
+            name,
+            options: Mutex::new(FitOptions { given, fitting: Arc::new(options) }),
+            fit,
+            view: RwLock::new(Arc::new(view)),
+            dropped: AtomicBool::new(false),
+            memtable_bytes,
+            ablation,
+            demand: Arc::default(),
+            drop_cache_bytes: store.drop_cache_bytes(),
+            drop_cache: OnceLock::new(),
+            set_aside: Default::default(),
+        }
+    }
+
+    /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
+    pub fn drop_cache(&self) -> Option<Arc<DropCache>> {
+        let bytes = self.drop_cache_bytes.filter(|_| self.options().min_blob_size > 0)?;
+        Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
+    }
+
+    /// The options in use: what the user gave, with sizes that fit the volume.
+    pub fn options(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).fitting.clone()
+    }
+
+    /// The options as they were given, and are stored.
+    pub fn given_options(&self) -> Arc<FamilyOptions> {
+        lock(&self.options).given.clone()
+    }
+
+    /// What the picker needs of the options.
+    pub fn leveled(&self) -> LeveledOptions {
+        let set_aside = lock(&self.set_aside).clone();
+        LeveledOptions { set_aside, ..self.options().leveled(self.ablation) }
+    }
+
+    pub fn set_options(&self, options: FamilyOptions) {
+        let fitting = Arc::new(self.fit.family(&options));
+        *lock(&self.options) = FitOptions { given: Arc::new(options), fitting };
+        self.derive_again(|v| v.is_damaged);
+    }
+
+    /// Some of its files cannot be read: these are the tables among them.
+    pub fn set_aside(&self, tables: SetAside) {
+        *lock(&self.set_aside) = Arc::new(tables);
+        self.derive_again(|_| true);
+    }
+
+    /// How deep L0 is, and the digest, are a matter of options and of what is damaged, too. The version stays: a job may
+    /// install another at the same time.
+    fn derive_again(&self, is_damaged: impl Fn(&View) -> bool) {
+        let (options, leveled) = (self.options(), self.leveled());
+        self.update(|v| View {
+            active: v.active.clone(),
+            frozen: v.frozen.clone(),
+            version: v.version.clone(),
+            l0_depth: l0_depth(&v.version, &leveled, &options, self.memtable_bytes),
+            ledger: v.ledger.clone(),
+            digest: Digest::of(&v.version, &v.ledger, &options),
+            may_prune: v.may_prune,
+            is_damaged: is_damaged(v),
+        });
+    }
+
+    /// Pins the current view.
+    pub fn view(&self) -> Arc<View> {
+        read(&self.view).clone()
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    fn update(&self, change: impl FnOnce(&View) -> View) {
+        let mut view = write(&self.view);
+        *view = Arc::new(change(&view));
+    }
+
+    /// Freezes the active memtable and starts a new one. Called under the writer's lock.
+    pub fn freeze(&self, next_memtable_id: u64) {
+        self.update(|v| View {
+            active: Arc::new(MemTable::for_bytes(next_memtable_id, self.memtable_bytes)),
+            frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
+            version: v.version.clone(),
+            l0_depth: v.l0_depth,
+            ledger: v.ledger.clone(),
+            digest: v.digest,
+            may_prune: v.may_prune,
+            is_damaged: v.is_damaged,
+        });
+    }
+
+    /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
+    /// misses their entries or meets them twice.
+    pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
+        let options = self.options();
+        let l0_depth = l0_depth(&version, &self.leveled(), &options, self.memtable_bytes);
+        // What is derived of the version is worked out before readers are held up.
+        let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth, &options);
+        self.update(|v| View {
+            active: v.active.clone(),
+            frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
+            is_damaged: v.is_damaged,
+            ..derived
+        });
+    }
+
+    /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
+    pub fn discard_view(&self) {
+        let options = self.options();
+        self.update(|v| {
+            let active = Arc::new(MemTable::new(v.active.id()));
+            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &options)
+        });
+    }
+
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// What the manifest says of the family, unless it was dropped. To be asked under the manifest's lock: by the answer a job
+    /// that publishes an edit knows whose its inputs and outputs are. A moment later it may have been dropped, and then both
+    /// its last version and what that version replaced still have readers.
+    pub fn durable_in<'a>(&self, state: &'a State) -> Option<&'a FamilyState> {
+        state.families.get(&self.id).filter(|_| !self.is_dropped()).map(Arc::as_ref)
+    }
+
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// The lowest sequence that is only in memtables.
+    pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
+        let view = self.view();
+        view.frozen.iter().chain([&view.active]).filter_map(|m| m.seq_range()).map(|(low, _)| low).min()
+    }
+}
+
+/// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
+/// has become less, what compaction must move has not.
+fn l0_depth(
+    version: &Version,
+    leveled: &LeveledOptions,
+    options: &FamilyOptions,
+    memtable_bytes: usize,
+) -> usize {
+    // What a damaged table keeps in L0 goes nowhere, whoever waits.
+    let load = lsm::picker::l0_load(version, leveled);
+    let files = load.files;
+    let flushes = (load.bytes / memtable_bytes as u64) as usize;
+    if flushes <= files || flushes < options.l0_slowdown_files {
+        return files.max(flushes);
+    }
+    // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
+    // all: waiting for it would be waiting for ever.
+    if lsm::picker::l0_wants_compaction(version, leveled) { flushes } else { files }
+}
+
+/// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.
+#[derive(Clone, Debug)]
+pub struct ColumnFamily(pub(crate) Arc<Family>);
+
+impl ColumnFamily {
+    /// Its number, never reused in the store.
+    pub fn id(&self) -> FamilyId {
+        self.0.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The options it was created with.
+    pub fn options(&self) -> FamilyOptions {
+        (*self.0.given_options()).clone()
+    }
+}

@@ -1,0 +1,96 @@
+//! Every interleaving of a writer, a flush and whoever asks for the floor of the log.
+
+use super::*;
+use crate::context::options::Options;
+use crate::tree::family::Family;
+use base::ValueKind;
+use base::sync::model::atomic::{AtomicU64, Ordering};
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+use std::sync::Arc;
+use version::Version;
+
+struct Store {
+    snapshots: Snapshots,
+    family: Family,
+    /// Everything below is in tables that survive.
+    flushed_end: AtomicU64,
+}
+
+impl Store {
+    fn new() -> Arc<Store> {
+        let options = Options::default();
+        let version = Arc::new(Version::new(1));
+        let family =
+            Family::new(1, "f".into(), options.family.clone(), version, 1, &options, Default::default());
+        Arc::new(Store { snapshots: Snapshots::default(), family, flushed_end: AtomicU64::new(1) })
+    }
+
+    /// What the write path does after the log has the write.
+    fn write(&self, seq: SeqNo) {
+        let key = [seq as u8];
+        self.family.view().active.insert(seq, ValueKind::Value, &key, b"v");
+        self.snapshots.publish(seq);
+    }
+
+    /// What a flush does: all frozen memtables, the edit first.
+    fn flush(&self) {
+        let view = self.family.view();
+        let Some(end) = view.frozen.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high + 1).max()
+        else {
+            return;
+        };
+        self.flushed_end.store(end, Ordering::Release);
+        let ids: Vec<u64> = view.frozen.iter().map(|m| m.id()).collect();
+        self.family.install(Arc::new(Version::new(1)), &ids);
+    }
+
+    /// The floor, which must not be above what a flush has made durable by now.
+    fn check_floor(&self) {
+        let floor = log_floor(&self.snapshots, || self.family.oldest_unflushed_seq());
+        let flushed_end = self.flushed_end.load(Ordering::Acquire);
+        assert!(
+            floor <= flushed_end,
+            "the floor is {floor}, and only what is below {flushed_end} is in tables"
+        );
+    }
+}
+
+fn spawn(store: &Arc<Store>, body: impl FnOnce(&Store) + 'static) -> thread::JoinHandle<()> {
+    let store = store.clone();
+    thread::spawn(move || body(&store))
+}
+
+/// All memtables are empty, and a write begins and ends while the floor is asked for.
+#[test]
+fn loom_no_write_is_below_the_floor() {
+    check(3, || {
+        let store = Store::new();
+        let writer = spawn(&store, |store| {
+            store.write(1);
+            store.write(2);
+        });
+        store.check_floor();
+        writer.join().unwrap();
+        store.check_floor();
+    });
+}
+
+/// A writer that freezes its memtable, and a flush of it.
+#[test]
+fn loom_the_floor_follows_the_flush() {
+    check(2, || {
+        let store = Store::new();
+        store.write(1);
+        let writer = spawn(&store, |store| {
+            store.family.freeze(2);
+            store.write(2);
+        });
+        let flush = spawn(&store, Store::flush);
+        store.check_floor();
+        writer.join().unwrap();
+        flush.join().unwrap();
+        store.flush();
+        assert_eq!(log_floor(&store.snapshots, || store.family.oldest_unflushed_seq()), 2);
+    });
+}

@@ -1,0 +1,61 @@
+//! The iterators that are open: who they are and which view each holds, so that the space ledger can say who keeps which
+//! files. Nothing else asks here: a view is held by its reference count, not by its being listed.
+
+use crate::engine::Engine;
+use crate::tree::family::View;
+use base::SeqNo;
+use base::sync::{Mutex, lock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use version::FamilyId;
+
+/// All open iterators, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Readers(Mutex<BTreeMap<u64, Reader>>);
+
+/// An open iterator.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    /// What its maker calls it; empty: nothing.
+    pub name: Arc<str>,
+    pub family: FamilyId,
+    pub seq: SeqNo,
+    pub since_ns: u64,
+    /// Gone a moment before the iterator is.
+    pub view: Weak<View>,
+}
+
+impl Readers {
+    /// All of them, the oldest first.
+    pub fn all(&self) -> Vec<(u64, Reader)> {
+        lock(&self.0).iter().map(|(&id, reader)| (id, reader.clone())).collect()
+    }
+}
+
+/// Lists an iterator until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    readers: Arc<Readers>,
+    id: u64,
+}
+
+impl Reading {
+    pub fn begin(engine: &Engine, family: FamilyId, name: &str, seq: SeqNo, view: &Arc<View>) -> Reading {
+        let id = engine.snapshots.new_id();
+        let reader = Reader {
+            name: name.into(),
+            family,
+            seq,
+            since_ns: engine.env.clock.now_ns(),
+            view: Arc::downgrade(view),
+        };
+        lock(&engine.readers.0).insert(id, reader);
+        Reading { readers: engine.readers.clone(), id }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        lock(&self.readers.0).remove(&self.id);
+    }
+}

@@ -1,0 +1,76 @@
+//! Every interleaving of writers that publish, snapshots that are taken, jobs that ask which they must keep, and reads that
+//! pin a view while memtables are frozen and flushed.
+//!
+//! Who reads is a thread that loom runs second: from there it explores all that a load may return.
+
+use super::*;
+use crate::context::options::Options;
+use crate::tree::family::Family;
+use base::ValueKind;
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+use version::Version;
+
+/// Of two versions of a key with neighbours `seq` and `seq + 1` a job drops the older one, unless one of the sequences it
+/// got lies between them.
+fn job_keeps(list: &[SeqNo], seq: SeqNo) -> bool {
+    list.contains(&seq)
+}
+
+/// Whatever a snapshot sees, each job that starts while it is held keeps.
+#[test]
+fn loom_a_job_keeps_what_a_snapshot_sees() {
+    check(3, || {
+        let registry = Arc::new(Snapshots::default());
+        registry.publish(1);
+        let job = {
+            let registry = registry.clone();
+            thread::spawn(move || registry.for_job())
+        };
+        let reader = {
+            let registry = registry.clone();
+            thread::spawn(move || Snapshot::take(&registry, "", 0))
+        };
+        registry.publish(2);
+        registry.publish(3);
+        let (list, snapshot) = (job.join().unwrap(), reader.join().unwrap());
+        let seq = snapshot.sequence();
+        let frontier = *list.last().unwrap();
+        assert!(seq >= frontier || job_keeps(&list, seq), "{seq} of {list:?}");
+        assert!(registry.for_job().contains(&seq));
+        drop(snapshot);
+        assert_eq!(registry.for_job(), [3]);
+    });
+}
+
+/// A read sees everything up to its sequence, wherever freezing and flushing have put it meanwhile.
+#[test]
+fn loom_a_read_sees_all_up_to_its_sequence() {
+    check(2, || {
+        let options = Options::default();
+        let version = Arc::new(Version::new(1));
+        let family =
+            Family::new(1, "f".into(), options.family.clone(), version, 1, &options, Default::default());
+        let (family, registry) = (Arc::new(family), Arc::new(Snapshots::default()));
+        let put = |family: &Family, registry: &Snapshots, seq: SeqNo| {
+            family.view().active.insert(seq, ValueKind::Value, &[seq as u8], b"v");
+            registry.publish(seq);
+        };
+        put(&family, &registry, 1);
+        let reader = {
+            let (family, registry) = (family.clone(), registry.clone());
+            thread::spawn(move || {
+                let (view, seq) = crate::read::read_path::pin_at(&registry, &family);
+                let tables = [&view.active].into_iter().chain(&view.frozen);
+                let found: Vec<bool> =
+                    (1..=seq).map(|s| tables.clone().any(|m| m.get(&[s as u8], seq).is_some())).collect();
+                assert!(found.iter().all(|found| *found), "{found:?}");
+            })
+        };
+        put(&family, &registry, 2);
+        family.freeze(2);
+        put(&family, &registry, 3);
+        reader.join().unwrap();
+        assert_eq!(registry.visible(), 3);
+    });
+}

@@ -1,0 +1,3 @@
+//! Background work, in steps: see `jobs`.
+
+pub(crate) mod jobs;

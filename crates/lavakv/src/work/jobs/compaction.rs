@@ -1,0 +1,340 @@
+//! Compaction: what the picker chose, merged into the next level, installed in one edit.
+
+use super::hot_cold::Drops;
+use super::kept::{CountedTable, Counting};
+use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
+use super::rebuild::Rebuilder;
+use super::separate::Separation;
+use crate::context::event::Event;
+use crate::engine::Engine;
+use crate::files::obsolete::DataFile;
+use crate::run::scheduler::{Job, JobClass, Progress};
+use crate::space::space_limit::Grant;
+use crate::tree::family::Family;
+use base::sync::lock;
+use base::{Result, SeqNo};
+use lsm::below::DeeperLevels;
+use lsm::picker::{Compaction, Cutter, Reason};
+use lsm::{
+    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, Readers, Sources, Step, TableSource,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use table::{FinishedTable, IterOptions};
+use values::PinGuard;
+use version::{Edit, FileMeta, Level, Record, Version, VsstMeta};
+
+/// Compaction reads its inputs in runs of this size, around the cache.
+const READAHEAD_BYTES: usize = 512 << 10;
+
+pub(crate) struct CompactionJob {
+    family: Arc<Family>,
+    compaction: Compaction,
+    number: u64,
+    inputs: Vec<u64>,
+    /// The version it was picked from, with no vSSTs but those it rebuilds: pins the input files.
+    version: Arc<Version>,
+    /// The names its inputs use, and those it will write (see `jobs::gc`).
+    pins: Option<PinGuard>,
+    /// Bytes to reserve for an output.
+    expected_len: u64,
+    running: Option<Running>,
+    grant: Option<Grant>,
+    /// The snapshots that it keeps entries for.
+    kept_for: Vec<SeqNo>,
+    start_ns: u64,
+}
+
+struct Running {
+    merge: MergeJob<CountedTable>,
+    /// Set if there were snapshots when it began.
+    counting: Option<Arc<Counting>>,
+    separation: Separation,
+    drops: Option<Drops>,
+    cutter: Cutter,
+    below: DeeperLevels,
+}
+
+/// How far a merge has come.
+enum Merged {
+    Not(Progress),
+    /// Its tables, and its files of values.
+    All(Vec<MergeOutput<FinishedTable>>, Vec<VsstMeta>),
+}
+
+impl CompactionJob {
+    /// Called under the lock of the claims.
+    pub fn new(
+        engine: &Engine,
+        family: Arc<Family>,
+        compaction: Compaction,
+        number: u64,
+        grant: Option<Grant>,
+    ) -> Self {
+        let version = family.view().version.clone();
+        let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
+        let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
+        let pins = Some(engine.pins.pin(values::names_to_pin(&version, &files)));
+        let start_ns = engine.env.clock.now_ns();
+        let version = Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts));
+        let expected_len = compaction.expected_output_len();
+        CompactionJob {
+            family,
+            compaction,
+            number,
+            inputs,
+            version,
+            pins,
+            expected_len,
+            running: None,
+            grant,
+            kept_for: Vec::new(),
+            start_ns,
+        }
+    }
+
+    fn begin(&mut self, engine: &Arc<Engine>) -> Result<Running> {
+        let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
+        let snapshots = engine.snapshots.for_job();
+        self.kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
+        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let mut sources = Sources::new(Readers::Snapshots(snapshots.clone()), tables, options);
+        let levels: Vec<(usize, Level)> =
+            self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
+        sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
+        // Files of level 0 are in order of age by their sequences, so these must stay.
+        let zero_sequences = self.compaction.output_level > 0;
+        let counting = Counting::new(&engine.kept, &snapshots, &sources.tombstones);
+        let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
+        let files = || VsstFiles {
+            engine: engine.clone(),
+            family: self.family.clone(),
+            level: self.compaction.output_level,
+            job: self.number,
+            inputs: self.inputs.clone(),
+            expected_len: self.family.options().vsst_bytes,
+        };
+        let rebuilder = Rebuilder::new(files(), &self.version, &self.compaction)?;
+        let separation = Separation::of_compaction(files(), self.version.clone());
+        let drops = self.family.drop_cache().map(Drops);
+        if let Some(Drops(cache)) = &drops {
+            cache.set_live_keys(self.family.view().ledger.references());
+        }
+        Ok(Running {
+            drops,
+            separation: separation.with_rebuilder(rebuilder),
+            merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
+            counting,
+            cutter: self.compaction.cutter(&self.version),
+            below: DeeperLevels::new(&self.version, self.compaction.output_level),
+        })
+    }
+
+    fn merge(&mut self, engine: &Arc<Engine>) -> Result<Merged> {
+        let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
+        if wait_ns > 0 {
+            return Ok(Merged::Not(Progress::Wait(wait_ns)));
+        }
+        if self.running.is_none() {
+            self.running = Some(self.begin(engine)?);
+        }
+        let running = self.running.as_mut().expect("just begun");
+        let mut files = TableFiles {
+            engine,
+            family: &self.family,
+            level: self.compaction.output_level,
+            job: self.number,
+            inputs: &self.inputs,
+            expected_len: self.expected_len,
+            counting: running.counting.as_ref(),
+        };
+        let mut values = running.separation.hook(engine);
+        let mut hooks = Hooks {
+            files: &mut files,
+            cutter: &mut running.cutter,
+            below: &mut running.below,
+            values: Some(&mut values),
+            observer: running.drops.as_mut().map(|drops| drops as _),
+        };
+        let step = running.merge.step(&mut hooks)?;
+        let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
+        engine.rate_limit.charge(engine.env.clock.now_ns(), written);
+        if let Some(grant) = &self.grant {
+            grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
+        }
+        match step {
+            Step::More => Ok(Merged::Not(Progress::More)),
+            Step::Done(outputs) => {
+                let vssts = running.separation.finish()?;
+                engine.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
+                for (file, error) in running.separation.take_damaged() {
+                    crate::files::damaged::set_aside(engine, file, &error);
+                }
+                let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
+                engine.stats.compaction_bytes_read.add(read);
+                Ok(Merged::All(outputs, vssts))
+            }
+        }
+    }
+
+    fn install_merged(
+        &mut self,
+        engine: &Arc<Engine>,
+        outputs: &[MergeOutput<FinishedTable>],
+        vssts: Vec<VsstMeta>,
+    ) -> Result<()> {
+        engine.sync_dir()?;
+        let level = self.compaction.output_level;
+        let files: Vec<FileMeta> =
+            outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
+        let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
+        engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
+        if self.compaction.reason == Reason::Rebuild {
+            engine.stats.rebuild_bytes_written.add(value_bytes);
+        }
+        if !self.install(engine, files, vssts)? {
+            remove_outputs(engine, &self.created());
+        } else if !self.kept_for.is_empty() {
+            let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
+            lock(&engine.claims).retained.extend(kept);
+        }
+        Ok(())
+    }
+
+    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable. False if the family was dropped before.
+    fn install(
+        &mut self,
+        engine: &Arc<Engine>,
+        outputs: Vec<FileMeta>,
+        vssts: Vec<VsstMeta>,
+    ) -> Result<bool> {
+        let (family, level) = (self.family.id, self.compaction.output_level as u32);
+        let output_bytes = outputs.iter().map(|f| f.len).sum();
+        let compaction = &self.compaction;
+        let mut installed = false;
+        engine.install(
+            |state| {
+                let mut records = Vec::new();
+                if state.families.contains_key(&family) {
+                    let remove = |(l, f): (usize, &Arc<FileMeta>)| Record::RemoveFile {
+                        family,
+                        level: l as u32,
+                        number: f.number,
+                    };
+                    records.extend(compaction.input_files().map(remove));
+                    records.extend(vssts.into_iter().map(|meta| Record::AddVsst { family, meta }));
+                    // A file that is moved may have been marked as shared since the move was picked.
+                    let shared = |number| state.table(number).is_some_and(|known| known.shared);
+                    records.extend(outputs.into_iter().map(|meta| {
+                        let meta = FileMeta { shared: meta.shared || shared(meta.number), ..meta };
+                        Record::AddFile { family, level, meta }
+                    }));
+                }
+                Ok(Edit(records))
+            },
+            |state| {
+                self.grant.iter().for_each(Grant::installed);
+                if let Some(durable) = self.family.durable_in(state) {
+                    installed = true;
+                    self.family.install(durable.version.clone(), &[]);
+                }
+            },
+        )?;
+        if installed && !compaction.trivial_move {
+            engine.obsolete.add(compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())));
+        }
+        self.book(engine, output_bytes);
+        Ok(installed)
+    }
+
+    fn book(&self, engine: &Engine, output_bytes: u64) {
+        let c = &self.compaction;
+        let from_l0: u64 = c.input_files().filter(|(level, _)| *level == 0).map(|(_, f)| f.raw_bytes).sum();
+        // Merging inside L0 drains nothing: counted in, it would let writers run into the stop.
+        if from_l0 > 0 && c.output_level > 0 && !c.trivial_move {
+            engine.l0_rate.record(from_l0, engine.env.clock.now_ns() - self.start_ns);
+        }
+        engine.stats.compactions.add(1);
+        engine.stats.compaction_moves.add(u64::from(c.trivial_move));
+        engine.stats.rebuilds.add(u64::from(c.reason == Reason::Rebuild));
+        engine.health.space_found();
+        engine.space.refresh(engine);
+        engine.tell(&Event::Compaction {
+            family: self.family.name.clone(),
+            level: c.level,
+            output_level: c.output_level,
+            input_bytes: c.input_files().map(|(_, f)| f.len).sum(),
+            output_bytes,
+        });
+    }
+
+    /// Every file made so far.
+    fn created(&self) -> Vec<(u64, PathBuf)> {
+        let of = |r: &Running| [r.merge.created(), &r.separation.created()].concat();
+        self.running.as_ref().map(of).unwrap_or_default()
+    }
+
+    fn release(&mut self, engine: &Engine) {
+        self.running = None;
+        self.version = Arc::new(Version::new(self.family.id));
+        let mut claims = lock(&engine.claims);
+        super::release_busy(&mut claims, &self.compaction);
+        self.inputs.iter().for_each(|number| drop(claims.retained.remove(number)));
+        claims.compactions -= 1;
+        claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
+        claims.rebuild_runs &= self.compaction.reason != Reason::Rebuild;
+        self.pins = None;
+        self.grant = None;
+        // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
+        self.compaction.inputs.clear();
+    }
+}
+
+impl Job for CompactionJob {
+    fn class(&self) -> JobClass {
+        match (self.compaction.level, self.compaction.reason) {
+            (_, Reason::Rebuild) => JobClass::Gc,
+            (0, _) => JobClass::L0,
+            _ => JobClass::Compaction,
+        }
+    }
+
+    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+        let progress = if self.compaction.trivial_move {
+            let moved = self.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
+            self.install(engine, moved, Vec::new())?;
+            Progress::Done
+        } else {
+            match self.merge(engine) {
+                // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
+                _ if self.family.is_dropped() => {
+                    self.abandon(engine);
+                    return Ok(Progress::Done);
+                }
+                merged => match merged? {
+                    Merged::Not(progress) => progress,
+                    Merged::All(outputs, vssts) => {
+                        self.install_merged(engine, &outputs, vssts)?;
+                        Progress::Done
+                    }
+                },
+            }
+        };
+        if progress == Progress::Done {
+            self.release(engine);
+        }
+        Ok(progress)
+    }
+
+    fn inputs(&self) -> Vec<u64> {
+        self.inputs.clone()
+    }
+
+    fn abandon(&mut self, engine: &Arc<Engine>) {
+        // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
+        if !engine.health.outcome_unknown() {
+            remove_outputs(engine, &self.created());
+        }
+        self.release(engine);
+    }
+}

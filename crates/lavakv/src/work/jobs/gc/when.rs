@@ -1,0 +1,280 @@
+//! When garbage is collected, and with how much effort.
+//!
+//! **By garbage.** Garbage is worth collecting the more of a file it is: a file with garbage ratio `g` costs
+//! `(1 - g) / g` bytes written for each byte freed. So the threshold falls as exposed garbage grows, from
+//! [`LAZY_RATIO_PERCENT`] of a file while there is little of it to the family's `gc_ratio_percent` at
+//! [`EXPOSED_FULL_PERCENT`] of the live bytes. Writers begin to be slowed down when exposed and hidden garbage together
+//! are [`GARBAGE_SLOW_PERCENT`]. (There even files that are all alike have garbage above the threshold: whoever is slowed
+//! down can rely on its being collected.) Under random overwrites with exposed garbage of a third of the live bytes, the
+//! fullest files are half garbage, and collection writes a byte for each that it frees. A quiet store collects down to
+//! the family's ratio, then rests. Where values are small both bounds are higher, by up to [`SMALL_VALUES_PERCENT`].
+//!
+//! **By limit.** Who sets a space limit has said how much garbage there may be: as much as it has room for. There writers
+//! are slowed down by the limit (`space_limit`) instead, and the threshold falls with the room that is left; only where
+//! the limit is far away [`EXPOSED_LIMITED_PERCENT`] and [`LIMITED_SLOW_PERCENT`] still hold.
+//!
+//! **By fill** (LavaKV's adaptive garbage collection). The engine promises to stay small also where there is plenty of
+//! room, so garbage alone decides as long as less than [`FILL_LAZY_PERCENT`] of the room is used, and fill can only make
+//! collection more eager. From there to [`FILL_URGENT_PERCENT`] the threshold falls from what garbage says to the
+//! family's ratio, and beyond it, at the end of the room, to [`FULL_RATIO_PERCENT`]: with nothing left, a file that frees
+//! a twentieth of itself is still a gain. The number of threads rises along with it (`slots`).
+//!
+//! **Threads.** With little garbage and writers at work, collection keeps to its slots: nothing is lost by taking longer.
+//! Under strain, or when nobody writes, or when somebody asked for it, it takes every thread that has nothing better
+//! to do. Compactions go first: where values are separated they move little, and they expose what collection can free.
+//! Only from [`FILL_URGENT_PERCENT`] on collection goes before all of them but one.
+//!
+//! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
+//! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
+
+use super::super::Claims;
+use crate::context::options::FamilyOptions;
+use crate::engine::Engine;
+use crate::plan::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots, Tally};
+use crate::tree::family::View;
+use values::Ledger;
+use version::Version;
+
+/// Garbage, in percent of live bytes, from which writers are slowed down.
+const GARBAGE_SLOW_PERCENT: u64 = 22;
+/// The same where a space limit is set: the limit slows them down before, unless it is far away.
+const LIMITED_SLOW_PERCENT: u64 = 100;
+/// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
+const EXPOSED_FULL_PERCENT: u64 = 21;
+/// The same at most where a space limit leaves room for more.
+const EXPOSED_LIMITED_PERCENT: u64 = 60;
+/// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
+/// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
+/// garbage instead of a third (`docs/decisions/0017`).
+const SMALL_VALUES_PERCENT: u64 = 20;
+/// The threshold while there is little garbage.
+const LAZY_RATIO_PERCENT: u64 = 60;
+/// The threshold when there is no room left.
+const FULL_RATIO_PERCENT: u64 = 5;
+/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
+const SLACK_FILES: u64 = 2;
+/// Strain from which collection takes every free thread.
+const STRAIN_BUSY: u64 = 50;
+
+/// Records below this are small: see [`file_bytes`].
+const SMALL_VALUE_BYTES: u64 = 8 << 10;
+/// A longer output is at most this part of all records.
+const STORE_PART: u64 = 64;
+/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
+const SMALL_VALUES_FACTOR: u64 = 4;
+
+/// What is asked of a version again and again: worked out once, when it is installed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Digest {
+    /// Exposed garbage beyond the slack, in percent of live bytes.
+    exposed_percent: u64,
+    /// Exposed garbage and what lies above the last level, likewise. What lies above is hidden garbage where keys are
+    /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
+    /// evenly.
+    garbage_percent: u64,
+    /// How much more garbage there may be because values are small, in percent of live bytes.
+    allowance_percent: u64,
+    /// The size of what a collection writes.
+    pub file_bytes: u64,
+    /// What the collection of one file may have to copy: a file of placed values may be longer than that.
+    pub collected_bytes: u64,
+    /// What the family adds to the pressures.
+    pub tally: Tally,
+}
+
+impl Digest {
+    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> Digest {
+        let separated =
+            |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
+        let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
+        let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
+        let live = ledger.referenced_bytes().saturating_sub(above_bytes);
+        let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
+        let mean_bytes = mean_record_bytes(version);
+        let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
+        let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
+        Digest {
+            exposed_percent: percent(exposed, ledger, options),
+            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
+            allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
+            file_bytes,
+            collected_bytes: collected_bytes(version, file_bytes),
+            tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
+        }
+    }
+
+    /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
+    pub fn garbage_over_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_sub(self.slow_percent(limited))
+    }
+
+    /// Garbage in percent of the bound at which writers are slowed down.
+    fn strain_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
+    }
+
+    fn slow_percent(&self, limited: bool) -> u64 {
+        let usual = GARBAGE_SLOW_PERCENT + self.allowance_percent;
+        if limited { usual.max(LIMITED_SLOW_PERCENT) } else { usual }
+    }
+}
+
+/// Of the records that a collection may have to copy; at least 1.
+fn mean_record_bytes(version: &Version) -> u64 {
+    let copied = version.vssts.values().filter(|meta| !meta.segment);
+    let (bytes, count) = copied.fold((0u64, 0u64), |(bytes, count), meta| {
+        (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
+    });
+    (bytes / count.max(1)).max(1)
+}
+
+/// What the collection of one file may have to copy.
+fn collected_bytes(version: &Version, file_bytes: u64) -> u64 {
+    let files = version.vssts.values().filter(|meta| !meta.segment);
+    let longest = files.map(|meta| meta.record_bytes).max().unwrap_or(0);
+    // The last output of a flush or collection takes in what would have been a short one.
+    if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
+}
+
+/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
+/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
+/// [`SMALL_VALUES_FACTOR`] times as long.
+fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
+    let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
+    let longer = options.vsst_bytes.saturating_mul(factor);
+    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
+    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+}
+
+/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
+fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    let live = ledger.record_bytes().saturating_sub(garbage);
+    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+}
+
+/// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
+fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
+    span * (fill_percent.clamp(from, to) - from) / (to - from)
+}
+
+/// From how much garbage on a file is rewritten, in percent of the file. `floor` is the family's ratio, to which the
+/// threshold has fallen at `full` percent of exposed garbage.
+fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, fill_percent: u64) -> u32 {
+    let lazy = LAZY_RATIO_PERCENT.max(floor);
+    // By the square: collection starts late, and then in earnest.
+    let fallen = (lazy - floor) * exposed_percent.min(full).pow(2) / full.pow(2);
+    let by_garbage = if quiet { floor } else { lazy - fallen };
+    let eager = part_of(by_garbage - floor, fill_percent, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT);
+    let spare = floor.saturating_sub(FULL_RATIO_PERCENT);
+    let last = part_of(spare, fill_percent, FILL_URGENT_PERCENT, 100);
+    (by_garbage - eager - last) as u32
+}
+
+/// The threshold of a family now.
+pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -> u32 {
+    // Asked in any case: it is a comparison with what was seen last.
+    let quiet = engine.quiet.is_quiet(engine);
+    if !engine.options.ablation.dynamic_scheduling {
+        return options.gc_ratio_percent;
+    }
+    let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
+    let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    let room = engine.space_room().filter(|_| engine.has_own_limit());
+    let full = room.map_or(usual, |(room, _)| {
+        let more = room.saturating_mul(100) / engine.used_bytes().max(1);
+        digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
+    });
+    threshold_percent(digest.exposed_percent, full, floor, quiet, engine.fill_percent())
+}
+
+fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
+    let by_fill = match fill_percent {
+        0..FILL_LAZY_PERCENT => 0,
+        fill => 50 + part_of(50, fill, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT),
+    };
+    by_garbage.max(by_fill)
+}
+
+/// How near the space is to where somebody suffers: 100 is there. See the module.
+pub(crate) fn strain_percent(engine: &Engine) -> u64 {
+    let limited = engine.has_own_limit();
+    let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
+    strain(garbage.unwrap_or(0), engine.fill_percent())
+}
+
+/// How long a collection should wait so that flushes are quick.
+pub(super) fn paced_ns(engine: &Engine, now_ns: u64) -> u64 {
+    if !engine.options.ablation.dynamic_scheduling {
+        return 0;
+    }
+    engine.gc_pace.wait_ns(now_ns, strain_percent(engine))
+}
+
+/// What collections may read and write in a second now; `None`: they are not bounded.
+pub(crate) fn pace_bytes_per_s(engine: &Engine) -> Option<u64> {
+    engine.gc_pace.bytes_per_s(engine.env.clock.now_ns(), strain_percent(engine))
+}
+
+/// What may run at once.
+pub(crate) fn slots(engine: &Engine, claims: &mut Claims) -> Slots {
+    let (threads, compactions_max) = (engine.options.background_threads, engine.options.compactions_max);
+    if !engine.options.ablation.dynamic_scheduling {
+        return Slots::fixed(threads).limited(threads, compactions_max);
+    }
+    let mut tally = Tally::default();
+    engine.all_families().iter().for_each(|family| tally.add(&family.view().digest.tally));
+    let slots = Slots::of(&tally, threads, engine.fill_percent(), claims.gc_slots);
+    claims.gc_slots = slots.by_pressure;
+    slots.limited(threads, compactions_max)
+}
+
+/// True if another collection may start.
+pub(super) fn may_start(engine: &Engine, claims: &Claims, slots: &Slots) -> bool {
+    let running = claims.collections;
+    let free = claims.merges() + running < engine.options.background_threads;
+    let busy = || {
+        let asked = !claims.gc_requests.is_empty();
+        asked || engine.quiet.is_quiet(engine) || strain_percent(engine) >= STRAIN_BUSY
+    };
+    running < slots.collections || (free && busy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 0);
+        assert_eq!((at(0), at(EXPOSED_FULL_PERCENT), at(99)), (60, 20, 20));
+        assert!((1..40).all(|e| at(e) <= at(e - 1)));
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 20, true, 0), 20);
+        assert_eq!(threshold_percent(0, EXPOSED_FULL_PERCENT, 70, false, 0), 70);
+    }
+
+    #[test]
+    fn the_threshold_falls_with_fill_and_garbage_still_drives_it() {
+        for (exposed, floor, quiet) in
+            [(0, 20, false), (15, 20, false), (30, 20, false), (0, 3, true), (0, 99, false)]
+        {
+            let at = |fill| threshold_percent(exposed, EXPOSED_FULL_PERCENT, floor, quiet, fill);
+            assert!((0..=75).all(|fill| at(fill) == at(0)), "plenty of room: garbage alone decides");
+            assert!((75..120).all(|fill| at(fill + 1) <= at(fill)));
+            assert_eq!(u64::from(at(90)), floor, "everything that frees enough");
+            assert_eq!(u64::from(at(100)), floor.min(FULL_RATIO_PERCENT), "everything that frees something");
+            assert_eq!(at(1000), at(100));
+        }
+        let at = |exposed| threshold_percent(exposed, EXPOSED_FULL_PERCENT, 20, false, 80);
+        assert!((0..40).all(|e| at(e + 1) <= at(e)));
+    }
+
+    #[test]
+    fn strain_is_full_where_writers_are_slowed_or_the_disk_is() {
+        assert_eq!(strain(0, 0), 0);
+        let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent(false);
+        assert_eq!(strain(of(GARBAGE_SLOW_PERCENT), 0), 100);
+        assert!(of((GARBAGE_SLOW_PERCENT - 1) / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
+        assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));
+        assert_eq!(strain(100, 80), 100);
+    }
+}

@@ -1,0 +1,264 @@
+//! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
+
+use crate::engine::Engine;
+use crate::tree::family::Family;
+use crate::work::jobs::kept::{CountedTable, Counting};
+use base::Result;
+use base::range_del::FragmentedRangeTombstones;
+use io::CreateOptions;
+use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
+use std::path::PathBuf;
+use std::sync::Arc;
+use table::vsst::{VsstBuilder, VsstOptions};
+use table::{FinishedTable, KsstBuilder, StoreNotes, TableIdentity, TableOptions};
+use values::OutputVsst;
+use version::{FileMeta, State, Version, VsstClass, names};
+
+/// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
+const WRITE_BUFFER_LEN: usize = 1 << 20;
+
+/// Makes the output files of one job.
+pub(crate) struct TableFiles<'a> {
+    pub engine: &'a Engine,
+    pub family: &'a Family,
+    pub level: usize,
+    pub job: u64,
+    pub inputs: &'a [u64],
+    pub expected_len: u64,
+    pub counting: Option<&'a Arc<Counting>>,
+}
+
+impl OutputFiles<CountedTable> for TableFiles<'_> {
+    fn create(&mut self) -> Result<OutputFile<CountedTable>> {
+        let engine = self.engine;
+        let options = self.family.options();
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::ksst(number));
+        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
+        let identity = identity(engine, self.family, number, self.level, self.job, self.inputs);
+        let table_options = TableOptions {
+            compression: options.compression,
+            block_len: options.block_bytes,
+            filter_bits_per_key: options.filter_bits_per_key,
+            ..Default::default()
+        };
+        let mut table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
+        table.set_created(engine.env.clock.unix_seconds());
+        let table = CountedTable::new(table, number, self.counting.cloned());
+        Ok(OutputFile { number, path, table })
+    }
+}
+
+/// Begins another vSST of a job.
+pub(crate) type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
+
+/// Makes the vSSTs of one job.
+pub(crate) struct VsstFiles {
+    pub engine: Arc<Engine>,
+    pub family: Arc<Family>,
+    pub level: usize,
+    pub job: u64,
+    pub inputs: Vec<u64>,
+    pub expected_len: u64,
+}
+
+impl VsstFiles {
+    /// A new vSST. `alignment` 0: chosen from the first record.
+    pub fn create(&self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
+        let engine = &*self.engine;
+        let number = engine.manifest.allocate_file_number();
+        let path = engine.path(&names::vsst(number));
+        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
+        let identity = identity(engine, &self.family, number, self.level, self.job, &self.inputs);
+        let uid = identity.uid;
+        let options = VsstOptions { compression: self.family.options().compression, alignment };
+        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(engine.cache.clone()));
+        builder.set_created(engine.env.clock.unix_seconds());
+        builder.set_class(class as u8);
+        Ok(OutputVsst { number, path, uid, builder })
+    }
+}
+
+fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
+    CreateOptions {
+        access: engine.options.access,
+        // What is reserved counts, and most outputs are shorter than expected.
+        expected_len: if engine.space.is_limited() { 0 } else { expected_len },
+        write_buffer_len: WRITE_BUFFER_LEN
+            .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
+        sync_every: 1 << 20,
+    }
+}
+
+/// Who writes a file.
+pub(crate) fn identity(
+    engine: &Engine,
+    family: &Family,
+    number: u64,
+    level: usize,
+    job: u64,
+    inputs: &[u64],
+) -> TableIdentity {
+    TableIdentity {
+        number,
+        uid: engine.env.new_uid(),
+        family: family.id,
+        level: level as u32,
+        job,
+        inputs: inputs.to_vec(),
+        edit: engine.manifest.durable_edit(),
+        store: StoreNotes {
+            family_name: family.name.clone(),
+            family_options: family.given_options().encode(),
+            log_floor: family.view().version.log_floor,
+            gone: engine.obsolete.tables(NOTED_GONE_MAX),
+        },
+    }
+}
+
+/// Tables noted as gone in a file: more are there only where readers hold on to thousands.
+const NOTED_GONE_MAX: usize = 4096;
+
+/// What the manifest says of a finished table.
+pub(crate) fn file_meta(
+    engine: &Engine,
+    version: &Version,
+    level: usize,
+    output: &MergeOutput<FinishedTable>,
+) -> Result<FileMeta> {
+    let mut meta = lsm::file_meta(&output.table);
+    meta.hidden_bytes = match meta.range_tombstones {
+        0 if meta.tombstones == 0 => 0,
+        0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
+        _ => hidden_bytes(version, level, &meta, engine.tables.table(&meta)?.range_tombstones()),
+    };
+    Ok(meta)
+}
+
+/// What the tombstones of a table at `level` hide, estimated: point tombstones an entry each, of the mean size of those
+/// underneath; range tombstones the files they cover, those at a border by half. Never more than lies under the table:
+/// at the bottom, or where keys are deleted that were not there, tombstones hide nothing.
+fn hidden_bytes(
+    version: &Version,
+    level: usize,
+    meta: &FileMeta,
+    tombstones: &FragmentedRangeTombstones,
+) -> u64 {
+    let from = if level == 0 { 0 } else { level + 1 };
+    let older = |low: &[u8], high: &[u8]| {
+        let all = (from..version.levels.len())
+            .flat_map(|l| version.overlapping(l, Some(low), Some(high)).into_iter().map(move |f| (l, f)));
+        // Level 0 is in order of age.
+        all.filter(|(l, f)| *l > 0 || f.seq_range().1 < meta.min_seq).map(|(_, f)| f).collect::<Vec<_>>()
+    };
+    let under = older(meta.smallest_user_key(), meta.largest_user_key());
+    let sum = |of: fn(&FileMeta) -> u64| under.iter().fold(0u64, |sum, f| sum.saturating_add(of(f)));
+    let (bytes, values) = (sum(|f| f.raw_bytes), sum(|f| f.entries.saturating_sub(f.tombstones)));
+    let mut hidden = meta.tombstones.saturating_mul(bytes / values.max(1));
+    for fragment in tombstones.fragments() {
+        for file in older(&fragment.start, &fragment.end) {
+            let inside = file.smallest_user_key() >= fragment.start.as_slice()
+                && file.largest_user_key() < fragment.end.as_slice();
+            // Only the end of the fragment may meet the file, which it does not cover.
+            let beside = file.smallest_user_key() >= fragment.end.as_slice();
+            let covered = if inside { file.raw_bytes } else { file.raw_bytes / 2 };
+            hidden = hidden.saturating_add(if beside { 0 } else { covered });
+        }
+    }
+    hidden.min(bytes)
+}
+
+/// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
+pub(crate) fn remove_outputs(engine: &Engine, created: &[(u64, PathBuf)]) {
+    for (number, path) in created {
+        engine.tables.forget(*number);
+        engine.kept.forget(*number);
+        let _ = engine.env.fs.remove(path);
+    }
+}
+
+/// After an edit that changed tables without a flush or compaction: gives every family its version.
+pub(crate) fn publish(engine: &Engine, state: &State) {
+    for family in state.families.values() {
+        if let Some(own) = engine.family(family.id) {
+            own.install(family.version.clone(), &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::range_del::RangeTombstone;
+    use base::{ValueKind, key};
+
+    fn table(keys: std::ops::Range<u8>, seq: u64, entries: u64, raw_bytes: u64) -> Arc<FileMeta> {
+        let end = |k: u8| key::encode(&[k], seq, ValueKind::Value);
+        let (smallest, largest) = (end(keys.start), end(keys.end - 1));
+        let (min_seq, max_seq) = (seq, seq);
+        Arc::new(FileMeta {
+            number: seq,
+            smallest,
+            largest,
+            min_seq,
+            max_seq,
+            entries,
+            raw_bytes,
+            ..FileMeta::default()
+        })
+    }
+
+    fn tree(files: &[(usize, Arc<FileMeta>)]) -> Version {
+        let mut levels = vec![Vec::new(); 7];
+        files.iter().for_each(|(level, f)| levels[*level].push(f.clone()));
+        Version::with_files(0, levels)
+    }
+
+    fn deletes(keys: std::ops::Range<u8>, seq: u64, tombstones: u64) -> FileMeta {
+        FileMeta { tombstones, ..(*table(keys, seq, tombstones, 10)).clone() }
+    }
+
+    fn hidden(version: &Version, level: usize, meta: &FileMeta, ranges: &[(u8, u8)]) -> u64 {
+        let range = |&(start, end): &(u8, u8)| RangeTombstone {
+            start: vec![start],
+            end: vec![end],
+            seq: meta.max_seq,
+        };
+        let all: Vec<_> = ranges.iter().map(range).collect();
+        hidden_bytes(version, level, meta, &FragmentedRangeTombstones::new(&all))
+    }
+
+    #[test]
+    fn point_tombstones_hide_the_mean_of_what_lies_under_them() {
+        let version = tree(&[(6, table(0..50, 1, 100, 100_000)), (6, table(50..99, 2, 100, 1_000))]);
+        assert_eq!(hidden(&version, 0, &deletes(0..40, 9, 5), &[]), 5 * 1000);
+        assert_eq!(hidden(&version, 5, &deletes(60..70, 9, 5), &[]), 5 * 10);
+        assert_eq!(hidden(&version, 0, &deletes(0..40, 9, 5000), &[]), 100_000, "no more than there is");
+        assert_eq!(hidden(&version, 6, &deletes(0..40, 9, 5), &[]), 0, "nothing is below the bottom");
+    }
+
+    #[test]
+    fn range_tombstones_hide_the_files_they_cover() {
+        let files = [
+            (6, table(0..10, 1, 10, 1_000)),
+            (6, table(10..20, 2, 10, 4_000)),
+            (5, table(12..18, 3, 10, 200)),
+        ];
+        let version = tree(&files);
+        let meta = |low, high| FileMeta { range_tombstones: 1, ..(*table(low..high, 9, 0, 10)).clone() };
+        assert_eq!(hidden(&version, 1, &meta(0, 10), &[(0, 10)]), 1_000);
+        assert_eq!(hidden(&version, 1, &meta(0, 20), &[(5, 20)]), 500 + 4_000 + 200);
+        assert_eq!(hidden(&version, 5, &meta(0, 20), &[(5, 20)]), 500 + 4_000);
+        assert_eq!(hidden(&version, 1, &meta(0, 20), &[(0, 3), (6, 9)]), 2 * 500);
+        assert_eq!(hidden(&version, 1, &meta(0, 30), &[(20, 30)]), 0);
+    }
+
+    /// What is flushed hides what older files of level 0 hold.
+    #[test]
+    fn older_files_of_level_0_are_underneath() {
+        let version = tree(&[(0, table(0..10, 5, 10, 1_000)), (0, table(0..10, 20, 10, 70_000))]);
+        assert_eq!(hidden(&version, 0, &deletes(0..10, 9, 3), &[]), 300);
+        let range = FileMeta { range_tombstones: 1, ..deletes(0..10, 9, 0) };
+        assert_eq!(hidden(&version, 0, &range, &[(0, 50)]), 1_000);
+    }
+}

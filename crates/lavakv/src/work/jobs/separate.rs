@@ -1,0 +1,257 @@
+//! What becomes of values when flush and compaction write entries: large ones go to vSSTs, references get the newest
+//! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
+
+use super::hot_cold::ValueFiles;
+use super::output::VsstFiles;
+use super::rebuild::Rebuilder;
+use crate::engine::Engine;
+use crate::files::damaged;
+use crate::tree::family::Family;
+use base::{Error, HashMap, Result, SeqNo, ValueKind};
+use lsm::{Rewrite, ValueHook};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use table::segment::RecordReference;
+use table::{ReadCounters, RecordLens, Reference, SegmentReference};
+use version::{BlobId, Version, VsstMeta};
+
+/// The vSSTs of one job, across its steps.
+pub(crate) struct Separation {
+    separated: ValueFiles,
+    /// Values of at least so many bytes are separated.
+    min_blob_size: usize,
+    family: Arc<Family>,
+    /// Where the references among the inputs lead (compaction): an outline, which holds no files.
+    version: Option<Arc<Version>>,
+    /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
+    plain_names: HashMap<BlobId, u64>,
+    /// Takes records along from other vSSTs (compaction).
+    rebuilder: Option<Rebuilder>,
+    /// Segments of large values that the job's table refers to.
+    segments: Vec<VsstMeta>,
+    /// Values that were written while they were logged: file and lengths, by sequence.
+    placed: HashMap<SeqNo, (u64, RecordLens)>,
+    /// The files of those that the job's table refers to.
+    placed_in: BTreeSet<u64>,
+}
+
+impl Separation {
+    /// For a flush of so many bytes that makes its vSSTs by `files`.
+    pub fn of_flush(files: VsstFiles, bytes: u64) -> Self {
+        Self::new(files, Some(bytes), None)
+    }
+
+    /// For a compaction that makes its vSSTs by `files`. The references among its inputs resolve in `version`.
+    pub fn of_compaction(files: VsstFiles, version: Arc<Version>) -> Self {
+        Self::new(files, None, Some(version))
+    }
+
+    fn new(files: VsstFiles, flush_bytes: Option<u64>, version: Option<Arc<Version>>) -> Self {
+        let options = files.family.options();
+        let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
+        let family = files.family.clone();
+        Separation {
+            separated: ValueFiles::new(files, flush_bytes),
+            family,
+            min_blob_size,
+            version,
+            plain_names: HashMap::default(),
+            rebuilder: None,
+            segments: Vec::new(),
+            placed: HashMap::default(),
+            placed_in: BTreeSet::new(),
+        }
+    }
+
+    /// Records of these vSSTs are to be taken along.
+    pub fn with_rebuilder(self, rebuilder: Option<Rebuilder>) -> Self {
+        Separation { rebuilder, ..self }
+    }
+
+    /// These values need not be written: they lie in that file.
+    pub fn add_placed(&mut self, file: u64, places: impl Iterator<Item = (SeqNo, RecordLens)>) {
+        self.placed.extend(places.map(|(seq, lens)| (seq, (file, lens))));
+    }
+
+    /// True if the job's table refers to a value in that file.
+    pub fn refers_to(&self, file: u64) -> bool {
+        self.placed_in.contains(&file)
+    }
+
+    /// The hook of one step.
+    pub fn hook<'a>(&'a mut self, engine: &'a Engine) -> SeparationHook<'a> {
+        SeparationHook { separation: self, engine }
+    }
+
+    /// Ends the open vSST; all that were written, and the segments that were taken in.
+    pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
+        let mut all = self.separated.finish()?;
+        if let Some(rebuilder) = &mut self.rebuilder {
+            all.append(&mut rebuilder.finish()?);
+        }
+        all.append(&mut self.segments);
+        Ok(all)
+    }
+
+    /// Every vSST made so far, finished or not.
+    pub fn created(&self) -> Vec<(u64, PathBuf)> {
+        let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Rebuilder::created);
+        [&self.separated.created(), rebuilt].concat()
+    }
+
+    /// Bytes written since the last call.
+    pub fn take_written_bytes(&mut self) -> u64 {
+        let rebuilt = self.rebuilder.as_mut().map_or(0, Rebuilder::take_written_bytes);
+        self.separated.take_written_bytes() + rebuilt
+    }
+
+    /// See [`Rebuilder::take_damaged`].
+    pub fn take_damaged(&mut self) -> Vec<(u64, Error)> {
+        self.rebuilder.as_mut().map_or(Vec::new(), Rebuilder::take_damaged)
+    }
+
+    /// Bytes of vSSTs read so far to rebuild them.
+    pub fn rebuild_read_bytes(&self) -> u64 {
+        self.rebuilder.as_ref().map_or(0, Rebuilder::read_bytes)
+    }
+}
+
+/// See [`Separation::hook`].
+pub(crate) struct SeparationHook<'a> {
+    separation: &'a mut Separation,
+    engine: &'a Engine,
+}
+
+impl SeparationHook<'_> {
+    fn separate(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        self.separation.separated.add(user_key, seq, value)?.encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+
+    fn renew(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let Some(version) = &self.separation.version else { return Ok(Rewrite::Keep) };
+        let reference = Reference::decode(bytes)?;
+        if reference.raw_len >= self.separation.min_blob_size as u64
+            && let Some(&blob_id) = self.separation.plain_names.get(&reference.blob_id)
+        {
+            return self.moved(user_key, seq, reference, blob_id, out);
+        }
+        let file = crate::read::fetch::resolve(version, user_key, seq, &reference)?;
+        // The value of a segment stays where it is, however the options change: it may be longer than a block may.
+        if reference.raw_len < self.separation.min_blob_size as u64 && !file.segment {
+            match self.bring_in(user_key, seq, bytes, out) {
+                // The reference goes on to where the value cannot be read: the compaction needs no more.
+                Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => {
+                    damaged::set_aside(self.engine, file.number, &e);
+                    return Ok(renamed(reference, file.number, out));
+                }
+                done => return done,
+            }
+        }
+        let blob_id = file.number;
+        if version.aliases.get(&reference.blob_id).is_none_or(|targets| targets.len() == 1) {
+            self.separation.plain_names.insert(reference.blob_id, blob_id);
+        }
+        self.moved(user_key, seq, reference, blob_id, out)
+    }
+
+    /// The reference to a record of the vSST `file`, or to a copy of it if that file is being rebuilt.
+    fn moved(
+        &mut self,
+        user_key: &[u8],
+        seq: SeqNo,
+        reference: Reference,
+        file: BlobId,
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite> {
+        if let Some(rebuilder) = &mut self.separation.rebuilder
+            && let Some(copy) = rebuilder.take(file, user_key, seq, &reference)?
+        {
+            copy.encode_into(out);
+            return Ok(Rewrite::As(ValueKind::Reference));
+        }
+        Ok(renamed(reference, file, out))
+    }
+
+    /// The value instead of the reference. The inputs are in the present version still, so their names lead somewhere in
+    /// it; in a family that was dropped nothing does, and nobody will read the output.
+    fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let (view, mut counters) = (self.separation.family.view(), ReadCounters::default());
+        let entry = (user_key, seq, ValueKind::Reference);
+        match crate::read::fetch::value(self.engine, &view.version, entry, bytes, false, &mut counters) {
+            Err(_) if self.separation.family.is_dropped() => Ok(Rewrite::Keep),
+            value => {
+                out.extend_from_slice(&value?);
+                Ok(Rewrite::As(ValueKind::Value))
+            }
+        }
+    }
+
+    /// True if the value was written while it was logged; the reference to it.
+    fn placed(&mut self, seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(&(blob_id, lens)) = self.separation.placed.get(&seq) else { return false };
+        assert_eq!(lens.raw_len, value.len() as u64, "a sequence names one value");
+        self.separation.placed_in.insert(blob_id);
+        Reference { blob_id, raw_len: lens.raw_len, stored_len: lens.stored_len }.encode_into(out);
+        true
+    }
+
+    /// A large value comes to a table: its segment belongs to the version from now on.
+    fn take_in(&mut self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        if RecordReference::is_one(bytes) {
+            return self.take_in_lost(bytes, out);
+        }
+        let reference = SegmentReference::decode(bytes)?;
+        self.separation.segments.push(self.engine.segments.meta(user_key, seq, &reference));
+        reference.in_table().encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+}
+
+impl SeparationHook<'_> {
+    /// A value that was placed in the log and is lost: the table refers to where it was, and the manifest lists that file, so
+    /// that the key is neither gone nor old.
+    fn take_in_lost(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
+        let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
+        let listed = self.separation.family.view().version.vssts.contains_key(&file);
+        if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
+            let meta = self.engine.placement.lost(self.engine, file);
+            self.separation.segments.push(meta.ok_or_else(|| Error::corruption("a lost value in no file"))?);
+        }
+        Reference { blob_id: file, raw_len, stored_len }.encode_into(out);
+        Ok(Rewrite::As(ValueKind::Reference))
+    }
+}
+
+/// The reference under another name.
+fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite {
+    if blob_id == reference.blob_id {
+        return Rewrite::Keep;
+    }
+    Reference { blob_id, ..reference }.encode_into(out);
+    Rewrite::As(ValueKind::Reference)
+}
+
+impl ValueHook for SeparationHook<'_> {
+    fn rewrite(
+        &mut self,
+        user_key: &[u8],
+        seq: SeqNo,
+        kind: ValueKind,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Rewrite> {
+        match kind {
+            ValueKind::Value if !self.separation.placed.is_empty() && self.placed(seq, value, out) => {
+                Ok(Rewrite::As(ValueKind::Reference))
+            }
+            ValueKind::Value if value.len() >= self.separation.min_blob_size => {
+                self.separate(user_key, seq, value, out)
+            }
+            ValueKind::Reference => self.renew(user_key, seq, value, out),
+            ValueKind::SegmentReference => self.take_in(user_key, seq, value, out),
+            _ => Ok(Rewrite::Keep),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What happens between two steps of a job, and to jobs for whose outputs there is no room.
+
+use super::*;
+use crate::{Db, FamilyOptions, GcRequest, Options, SpaceLimit};
+use base::{ErrorKind, HashSet};
+use io::sim::SimEnv;
+
+fn options() -> Options {
+    let family = FamilyOptions {
+        file_bytes: 16 << 10,
+        level_base_bytes: 32 << 10,
+        vsst_bytes: 64 << 10,
+        min_blob_size: 500,
+        gc_ratio_percent: 20,
+        ..FamilyOptions::default()
+    };
+    Options {
+        memtable_bytes: 64 << 10,
+        memory_bytes: 512 << 10,
+        log_group_bytes: 128 << 10,
+        wal_bytes_max: 512 << 10,
+        cache_bytes: 64 << 10,
+        family,
+        ..Options::default()
+    }
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("key{i:06}").into_bytes()
+}
+
+/// A move that was picked before a checkpoint marked the table as shared must not take the mark away: the hard link would
+/// be forgotten, and with it that the blocks are not the store's alone.
+#[test]
+fn a_table_that_is_moved_stays_shared() {
+    let sim = SimEnv::new(1);
+    let db = Db::open_in(sim.env(), "/store", options()).unwrap();
+    let engine = db.engine();
+    let (mut copies, mut moved) = (0, 0);
+    for i in 0..20_000u64 {
+        db.put(&key(i), &[7; 100]).unwrap();
+        if i % 200 != 0 {
+            continue;
+        }
+        let Some(mut job) = next_job(engine, Duty::AllButLog, JobClass::Idle) else { continue };
+        let moves = || db.stats().compaction_moves;
+        let (before, compacts) = (moves(), matches!(job.class(), JobClass::L0 | JobClass::Compaction));
+        if compacts && copies < 8 {
+            copies += 1;
+            db.checkpoint(format!("/copy{copies}")).unwrap();
+        }
+        let shared: Vec<u64> = tables(engine).filter(|t| t.shared).map(|t| t.number).collect();
+        while job.step(engine).unwrap() != crate::run::scheduler::Progress::Done {}
+        if moves() > before {
+            let lost = tables(engine).filter(|t| shared.contains(&t.number) && !t.shared).count();
+            assert_eq!(lost, 0, "tables that a move took the mark from");
+            moved += usize::from(!shared.is_empty());
+        }
+    }
+    assert!(moved > 0, "a table was moved after a checkpoint");
+}
+
+fn tables(engine: &Engine) -> impl Iterator<Item = Arc<FileMeta>> {
+    let version = engine.all_families()[0].view().version.clone();
+    version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
+}
+
+/// A store under a limit with garbage in its files, and nothing running.
+fn with_garbage(sim: &SimEnv) -> Db {
+    let db = Db::open_in(
+        sim.env(),
+        "/store",
+        Options { space_limit: Some(SpaceLimit::Bytes(16 << 20)), ..options() },
+    )
+    .unwrap();
+    let pause = db.pause_gc();
+    for i in 0..150u64 {
+        db.put(&key(i), &[1; 2000]).unwrap();
+    }
+    db.flush().unwrap();
+    for i in (0..150).filter(|i| i % 5 < 2) {
+        db.delete(&key(i)).unwrap();
+    }
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    while db.run_background_step() {}
+    drop(pause);
+    db
+}
+
+/// Bytes that the first choice of a collection would write, and the one that writes least.
+fn choices(engine: &Engine, claims: &mut Claims) -> (u64, u64) {
+    let family = engine.all_families().remove(0);
+    let view = family.view();
+    let options = gc::gc_options(engine, &view, 20);
+    let mut passed_over = HashSet::default();
+    let mut writes = Vec::new();
+    while let Some(gc) = gc::pick_at(claims, &family, &view, &options, &passed_over) {
+        passed_over.extend(gc.numbers());
+        writes.push(gc.expected_write);
+    }
+    assert!(writes.len() <= gc::CANDIDATES_MAX, "{writes:?}");
+    (writes[0], writes.into_iter().min().unwrap())
+}
+
+#[test]
+fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told() {
+    let sim = SimEnv::new(2);
+    let db = with_garbage(&sim);
+    let engine = db.engine();
+    let mut held = Vec::new();
+    {
+        let mut claims = lock(&engine.claims);
+        let (first, least) = choices(engine, &mut claims);
+        assert!(first > least + (20 << 10), "{first} {least}");
+        while engine.space.would_grant(engine, first) {
+            held.extend(engine.space.grant(engine, 1));
+        }
+        assert!(engine.space.would_grant(engine, least));
+        assert!(gc::is_wanted(engine, &mut claims), "another choice fits");
+        while engine.space.would_grant(engine, 1) {
+            held.extend(engine.space.grant(engine, 1));
+        }
+        assert!(!gc::is_wanted(engine, &mut claims));
+    }
+    let refused = db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace);
+    drop(held);
+    db.collect_garbage(GcRequest { until_percent: Some(5) }).unwrap();
+}
