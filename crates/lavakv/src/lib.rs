@@ -41,21 +41,19 @@ pub use admin::verify::{Checked, CheckedCount, VerifyReport};
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
-pub use context::event::{Event, EventListener};
+pub use context::event::{DamagedFile, Event, EventListener, StallCause};
 pub use context::options::{
-    DamagedFiles, Durability, FamilyOptions, Options, ReadOptions, ValuePlacement, WriteOptions,
+    DamagedFiles, Durability, FamilyOptions, Options, SpaceLimit, SpacePolicy, ValuePlacement, WriteOptions,
 };
 pub use context::stats::Statistics;
 pub use db::Db;
-pub use files::damaged::DamagedFile;
 pub use large::large_value::{ValueReader, ValueWriter};
 pub use read::iterator::{DbIterator, Entries};
+pub use read::options::ReadOptions;
 pub use read::read_path::Value;
-pub use space::space_limit::{SpaceLimit, SpacePolicy};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use write::batch::WriteBatch;
-pub use write::throttle::StallCause;
 
 /// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {

@@ -2,5 +2,6 @@
 
 pub(crate) mod fetch;
 pub(crate) mod iterator;
+pub(crate) mod options;
 pub(crate) mod prefetch;
 pub(crate) mod read_path;

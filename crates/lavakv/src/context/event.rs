@@ -2,6 +2,40 @@
 
 use base::Error;
 
+/// Why a writer was slowed down or waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallCause {
+    /// Memtables wait for flush.
+    Memory,
+    /// L0 waits for compaction.
+    L0,
+    /// The log waits for a prepared group.
+    Log,
+    /// Garbage waits for its collection.
+    Garbage,
+    /// The space limit is near, or reached.
+    Space,
+}
+
+/// A table or value file that cannot be read, or not all of it.
+#[derive(Clone, Debug)]
+pub struct DamagedFile {
+    /// Its name in the store's directory.
+    pub file: String,
+    /// The column family.
+    pub family: String,
+    /// True for a table: keys with small values, and references. False for a file of separated values.
+    pub is_table: bool,
+    /// The length it should have, bytes.
+    pub bytes: u64,
+    /// The smallest key that may be in it.
+    pub first_key: Vec<u8>,
+    /// The largest key that may be in it.
+    pub last_key: Vec<u8>,
+    /// What is wrong: where it was met first.
+    pub error: Error,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -38,14 +72,14 @@ pub enum Event {
     /// A writer waited.
     Stall {
         /// Why.
-        cause: crate::write::throttle::StallCause,
+        cause: StallCause,
         /// How long.
         wait_ns: u64,
     },
     /// A file that cannot be read was set aside: background work leaves it alone from now on. Told once for each file.
     FileSetAside {
         /// Which, and what is wrong with it.
-        file: crate::files::damaged::DamagedFile,
+        file: DamagedFile,
     },
     /// A page of the log, a value that only the log refers to, or the manifest cannot be read any more. What it holds is in
     /// memory: the memtables are flushed, the manifest is written anew.

@@ -10,12 +10,12 @@
 
 use crate::context::ablation::Ablation;
 use crate::context::event::EventListener;
-use crate::space::space_limit::{self, SpaceLimit, SpacePolicy};
 use base::codec::{Reader, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
 use lsm::picker::LeveledOptions;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use wal::Durability;
 
@@ -120,11 +120,8 @@ fn check<T: PartialOrd + std::fmt::Display>(name: &str, value: T, low: T, high: 
 }
 
 impl Options {
-    /// Checks every option and combination.
-    ///
-    /// # Errors
-    /// `InvalidArgument` naming the option and its range.
-    pub fn validate(&self) -> Result<()> {
+    /// Checks every option but for what a limit of the space has to leave.
+    pub(crate) fn check_ranges(&self) -> Result<()> {
         check("cache_bytes", self.cache_bytes, 0, 1 << 42)?;
         check("memtable_bytes", self.memtable_bytes, 16 << 10, 4 << 30)?;
         check("memory_bytes", self.memory_bytes, 2 * self.memtable_bytes, 1 << 42)?;
@@ -143,8 +140,7 @@ impl Options {
         if self.scrub_bytes_per_s != 0 {
             check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
         }
-        self.family.validate()?;
-        space_limit::validate(self)
+        self.family.validate()
     }
 
     /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.
@@ -161,6 +157,29 @@ impl Options {
             n => n,
         }
     }
+}
+
+/// How much the files of a store may occupy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SpaceLimit {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many times the live data: what tables and the values they refer to occupy, less the estimate of hidden garbage.
+    /// Log, memtables and reserve are granted to a small store all the same.
+    Ratio(f64),
+}
+
+/// What becomes of a write for which there is no room, and nothing left to do that could make some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpacePolicy {
+    /// It fails with `NoSpace`. While background work may free something it waits.
+    #[default]
+    NoSpace,
+    /// It waits, also for others to delete something, and fails with `NoSpace` after so long.
+    Wait {
+        /// The longest wait.
+        at_most: Duration,
+    },
 }
 
 /// Options of one column family.
@@ -368,47 +387,6 @@ impl WriteOptions {
     /// Acknowledged writes survive once they are flushed: nothing goes to the log.
     pub fn volatile() -> Self {
         WriteOptions { durability: Some(Durability::Volatile) }
-    }
-}
-
-/// Options of a read or an iterator.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// Read as of this snapshot; `None`: as of now.
-    pub snapshot: Option<crate::Snapshot>,
-    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Empty: nothing.
-    pub name: String,
-    /// Iterators: the first key (inclusive).
-    pub lower_bound: Option<Vec<u8>>,
-    /// Iterators: the end (exclusive).
-    pub upper_bound: Option<Vec<u8>>,
-    /// Iterators: only keys that start with this.
-    pub prefix: Option<Vec<u8>>,
-    /// Iterators: values are not asked for.
-    pub keys_only: bool,
-    /// Whether blocks read are put into the cache. Default: true.
-    pub fill_cache: bool,
-    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
-    /// to 256 KiB as the iterator moves on. Default: 0.
-    ///
-    /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
-    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
-    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
-    pub readahead_bytes: usize,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        ReadOptions {
-            snapshot: None,
-            name: String::new(),
-            lower_bound: None,
-            upper_bound: None,
-            prefix: None,
-            keys_only: false,
-            fill_cache: true,
-            readahead_bytes: 0,
-        }
     }
 }
 

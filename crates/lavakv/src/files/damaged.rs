@@ -18,7 +18,7 @@
 //! Nothing of this is durable: missing files and wrong lengths are found again by the next open, damage inside a file by
 //! the next job that meets it. A value file that is set aside goes like any other once nothing refers to it.
 
-use crate::context::event::Event;
+use crate::context::event::{DamagedFile, Event};
 use crate::engine::Engine;
 use crate::files::obsolete::DataFile;
 use crate::tree::family::Family;
@@ -31,25 +31,6 @@ use std::sync::Arc;
 use table::SegmentReference;
 use version::names::{self, FileKind};
 use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
-
-/// A table or value file that cannot be read, or not all of it.
-#[derive(Clone, Debug)]
-pub struct DamagedFile {
-    /// Its name in the store's directory.
-    pub file: String,
-    /// The column family.
-    pub family: String,
-    /// True for a table: keys with small values, and references. False for a file of separated values.
-    pub is_table: bool,
-    /// The length it should have, bytes.
-    pub bytes: u64,
-    /// The smallest key that may be in it.
-    pub first_key: Vec<u8>,
-    /// The largest key that may be in it.
-    pub last_key: Vec<u8>,
-    /// What is wrong: where it was met first.
-    pub error: Error,
-}
 
 /// The files that are set aside, by number.
 #[derive(Debug, Default)]

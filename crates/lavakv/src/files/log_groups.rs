@@ -14,10 +14,10 @@
 //! that finds no room has the other removed. While any is missing nothing but deletes is written, so that what they freed
 //! is not taken by new data.
 
+use crate::context::event::StallCause;
 use crate::context::options::Options;
 use crate::engine::Engine;
 use crate::open::{Unstarted, staging_len};
-use crate::write::throttle::StallCause;
 use crate::write::write_path::record_stall;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock};

@@ -4,8 +4,8 @@
 //! asked for, once for each position. A scan over keys thus costs no more than the keys do; one that asks for values
 //! reads them in batches (see [`crate::read::prefetch`]).
 
-use crate::context::options::ReadOptions;
 use crate::engine::Engine;
+use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
 use crate::tree::family::{Family, View};

@@ -35,7 +35,7 @@
 //! A store above its limit (opened with a lower one, or a ratio of data that became less) takes deletes and runs jobs up to
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
-use crate::context::options::{FamilyOptions, Options};
+use crate::context::options::{FamilyOptions, Options, SpaceLimit};
 use crate::engine::Engine;
 use crate::files::log_groups::{ballast_bytes, free_groups_max};
 use crate::large::placement;
@@ -46,33 +46,9 @@ use fit::Fit;
 use io::Env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(crate) mod admission;
 pub(crate) mod fit;
-
-/// How much the files of a store may occupy.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SpaceLimit {
-    /// So many bytes.
-    Bytes(u64),
-    /// So many times the live data: what tables and the values they refer to occupy, less the estimate of hidden garbage.
-    /// Log, memtables and reserve are granted to a small store all the same.
-    Ratio(f64),
-}
-
-/// What becomes of a write for which there is no room, and nothing left to do that could make some.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SpacePolicy {
-    /// It fails with `NoSpace`. While background work may free something it waits.
-    #[default]
-    NoSpace,
-    /// It waits, also for others to delete something, and fails with `NoSpace` after so long.
-    Wait {
-        /// The longest wait.
-        at_most: Duration,
-    },
-}
 
 /// What the store occupies and may occupy, and what running jobs were granted of it.
 #[derive(Debug)]
@@ -468,8 +444,19 @@ fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u6
     files + memory + jobs + delete_bytes(options)
 }
 
+impl Options {
+    /// Checks every option and combination.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        self.check_ranges()?;
+        leaves_room(self)
+    }
+}
+
 /// Refuses a limit that leaves no room for anything.
-pub(crate) fn validate(options: &Options) -> Result<()> {
+fn leaves_room(options: &Options) -> Result<()> {
     let needed = overhead_bytes(options, &options.family, placement::is_on(&options.family));
     match options.space_limit {
         Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(

@@ -23,22 +23,8 @@
 //! before they take the writer's lock, so that nobody else waits for what one of them owes. The functions here are pure but
 //! for the pacer's lock; the write path sleeps. After vLSM (admission control rather than stops).
 
+use crate::context::event::StallCause;
 use base::sync::model::{Mutex, lock};
-
-/// Why a writer was slowed down or waited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StallCause {
-    /// Memtables wait for flush.
-    Memory,
-    /// L0 waits for compaction.
-    L0,
-    /// The log waits for a prepared group.
-    Log,
-    /// Garbage waits for its collection.
-    Garbage,
-    /// The space limit is near, or reached.
-    Space,
-}
 
 /// Delay that is collected before a writer sleeps.
 pub(crate) const SLEEP_NS_MIN: u64 = 300_000;

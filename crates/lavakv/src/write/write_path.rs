@@ -19,6 +19,7 @@
 //! one edit.
 
 use crate::context::event::Event;
+use crate::context::event::StallCause;
 use crate::context::options::Durability;
 use crate::engine::{Engine, Writer};
 use crate::files::log_groups::{Ballast, Need};
@@ -28,7 +29,7 @@ use crate::space::space_limit::live_log_bytes_max;
 use crate::tree::family::Family;
 use crate::work::jobs;
 use crate::write::batch::{self, Change, Entries, WriteBatch};
-use crate::write::throttle::{Pressure, StallCause};
+use crate::write::throttle::Pressure;
 use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard, lock, read, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The largest circle of imports of each crate that has one of more than three files. These numbers only go down: who makes
 /// a circle smaller writes the new number here.
-const CIRCLES: &[(&str, usize)] = &[("lavakv", 31), ("torture", 19), ("wal", 4)];
+const CIRCLES: &[(&str, usize)] = &[("lavakv", 30), ("torture", 19), ("wal", 4)];
 
 const CIRCLE_FILES_MAX: usize = 3;
 
@@ -37,7 +37,7 @@ fn circles_of_imports_do_not_grow() {
 const FOLDERS: &[(&str, &[&str], usize)] = &[(
     "lavakv",
     &["context", "run", "space", "files", "tree", "large", "write", "read", "plan", "work", "admin"],
-    76,
+    71,
 )];
 
 #[test]
@@ -92,12 +92,26 @@ fn module(path: &Path) -> String {
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
 fn uses(sources: &Sources) -> Uses {
+    let exports = exports(sources);
     let of = |(module, text): (&String, &String)| {
         let text = without_tests(text);
-        let found = paths(&text, module).into_iter().filter_map(|path| longest_module(sources, &path));
+        let found = paths(&text, module).into_iter().filter_map(|path| {
+            longest_module(sources, &path).or_else(|| exports.get(path.split("::").next()?).cloned())
+        });
         (module.clone(), found.filter(|used| used != module).collect())
     };
     sources.iter().map(of).collect()
+}
+
+/// The names that the crate's root takes from its modules, with the module of each: `crate::Name` is a use of that.
+fn exports(sources: &Sources) -> BTreeMap<String, String> {
+    let root = without_tests(sources.get("").map_or("", String::as_str));
+    let mut paths = Vec::new();
+    for (at, start) in root.match_indices("pub use ") {
+        unfold(&root[at + start.len()..], "", &mut paths);
+    }
+    let named = |path: String| Some((path.rsplit("::").next()?.to_owned(), longest_module(sources, &path)?));
+    paths.into_iter().filter_map(named).collect()
 }
 
 /// The code, without comments and without what is only compiled for tests at the end of a file.
@@ -192,20 +206,21 @@ fn sources_of(files: &[(&str, &str)]) -> Sources {
 #[test]
 fn a_use_is_found_however_it_is_written() {
     let files = sources_of(&[
-        ("", "mod a;"),
+        ("", "mod a;\npub use c::{Thing, Other};"),
         ("a", "use crate::{b::{One, two::Three}, c as other, d::*};\nmod x;"),
         ("a::x", "use super::super::b; fn f() { super::y::call(); }"),
         ("a::y", "// crate::c\nlet x = crate::c::N;\n#[cfg(test)]\nmod tests {\n use crate::d; }"),
         ("b", "use std::crate_name; fn f() { $crate::c::x() }"),
         ("b::two", ""),
         ("c", ""),
-        ("d", "pub(in crate::a) fn f() {}"),
+        ("d", "pub(in crate::a) fn f() { crate::Thing::new() }"),
     ]);
     let found = uses(&files);
     let of = |module: &str| found[module].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(of("a"), ["b", "b::two", "c", "d"]);
     assert_eq!(of("a::x"), ["a::y", "b"]);
     assert_eq!(of("a::y"), ["c"]);
+    assert_eq!(of("d"), ["a", "c"]);
     assert!(of("b").is_empty());
 }
 

@@ -6,9 +6,10 @@
 
 use super::Places;
 use super::judge::Plan;
-use crate::context::options::{FamilyOptions, Options, ReadOptions, WriteOptions};
+use crate::context::options::{FamilyOptions, Options, WriteOptions};
 use crate::db::Db;
 use crate::files::unfinished::{self, Mark, Work};
+use crate::read::options::ReadOptions;
 use crate::tree::family::ColumnFamily;
 use crate::write::batch::{Change, DEFAULT_FAMILY};
 use base::{Error, ErrorKind, HashMap, Result, ValueKind};

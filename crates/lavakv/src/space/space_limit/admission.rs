@@ -1,9 +1,10 @@
 //! Whether a write may begin, and what it waits for if not.
 
+use crate::context::event::StallCause;
+use crate::context::options::{SpaceLimit, SpacePolicy};
 use crate::engine::{Engine, Writer};
-use crate::space::space_limit::{SpaceLimit, SpacePolicy, delete_bytes};
+use crate::space::space_limit::delete_bytes;
 use crate::work::jobs;
-use crate::write::throttle::StallCause;
 use crate::write::write_path::{freeze_all, stall};
 use base::sync::atomic::Ordering::Relaxed;
 use base::sync::lock;

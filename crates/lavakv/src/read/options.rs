@@ -1,0 +1,44 @@
+//! Options of a read.
+
+use crate::tree::snapshot::Snapshot;
+
+/// Options of a read or an iterator.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Read as of this snapshot; `None`: as of now.
+    pub snapshot: Option<Snapshot>,
+    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Empty: nothing.
+    pub name: String,
+    /// Iterators: the first key (inclusive).
+    pub lower_bound: Option<Vec<u8>>,
+    /// Iterators: the end (exclusive).
+    pub upper_bound: Option<Vec<u8>>,
+    /// Iterators: only keys that start with this.
+    pub prefix: Option<Vec<u8>>,
+    /// Iterators: values are not asked for.
+    pub keys_only: bool,
+    /// Whether blocks read are put into the cache. Default: true.
+    pub fill_cache: bool,
+    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
+    /// to 256 KiB as the iterator moves on. Default: 0.
+    ///
+    /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
+    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
+    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
+    pub readahead_bytes: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions {
+            snapshot: None,
+            name: String::new(),
+            lower_bound: None,
+            upper_bound: None,
+            prefix: None,
+            keys_only: false,
+            fill_cache: true,
+            readahead_bytes: 0,
+        }
+    }
+}
