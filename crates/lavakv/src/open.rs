@@ -16,8 +16,9 @@
 //!
 //! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
 
+use crate::context::health::Health;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
-use crate::engine::{Engine, Health, Memory, Writer};
+use crate::engine::Engine;
 use crate::files::log_groups::{GroupFile, LogGroups};
 use crate::files::tables::Tables;
 use crate::files::unfinished::{self, Mark};
@@ -26,6 +27,8 @@ use crate::run::rate_limit::RateLimit;
 use crate::run::scheduler::Scheduler;
 use crate::space::space_limit::SpaceBudget;
 use crate::tree::family::Family;
+use crate::tree::memory::Memory;
+use crate::tree::writer::Writer;
 use crate::write::batch::{self, Change, DEFAULT_FAMILY};
 use crate::write::throttle::Pacer;
 use base::sync::atomic::{AtomicU64, Ordering};

@@ -5,5 +5,7 @@
 
 pub(crate) mod family;
 pub(crate) mod log_floor;
+pub(crate) mod memory;
 pub(crate) mod readers;
 pub(crate) mod snapshot;
+pub(crate) mod writer;

@@ -1,9 +1,10 @@
 //! Creating and dropping column families.
 
 use crate::context::options::FamilyOptions;
-use crate::engine::{Engine, Writer};
+use crate::engine::Engine;
 use crate::files::obsolete::DataFile;
 use crate::tree::family::Family;
+use crate::tree::writer::Writer;
 use crate::write::write_path::settle;
 use base::sync::{MutexGuard, lock, write};
 use base::{Error, ErrorKind, Result, limits};

@@ -111,7 +111,7 @@ pub(crate) fn wait_idle(engine: &Arc<Engine>, timeout: Duration) -> bool {
     let clock = &engine.env.clock;
     let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
     loop {
-        engine.quiet.declare(engine);
+        engine.quiet.declare(engine.snapshots.visible(), engine.env.clock.now_ns());
         if is_idle(engine) {
             if engine.wal.get().is_none() || engine.health.is_poisoned() || !engine.log.has_unvouched(engine)
             {
@@ -176,7 +176,9 @@ fn seal_log(engine: &Engine) -> Result<()> {
     let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
     records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
     engine.manifest.commit(Edit(records))?;
-    files.iter().try_for_each(|&number| jobs::cleanup::remove_file(engine, &version::names::log(number)))
+    files
+        .iter()
+        .try_for_each(|&number| crate::files::obsolete::remove_file(engine, &version::names::log(number)))
 }
 
 /// Counters, with those that other parts keep.

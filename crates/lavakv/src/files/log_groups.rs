@@ -193,7 +193,7 @@ impl LogGroups {
         let surplus = self.recycle(dropped, &engine.options, bound);
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
-            if let Err(e) = crate::work::jobs::cleanup::remove_file(engine, &names::log(file.number)) {
+            if let Err(e) = crate::files::obsolete::remove_file(engine, &names::log(file.number)) {
                 // It keeps none of the others, and is too much again the next time.
                 lock(&self.state).free.push(file);
                 outcome = outcome.and(Err(e));
@@ -401,7 +401,7 @@ impl LogGroups {
     pub fn give_ballast(&self, engine: &Engine, part: Ballast) -> bool {
         let Some(file) = lock(&self.state).ballast[part as usize].take() else { return false };
         self.ballast_used.store(true, Ordering::Release);
-        crate::work::jobs::cleanup::remove_file(engine, &names::log(file.number)).is_ok()
+        crate::files::obsolete::remove_file(engine, &names::log(file.number)).is_ok()
     }
 
     /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.

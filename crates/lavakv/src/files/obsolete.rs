@@ -8,6 +8,7 @@
 use crate::engine::Engine;
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock};
+use base::{ErrorKind, Result};
 use std::sync::Arc;
 use version::names::FileKind;
 use version::{FileMeta, Place, State, Version, VsstMeta};
@@ -153,5 +154,17 @@ impl LiveFiles {
         live.tail_bytes = engine.placement.tails.bytes();
         live.counted_bytes = engine.space.meter().used_bytes();
         live
+    }
+}
+
+/// Removes a file of the store; fine if it is gone already.
+pub(crate) fn remove_file(engine: &Engine, name: &str) -> Result<()> {
+    match engine.env.fs.remove(&engine.path(name)) {
+        Ok(()) => {
+            engine.stats.files_removed.add(1);
+            Ok(())
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
     }
 }

@@ -39,8 +39,9 @@
 //! the log refers to them.
 
 use crate::context::options::{FamilyOptions, ValuePlacement};
-use crate::engine::{Engine, Writer};
+use crate::engine::Engine;
 use crate::tree::family::Family;
+use crate::tree::writer::Writer;
 use crate::work::jobs::output;
 use crate::write::batch::{Change, Entries, WriteBatch};
 use crate::write::write_path::Payload;

@@ -238,7 +238,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
         if orphan && !base::canary::is("orphans-left-at-open") {
-            crate::work::jobs::cleanup::remove_file(engine, &entry.name)?;
+            crate::files::obsolete::remove_file(engine, &entry.name)?;
         }
     }
     Ok(())

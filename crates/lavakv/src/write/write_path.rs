@@ -21,12 +21,13 @@
 use crate::context::event::Event;
 use crate::context::event::StallCause;
 use crate::context::options::Durability;
-use crate::engine::{Engine, Writer};
+use crate::engine::Engine;
 use crate::files::log_groups::{Ballast, Need};
 use crate::large::segments::Draft;
 use crate::space::space_limit::admission::{self, Admission, Ask};
 use crate::space::space_limit::live_log_bytes_max;
 use crate::tree::family::Family;
+use crate::tree::writer::Writer;
 use crate::work::jobs;
 use crate::write::batch::{self, Change, Entries, WriteBatch};
 use crate::write::throttle::Pressure;

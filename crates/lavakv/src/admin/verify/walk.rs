@@ -14,10 +14,11 @@
 
 use super::VerifyReport;
 use crate::context::event::Event;
-use crate::engine::{Engine, Writer};
+use crate::engine::Engine;
 use crate::files::damaged;
 use crate::files::obsolete::DataFile;
 use crate::large::placement::PlacedValues;
+use crate::tree::writer::Writer;
 use crate::write::batch;
 use base::sync::{MutexGuard, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};

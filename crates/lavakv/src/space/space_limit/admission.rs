@@ -2,8 +2,9 @@
 
 use crate::context::event::StallCause;
 use crate::context::options::{SpaceLimit, SpacePolicy};
-use crate::engine::{Engine, Writer};
+use crate::engine::Engine;
 use crate::space::space_limit::delete_bytes;
+use crate::tree::writer::Writer;
 use crate::work::jobs;
 use crate::write::write_path::{freeze_all, stall};
 use base::sync::atomic::Ordering::Relaxed;

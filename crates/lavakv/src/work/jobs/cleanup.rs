@@ -1,10 +1,10 @@
 //! Removes files nobody needs, and rolls the manifest when it has grown long.
 
 use crate::engine::Engine;
-use crate::files::obsolete::DataFile;
+use crate::files::obsolete::{DataFile, remove_file};
 use crate::run::scheduler::{Job, JobClass, Progress};
+use base::Result;
 use base::sync::lock;
-use base::{ErrorKind, Result};
 use std::sync::Arc;
 use version::Edit;
 
@@ -90,16 +90,4 @@ pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
         }
     }
     outcome
-}
-
-/// Removes a file of the store; fine if it is gone already.
-pub(crate) fn remove_file(engine: &Engine, name: &str) -> Result<()> {
-    match engine.env.fs.remove(&engine.path(name)) {
-        Ok(()) => {
-            engine.stats.files_removed.add(1);
-            Ok(())
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
-    }
 }

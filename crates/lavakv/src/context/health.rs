@@ -1,0 +1,126 @@
+//! Whether the store still takes writes, and jobs still work.
+
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::{Mutex, lock};
+use base::{Error, ErrorKind, Result};
+
+/// Whether the store still takes writes.
+///
+/// Three states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
+/// reads go on. (A damaged file is no reason: see `damaged`.) *No space*: a job could not write for want of room; jobs are tried again every
+/// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns. *Busy*: jobs
+/// have met the same again and again that passes by itself (no descriptors, no memory). It is like no space with another error.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    poisoned: AtomicBool,
+    error: Mutex<Option<Error>>,
+    no_space: AtomicBool,
+    retry_at_ns: AtomicU64,
+    /// Since a job last wrote successfully: how often jobs met what passes, and what it was.
+    busy: Mutex<Option<(u32, Error)>>,
+}
+
+/// How long jobs wait after one of them found no room, or no descriptor, or the like.
+const RETRY_NS: u64 = 100_000_000;
+/// So often jobs try in vain what others wait for, before these are told: a second or so.
+const BUSY_TRIES: u32 = 10;
+
+impl Health {
+    /// Fails if nothing may be acknowledged any more.
+    pub fn check(&self) -> Result<()> {
+        if !self.poisoned.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let first = lock(&self.error).clone();
+        let error = first.unwrap_or_else(|| Error::new(ErrorKind::Poisoned, "the store failed"));
+        Err(if error.kind() == ErrorKind::Closed {
+            error
+        } else {
+            error
+                .with_kind(ErrorKind::Poisoned)
+                .context("an earlier failure stopped all writes; reopen the store")
+        })
+    }
+
+    /// The first failure, if there was one.
+    pub fn first_error(&self) -> Option<Error> {
+        lock(&self.error).clone()
+    }
+
+    /// Stops all writes, for good. The first reason is kept; but `Closed`, which is no failure, gives way to one: jobs may
+    /// still fail while a store is being closed, and what becomes of their files depends on it.
+    pub fn poison(&self, error: &Error) {
+        let mut first = lock(&self.error);
+        let closed_only = first.as_ref().is_none_or(|e| e.kind() == ErrorKind::Closed)
+            && !base::canary::is("closing-hides-failures");
+        if closed_only || first.is_none() {
+            *first = Some(error.clone());
+        }
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Fails if something went wrong; a store that is being closed is none the worse for it.
+    pub fn check_sound(&self) -> Result<()> {
+        match self.check() {
+            Err(e) if e.kind() == ErrorKind::Closed => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// True if a failed edit may be durable all the same: files it names must stay.
+    pub fn outcome_unknown(&self) -> bool {
+        self.is_poisoned() && self.first_error().is_some_and(|e| e.kind() != ErrorKind::Closed)
+    }
+
+    pub fn out_of_space(&self) -> bool {
+        self.no_space.load(Ordering::Acquire)
+    }
+
+    /// True while jobs that write must not start.
+    pub fn must_wait(&self, now_ns: u64) -> bool {
+        now_ns < self.retry_at_ns.load(Ordering::Acquire)
+    }
+
+    /// A job met what passes.
+    pub fn busy_at(&self, now_ns: u64, error: &Error) {
+        let mut busy = lock(&self.busy);
+        let tries = busy.as_ref().map_or(0, |(tries, _)| *tries);
+        *busy = Some((tries.saturating_add(1), error.clone()));
+        self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
+    }
+
+    /// What a job met a moment ago, again, and what should have passed by now: nobody knows when jobs will get on.
+    pub fn held_up(&self, now_ns: u64) -> Option<Error> {
+        if !self.must_wait(now_ns) {
+            return None;
+        }
+        let busy = lock(&self.busy);
+        busy.as_ref().filter(|(tries, _)| *tries >= BUSY_TRIES).map(|(_, error)| error.clone())
+    }
+
+    /// True if jobs cannot write: for want of room, or of what should have passed by now.
+    pub fn is_stuck(&self, now_ns: u64) -> bool {
+        self.out_of_space() || self.held_up(now_ns).is_some()
+    }
+
+    pub fn no_space_at(&self, now_ns: u64) {
+        self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
+        self.no_space.store(true, Ordering::Release);
+    }
+
+    /// There may be room for the next try.
+    pub fn retry(&self) {
+        self.retry_at_ns.store(0, Ordering::Release);
+    }
+
+    /// A job wrote successfully.
+    pub fn space_found(&self) {
+        self.no_space.store(false, Ordering::Release);
+        *lock(&self.busy) = None;
+        self.retry_at_ns.store(0, Ordering::Release);
+    }
+}
