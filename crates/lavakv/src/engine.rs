@@ -123,6 +123,11 @@ impl Engine {
         self.manifest.commit_with(build, publish)
     }
 
+    /// True if there were no writes for a while: see [`Quiet::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.is_quiet(self.snapshots.visible(), self.env.clock.now_ns())
+    }
+
     /// The family with this id, if it still exists.
     pub fn family(&self, id: FamilyId) -> Option<Arc<Family>> {
         read(&self.families).get(&id).cloned()

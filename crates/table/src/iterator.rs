@@ -203,20 +203,8 @@ impl KsstIter {
             self.turn(forward)?;
         }
         let moved = match (self.current, &mut self.references, &mut self.inline) {
-            (Current::References, Some(s), _) => {
-                if forward {
-                    s.next()
-                } else {
-                    s.prev()
-                }
-            }
-            (Current::Inline, _, Some(s)) => {
-                if forward {
-                    s.next()
-                } else {
-                    s.prev()
-                }
-            }
+            (Current::References, Some(s), _) => s.step(forward),
+            (Current::Inline, _, Some(s)) => s.step(forward),
             _ => Ok(()),
         };
         if let Err(e) = moved {

@@ -360,6 +360,12 @@ impl<C: BlockCursor> StreamIter<C> {
         done
     }
 
+    /// One entry on, or back.
+    #[inline]
+    pub(crate) fn step(&mut self, forward: bool) -> Result<()> {
+        if forward { self.next() } else { self.prev() }
+    }
+
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         let done = self.forward();

@@ -199,14 +199,12 @@ pub(crate) fn job_failed(engine: &Arc<Engine>, error: Error, inputs: &[u64]) {
 
 /// True if what a job writes to a file is nobody's before the job has come to its end.
 fn is_thrown_away(engine: &Engine, path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).filter(|_| path.parent() == Some(&engine.dir));
-    let Some(name) = name else { return false };
-    match names::parse(name) {
+    match kind_of(&engine.dir, path) {
         Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => true,
-        Some(FileKind::Log(number)) => {
-            engine.manifest.state().log_groups.values().all(|group| group.file != number)
+        Some(FileKind::Log(number)) => engine.manifest.state().place_of(number).is_none(),
+        Some(FileKind::Manifest(number)) => {
+            !engine.manifest.live_manifest_files().contains(&names::manifest(number))
         }
-        Some(FileKind::Manifest(_)) => !engine.manifest.live_manifest_files().iter().any(|live| live == name),
         _ => false,
     }
 }
@@ -231,10 +229,14 @@ pub(crate) fn is_of_reading(error: &Error) -> bool {
     matches!(error.kind(), Corruption | Io | NotFound | Unsupported)
 }
 
+/// What the file is, if it is one of the store's directory.
+fn kind_of(dir: &Path, path: &Path) -> Option<FileKind> {
+    names::parse(path.file_name()?.to_str().filter(|_| path.parent() == Some(dir))?)
+}
+
 /// The number of a file of data of the store.
 fn number_of(dir: &Path, path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str().filter(|_| path.parent() == Some(dir))?;
-    match names::parse(name)? {
+    match kind_of(dir, path)? {
         FileKind::Ksst(number) | FileKind::Vsst(number) => Some(number),
         _ => None,
     }

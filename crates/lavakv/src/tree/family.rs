@@ -13,7 +13,7 @@ use lsm::picker::{LeveledOptions, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
-use version::{FamilyId, FamilyState, State, Version};
+use version::{FamilyId, State, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
 #[derive(Debug)]
@@ -200,6 +200,17 @@ impl Family {
         });
     }
 
+    /// Installs what the manifest says of the family, under the manifest's lock. False if the family was dropped: by the
+    /// answer a job that publishes an edit knows whose its inputs and outputs are. A moment later it may have been dropped,
+    /// and then both its last version and what that version replaced still have readers.
+    pub fn install_durable(&self, state: &State, flushed: &[u64]) -> bool {
+        let durable = state.families.get(&self.id).filter(|_| !self.is_dropped());
+        if let Some(durable) = durable {
+            self.install(durable.version.clone(), flushed);
+        }
+        durable.is_some()
+    }
+
     /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
     pub fn discard_view(&self) {
         let options = self.options();
@@ -211,13 +222,6 @@ impl Family {
 
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
-    }
-
-    /// What the manifest says of the family, unless it was dropped. To be asked under the manifest's lock: by the answer a job
-    /// that publishes an edit knows whose its inputs and outputs are. A moment later it may have been dropped, and then both
-    /// its last version and what that version replaced still have readers.
-    pub fn durable_in<'a>(&self, state: &'a State) -> Option<&'a FamilyState> {
-        state.families.get(&self.id).filter(|_| !self.is_dropped()).map(Arc::as_ref)
     }
 
     pub fn mark_dropped(&self) {

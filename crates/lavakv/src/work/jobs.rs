@@ -187,9 +187,7 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> O
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
 fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Compaction)> {
-    if !engine.options.ablation.quiet_compaction
-        || !engine.quiet.is_quiet(engine.snapshots.visible(), engine.env.clock.now_ns())
-    {
+    if !engine.options.ablation.quiet_compaction || !engine.is_quiet() {
         return None;
     }
     for family in engine.all_families() {

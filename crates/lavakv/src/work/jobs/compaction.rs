@@ -234,10 +234,7 @@ impl CompactionJob {
             },
             |state| {
                 self.grant.iter().for_each(Grant::installed);
-                if let Some(durable) = self.family.durable_in(state) {
-                    installed = true;
-                    self.family.install(durable.version.clone(), &[]);
-                }
+                installed = self.family.install_durable(state, &[]);
             },
         )?;
         if installed && !compaction.trivial_move {

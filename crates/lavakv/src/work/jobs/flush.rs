@@ -132,11 +132,11 @@ impl FlushJob {
             |state| {
                 grant.installed();
                 for (unit, installed) in units.iter().zip(&mut installed) {
-                    let Some(family) = unit.family.durable_in(state) else { continue };
-                    *installed = true;
                     let flushed: Vec<u64> = unit.memtables.iter().map(|m| m.id()).collect();
-                    unit.family.install(family.version.clone(), &flushed);
-                    engine.memory.flushed(unit.bytes);
+                    *installed = unit.family.install_durable(state, &flushed);
+                    if *installed {
+                        engine.memory.flushed(unit.bytes);
+                    }
                 }
             },
         )?;

@@ -89,9 +89,7 @@ pub(crate) fn pick(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>,
 }
 
 fn pick_in(engine: &Engine, claims: &mut Claims, family: &Family) -> Option<Picked> {
-    if !claims.rebuilds.contains_key(&family.id) && family.demand.bytes() == 0
-        || !engine.quiet.is_quiet(engine.snapshots.visible(), engine.env.clock.now_ns())
-    {
+    if !claims.rebuilds.contains_key(&family.id) && family.demand.bytes() == 0 || !engine.is_quiet() {
         return None;
     }
     let view = family.view();
@@ -129,9 +127,7 @@ fn begin(family: &Family, view: &View, busy: &InProgress) -> Option<Rebuild> {
 /// The vSSTs of a walk under way: collecting them would be for nothing.
 pub(crate) fn taken(engine: &Engine, claims: &Claims, family: &Family) -> HashSet<u64> {
     match claims.rebuilds.get(&family.id) {
-        Some(walk) if engine.quiet.is_quiet(engine.snapshots.visible(), engine.env.clock.now_ns()) => {
-            walk.vssts().iter().copied().collect()
-        }
+        Some(walk) if engine.is_quiet() => walk.vssts().iter().copied().collect(),
         _ => HashSet::default(),
     }
 }

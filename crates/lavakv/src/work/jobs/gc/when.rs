@@ -173,7 +173,7 @@ fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, f
 /// The threshold of a family now.
 pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -> u32 {
     // Asked in any case: it is a comparison with what was seen last.
-    let quiet = engine.quiet.is_quiet(engine.snapshots.visible(), engine.env.clock.now_ns());
+    let quiet = engine.is_quiet();
     if !engine.options.ablation.dynamic_scheduling {
         return options.gc_ratio_percent;
     }
@@ -234,9 +234,7 @@ pub(super) fn may_start(engine: &Engine, claims: &Claims, slots: &Slots) -> bool
     let free = claims.merges() + running < engine.options.background_threads;
     let busy = || {
         let asked = !claims.gc_requests.is_empty();
-        asked
-            || engine.quiet.is_quiet(engine.snapshots.visible(), engine.env.clock.now_ns())
-            || strain_percent(engine) >= STRAIN_BUSY
+        asked || engine.is_quiet() || strain_percent(engine) >= STRAIN_BUSY
     };
     running < slots.collections || (free && busy())
 }
