@@ -1,8 +1,6 @@
 //! Versions, edits and the manifest: which files make up a store, and the durable history of that.
 //!
-//! * [`names`]: the names of the files of a store.
 //! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`], [`LogGroupMeta`]).
-//! * [`idmap`]: the copy-on-write ordered map in which a version keeps them.
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
 //! * [`state`]: [`State`], every family at one edit number; [`State::apply`] is pure and refuses contradictions.
@@ -16,24 +14,20 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod edit;
-pub mod idmap;
 pub mod manifest;
 pub mod meta;
-pub mod names;
 pub mod sources;
 pub mod state;
 pub mod version;
 
 pub use edit::{Edit, Record};
-pub use idmap::IdMap;
 pub use manifest::{
     FamilyWitness, InitialState, Manifest, ManifestReport, ManifestWitness, TableWitness, dump_manifest,
     look_through,
 };
-pub use meta::{
-    BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX,
-    VsstClass, VsstMeta,
-};
+pub use meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, VsstClass, VsstMeta};
 pub use sources::{TableSource, VsstSource};
 pub use state::{FamilyState, Place, State};
+pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
+pub use store::{IdMap, names};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};

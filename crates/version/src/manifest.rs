@@ -24,8 +24,7 @@
 //! such records when a store is closed or idle.
 
 use crate::edit::Edit;
-use crate::meta::{FamilyId, NUMBER_MAX};
-use crate::names::{self, FileKind};
+use crate::meta::FamilyId;
 use crate::state::State;
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Condvar, Mutex, MutexGuard, lock, statistic};
@@ -33,6 +32,8 @@ use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
+use store::names::{self, FileKind};
+use store::numbers::NUMBER_MAX;
 
 mod format;
 mod replay;

@@ -8,6 +8,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
 use std::sync::Arc;
+use store::numbers::NUMBER_MAX;
 
 pub use table::Dependency;
 
@@ -15,18 +16,6 @@ pub use table::Dependency;
 pub type FamilyId = u32;
 /// The stable logical name of a file of separated values: the number of the vSST that first held them.
 pub type BlobId = u64;
-
-/// The largest file number, LTN, LPN or edit number that is believed. Two bits are kept free so that a damaged or
-/// hostile number cannot make `number + 1` overflow.
-pub const NUMBER_MAX: u64 = u64::MAX >> 2;
-
-/// The largest number that a store is believed to have reached. Above it there is room for all numbers that it will
-/// ever need: allocation cannot run out because of a damaged or hostile number.
-pub const NUMBER_REACHED_MAX: u64 = NUMBER_MAX >> 1;
-
-/// The largest number in the name of a file that new numbers are kept above. It is lower again, so that a stray file
-/// cannot push a store to a number with which it is not believed.
-pub const NUMBER_SEEN_MAX: u64 = NUMBER_REACHED_MAX >> 1;
 
 /// A kSST.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

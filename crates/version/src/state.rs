@@ -14,11 +14,11 @@
 //! tables and log groups take effect first, and cross-references are checked when the whole edit is in.
 
 use crate::edit::{Edit, Record};
-use crate::idmap::IdMap;
 use crate::meta::{FamilyId, FileMeta, LogGroupMeta};
 use crate::version::Version;
 use base::{Error, Result, SeqNo, Uid};
 use std::sync::Arc;
+use store::IdMap;
 
 mod apply;
 mod verify;

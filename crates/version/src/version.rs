@@ -9,7 +9,6 @@
 //! number. This is the file-number inheritance of LavaStore and TerarkDB, flattened: garbage collection replaces the
 //! files behind the names and never rewrites a reference.
 
-use crate::idmap::IdMap;
 use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
 use base::SeqNo;
 use base::key;
@@ -18,6 +17,7 @@ use std::cmp::Reverse;
 use std::fmt::{self, Write as _};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use store::IdMap;
 
 /// The tables of one level: a shared slice that knows its sums.
 #[derive(Clone, Default, PartialEq, Eq)]

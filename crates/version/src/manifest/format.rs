@@ -9,11 +9,11 @@
 //! relied on it, or damaged later. Any intact record behind it that vouches for its number proves damage, and
 //! [`vouched`] looks for one at every later offset, because the length of a damaged record cannot be believed.
 
-use crate::meta::NUMBER_MAX;
-use crate::names::{self, FileKind};
 use base::checksum::{self, checksum_of, mask};
 use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, Result, Uid};
+use store::names::{self, FileKind};
+use store::numbers::NUMBER_MAX;
 
 /// First bytes of every manifest.
 const MAGIC: &[u8; 8] = b"LAVAMFST";

@@ -2,12 +2,13 @@
 
 use super::format::{Current, HEADER_LEN, Header, RawRecord, read_record, vouched};
 use crate::edit::Edit;
-use crate::meta::{NUMBER_REACHED_MAX, damaged};
-use crate::names::{self, FileKind};
+use crate::meta::damaged;
 use crate::state::State;
 use base::{Error, ErrorKind, Result};
 use io::{Access, Env};
 use std::path::Path;
+use store::names::{self, FileKind};
+use store::numbers::NUMBER_REACHED_MAX;
 
 /// The longest manifest that is read.
 pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
@@ -114,7 +115,7 @@ fn check_reached(state: &State) -> Result<()> {
 
 /// An intact record whose numbers do not continue the history was not torn: the file is not what was written.
 fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_max: u64) -> Result<()> {
-    let in_range = (1..=crate::meta::NUMBER_MAX).contains(&record.edit);
+    let in_range = (1..=store::numbers::NUMBER_MAX).contains(&record.edit);
     if record.edit == edit && in_range && (durable_min..=durable_max).contains(&record.durable) {
         return Ok(());
     }

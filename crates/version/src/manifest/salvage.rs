@@ -9,13 +9,13 @@ use super::format::{Current, HEADER_LEN, Header, RECORD_HEADER_LEN, read_record}
 use super::replay;
 use crate::edit::{Edit, Record};
 use crate::meta::{FamilyId, FileMeta};
-use crate::names::{self, FileKind};
 use crate::state::State;
 use base::codec::Reader;
 use base::{Error, Result, SeqNo, Uid};
 use io::{Access, Env, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
+use store::names::{self, FileKind};
 
 /// Bytes of a damaged manifest that are searched for records.
 const SEARCH_LEN_MAX: u64 = 1 << 30;

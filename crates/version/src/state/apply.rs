@@ -2,12 +2,13 @@
 
 use super::{FamilyState, Place, Slot, State};
 use crate::edit::{Edit, Record};
-use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, NUMBER_MAX, VsstMeta};
+use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, VsstMeta};
 use crate::version::{AliasTarget, Level, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
 use base::{Error, Result, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use store::numbers::NUMBER_MAX;
 
 pub(super) fn apply(state: &State, edit: &Edit) -> Result<State> {
     let mut next = state.clone();

@@ -1,13 +1,13 @@
 //! Checks a state from scratch: nothing that [`super::apply`] keeps up to date is believed.
 
 use super::{Place, State, apply::check_alias};
-use crate::idmap::IdMap;
 use crate::meta::{BlobId, FileMeta};
 use crate::version::{ReferenceTotals, Version};
 use base::limits::LEVELS_MAX;
 use base::{Error, Result, key};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use store::IdMap;
 
 pub(super) fn verify(state: &State) -> Result<()> {
     let mut index = IdMap::new();

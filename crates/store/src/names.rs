@@ -5,7 +5,7 @@
 //! looks similar (`7.ksst`, `000000000007.KSST`) is not a file of the store and is never removed by it. Nor is one with a
 //! number that cannot be allocated.
 
-use crate::meta::{NUMBER_MAX, NUMBER_SEEN_MAX};
+use crate::numbers::{NUMBER_MAX, NUMBER_SEEN_MAX};
 use std::fmt;
 
 /// The name of the file that names the manifest.
