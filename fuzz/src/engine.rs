@@ -112,7 +112,8 @@ fn log_of(batches: &[(u64, u32, &[u8])]) -> Vec<u8> {
     let mut group = vec![0; GROUP_LEN];
     let mut pages: Vec<(Vec<u8>, usize)> = Vec::new();
     for &(first_seq, seq_span, payload) in batches {
-        let batch = BatchHeader { first_seq, seq_span, len: payload.len() as u32 };
+        let batch =
+            BatchHeader { tenant: wal::TenantId::FIRST, first_seq, seq_span, len: payload.len() as u32 };
         let mut left = payload;
         while !left.is_empty() {
             let full = pages.last().is_none_or(|(_, used)| used + page::ROOM_LEN_MIN > PAGE);
@@ -153,6 +154,7 @@ fn log_of(batches: &[(u64, u32, &[u8])]) -> Vec<u8> {
             prev_ltn: 0,
             prev_end: 0,
             witness_edit: 1,
+            stream: None,
         };
         let mut page = [0; PAGE];
         page.copy_from_slice(bytes);

@@ -6,8 +6,8 @@ use base::{Result, Uid};
 use io::sim::SimEnv;
 use io::{Access, PAGE};
 use std::path::Path;
-use wal::page::{self, BatchHeader, Form, FragmentKind, Fragments, Owner, PageHeader, ROOM_LEN_MIN};
-use wal::{LogGroup, RecoveryMode, STAGING_NAME, dump_group, recover};
+use wal::page::{self, BatchHeader, Form, FragmentKind, Fragments, Owner, PageHeader, ROOM_LEN_MIN, Stream};
+use wal::{LogGroup, RecoveryMode, STAGING_NAME, TenantId, dump_group, recover};
 
 /// The store that all logs belong to; that of the golden group.
 pub const STORE: Uid =
@@ -19,6 +19,7 @@ const OWNER: Owner = Owner { store: STORE, group: Some(GROUP) };
 /// The number of the golden group.
 const GOLDEN_LTN: u64 = 3;
 const GOLDEN: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v2.log");
+const GOLDEN_V3: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v3.log");
 const GOLDEN_V1: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v1.log");
 
 /// A page, closed or open.
@@ -40,7 +41,7 @@ pub fn log_page(data: &[u8]) {
 /// The pages of the golden group.
 pub fn log_page_seeds() -> Vec<Vec<u8>> {
     let pages = |group: &'static [u8]| group.chunks(PAGE).take(4).map(<[u8]>::to_vec);
-    pages(GOLDEN).chain(pages(GOLDEN_V1)).collect()
+    [GOLDEN, GOLDEN_V3, GOLDEN_V1].into_iter().flat_map(pages).collect()
 }
 
 /// Recovers and lists the log of these groups; `staging` may be empty.
@@ -63,15 +64,19 @@ fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], uid: Option<Uid>, stag
     let mut first = None;
     for mode in [RecoveryMode::ReadOnly, RecoveryMode::ReadWrite, RecoveryMode::ReadWrite] {
         let mut replayed = 0;
-        let report = recover(&env, dir, STORE, &files, mode, &mut |_, payload| {
+        let report = recover(&env, dir, STORE, &files, mode, &mut |_, _, payload| {
             replayed += payload.len();
             assert!(replayed <= stored, "more was replayed than is stored");
             Ok(())
         })?;
         assert!(report.batches as usize <= stored / page::NEXT_FRAGMENT_HEADER_LEN);
         // Recovery can be repeated: what it wrote changes nothing about what it finds.
-        let found = (report.next_lpn, report.sealed, report.last_seq, replayed);
-        assert_eq!(*first.get_or_insert(found), found, "recovery finds something else the second time");
+        let found = (report.next_lpn, report.sealed, report.seqs, replayed);
+        assert_eq!(
+            *first.get_or_insert(found.clone()),
+            found,
+            "recovery finds something else the second time"
+        );
     }
     Ok(())
 }
@@ -90,7 +95,7 @@ pub fn log_group(data: &[u8]) {
 /// The golden group.
 pub fn log_group_seeds() -> Vec<Vec<u8>> {
     let seeds = |group: &[u8]| [group.to_vec(), group[..4 * PAGE].to_vec(), [group, group].concat()];
-    [seeds(GOLDEN), seeds(GOLDEN_V1)].concat()
+    [GOLDEN, GOLDEN_V3, GOLDEN_V1].into_iter().flat_map(seeds).collect()
 }
 
 /// What a script makes of one page: how it departs from the page that should come next.
@@ -143,6 +148,7 @@ impl Forge<'_> {
             prev_ltn: self.number(next.prev_ltn),
             prev_end: self.number(next.prev_end).min(first_lpn),
             witness_edit: self.number(1),
+            stream: if self.byte() < 100 { None } else { Some(Stream::default()) },
             ..next
         };
         PagePlan { staged, header }
@@ -171,7 +177,8 @@ impl Forge<'_> {
             self.seq = first_seq.wrapping_add(u64::from(seq_span)).wrapping_add(1);
             let end = pos + kind.header_len() + payload_len;
             bytes[pos + kind.header_len()..end].fill(self.byte());
-            let batch = BatchHeader { first_seq, seq_span, len };
+            let tenant = TenantId(self.number(0) as u8);
+            let batch = BatchHeader { tenant, first_seq, seq_span, len };
             page::encode_fragment(&mut bytes[pos..end], kind, batch, OWNER, lpn, pos);
             pos = end;
         }
@@ -227,6 +234,7 @@ pub fn log_sealed(data: &[u8]) {
         prev_ltn: 0,
         prev_end: 0,
         witness_edit: 0,
+        stream: None,
     };
     let groups = vec![(1, vec![0; GROUP_PAGES * PAGE], None)];
     let mut forge = Forge { r: Reader::new(data), groups, staging: Vec::new(), next, seq: 1 };
@@ -262,7 +270,9 @@ mod tests {
 
     #[test]
     fn the_golden_group_and_sound_forgeries_are_recovered() {
-        for (group, owner) in [(GOLDEN, OWNER), (GOLDEN_V1, Owner { group: None, ..OWNER })] {
+        for (group, owner) in
+            [(GOLDEN, OWNER), (GOLDEN_V3, OWNER), (GOLDEN_V1, Owner { group: None, ..OWNER })]
+        {
             recover_groups(&[(GOLDEN_LTN, group.to_vec(), None)], owner.group, &[]).unwrap();
             let first = page::read_closed(&group[..PAGE], owner, GOLDEN_LTN);
             assert!(matches!(first, page::Verdict::Valid(_)));

@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Manifest, Record, State};
-use wal::{LogGroup, RecoveryMode, RecoveryReport};
+use wal::{LogGroup, RecoveryMode, RecoveryReport, TenantId};
 
 pub(crate) mod service;
 
@@ -407,17 +407,18 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
     let serves = engine.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
     let mut judged = false;
-    let report =
-        wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut |first_seq, payload| {
-            replay_batch(engine, &state, &mut placed, first_seq, payload)?;
-            if mode == RecoveryMode::ReadOnly || !is_large(engine) {
-                return Ok(());
-            }
-            if !std::mem::replace(&mut judged, true) && !base::canary::is("recovery-flushes-unjudged") {
-                judge_log(engine, &state, &groups)?;
-            }
-            flush_replayed(engine)
-        })?;
+    let mut take = wal::only(TenantId::FIRST, |first_seq, payload| {
+        replay_batch(engine, &state, &mut placed, first_seq, payload)?;
+        if mode == RecoveryMode::ReadOnly || !is_large(engine) {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut judged, true) && !base::canary::is("recovery-flushes-unjudged") {
+            judge_log(engine, &state, &groups)?;
+        }
+        flush_replayed(engine)
+    });
+    let report = wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut take)?;
+    drop(take);
     engine.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
@@ -428,10 +429,10 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
 /// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
 /// would take the place of those that a manifest has lost at its end, and nobody would ever miss them.
 fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
-    let mut check = |_: SeqNo, payload: &[u8]| {
+    let mut check = wal::only(TenantId::FIRST, |_: SeqNo, payload: &[u8]| {
         let (_, _, mut entries) = batch::decode(payload)?;
         entries.try_for_each(|change| must_know(engine, state, change?.family))
-    };
+    });
     let mode = RecoveryMode::ReadOnly;
     let report = wal::recover(&engine.env, &engine.dir, state.store, groups, mode, &mut check)?;
     engine.manifest.require_edit(report.witness_edit)
@@ -461,10 +462,12 @@ pub(crate) fn replay_up_to_damage(
         }
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
-    let mut on_batch =
-        |first_seq: SeqNo, payload: &[u8]| replay_batch(engine, &state, &mut placed, first_seq, payload);
+    let mut on_batch = wal::only(TenantId::FIRST, |first_seq: SeqNo, payload: &[u8]| {
+        replay_batch(engine, &state, &mut placed, first_seq, payload)
+    });
     let (report, of_log) =
         wal::recover_up_to_damage(&engine.env, &engine.dir, state.store, &groups, &mut on_batch)?;
+    drop(on_batch);
     // One that is missing, or too short, was told already.
     damage.extend(of_log.filter(|e| !damage.iter().any(|known| known.file() == e.file())));
     if damage.is_empty() {

@@ -4,7 +4,7 @@
 
 use base::sync::Mutex;
 use io::{Access, AlignedBuf, Env, PAGE};
-use lavastore_wal::{Durability, History, PreparedGroup, Wal, WalOptions};
+use lavastore_wal::{Durability, History, PreparedGroup, TenantId, Wal, WalOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -83,8 +83,9 @@ fn buffered(bench: &Bench, n: u64) -> base::Result<()> {
             }
         });
         let start = bench.now();
-        let all =
-            (1..=n).try_for_each(|seq| wal.append(&[&value], seq, seq, Durability::Buffered, 0).map(drop));
+        let all = (1..=n).try_for_each(|seq| {
+            wal.append(TenantId::FIRST, &[&value], seq, seq, Durability::Buffered, 0).map(drop)
+        });
         appended = all.map(|()| bench.now() - start);
         done.store(true, Ordering::Relaxed);
     });
@@ -107,7 +108,7 @@ fn durable(bench: &Bench, threads: u64) -> base::Result<()> {
                     let appended = {
                         let mut seq = base::sync::lock(&order);
                         *seq += 1;
-                        wal.append(&[&value], *seq, *seq, Durability::Durable, 0)
+                        wal.append(TenantId::FIRST, &[&value], *seq, *seq, Durability::Durable, 0)
                     };
                     if appended.and_then(|position| wal.sync(position)).is_err() {
                         return;

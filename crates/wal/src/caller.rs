@@ -3,7 +3,7 @@
 
 use crate::page::Owner;
 use crate::recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
-use crate::{Durability, History, Position, PreparedGroup, Wal, WalOptions, group_len_needed};
+use crate::{Durability, History, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed};
 use base::{ErrorKind, Result, Uid};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, PAGE, Rng};
@@ -64,6 +64,21 @@ pub(crate) struct Caller {
     /// Batches below need not be there any more, from the operation on.
     pub floors: Vec<(u64, u64)>,
     pub next_seq: u64,
+    /// Those whose batches there are. Here they have one sequence together, and one floor.
+    pub tenants: u8,
+}
+
+/// The tenants that any test has.
+const TENANTS_MAX: u8 = 4;
+
+/// All have one floor.
+pub(crate) fn floors_of_all(floor: u64) -> Vec<(TenantId, u64)> {
+    (0..TENANTS_MAX).map(|tenant| (TenantId(tenant), floor)).collect()
+}
+
+/// A batch says whose it is; the highest byte of its sequence is free for that.
+pub(crate) fn tenant_of(payload: &[u8]) -> TenantId {
+    TenantId(payload[7])
 }
 
 pub(crate) fn options() -> WalOptions {
@@ -122,6 +137,7 @@ impl Caller {
             written,
             floors: vec![(0, 0)],
             next_seq,
+            tenants: 1,
         }
     }
 
@@ -149,7 +165,11 @@ impl Caller {
     pub fn append(&mut self, len: usize, durability: Durability) -> Result<Position> {
         let seq = self.next_seq;
         self.next_seq += 1 + self.rng.below(3);
-        let bytes = payload(&mut self.rng, seq, len);
+        let mut bytes = payload(&mut self.rng, seq, len);
+        if self.tenants > 1 {
+            bytes[7] = self.rng.below(self.tenants.into()) as u8;
+        }
+        let tenant = tenant_of(&bytes);
         let cut = self.rng.below(bytes.len() as u64 + 1) as usize;
         self.written.push(Written {
             seq,
@@ -161,7 +181,7 @@ impl Caller {
         });
         let (a, b) = bytes.split_at(cut);
         loop {
-            match self.wal.append(&[a, b"", b], seq, self.next_seq - 1, durability, seq) {
+            match self.wal.append(tenant, &[a, b"", b], seq, self.next_seq - 1, durability, seq) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let pages = (group_len_needed(bytes.len()) / PAGE as u64).max(self.group_pages);
                     self.add_group(pages)?;
@@ -223,7 +243,7 @@ impl Caller {
     /// A flush of everything below a sequence, and the removal of the groups that allows.
     pub fn flush_below(&mut self, floor: u64) {
         self.floors.push((self.sim.op_count(), floor));
-        let released = self.wal.release_below(floor);
+        let released = self.wal.release_below(&floors_of_all(floor));
         let mut manifest = self.manifest();
         for ltn in &released {
             assert_eq!(manifest.groups.keys().next(), Some(ltn), "oldest first");
@@ -321,10 +341,12 @@ pub(crate) fn recover_all(
     mode: RecoveryMode,
 ) -> Result<(RecoveryReport, Replayed)> {
     let mut replayed = Vec::new();
-    let report = recover(&sim.env(), dir(), store(), &groups(sim, manifest), mode, &mut |seq, payload| {
-        replayed.push((seq, payload.to_vec()));
-        Ok(())
-    })?;
+    let report =
+        recover(&sim.env(), dir(), store(), &groups(sim, manifest), mode, &mut |tenant, seq, payload| {
+            assert_eq!(tenant, tenant_of(payload), "whose batch {seq} is");
+            replayed.push((seq, payload.to_vec()));
+            Ok(())
+        })?;
     Ok((report, replayed))
 }
 

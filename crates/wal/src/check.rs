@@ -17,7 +17,7 @@
 use crate::page::{self, FragmentKind, Fragments, Owner, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{STAGING_NAME, Wal};
+use crate::{STAGING_NAME, TenantId, Wal};
 use base::{Error, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile, PAGE};
 use std::path::Path;
@@ -61,8 +61,8 @@ pub(crate) struct StagedEnd {
     pub used: usize,
 }
 
-/// Gets a batch: its first sequence and its bytes.
-pub type OnChecked<'a> = dyn FnMut(SeqNo, &[u8]) + 'a;
+/// Gets a batch: whose it is, its first sequence and its bytes.
+pub type OnChecked<'a> = dyn FnMut(TenantId, SeqNo, &[u8]) + 'a;
 
 /// A check of a log under way. See the module.
 pub struct LogCheck {
@@ -206,9 +206,9 @@ impl LogCheck {
             if !begins && !self.assembly.has_begun() {
                 continue;
             }
-            if let Some((first_seq, _, whole)) = self.assembly.add(&fragment)? {
+            if let Some(whole) = self.assembly.add(&fragment)? {
                 found.batches += 1;
-                on_batch(first_seq, whole.as_deref().unwrap_or(fragment.payload));
+                on_batch(whole.tenant, whole.first_seq, whole.bytes(&fragment));
             }
         }
         Ok(())

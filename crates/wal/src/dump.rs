@@ -57,10 +57,13 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
     if let Some(group) = header.owner.group {
         write!(out, " group {group:?}")?;
     }
+    if let Some(page::Stream { lane, logger }) = header.stream {
+        write!(out, " lane {lane} logger {logger}")?;
+    }
     match page::read_closed(bytes, header.owner, header.ltn) {
         Verdict::Valid(_) => writeln!(out)?,
         Verdict::Invalid => writeln!(out, " DAMAGED")?,
-        Verdict::Newer(version) => return writeln!(out, " of a later format, {version}"),
+        Verdict::Newer(unknown) => return writeln!(out, " of a later release: {unknown}"),
     }
     for fragment in Fragments::new(bytes, header.owner, header.lpn) {
         let kind = match fragment.kind {
@@ -70,6 +73,9 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
             FragmentKind::Last => "last",
         };
         write!(out, "  @{} {kind} {} bytes", fragment.pos, fragment.payload.len())?;
+        if header.stream.is_some() {
+            write!(out, " of tenant {}", fragment.tenant.0)?;
+        }
         match fragment.batch {
             Some(b) => {
                 let last = b.first_seq.saturating_add(u64::from(b.seq_span));

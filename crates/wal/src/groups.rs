@@ -1,11 +1,11 @@
 //! Which groups there are: closed ones that still hold needed records, the active one, and spares.
 //!
 //! Groups are used in the order of their numbers. A closed group is handed out for removal when all its records are
-//! below the caller's floor **and the first page of its successor is durable**. The second half keeps recovery simple:
+//! below the floors of their tenants **and the first page of its successor is durable**. The second half keeps recovery simple:
 //! the oldest group on disk, unless it is the first of all, always begins with a page that was durable, so a missing
 //! beginning is never mistaken for a torn one.
 
-use crate::{Chain, History, PriorGroup};
+use crate::{Chain, History, PriorGroup, Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use io::{InPlaceFile, PAGE};
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ pub(crate) struct ActiveGroup {
     pub first_lpn: u64,
     /// What it continues; `ltn` and `end_lpn` 0: nothing.
     pub prev: Chain,
-    pub seqs: Option<(SeqNo, SeqNo)>,
+    pub seqs: Spans,
 }
 
 impl ActiveGroup {
@@ -94,13 +94,13 @@ impl Groups {
             );
             return Err(Error::invalid(why).at_file(first.file.path()));
         }
-        let closed = history.groups.iter().map(|&prior| ClosedGroup {
-            prior,
+        let closed = history.groups.iter().map(|prior| ClosedGroup {
+            prior: prior.clone(),
             first_lpn: prev.end_lpn,
             end_lpn: prev.end_lpn,
             own: None,
         });
-        let active = ActiveGroup { prepared: first, first_lpn: next_lpn, prev, seqs: None };
+        let active = ActiveGroup { prepared: first, first_lpn: next_lpn, prev, seqs: Spans::default() };
         Ok(Groups { closed: closed.collect(), active, spares: VecDeque::new() })
     }
 
@@ -133,7 +133,7 @@ impl Groups {
             // A batch is put where it fits whole; what lies between was never written and is removed in its turn.
             let empty = self.active.first_lpn == next_lpn;
             let prev = if empty { self.active.prev } else { end };
-            let next = ActiveGroup { prepared, first_lpn: next_lpn, prev, seqs: None };
+            let next = ActiveGroup { prepared, first_lpn: next_lpn, prev, seqs: Spans::default() };
             let old = std::mem::replace(&mut self.active, next);
             let (ltn, len) = (old.prepared.ltn, old.prepared.file.len());
             let prior = PriorGroup { ltn, len, pages: 0, seqs: old.seqs };
@@ -174,14 +174,12 @@ impl Groups {
     }
 
     /// See [`crate::Wal::release_below`].
-    pub fn release_below(&mut self, floor: SeqNo, durable_end: u64) -> Vec<u64> {
+    pub fn release_below(&mut self, floors: &[(TenantId, SeqNo)], durable_end: u64) -> Vec<u64> {
         let mut released = Vec::new();
         while let Some(oldest) = self.closed.front() {
             let successor = self.closed.get(1).map_or(self.active.first_lpn, |g| g.first_lpn);
             let own = self.closed.get(1).is_none_or(|g| g.own.is_some());
-            let needed = oldest.prior.seqs.is_some_and(|(_, last)| {
-                last >= floor + u64::from(base::canary::is("log-released-one-sequence-early"))
-            });
+            let needed = oldest.prior.seqs.reach(floors);
             let waits = own && durable_end <= successor && !base::canary::is("log-released-before-successor");
             if needed || waits {
                 break;
@@ -196,25 +194,15 @@ impl Groups {
     pub fn all(&self, written_end: u64) -> Vec<PriorGroup> {
         let in_file = |first_lpn: u64, end_lpn: u64| end_lpn.min(written_end).saturating_sub(first_lpn);
         let closed = self.closed.iter().map(|g| match g.own {
-            Some(_) => PriorGroup { pages: in_file(g.first_lpn, g.end_lpn), ..g.prior },
-            None => g.prior,
+            Some(_) => PriorGroup { pages: in_file(g.first_lpn, g.end_lpn), ..g.prior.clone() },
+            None => g.prior.clone(),
         });
         let ActiveGroup { prepared, seqs, first_lpn, .. } = &self.active;
         let (ltn, len, pages) = (prepared.ltn, prepared.file.len(), in_file(*first_lpn, u64::MAX));
-        closed.chain([PriorGroup { ltn, len, pages, seqs: *seqs }]).collect()
+        closed.chain([PriorGroup { ltn, len, pages, seqs: seqs.clone() }]).collect()
     }
 
     pub fn live_bytes(&self) -> u64 {
         self.closed.iter().map(|g| g.prior.len).sum::<u64>() + self.active.prepared.file.len()
-    }
-
-    pub fn oldest_seq(&self) -> Option<SeqNo> {
-        self.closed
-            .iter()
-            .map(|g| g.prior.seqs)
-            .chain([self.active.seqs])
-            .flatten()
-            .map(|(first, _)| first)
-            .min()
     }
 }

@@ -7,12 +7,13 @@
 //! recovery, which stops at the first hole, never loses an acknowledged batch behind somebody else's torn page.
 //!
 //! Pages carry a store-wide number (LPN) that is never used twice, the number of their group (LTN) and the durable
-//! watermark at the time they were built. Recovery replays whole batches of contiguous pages; a damaged page below the
+//! watermark at the time they were built. A batch belongs to a *tenant*, an engine: several share one log, its syncs and
+//! its order, and a group goes when each has said that it needs nothing in it. Recovery replays whole batches of contiguous pages; a damaged page below the
 //! highest watermark found is corruption, one above it is the torn tail and is cut off together with everything after
 //! it. `docs/format/wal.md` has the byte map and the argument.
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
-//! where), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
+//! where), `tenant` (whose batches are), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
 //! pages that a crash left in the staging file), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
 //! as it can be read), [`dump`] (a group as text).
 //!
@@ -31,6 +32,7 @@ pub mod recover;
 pub mod salvage;
 mod staging;
 mod tail;
+mod tenant;
 pub mod wal;
 
 pub use dump::dump_group;
@@ -38,9 +40,8 @@ pub use groups::PreparedGroup;
 pub use page::{group_len_needed, group_of};
 pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover, recover_up_to_damage};
 pub use staging::newest_staged_group;
+pub use tenant::{OnReplay, Span, Spans, TenantId, only};
 pub use wal::{Position, Wal, WalOptions, WalStats};
-
-use base::SeqNo;
 
 /// The name of the staging file, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
@@ -77,7 +78,7 @@ pub struct Chain {
 }
 
 /// A group that still holds records somebody may need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriorGroup {
     /// Its number.
     pub ltn: u64,
@@ -85,8 +86,8 @@ pub struct PriorGroup {
     pub len: u64,
     /// Pages that are in its file, or were when recovery read it (some of them in staging, for one who only reads).
     pub pages: u64,
-    /// Lowest and highest sequence of its batches; `None` if it has none.
-    pub seqs: Option<(SeqNo, SeqNo)>,
+    /// The sequences of its batches.
+    pub seqs: Spans,
 }
 
 /// What a log continues when it starts: nothing in a new store, else what recovery found.

@@ -14,17 +14,22 @@
 //!   is given to the log. Tag and page numbers alone would not do: copies of a store have the same ones.
 //! * `prev_used` says how full the page before was when it was closed. Without it, an old image of a page (staging
 //!   is written back whenever the kernel likes) followed by a complete next page would lose the fragments between.
+//! * What only one engine writes looks as if there were no others: pages of version 3 come about only where a second tenant,
+//!   lane or logger has a part in them. An older release reports them as unsupported, whatever else it thinks of them.
 //! * Decoding never panics and allocates nothing.
 
+use crate::TenantId;
 use base::checksum::{checksum, mask};
 use base::codec::Reader;
-use base::{SeqNo, Uid};
+use base::{Error, ErrorKind, SeqNo, Uid};
 use io::PAGE;
+use std::fmt;
 
 /// The first four bytes of every page.
 pub const MAGIC: [u8; 4] = *b"LWAL";
-/// The version of the page format that this release writes.
-pub const FORMAT_VERSION: u8 = 2;
+/// The highest version of the page format that this release reads and writes. Where one engine writes alone, pages are of
+/// version 2.
+pub const FORMAT_VERSION: u8 = 3;
 /// Bytes of the page header.
 pub const HEADER_LEN: usize = 112;
 /// Bytes of the header of version 1, which knew no identity of groups.
@@ -38,8 +43,10 @@ pub const ROOM_LEN_MIN: usize = FIRST_FRAGMENT_HEADER_LEN + 32;
 /// Page numbers at and above this are not believed.
 pub const LPN_LIMIT: u64 = 1 << 56;
 
-/// Bytes at the end of the header that are 0, for what is to come.
-const RESERVED_LEN: usize = 8;
+/// Where the header of version 3 has its [`Stream`]; bytes behind it, up to the end of the header, are 0, for what is to come.
+/// In version 2 all are.
+const STREAM_AT: usize = 104;
+const STREAM_LEN: usize = 2;
 /// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
 const UNCOVERED_LEN: usize = 8;
 
@@ -68,16 +75,22 @@ impl Owner {
         if self.group.is_some() { HEADER_LEN } else { HEADER_LEN_V1 }
     }
 
-    fn version(&self) -> u8 {
-        if self.group.is_some() { 2 } else { 1 }
-    }
-
     /// What the checksums of its pages are masked with: both identities.
     fn mask(&self, place: u64) -> u32 {
         let mut both = self.store;
         both.0.iter_mut().zip(self.group.unwrap_or_default().0).for_each(|(a, b)| *a ^= b);
         mask(both, place)
     }
+}
+
+/// Which of several logs of one store a page belongs to, and which of those who write it. Neither has more than one yet:
+/// both are 0, and a page that says otherwise is of a later release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// A log of its own within the store: groups, pages, watermark.
+    pub lane: u8,
+    /// Who wrote the page, of several writers of a lane.
+    pub logger: u8,
 }
 
 /// The header of a page.
@@ -105,6 +118,41 @@ pub struct PageHeader {
     pub prev_end: u64,
     /// The number of an edit of the manifest that was durable when this page was opened.
     pub witness_edit: u64,
+    /// In pages of version 3, whose batches may be of several tenants. `None`: versions 1 and 2, all of whose batches are
+    /// of the first.
+    pub stream: Option<Stream>,
+}
+
+/// What this release does not know of an intact page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// Its format.
+    Version(u8),
+    /// Where it belongs.
+    Stream(Stream),
+    /// What one of its fragments is.
+    Kind(u8),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unknown::Version(version) => {
+                write!(f, "log page of format {version}, this release knows up to {FORMAT_VERSION}")
+            }
+            Unknown::Stream(Stream { lane, logger }) => {
+                write!(f, "log page of lane {lane} and logger {logger}, this release knows one of each")
+            }
+            Unknown::Kind(kind) => write!(f, "log record of kind {kind}, which this release does not know"),
+        }
+    }
+}
+
+impl Unknown {
+    /// The error of a page that is not for this release; `cure`: what to do.
+    pub(crate) fn error(&self, cure: &str) -> Error {
+        Error::new(ErrorKind::Unsupported, format!("{self}: {cure}"))
+    }
 }
 
 /// What a reader makes of 4 KB.
@@ -114,17 +162,25 @@ pub enum Verdict {
     Valid(PageHeader),
     /// Anything else: never written, stale, torn, damaged.
     Invalid,
-    /// Intact, but of a later format.
-    Newer(u8),
+    /// Intact, but of a later release.
+    Newer(Unknown),
 }
 
 impl PageHeader {
+    fn version(&self) -> u8 {
+        match (self.owner.group, self.stream) {
+            (None, _) => 1,
+            (Some(_), None) => 2,
+            (Some(_), Some(_)) => FORMAT_VERSION,
+        }
+    }
+
     /// Writes the header as stored in the open form, with its checksum, over the first bytes of `page`.
     pub fn encode_open(&self, page: &mut [u8]) {
         let out = &mut page[..self.owner.header_len()];
         out.fill(0);
         out[..4].copy_from_slice(&MAGIC);
-        out[8] = self.owner.version();
+        out[8] = self.version();
         out[9] = Form::Open as u8;
         out[10..12].copy_from_slice(&self.used.to_le_bytes());
         out[12..14].copy_from_slice(&self.prev_used.to_le_bytes());
@@ -143,6 +199,8 @@ impl PageHeader {
         }
         if let Some(group) = self.owner.group {
             out[HEADER_LEN_V1..][..16].copy_from_slice(&group.0);
+            let Stream { lane, logger } = self.stream.unwrap_or_default();
+            out[STREAM_AT..][..STREAM_LEN].copy_from_slice(&[lane, logger]);
         }
         let sum = checksum(covered(out)) ^ self.owner.mask(self.lpn);
         out[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -166,6 +224,10 @@ impl PageHeader {
         let (prev_ltn, prev_end, witness_edit) = (word()?, word()?, word()?);
         // Identities stay where they are in every version to come, so that an intact page of one is told.
         let group = if version > 1 { Some(Uid(r.array().ok()?)) } else { None };
+        let stream = match version {
+            0..=2 => None,
+            _ => Some(Stream { lane: r.u8().ok()?, logger: r.u8().ok()? }),
+        };
         let owner = Owner { store, group };
         let sound = first_lpn <= lpn && lpn < LPN_LIMIT && durable_end <= lpn && prev_end <= first_lpn;
         let header = PageHeader {
@@ -180,6 +242,7 @@ impl PageHeader {
             prev_ltn,
             prev_end,
             witness_edit,
+            stream,
         };
         (sound && version > 0).then_some(header)
     }
@@ -209,9 +272,24 @@ pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     let Verdict::Valid(header) = verdict else { return verdict };
     let used = usize::from(header.used);
     let whole = page.len() == PAGE && (owner.header_len()..=PAGE).contains(&used);
-    let mut fragments = Fragments::new(page.get(..used).unwrap_or_default(), owner, header.lpn);
-    fragments.by_ref().for_each(drop);
-    if whole && fragments.end() == used { verdict } else { Verdict::Invalid }
+    match extent(page.get(..used).unwrap_or_default(), &header) {
+        Ok(end) if whole && end == used => verdict,
+        Err(unknown) if whole => Verdict::Newer(unknown),
+        _ => Verdict::Invalid,
+    }
+}
+
+/// Where the intact fragments of a page end.
+///
+/// # Errors
+/// What stands there, if it is intact and of a later release.
+pub(crate) fn extent(page: &[u8], header: &PageHeader) -> Result<usize, Unknown> {
+    let mut fragments = Fragments::new(page, header.owner, header.lpn);
+    // Versions 1 and 2 have no second tenant.
+    if fragments.by_ref().any(|fragment| header.stream.is_none() && fragment.tenant != TenantId::FIRST) {
+        return Err(Unknown::Version(FORMAT_VERSION + 1));
+    }
+    fragments.unknown().map_or(Ok(fragments.end()), Err)
 }
 
 /// The header of a page as its bytes say, unchecked; `None` if they make no sense at all.
@@ -249,12 +327,15 @@ fn read(
     if checksum(bytes) ^ header.owner.mask(header.lpn) != stored {
         return Verdict::Invalid;
     }
-    let reserved = page.get(HEADER_LEN - RESERVED_LEN..HEADER_LEN).unwrap_or_default();
-    match page.get(8) {
-        Some(1) => Verdict::Valid(header),
-        Some(&FORMAT_VERSION) if reserved.iter().all(|&b| b == 0) => Verdict::Valid(header),
-        Some(&version) => Verdict::Newer(version.max(FORMAT_VERSION + 1)),
-        None => Verdict::Invalid,
+    let version = page.get(8).copied().unwrap_or_default();
+    let reserved = page.get(STREAM_AT..HEADER_LEN).unwrap_or_default();
+    let reserved = if version > 2 { reserved.get(STREAM_LEN..).unwrap_or_default() } else { reserved };
+    let zero = reserved.iter().all(|&b| b == 0);
+    match (version, header.stream.unwrap_or_default()) {
+        (1, _) => Verdict::Valid(header),
+        (2 | FORMAT_VERSION, stream) if zero && stream == Stream::default() => Verdict::Valid(header),
+        (FORMAT_VERSION, stream) if zero => Verdict::Newer(Unknown::Stream(stream)),
+        _ => Verdict::Newer(Unknown::Version(version.max(FORMAT_VERSION + 1))),
     }
 }
 
@@ -282,9 +363,25 @@ impl FragmentKind {
     }
 }
 
+/// What the batch of a fragment is: the upper half of the byte that has the [`FragmentKind`] in its lower half. These have
+/// their numbers, so that nothing else takes them, and no release writes them yet: whoever finds one reports it as
+/// unsupported.
+pub mod role {
+    /// Changes, which count when their last fragment is there.
+    pub const BATCH: u8 = 0;
+    /// Changes that count once their commit is there.
+    pub const PREPARE: u8 = 1;
+    /// Makes prepared changes count.
+    pub const COMMIT: u8 = 2;
+    /// Makes them never count.
+    pub const ABORT: u8 = 3;
+}
+
 /// A batch as the first fragment describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
+    /// Whose it is; all its fragments say that.
+    pub tenant: TenantId,
     /// Its lowest sequence.
     pub first_seq: SeqNo,
     /// How much higher its highest sequence is.
@@ -298,6 +395,8 @@ pub struct BatchHeader {
 pub struct Fragment<'a> {
     /// Which part.
     pub kind: FragmentKind,
+    /// Whose it is.
+    pub tenant: TenantId,
     /// The batch: only on [`FragmentKind::Full`] and [`FragmentKind::First`].
     pub batch: Option<BatchHeader>,
     /// The bytes of this part.
@@ -323,7 +422,7 @@ pub fn encode_fragment(
     let payload_len = bytes.len() - kind.header_len();
     bytes[4..6].copy_from_slice(&(payload_len as u16).to_le_bytes());
     bytes[6] = kind as u8;
-    bytes[7] = 0;
+    bytes[7] = batch.tenant.0;
     if kind.header_len() == FIRST_FRAGMENT_HEADER_LEN {
         bytes[8..16].copy_from_slice(&batch.first_seq.to_le_bytes());
         bytes[16..20].copy_from_slice(&batch.seq_span.to_le_bytes());
@@ -340,12 +439,18 @@ pub struct Fragments<'a> {
     pos: usize,
     owner: Owner,
     lpn: u64,
+    unknown: Option<u8>,
 }
 
 impl<'a> Fragments<'a> {
     /// Those of the page `lpn`.
     pub fn new(page: &'a [u8], owner: Owner, lpn: u64) -> Self {
-        Fragments { page, pos: owner.header_len(), owner, lpn }
+        Fragments { page, pos: owner.header_len(), owner, lpn, unknown: None }
+    }
+
+    /// What stands behind the last one, if that is intact and of a later release.
+    pub fn unknown(&self) -> Option<Unknown> {
+        self.unknown.map(Unknown::Kind)
     }
 
     /// Where the next one would begin.
@@ -353,12 +458,13 @@ impl<'a> Fragments<'a> {
         self.pos
     }
 
-    fn parse(&self) -> Option<(Fragment<'a>, usize)> {
+    fn parse(&mut self) -> Option<(Fragment<'a>, usize)> {
         let rest = self.page.get(self.pos..)?;
         let mut r = Reader::new(rest);
         let stored = r.u32().ok()?;
         let payload_len = usize::from(r.u16().ok()?);
-        let kind = match r.u8().ok()? {
+        let (byte, tenant) = (r.u8().ok()?, TenantId(r.u8().ok()?));
+        let kind = match byte & 0x0f {
             1 => FragmentKind::Full,
             2 => FragmentKind::First,
             3 => FragmentKind::Middle,
@@ -370,15 +476,19 @@ impl<'a> Fragments<'a> {
         if payload_len == 0 || checksum(bytes) ^ fragment_mask(self.owner, self.lpn, self.pos) != stored {
             return None;
         }
-        r.u8().ok()?;
+        if byte >> 4 != role::BATCH {
+            self.unknown = Some(byte);
+            return None;
+        }
         let batch = match kind {
             FragmentKind::Full | FragmentKind::First => {
-                Some(BatchHeader { first_seq: r.u64().ok()?, seq_span: r.u32().ok()?, len: r.u32().ok()? })
+                let (first_seq, seq_span, len) = (r.u64().ok()?, r.u32().ok()?, r.u32().ok()?);
+                Some(BatchHeader { tenant, first_seq, seq_span, len })
             }
             FragmentKind::Middle | FragmentKind::Last => None,
         };
         let payload = r.take(payload_len).ok()?;
-        Some((Fragment { kind, batch, payload, pos: self.pos }, self.pos.checked_add(len)?))
+        Some((Fragment { kind, tenant, batch, payload, pos: self.pos }, self.pos.checked_add(len)?))
     }
 }
 

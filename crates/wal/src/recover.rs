@@ -12,9 +12,9 @@
 //! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
 //! returns, every page it accepted is durable in its group file.
 
-use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Verdict};
+use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
-use crate::{Chain, History, PriorGroup, STAGING_NAME};
+use crate::{Chain, History, OnReplay, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile, PAGE};
@@ -55,8 +55,8 @@ pub struct RecoveryReport {
     pub sealed: Option<(u64, u64)>,
     /// Groups after the end of the log, spares among them: drop them from the manifest, in the edit that seals.
     pub discarded: Vec<u64>,
-    /// The highest sequence replayed.
-    pub last_seq: Option<SeqNo>,
+    /// The sequences replayed.
+    pub seqs: Spans,
     /// Bytes of accepted pages with batches that no later page vouches for: had one of them been damaged, it would have
     /// been taken for torn.
     pub unverified_tail_bytes: u64,
@@ -68,13 +68,11 @@ pub struct RecoveryReport {
     pub batches: u64,
     /// The highest edit of the manifest that a page saw durable: a manifest that ends before it has lost its end.
     pub witness_edit: u64,
-    /// For every accepted group its highest sequence.
-    pub group_max_seq: Vec<(u64, Option<SeqNo>)>,
     /// What the next log continues: for [`crate::Wal::start`].
     pub history: History,
 }
 
-/// Reads the log of `store`, hands every whole batch to `replay` in order, and says where the log ends.
+/// Reads the log of `store`, hands every whole batch to `replay` in order, whoever its tenant is, and says where the log ends.
 ///
 /// `groups` are all groups of the manifest, ascending. On success the caller makes one edit durable that seals and
 /// discards what the report says; then it starts a new log in a new group, whose number is above all in `groups`, with
@@ -89,7 +87,7 @@ pub fn recover(
     store: Uid,
     groups: &[LogGroup],
     mode: RecoveryMode,
-    replay: &mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+    replay: &mut OnReplay<'_>,
 ) -> Result<RecoveryReport> {
     if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
         return Err(Error::invalid("log groups must be given in ascending order, each once"));
@@ -116,7 +114,7 @@ pub fn recover_up_to_damage(
     dir: &Path,
     store: Uid,
     groups: &[LogGroup],
-    replay: &mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+    replay: &mut OnReplay<'_>,
 ) -> Result<(RecoveryReport, Option<Error>)> {
     let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
     let mut scan = Scan { up_to_damage: true, ..Scan::new(store, &staging, replay) };
@@ -143,20 +141,29 @@ struct Accepted {
     pages: u64,
     /// Bytes used in its last page.
     used: u16,
-    seqs: Option<(SeqNo, SeqNo)>,
+    seqs: Spans,
 }
 
 /// Puts fragments together.
 #[derive(Default)]
 pub(crate) struct Assembly {
-    /// First sequence, highest sequence, whole length, bytes so far.
-    partial: Option<(SeqNo, SeqNo, usize, Vec<u8>)>,
+    partial: Option<Partial>,
+}
+
+/// A batch of which the end is missing.
+struct Partial {
+    tenant: TenantId,
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    len: usize,
+    /// So far.
+    bytes: Vec<u8>,
 }
 
 struct Scan<'a> {
     store: Uid,
     staging: &'a Staging,
-    replay: &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<()>,
+    replay: &'a mut OnReplay<'a>,
     /// The end of the accepted run.
     end: Option<Chain>,
     /// The group it ends in was sealed by an earlier recovery.
@@ -191,7 +198,7 @@ struct Cursor<'g> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(store: Uid, staging: &'a Staging, replay: &'a mut dyn FnMut(SeqNo, &[u8]) -> Result<()>) -> Self {
+    fn new(store: Uid, staging: &'a Staging, replay: &'a mut OnReplay<'a>) -> Self {
         Scan {
             store,
             staging,
@@ -221,6 +228,9 @@ impl<'a> Scan<'a> {
 
     fn group(&mut self, index: usize, group: &LogGroup) -> Result<()> {
         self.durable_end = self.durable_end.max(group.sealed_end.unwrap_or(0));
+        if group.sealed_end.is_none() {
+            self.staging.must_know(self.owner(group), group.ltn)?;
+        }
         for page in self.staging.of_group(self.owner(group), group.ltn) {
             self.note(group, &page.header);
         }
@@ -296,7 +306,7 @@ impl<'a> Scan<'a> {
         let in_file = match page::read_closed(bytes, self.owner(group), group.ltn) {
             // One that says it belongs elsewhere in the file was written to the wrong place.
             Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(i) => Some(header),
-            Verdict::Newer(version) => return Err(newer(group, i, version)),
+            Verdict::Newer(unknown) => return Err(newer(group, i, unknown)),
             Verdict::Valid(_) | Verdict::Invalid => None,
         };
         if let Some(header) = &in_file {
@@ -374,9 +384,7 @@ impl<'a> Scan<'a> {
         if page.header.lpn.checked_sub(page.header.first_lpn) != Some(i) || !self.continues(&page.header, i) {
             return Ok(false);
         }
-        let mut fragments = Fragments::new(&page.bytes, owner, lpn);
-        fragments.by_ref().for_each(drop);
-        let used = fragments.end();
+        let used = page::extent(&page.bytes, &page.header).map_err(|e| newer(cursor.group, i, e))?;
         if used == owner.header_len() {
             return Ok(false);
         }
@@ -397,19 +405,17 @@ impl<'a> Scan<'a> {
             accepted.used = used.len() as u16;
         }
         for fragment in Fragments::new(used, header.owner, header.lpn) {
-            let Some((first_seq, last_seq, whole)) = self.assembly.add(&fragment).map_err(here)? else {
-                continue;
-            };
-            // Whoever appends gives sequences in order; a batch twice would be one too many for a memtable.
-            if self.report.last_seq.is_some_and(|last| first_seq <= last) {
+            let Some(whole) = self.assembly.add(&fragment).map_err(here)? else { continue };
+            let Whole { tenant, first_seq, last_seq, .. } = whole;
+            // A tenant gives sequences in order; a batch twice would be one too many for a memtable.
+            if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
                 return Err(here(disorder("has sequences of one before it")));
             }
-            (self.replay)(first_seq, whole.as_deref().unwrap_or(fragment.payload)).map_err(here)?;
+            (self.replay)(tenant, first_seq, whole.bytes(&fragment)).map_err(here)?;
             self.report.batches += 1;
-            self.report.last_seq = self.report.last_seq.max(Some(last_seq));
+            self.report.seqs.add(tenant, first_seq, last_seq);
             if let Some(accepted) = self.accepted.last_mut() {
-                let (low, high) = accepted.seqs.unwrap_or((first_seq, last_seq));
-                accepted.seqs = Some((low.min(first_seq), high.max(last_seq)));
+                accepted.seqs.add(tenant, first_seq, last_seq);
             }
         }
         if used.len() > header.owner.header_len() {
@@ -436,7 +442,7 @@ impl<'a> Scan<'a> {
             first_lpn: first.lpn,
             pages: 0,
             used: 0,
-            seqs: None,
+            seqs: Spans::default(),
         });
         Ok(())
     }
@@ -522,7 +528,7 @@ impl<'a> Scan<'a> {
     /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them vouches for
     /// it. Otherwise every opening would leave a group behind, however little is written.
     fn let_go_of_empty(&mut self, groups: &[LogGroup]) {
-        while self.accepted.pop_if(|last| last.seqs.is_none()).is_some() {
+        while self.accepted.pop_if(|last| last.seqs.is_empty()).is_some() {
             let chain = |last: &Accepted| {
                 let end_lpn = last.first_lpn.saturating_add(last.pages);
                 Some(Chain { ltn: groups.get(last.group)?.ltn, end_lpn, used: last.used })
@@ -538,7 +544,9 @@ impl<'a> Scan<'a> {
         let (kept, cut) = groups.split_at(kept.min(groups.len()));
         let kept_end = self.end.map_or(0, |end| end.end_lpn);
         let unverified = self.data_pages.iter().filter(|&&lpn| lpn >= self.durable_end).count();
-        let seqs = |index: usize| self.accepted.iter().find(|a| a.group == index).and_then(|a| a.seqs);
+        let seqs = |index: usize| {
+            self.accepted.iter().find(|a| a.group == index).map_or_else(Spans::default, |a| a.seqs.clone())
+        };
         let pages = |index: usize| self.accepted.iter().find(|a| a.group == index).map_or(0, |a| a.pages);
         let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
             ltn: group.ltn,
@@ -556,14 +564,26 @@ impl<'a> Scan<'a> {
         self.report.discarded = cut.iter().map(|group| group.ltn).collect();
         self.report.unverified_tail_bytes = (unverified * PAGE) as u64;
         self.report.staged_pages = self.staged.len() as u64;
-        self.report.group_max_seq = prior.iter().map(|g| (g.ltn, g.seqs.map(|(_, high)| high))).collect();
         self.report.history = History { chain: self.end, groups: prior };
         self.report
     }
 }
 
-/// A batch that is complete: its lowest and highest sequence, and its bytes unless they are those of the last fragment.
-pub(crate) type Whole = (SeqNo, SeqNo, Option<Vec<u8>>);
+/// A batch that is complete.
+pub(crate) struct Whole {
+    pub tenant: TenantId,
+    pub first_seq: SeqNo,
+    pub last_seq: SeqNo,
+    /// `None`: those of the fragment, which is all there is of it.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Whole {
+    /// Its bytes, given its last fragment.
+    pub fn bytes<'a>(&'a self, last: &Fragment<'a>) -> &'a [u8] {
+        self.bytes.as_deref().unwrap_or(last.payload)
+    }
+}
 
 impl Assembly {
     /// True if the beginning of a batch is there, and its end is not.
@@ -580,28 +600,33 @@ impl Assembly {
     pub(crate) fn add(&mut self, fragment: &Fragment<'_>) -> Result<Option<Whole>> {
         let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
         let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
-        let (first_seq, last_seq, len, mut bytes) = match (begins, fragment.batch, self.partial.take()) {
+        let mut batch = match (begins, fragment.batch, self.partial.take()) {
             (true, Some(batch), None) => {
                 let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
                 let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
-                (batch.first_seq, last_seq, batch.len as usize, Vec::new())
+                let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
+                Partial { tenant, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
             (true, ..) => return Err(disorder("begins inside another")),
             (false, ..) => return Err(disorder("goes on without a beginning")),
         };
-        let have = bytes.len() + fragment.payload.len();
+        let Partial { tenant, first_seq, last_seq, len, .. } = batch;
+        let have = batch.bytes.len() + fragment.payload.len();
         if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
             return Err(disorder("has another length than its beginning says"));
         }
+        if fragment.tenant != tenant {
+            return Err(disorder("goes on as another tenant's"));
+        }
         if begins && ends {
-            return Ok(Some((first_seq, last_seq, None)));
+            return Ok(Some(Whole { tenant, first_seq, last_seq, bytes: None }));
         }
-        bytes.extend_from_slice(fragment.payload);
+        batch.bytes.extend_from_slice(fragment.payload);
         if ends {
-            return Ok(Some((first_seq, last_seq, Some(bytes))));
+            return Ok(Some(Whole { tenant, first_seq, last_seq, bytes: Some(batch.bytes) }));
         }
-        self.partial = Some((first_seq, last_seq, len, bytes));
+        self.partial = Some(batch);
         Ok(None)
     }
 }
@@ -613,11 +638,9 @@ fn disorder(what: &str) -> Error {
     ))
 }
 
-fn newer(group: &LogGroup, i: u64, version: u8) -> Error {
-    let known = page::FORMAT_VERSION;
-    let why =
-        format!("log page of format {version}, this release knows up to {known}: open it with a newer one");
-    Error::new(ErrorKind::Unsupported, why).at_file(group.file.path()).at_offset(i * PAGE as u64)
+fn newer(group: &LogGroup, i: u64, unknown: Unknown) -> Error {
+    let error = unknown.error("open the store with the release that wrote it, or a newer one");
+    error.at_file(group.file.path()).at_offset(i * PAGE as u64)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{LogPlace, STAGING_NAME};
+use crate::{LogPlace, STAGING_NAME, TenantId};
 use base::{Error, Result, SeqNo, Uid};
 use io::{Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
@@ -177,6 +177,9 @@ pub fn salvage(env: &Env, dir: &Path, store: Option<Uid>, files: Vec<LogFile>) -
     groups.sort_by_key(|group| (group.ltn, group.pages.is_empty()));
     groups.dedup_by_key(|group| group.ltn);
     for group in &mut groups {
+        if !group.is_sealed {
+            staging.must_know(group.owner, group.ltn)?;
+        }
         let staged = staging.of_group(group.owner, group.ltn).next().map(|page| page.header);
         group.any = group.pages.values().next().copied().or(staged);
     }
@@ -243,10 +246,9 @@ fn read_group(file: usize, log: &LogFile, store: Uid) -> Result<Option<Group>> {
                 Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(index) => {
                     by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
                 }
-                Verdict::Newer(version) => {
-                    let why =
-                        format!("log page of format {version}: repair it with the release that wrote it");
-                    let error = Error::new(base::ErrorKind::Unsupported, why);
+                Verdict::Newer(unknown) => {
+                    let error =
+                        unknown.error("repair the store with the release that wrote it, or a newer one");
                     return Err(error.at_file(&log.path).at_offset(index * PAGE as u64));
                 }
                 Verdict::Valid(_) | Verdict::Invalid => {}
@@ -387,18 +389,18 @@ impl SalvagedLog {
     /// Bytes used of a page in staging; `None` if nothing is in it.
     fn staged_end(&self, group: &Group, lpn: u64) -> Option<u16> {
         let page = self.staging.get(group.owner, group.ltn, lpn)?;
-        let mut fragments = Fragments::new(&page.bytes, group.owner, lpn);
-        fragments.by_ref().for_each(drop);
-        (fragments.end() > group.owner.header_len()).then(|| fragments.end() as u16)
+        let end = page::extent(&page.bytes, &page.header).ok()?;
+        (end > group.owner.header_len()).then_some(end as u16)
     }
 
-    /// Hands out every whole batch in order: where it ends, its first sequence, its bytes. Can be called again. Returns
-    /// the gaps.
+    /// Hands out every whole batch of a tenant in order: where it ends, its first sequence, its bytes. Can be called again.
+    /// Returns the gaps, in the tenant's sequences.
     ///
     /// # Errors
     /// Those of `replay`.
-    pub fn replay(&self, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
-        let mut reading = Reading { replay, assembly: Assembly::default(), last_seq: 0, gaps: Vec::new() };
+    pub fn replay(&self, tenant: TenantId, replay: &mut OnBatch<'_>) -> Result<Vec<LogGap>> {
+        let mut reading =
+            Reading { tenant, replay, assembly: Assembly::default(), last_seq: 0, gaps: Vec::new() };
         let mut buf = vec![0; PAGE];
         let mut owner = Owner { store: self.store, group: None };
         for step in &self.steps {
@@ -438,6 +440,7 @@ impl SalvagedLog {
 
 /// Puts batches together.
 struct Reading<'a> {
+    tenant: TenantId,
     replay: &'a mut OnBatch<'a>,
     assembly: Assembly,
     last_seq: SeqNo,
@@ -469,7 +472,10 @@ impl Reading<'_> {
                     continue;
                 }
             };
-            let (first_seq, last_seq, bytes) = whole;
+            if whole.tenant != self.tenant {
+                continue;
+            }
+            let first_seq = whole.first_seq;
             if first_seq <= self.last_seq {
                 self.gap(here(Error::corruption("a batch in the log has sequences of one before it")));
                 continue;
@@ -477,8 +483,8 @@ impl Reading<'_> {
             if let Some(gap) = self.gaps.last_mut() {
                 gap.before_seq.get_or_insert(first_seq);
             }
-            (self.replay)(place, first_seq, bytes.as_deref().unwrap_or(fragment.payload)).map_err(here)?;
-            self.last_seq = last_seq;
+            (self.replay)(place, first_seq, whole.bytes(&fragment)).map_err(here)?;
+            self.last_seq = whole.last_seq;
         }
         Ok(())
     }

@@ -5,9 +5,9 @@
 //! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
 //! a page continues the log is decided by recovery.
 
-use crate::page::{self, Owner, PageHeader, Verdict};
+use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
 use crate::wal::STAGING_LEN_MAX;
-use base::{ErrorKind, Result, Uid};
+use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,6 +33,8 @@ pub(crate) struct StagedPage {
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     pages: BTreeMap<(Owner, u64, u64), StagedPage>,
+    /// Groups that have a page of a later release here, which nobody may take for one that is not there.
+    newer: BTreeMap<(Owner, u64), Unknown>,
     /// The highest number of any page, of whatever group.
     pub highest_lpn: Option<u64>,
 }
@@ -65,12 +67,31 @@ impl Staging {
     }
 
     fn add(&mut self, bytes: &[u8], store: Uid) {
-        // A page of a later format means an older release was started on a newer store; the group files say so.
-        if let Verdict::Valid(header) = page::read_open(bytes, store) {
-            self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
-            self.pages
-                .insert((header.owner, header.ltn, header.lpn), StagedPage { header, bytes: bytes.into() });
+        match page::read_open(bytes, store) {
+            Verdict::Valid(header) => {
+                self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
+                self.pages.insert(
+                    (header.owner, header.ltn, header.lpn),
+                    StagedPage { header, bytes: bytes.into() },
+                );
+            }
+            Verdict::Newer(unknown) => {
+                let group = page::peek(bytes).map(|header| ((header.owner, header.ltn), unknown));
+                self.newer.extend(group);
+            }
+            Verdict::Invalid => {}
         }
+    }
+
+    /// Fails if a group of the log has a page here that only a later release knows.
+    ///
+    /// # Errors
+    /// `Unsupported`.
+    pub fn must_know(&self, owner: Owner, ltn: u64) -> Result<()> {
+        let Some(unknown) = self.newer.get(&(owner, ltn)) else { return Ok(()) };
+        let cure = "open the store with the release that wrote it, or a newer one";
+        let error: Error = unknown.error(cure);
+        Err(error.at_file(crate::STAGING_NAME))
     }
 
     pub fn get(&self, owner: Owner, ltn: u64, lpn: u64) -> Option<&StagedPage> {

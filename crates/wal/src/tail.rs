@@ -10,7 +10,7 @@
 //! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
-use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader};
+use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Stream};
 use crate::{Chain, History, PreparedGroup};
 use base::{ErrorKind, Result, Uid};
 use io::{PAGE, PartialWrite, ScratchFile};
@@ -264,6 +264,10 @@ pub(crate) struct Tail {
     pub ring: Ring,
     /// Bytes used of the page before the next.
     prev_used: u16,
+    /// What pages say of the log they belong to. `None` until somebody else than the first tenant appends, so that pages of
+    /// one who is alone look as they always did; from then on, also those without batches of others, since a page is begun
+    /// before it is known whose batches come into it.
+    stream: Option<Stream>,
     /// The end of the pages that hold batches (watermarks do not count).
     pub data_end: u64,
     /// `data_end` when the last watermark was made durable.
@@ -291,6 +295,7 @@ impl Tail {
             groups,
             ring,
             prev_used: used,
+            stream: None,
             data_end: end_lpn,
             vouched_end: end_lpn,
             highest_witness: 0,
@@ -374,6 +379,15 @@ impl Tail {
             prev_ltn: active.prev.ltn,
             prev_end: active.prev.end_lpn,
             witness_edit: self.highest_witness,
+            stream: self.stream,
+        }
+    }
+
+    /// From now on batches are of several tenants. The open page is not for that, and is closed.
+    pub fn share(&mut self) {
+        if self.stream.is_none() {
+            self.close_page();
+            self.stream = Some(Stream::default());
         }
     }
 
@@ -442,9 +456,7 @@ impl Tail {
     /// Notes the sequences of a batch that is now in the log.
     pub fn record(&mut self, header: BatchHeader) {
         let last = header.first_seq + u64::from(header.seq_span);
-        let seqs = &mut self.groups.active.seqs;
-        let (low, high) = seqs.unwrap_or((header.first_seq, last));
-        *seqs = Some((low.min(header.first_seq), high.max(last)));
+        self.groups.active.seqs.add(header.tenant, header.first_seq, last);
         self.batches += 1;
         self.payload_bytes += u64::from(header.len);
     }

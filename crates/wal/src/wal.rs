@@ -10,7 +10,7 @@ use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
-use crate::{Durability, History, PriorGroup, STAGING_NAME};
+use crate::{Durability, History, PriorGroup, STAGING_NAME, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, statistic};
@@ -169,7 +169,7 @@ impl Wal {
     /// Appends one batch, given in pieces, which recovery hands back whole or not at all. A buffered one has then survived
     /// the process. [`Wal::sync`] makes it survive the power; a durable one has survived nothing before.
     ///
-    /// The caller serializes its calls, so that sequences ascend with positions. `witness_edit` is the number of the
+    /// A tenant serializes its calls, so that its sequences ascend with positions. `witness_edit` is the number of the
     /// manifest's last durable edit; pages carry it, so that a manifest that lost its end is found out.
     ///
     /// # Errors
@@ -179,6 +179,7 @@ impl Wal {
     /// others poison the log.
     pub fn append(
         &self,
+        tenant: TenantId,
         payload: &[&[u8]],
         first_seq: SeqNo,
         last_seq: SeqNo,
@@ -186,12 +187,15 @@ impl Wal {
         witness_edit: u64,
     ) -> Result<Position> {
         assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
-        let header = batch_header(payload, first_seq, last_seq)?;
+        let header = batch_header(tenant, payload, first_seq, last_seq)?;
         let _order = lock(&self.order);
         self.check()?;
         let _guard = PanicGuard(&self.commit);
         let mut tail = lock(&self.tail);
         tail.ring.forget_below(self.commit.frontier.written_end());
+        if tenant != TenantId::FIRST {
+            tail.share();
+        }
         let pages = tail.pages_for(header.len as usize);
         // A batch that fits the ring goes in without a break, and can be taken back.
         let whole = pages <= tail.ring.slots();
@@ -405,14 +409,15 @@ impl Wal {
         (tail.next_lpn() - active.first_lpn) * 2 >= active.data_pages()
     }
 
-    /// Closed groups, oldest first, that hold no record with a sequence of `floor` or above. Each is handed out once:
-    /// the caller drops it from the manifest and removes or recycles its file.
+    /// Closed groups, oldest first, that nobody needs: they hold no record with a sequence at or above the floor of its
+    /// tenant, and none of a tenant that has no floor here. Each is handed out once: the caller drops it from the manifest
+    /// and removes or recycles its file.
     ///
     /// A group stays until the first page of its successor is durable; where nobody syncs, [`Wal::write_out`] and
     /// [`Wal::persist_watermark`] see to that.
-    pub fn release_below(&self, floor: SeqNo) -> Vec<u64> {
+    pub fn release_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<u64> {
         let durable_end = self.commit.frontier.durable_end();
-        lock(&self.tail).groups.release_below(floor, durable_end)
+        lock(&self.tail).groups.release_below(floors, durable_end)
     }
 
     /// The groups that were not released, oldest first, the one that is written last (spares not counted).
@@ -439,11 +444,6 @@ impl Wal {
     /// Bytes of all groups that were not released (spares not counted).
     pub fn live_bytes(&self) -> u64 {
         lock(&self.tail).groups.live_bytes()
-    }
-
-    /// The lowest sequence in a group that was not released.
-    pub fn oldest_seq(&self) -> Option<SeqNo> {
-        lock(&self.tail).groups.oldest_seq()
     }
 
     /// The position of the last page that was begun; a sync of it makes all of the log durable. `None` if nothing
@@ -626,7 +626,12 @@ fn offset_of(segment: &Segment, lpn: u64) -> u64 {
     (lpn - segment.first_lpn) * PAGE as u64
 }
 
-fn batch_header(payload: &[&[u8]], first_seq: SeqNo, last_seq: SeqNo) -> Result<BatchHeader> {
+fn batch_header(
+    tenant: TenantId,
+    payload: &[&[u8]],
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+) -> Result<BatchHeader> {
     let len = payload.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len()));
     if len == 0 {
         return Err(Error::invalid("an empty batch cannot be logged"));
@@ -639,7 +644,7 @@ fn batch_header(payload: &[&[u8]], first_seq: SeqNo, last_seq: SeqNo) -> Result<
     let seq_span = span.ok_or_else(|| {
         Error::invalid(format!("a batch cannot take the sequences {first_seq} to {last_seq}"))
     })?;
-    Ok(BatchHeader { first_seq, seq_span, len: len as u32 })
+    Ok(BatchHeader { tenant, first_seq, seq_span, len: len as u32 })
 }
 
 fn busy(len: usize) -> Error {

@@ -5,7 +5,8 @@
 use io::sim::SimEnv;
 use io::{Access, PAGE};
 use lavastore_wal::{
-    Durability, History, LogGroup, PreparedGroup, RecoveryMode, Wal, WalOptions, dump_group, recover,
+    Durability, History, LogGroup, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions, dump_group,
+    recover,
 };
 use std::path::Path;
 
@@ -13,6 +14,9 @@ use base::Uid;
 
 const GOLDEN: &[u8] = include_bytes!("golden/group-v2.log");
 const TEXT: &str = include_str!("golden/group-v2.txt");
+/// The same batches, of two tenants.
+const GOLDEN_V3: &[u8] = include_bytes!("golden/group-v3.log");
+const TEXT_V3: &str = include_str!("golden/group-v3.txt");
 /// The same batches as an older release wrote them.
 const GOLDEN_V1: &[u8] = include_bytes!("golden/group-v1.log");
 const TEXT_V1: &str = include_str!("golden/group-v1.txt");
@@ -32,7 +36,7 @@ fn batches() -> Vec<Vec<u8>> {
 }
 
 /// A group with small batches, one over several pages, durable and buffered ones, and a watermark.
-fn write() -> Vec<u8> {
+fn write(tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
     let sim = SimEnv::new(1);
     let env = sim.env();
     let file = env.fs.create_in_place(Path::new(PATH), 8 * PAGE as u64, Access::Direct).unwrap();
@@ -42,13 +46,23 @@ fn write() -> Vec<u8> {
     let wal = Wal::start(&env, Path::new("/"), options, store(), start, first, History::default()).unwrap();
     for (i, batch) in batches().iter().enumerate() {
         let seq = 100 + 10 * i as u64;
-        let position = wal.append(&[batch], seq, seq + 9, Durability::Buffered, 40 + i as u64).unwrap();
+        let position = wal.append(tenant_of(i), &[batch], seq, seq + 9, Durability::Buffered, 40 + i as u64);
+        let position = position.unwrap();
         if i % 2 == 0 {
             wal.sync(position).unwrap();
         }
     }
     wal.close().unwrap();
     sim.read_file(PATH).unwrap()
+}
+
+/// Whose the batches are in a store of one engine, and of two.
+fn alone(_: usize) -> TenantId {
+    TenantId::FIRST
+}
+
+fn two(i: usize) -> TenantId {
+    TenantId([0, 5][i % 2])
 }
 
 #[allow(clippy::disallowed_methods, reason = "writes into the source tree, not a store")]
@@ -58,16 +72,20 @@ fn bless(name: &str, bytes: &[u8]) {
 
 #[test]
 fn a_group_is_written_byte_for_byte() {
-    let bytes = write();
-    if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        bless("group-v2.log", &bytes);
-    } else {
-        assert!(bytes == GOLDEN, "the log's format changed: give it a new version");
+    for (name, tenant_of, golden) in
+        [("group-v2.log", alone as fn(usize) -> TenantId, GOLDEN), ("group-v3.log", two, GOLDEN_V3)]
+    {
+        let bytes = write(tenant_of);
+        if std::env::var_os("LAVASTORE_BLESS").is_some() {
+            bless(name, &bytes);
+        } else {
+            assert!(bytes == golden, "the log's format changed: give it a new version than {name}");
+        }
     }
 }
 
 /// Everything in a group comes back; a listing of it.
-fn read(bytes: &[u8], uid: Option<Uid>) -> String {
+fn read(bytes: &[u8], uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> String {
     let sim = SimEnv::new(2);
     sim.write_file(PATH, bytes).unwrap();
     let env = sim.env();
@@ -77,14 +95,16 @@ fn read(bytes: &[u8], uid: Option<Uid>) -> String {
     let mut replayed = Vec::new();
     let groups = [LogGroup { ltn: 3, uid, file, sealed_end: None }];
     let mode = RecoveryMode::ReadOnly;
-    let report = recover(&env, Path::new("/"), store(), &groups, mode, &mut |seq, payload| {
-        replayed.push((seq, payload.to_vec()));
+    let report = recover(&env, Path::new("/"), store(), &groups, mode, &mut |tenant, seq, payload| {
+        replayed.push((tenant, seq, payload.to_vec()));
         Ok(())
     })
     .unwrap();
-    let expected: Vec<_> = batches().into_iter().enumerate().map(|(i, b)| (100 + 10 * i as u64, b)).collect();
+    let batches = batches().into_iter().enumerate();
+    let expected: Vec<_> = batches.map(|(i, b)| (tenant_of(i), 100 + 10 * i as u64, b)).collect();
     assert!(replayed == expected);
-    assert_eq!((report.last_seq, report.witness_edit, report.unverified_tail_bytes), (Some(149), 44, 0));
+    assert_eq!((report.seqs.last(TenantId::FIRST), report.witness_edit), (Some(149), 44));
+    assert_eq!(report.unverified_tail_bytes, 0);
     assert_eq!(report.sealed, Some((3, report.next_lpn)));
     text
 }
@@ -92,12 +112,14 @@ fn read(bytes: &[u8], uid: Option<Uid>) -> String {
 #[test]
 fn a_group_is_read_and_shown() {
     if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        return bless("group-v2.txt", read(&write(), Some(group())).as_bytes());
+        bless("group-v3.txt", read(&write(two), Some(group()), two).as_bytes());
+        return bless("group-v2.txt", read(&write(alone), Some(group()), alone).as_bytes());
     }
-    assert_eq!(read(GOLDEN, Some(group())), TEXT);
+    assert_eq!(read(GOLDEN, Some(group()), alone), TEXT);
+    assert_eq!(read(GOLDEN_V3, Some(group()), two), TEXT_V3);
 }
 
 #[test]
 fn a_group_of_version_1_is_read_and_shown() {
-    assert_eq!(read(GOLDEN_V1, None), TEXT_V1);
+    assert_eq!(read(GOLDEN_V1, None, alone), TEXT_V1);
 }

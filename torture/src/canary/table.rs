@@ -143,6 +143,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(9),
         "a durable page that is damaged cuts the log like a torn one",
     ),
+    test(
+        "log-release-ignores-absent-tenants",
+        ("lavastore-wal", "--lib"),
+        "wal::tests::a_group_goes_when_all_of_its_tenants_have_let_go_of_it",
+        "a group of the log goes although a tenant that is not there has records in it",
+    ),
     row("recovery-does-not-seal", "recrash", Some(3), "the end of the old log is not sealed"),
     row("manifest-sync-skipped", "crash", Some(2), "edits are taken for durable without a sync"),
     row(

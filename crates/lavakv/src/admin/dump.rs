@@ -10,7 +10,7 @@ use std::sync::Arc;
 use table::{Ksst, SegmentReader, Vsst, dump::DumpOptions, segment};
 use version::Manifest;
 use version::names::{self, FileKind};
-use wal::{LogGroup, RecoveryMode};
+use wal::{LogGroup, RecoveryMode, TenantId};
 
 /// The longest manifest that is read whole, bytes.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
@@ -114,13 +114,15 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
     }
-    wal::recover(env, dir, state.store, &groups, RecoveryMode::ReadOnly, &mut |first_seq, payload| {
+    let mut take = wal::only(TenantId::FIRST, |first_seq, payload| {
         let (_, _, entries) = batch::decode(payload)?;
         for (seq, change) in (first_seq..).zip(entries) {
             out.entries.insert(seq, change?.family);
         }
         Ok(())
-    })?;
+    });
+    wal::recover(env, dir, state.store, &groups, RecoveryMode::ReadOnly, &mut take)?;
+    drop(take);
     Ok(out)
 }
 

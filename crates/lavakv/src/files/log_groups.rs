@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use version::names::FileKind;
 use version::{Edit, LogGroupMeta, Record, names};
-use wal::{PreparedGroup, PriorGroup};
+use wal::{PreparedGroup, PriorGroup, TenantId};
 
 mod pace;
 
@@ -503,7 +503,7 @@ impl LogGroups {
     /// Drops the groups that only hold flushed records: manifest first, then the files.
     pub fn release(&self, engine: &Engine) -> Result<()> {
         self.release_hint.store(false, Ordering::Release);
-        let released = engine.wal().release_below(engine.log_floor());
+        let released = engine.wal().release_below(&[(TenantId::FIRST, engine.log_floor())]);
         let dropped = {
             let mut state = lock(&self.state);
             state.leaving.extend(released);

@@ -37,7 +37,7 @@ use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 use table::SegmentReference;
 use table::segment::RecordReference;
-use wal::Position;
+use wal::{Position, TenantId};
 
 /// The longest write during which the next one is logged.
 const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
@@ -327,7 +327,8 @@ fn log(
     };
     let witness = engine.manifest.durable_edit();
     let logged = loop {
-        match engine.wal().append(&[&header, body], first_seq, last_seq, durability, witness) {
+        match engine.wal().append(TenantId::FIRST, &[&header, body], first_seq, last_seq, durability, witness)
+        {
             Ok(position) => break Ok(position),
             Err(e) if e.kind() == ErrorKind::Busy => {
                 let len = header.len() + body.len();

@@ -18,7 +18,7 @@ fn check(caller: &Caller) -> (LogFindings, Replayed) {
     });
     let (mut found, mut all) = (LogFindings::default(), Replayed::new());
     let mut check = LogCheck::new(store(), groups.collect());
-    let mut on_batch = |seq: SeqNo, bytes: &[u8]| all.push((seq, bytes.to_vec()));
+    let mut on_batch = |_: TenantId, seq: SeqNo, bytes: &[u8]| all.push((seq, bytes.to_vec()));
     while check.step(&mut found, &mut on_batch) {}
     check.staged(&caller.wal, (&env, dir()), &mut found, &mut on_batch);
     (found, all)

@@ -22,6 +22,7 @@ fn header(lpn: u64) -> PageHeader {
         prev_ltn: 2,
         prev_end: lpn - 5,
         witness_edit: 9,
+        stream: None,
     }
 }
 
@@ -32,7 +33,12 @@ fn open_page(lpn: u64, payloads: &[&[u8]]) -> ([u8; PAGE], Vec<usize>) {
     let mut pos = HEADER_LEN;
     let mut ends = Vec::new();
     for (i, payload) in payloads.iter().enumerate() {
-        let batch = BatchHeader { first_seq: i as u64, seq_span: 2, len: payload.len() as u32 };
+        let batch = BatchHeader {
+            tenant: TenantId::FIRST,
+            first_seq: i as u64,
+            seq_span: 2,
+            len: payload.len() as u32,
+        };
         let end = pos + FIRST_FRAGMENT_HEADER_LEN + payload.len();
         page[pos + FIRST_FRAGMENT_HEADER_LEN..end].copy_from_slice(payload);
         encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, owner(), lpn, pos);
@@ -99,7 +105,7 @@ fn a_page_of_version_1_is_read() {
     let mut page = [0; PAGE];
     old.encode_open(&mut page);
     assert_eq!((page[8], owner.header_len()), (1, HEADER_LEN_V1));
-    let batch = BatchHeader { first_seq: 1, seq_span: 0, len: 3 };
+    let batch = BatchHeader { tenant: TenantId::FIRST, first_seq: 1, seq_span: 0, len: 3 };
     let (pos, end) = (HEADER_LEN_V1, HEADER_LEN_V1 + FIRST_FRAGMENT_HEADER_LEN + 3);
     encode_fragment(&mut page[pos..end], FragmentKind::Full, batch, owner, 70, pos);
     assert_eq!(read_open(&page, store()), Verdict::Valid(old));
@@ -117,15 +123,70 @@ fn a_fragment_is_of_its_position() {
 
 #[test]
 fn a_page_of_a_later_format_is_named() {
+    let newer = Verdict::Newer(Unknown::Version(FORMAT_VERSION + 1));
     let (mut page, ends) = open_page(70, &[b"one"]);
     page[8] = FORMAT_VERSION + 1;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
-    assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(FORMAT_VERSION + 1));
+    assert_eq!(read_closed(&page, owner(), 3), newer);
     // And one that uses what this release leaves 0.
-    page[8] = FORMAT_VERSION;
+    page[8] = 2;
+    page[STREAM_AT] = 1;
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    assert_eq!(read_closed(&page, owner(), 3), newer);
+    // Version 3 says there what stream it is of; nobody has a second one yet.
+    page[8] = 3;
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    let second = Stream { lane: 1, logger: 0 };
+    assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(Unknown::Stream(second)));
+    page[STREAM_AT] = 0;
     page[HEADER_LEN - 1] = 1;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
-    assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(FORMAT_VERSION + 1));
+    assert_eq!(read_closed(&page, owner(), 3), newer);
+}
+
+/// What batches of two tenants lie in says so in its version, so that no older release takes one's for the other's.
+#[test]
+fn a_page_of_several_tenants_is_of_version_3() {
+    let shared = PageHeader { stream: Some(Stream::default()), ..header(70) };
+    for (of, expected) in [(shared, 3), (header(70), 2)] {
+        let mut page = [0; PAGE];
+        of.encode_open(&mut page);
+        assert_eq!(page[8], expected);
+        let batch = BatchHeader { tenant: TenantId(7), first_seq: 1, seq_span: 0, len: 3 };
+        let end = HEADER_LEN + FIRST_FRAGMENT_HEADER_LEN + 3;
+        encode_fragment(&mut page[HEADER_LEN..end], FragmentKind::Full, batch, owner(), 70, HEADER_LEN);
+        let found: Vec<_> = Fragments::new(&page, owner(), 70).map(|f| (f.tenant, f.batch)).collect();
+        assert_eq!(found, [(TenantId(7), Some(batch))]);
+        close(&mut page, end as u16, 66, owner(), 70);
+        let verdict = read_closed(&page, owner(), 3);
+        match expected {
+            3 => assert!(matches!(verdict, Verdict::Valid(header) if header.stream == shared.stream)),
+            _ => assert!(matches!(verdict, Verdict::Newer(_)), "{verdict:?}"),
+        }
+    }
+}
+
+/// Kinds that have their number and are not written yet are told from damage.
+#[test]
+fn a_fragment_of_a_later_release_is_named() {
+    for role in [role::PREPARE, role::COMMIT, role::ABORT, 15] {
+        for kind in 1..=4 {
+            let (mut page, ends) = open_page(70, &[b"one", b"two"]);
+            let (start, end) = (ends[0], ends[1]);
+            page[start + 6] = role << 4 | kind;
+            let len = if kind > 2 { end - start - NEXT_FRAGMENT_HEADER_LEN } else { 3 };
+            page[start + 4..start + 6].copy_from_slice(&(len as u16).to_le_bytes());
+            let sum = checksum(&page[start + 4..end]) ^ fragment_mask(owner(), 70, start);
+            page[start..start + 4].copy_from_slice(&sum.to_le_bytes());
+            let unknown = Unknown::Kind(role << 4 | kind);
+            assert_eq!(extent(&page, &header(70)), Err(unknown));
+            let mut damaged = page;
+            close(&mut page, end as u16, 66, owner(), 70);
+            assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(unknown));
+            damaged[start] ^= 1;
+            assert_eq!(extent(&damaged, &header(70)), Ok(start), "damage is damage");
+        }
+    }
 }
 
 #[test]

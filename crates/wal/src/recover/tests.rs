@@ -25,6 +25,7 @@ fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, u
 fn campaign(seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
     let mut rng = Rng::new(seed ^ 0xca);
     let mut caller = Caller::new(seed, STARTS[rng.below(2) as usize]);
+    caller.tenants = [1, 2, 4][seed as usize % 3];
     for _ in 0..rng.range(5, 40) {
         caller.step().unwrap();
     }
@@ -66,6 +67,7 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
 
     // Goes on; what was recovered is now there for good, and what was cut off never comes back.
     let mut next = weaker.resume(interrupted, &report, kept, rng.next_u64());
+    next.tenants = 1 + rng.below(3) as u8;
     for _ in 0..rng.below(12) {
         next.step().unwrap();
     }

@@ -34,7 +34,7 @@ fn read(sim: &SimEnv, manifest: Option<&Manifest>) -> (Replayed, Vec<LogGap>) {
     let hash = sim.state_hash();
     let log = salvage(&sim.env(), dir(), known, files(sim, manifest)).unwrap();
     let mut all = Replayed::new();
-    let gaps = log.replay(&mut |_, seq, bytes| {
+    let gaps = log.replay(TenantId::FIRST, &mut |_, seq, bytes| {
         all.push((seq, bytes.to_vec()));
         Ok(())
     });
@@ -95,7 +95,7 @@ fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
         found.push((seq, bytes.to_vec()));
         Ok(())
     };
-    log.replay(&mut keep).unwrap();
+    log.replay(TenantId::FIRST, &mut keep).unwrap();
     assert!(found.len() < all.len() && all.starts_with(&found), "{} of {}", found.len(), all.len());
     let kept = of_another > *manifest.groups.keys().next().unwrap();
     assert_eq!(!found.is_empty(), kept, "the other groups are read");
@@ -155,7 +155,7 @@ fn a_missing_or_shorter_file_is_told() {
                 found.push((seq, bytes.to_vec()));
                 Ok(())
             };
-            let gaps = log.replay(&mut keep).unwrap();
+            let gaps = log.replay(TenantId::FIRST, &mut keep).unwrap();
             for (seq, _) in all.iter().filter(|batch| !found.contains(batch)) {
                 let named = gaps
                     .iter()

@@ -63,7 +63,7 @@ fn append(shared: &Shared, rng: &mut Rng) -> (usize, Position) {
         durable_op: None,
     });
     let durability = if rng.one_in(2) { Durability::Buffered } else { Durability::Durable };
-    let position = shared.wal.append(&[&bytes], seq, seq, durability, 0).unwrap();
+    let position = shared.wal.append(TenantId::FIRST, &[&bytes], seq, seq, durability, 0).unwrap();
     let batch = written.last_mut().unwrap();
     batch.position = Some(position);
     batch.buffered_op = (durability == Durability::Buffered).then(|| shared.sim.op_count());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::RecoveryMode;
-use crate::caller::{Caller, Manifest, dir, options, path_of, recover_all, store, uid_of};
+use crate::caller::{Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -93,7 +93,7 @@ fn sync_of_a_durable_position_does_nothing() {
 #[test]
 fn without_a_spare_that_fits_nothing_happens() {
     let caller = Caller::new(1, 1);
-    let put = |len: usize| caller.wal.append(&[&vec![1; len]], 1, 1, Durability::Durable, 0);
+    let put = |len: usize| caller.wal.append(TenantId::FIRST, &[&vec![1; len]], 1, 1, Durability::Durable, 0);
     let before = caller.wal.stats();
     assert_eq!(put(60_000).unwrap_err().kind(), ErrorKind::Busy);
     assert_eq!(caller.wal.stats(), before);
@@ -117,6 +117,103 @@ fn a_large_batch_gets_a_group_of_its_own() {
     assert_eq!((report.batches, replayed[0].1.len()), (1, 200_000));
 }
 
+/// The lowest sequence in a group that was not released.
+fn oldest_seq(caller: &Caller) -> Option<u64> {
+    caller.wal.groups().iter().filter_map(|g| g.seqs.of(TenantId::FIRST)).map(|(first, _)| first).min()
+}
+
+/// Two tenants with sequences of their own; the group of `n` batches each is closed.
+fn of_two_tenants(n: u64) -> Caller {
+    let mut caller = Caller::new(1, 1);
+    for seq in 1..=n {
+        for tenant in [TenantId(0), TenantId(9)] {
+            let seq = seq + 1000 * u64::from(tenant.0);
+            let position = caller.wal.append(tenant, &[&[7; 100]], seq, seq, Durability::Durable, 0).unwrap();
+            caller.wal.sync(position).unwrap();
+        }
+    }
+    caller.add_group(12).unwrap();
+    while caller.wal.stats().rolls == 0 {
+        caller.next_seq = caller.next_seq.max(100);
+        caller.put(3000).unwrap();
+    }
+    caller
+}
+
+#[test]
+fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
+    let none = Vec::<u64>::new();
+    let caller = of_two_tenants(4);
+    let seqs = caller.wal.groups()[0].seqs.clone();
+    assert_eq!((seqs.of(TenantId(9)), seqs.of(TenantId(1))), (Some((9001, 9004)), None));
+    let released = |floors: &[(TenantId, u64)]| caller.wal.release_below(floors);
+    let (all, mine) = ((TenantId(0), u64::MAX), TenantId(9));
+    assert_eq!(released(&[(mine, u64::MAX)]), none, "of the first there are some");
+    assert_eq!(released(&[all]), none, "one that says nothing needs everything");
+    assert_eq!(released(&[all, (TenantId(1), u64::MAX)]), none);
+    assert_eq!(released(&[all, (mine, 9004)]), none, "that is the first it needs");
+    assert_eq!(released(&[all, (mine, 9005)]), [1]);
+}
+
+/// What one log keeps for two comes back to each, also where the process dies with pages that are in staging only.
+#[test]
+fn two_tenants_have_sequences_of_their_own() {
+    let caller = of_two_tenants(4);
+    let position = caller.wal.append(TenantId(9), &[b"last"], 9005, 9005, Durability::Buffered, 0).unwrap();
+    assert!(position.lpn > 0);
+    let sim = caller.sim.crash(io::sim::CrashKind::ProcessKill, 1);
+    let manifest = caller.manifests.last().unwrap().1.clone();
+    let groups = crate::caller::groups(&sim, &manifest);
+    let mut found: Vec<(u8, u64)> = Vec::new();
+    let mut take = |tenant: TenantId, seq, _: &[u8]| {
+        found.push((tenant.0, seq));
+        Ok(())
+    };
+    let report = crate::recover(
+        &sim.env(),
+        crate::caller::dir(),
+        crate::caller::store(),
+        &groups,
+        RecoveryMode::ReadWrite,
+        &mut take,
+    );
+    let report = report.unwrap();
+    assert_eq!(found[..4], [(0, 1), (9, 9001), (0, 2), (9, 9002)]);
+    assert_eq!(found.last(), Some(&(9, 9005)));
+    assert_eq!((report.seqs.last(TenantId(9)), report.staged_pages > 0), (Some(9005), true));
+    assert!(report.history.groups[0].seqs.of(TenantId(9)).is_some());
+    // The next log holds them for both.
+    let mut all = report.history.groups.clone();
+    all.retain(|g| g.seqs.of(TenantId(9)).is_some());
+    assert_eq!(all.len(), 2);
+}
+
+/// A log that had one tenant so far: what it wrote stays of version 2, what comes is of version 3.
+#[test]
+fn pages_are_of_version_3_from_the_second_tenant_on() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(100).unwrap();
+    append(&mut caller, 100);
+    let seq = caller.next_seq;
+    for tenant in [TenantId(3), TenantId(0), TenantId(3)] {
+        let position = caller.wal.append(
+            tenant,
+            &[b"shared"],
+            seq + u64::from(tenant.0),
+            seq + 9,
+            Durability::Buffered,
+            0,
+        );
+        if tenant.0 == 0 {
+            caller.wal.sync(position.unwrap()).unwrap();
+        }
+    }
+    caller.wal.close().unwrap();
+    let bytes = caller.sim.read_file(crate::caller::path_of(1)).unwrap();
+    let versions: Vec<u8> = bytes.chunks(PAGE).map(|page| page[8]).take(6).collect();
+    assert_eq!(versions, [2, 2, 3, 3, 3, 0]);
+}
+
 #[test]
 fn groups_are_released_oldest_first_and_once() {
     let mut caller = Caller::new(1, 1);
@@ -124,14 +221,14 @@ fn groups_are_released_oldest_first_and_once() {
         caller.put(2000).unwrap();
     }
     let seq_of = |caller: &Caller, i: usize| caller.written[i].seq;
-    assert_eq!(caller.wal.release_below(seq_of(&caller, 5)), Vec::<u64>::new());
+    assert_eq!(caller.wal.release_below(&floors_of_all(seq_of(&caller, 5))), Vec::<u64>::new());
     let bytes = caller.wal.live_bytes();
-    assert_eq!(caller.wal.oldest_seq(), Some(seq_of(&caller, 0)));
-    let released = caller.wal.release_below(seq_of(&caller, 25));
+    assert_eq!(oldest_seq(&caller), Some(seq_of(&caller, 0)));
+    let released = caller.wal.release_below(&floors_of_all(seq_of(&caller, 25)));
     assert_eq!(released, vec![1, 2]);
     assert_eq!(caller.wal.live_bytes(), bytes - 2 * options().group_len);
-    assert_eq!(caller.wal.release_below(seq_of(&caller, 25)), Vec::<u64>::new());
-    assert_eq!(caller.wal.oldest_seq(), Some(seq_of(&caller, 22)));
+    assert_eq!(caller.wal.release_below(&floors_of_all(seq_of(&caller, 25))), Vec::<u64>::new());
+    assert_eq!(oldest_seq(&caller), Some(seq_of(&caller, 22)));
 }
 
 #[test]
@@ -140,9 +237,9 @@ fn without_syncs_the_background_makes_old_groups_releasable() {
     for _ in 0..30 {
         append(&mut caller, 3000);
     }
-    assert_eq!(caller.wal.release_below(u64::MAX), Vec::<u64>::new(), "nothing is durable");
+    assert_eq!(caller.wal.release_below(&floors_of_all(u64::MAX)), Vec::<u64>::new(), "nothing is durable");
     assert!(caller.wal.wants_write_out() && caller.wal.write_out().unwrap());
-    assert!(!caller.wal.release_below(u64::MAX).is_empty());
+    assert!(!caller.wal.release_below(&floors_of_all(u64::MAX)).is_empty());
 }
 
 #[test]
@@ -187,7 +284,11 @@ fn after_the_close_nothing_is_taken() {
 fn batches_out_of_bounds_are_refused() {
     let caller = Caller::new(1, 1);
     let put = |bytes: &[u8], first, last| {
-        caller.wal.append(&[bytes], first, last, Durability::Buffered, 0).map(drop).map_err(|e| e.kind())
+        caller
+            .wal
+            .append(TenantId::FIRST, &[bytes], first, last, Durability::Buffered, 0)
+            .map(drop)
+            .map_err(|e| e.kind())
     };
     assert_eq!(put(b"", 1, 1), Err(ErrorKind::InvalidArgument));
     assert_eq!(put(b"x", 2, 1), Err(ErrorKind::InvalidArgument));
@@ -199,7 +300,7 @@ fn batches_out_of_bounds_are_refused() {
 #[should_panic(expected = "volatile")]
 fn volatile_batches_do_not_come_here() {
     let caller = Caller::new(1, 1);
-    let _ = caller.wal.append(&[b"x"], 1, 1, Durability::Volatile, 0);
+    let _ = caller.wal.append(TenantId::FIRST, &[b"x"], 1, 1, Durability::Volatile, 0);
 }
 
 #[test]
@@ -257,7 +358,7 @@ fn poisoned_for_good(caller: &mut Caller) {
     let before = caller.sim.op_count();
     let wal = &caller.wal;
     let kinds = [
-        wal.append(&[b"x"], 1 << 20, 1 << 20, Durability::Buffered, 0).map(drop),
+        wal.append(TenantId::FIRST, &[b"x"], 1 << 20, 1 << 20, Durability::Buffered, 0).map(drop),
         wal.sync(Position { lpn: 1 << 40 }),
         wal.write_out().map(drop),
         wal.persist_watermark().map(drop),
@@ -337,7 +438,7 @@ fn slots_are_given_up_only_after_their_pages_were_written() {
     let mut rng = io::Rng::new(1);
     for seq in 1..300 {
         let batch = vec![1; rng.range(1, 9000) as usize];
-        let position = wal.append(&[&batch], seq, seq, Durability::Buffered, 0).unwrap();
+        let position = wal.append(TenantId::FIRST, &[&batch], seq, seq, Durability::Buffered, 0).unwrap();
         match rng.below(6) {
             0 => wal.sync(position).unwrap(),
             1 => drop(wal.write_out().unwrap()),
@@ -368,7 +469,8 @@ fn threads_share_writes_and_lose_nothing() {
                         *seq += 1;
                         let bytes = seq.to_le_bytes();
                         let pad = vec![thread as u8; (i % 7) as usize * 300];
-                        wal.append(&[&bytes, &pad], *seq, *seq, Durability::Durable, 0).unwrap()
+                        wal.append(TenantId::FIRST, &[&bytes, &pad], *seq, *seq, Durability::Durable, 0)
+                            .unwrap()
                     };
                     match i % 5 {
                         0 => drop(wal.write_out().unwrap()),

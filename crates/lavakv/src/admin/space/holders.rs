@@ -15,7 +15,7 @@ use crate::tree::readers::Reader;
 use crate::work::jobs::kept::Kept;
 use base::{HashMap, HashSet, SeqNo};
 use std::sync::Arc;
-use wal::PriorGroup;
+use wal::{PriorGroup, TenantId};
 
 /// What kind of reader holds space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub struct LogHolder {
 /// needed keeps those behind it.
 pub(super) fn log_bytes_from(groups: &[PriorGroup], floor: SeqNo) -> u64 {
     let Some((_active, closed)) = groups.split_last() else { return 0 };
-    let needed = |g: &PriorGroup| g.seqs.is_some_and(|(_, last)| last >= floor);
+    let needed = |g: &PriorGroup| g.seqs.last(TenantId::FIRST).is_some_and(|last| last >= floor);
     closed.iter().skip_while(|g| !needed(g)).map(|g| g.len).sum()
 }
 

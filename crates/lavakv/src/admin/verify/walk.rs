@@ -27,6 +27,7 @@ use std::sync::Arc;
 use table::segment::RecordReference;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
 use version::{FamilyId, Manifest, TableSource, VsstSource};
+use wal::TenantId;
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 
 /// How often a manifest is read that does not fit together: it may be rolled meanwhile.
@@ -237,7 +238,11 @@ impl LogWalk {
             return Some(self.open_segment(engine, report, segment));
         }
         let (mut found, mut batches) = (LogFindings::default(), Batches::default());
-        let mut on_batch = |seq: SeqNo, bytes: &[u8]| batches.take(engine, seq, bytes);
+        let mut on_batch = |tenant: TenantId, seq: SeqNo, bytes: &[u8]| {
+            if tenant == TenantId::FIRST {
+                batches.take(engine, seq, bytes);
+            }
+        };
         if !self.check.step(&mut found, &mut on_batch) {
             if std::mem::replace(&mut self.staged_done, true) {
                 return None;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, read_loose};
 use version::{FamilyId, VsstMeta, names};
-use wal::LogGroup;
+use wal::{LogGroup, TenantId};
 
 /// See the module.
 pub(crate) struct Replayed {
@@ -154,9 +154,10 @@ impl Marks {
     /// Reads the log for them.
     fn read(engine: &Engine, groups: &[LogGroup]) -> Result<Marks> {
         let mut marks = Marks::default();
-        let mut take = |first_seq: SeqNo, payload: &[u8]| marks.take(first_seq, payload);
+        let mut take = wal::only(TenantId::FIRST, |seq, payload: &[u8]| marks.take(seq, payload));
         let (env, dir, store) = (&engine.env, &engine.dir, engine.manifest.store());
         let (report, _) = wal::recover_up_to_damage(env, dir, store, groups, &mut take)?;
+        drop(take);
         marks.closed = report.sealed.is_none();
         Ok(marks)
     }

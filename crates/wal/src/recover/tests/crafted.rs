@@ -155,6 +155,7 @@ fn a_log_that_lost_its_beginning() {
             prev_ltn: 5,
             prev_end: 6,
             witness_edit: 0,
+            stream: None,
         };
         let mut page = [0; PAGE];
         header.encode_open(&mut page);
@@ -174,10 +175,10 @@ fn an_error_of_the_replay_is_handed_on() {
     caller.put(100).unwrap();
     let groups = crate::caller::groups(&caller.sim, &last_manifest(&caller));
     let env = caller.sim.env();
-    let refuse = &mut |_, _: &[u8]| Err(Error::invalid("not this one"));
+    let refuse = &mut |_, _, _: &[u8]| Err(Error::invalid("not this one"));
     let outcome = recover(&env, dir(), store(), &groups, RecoveryMode::ReadWrite, refuse);
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
     let twice = [groups[0].clone(), groups[0].clone()];
-    let outcome = recover(&env, dir(), store(), &twice, RecoveryMode::ReadOnly, &mut |_, _| Ok(()));
+    let outcome = recover(&env, dir(), store(), &twice, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()));
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }

@@ -1,0 +1,86 @@
+//! Whose batches are: several engines write to one log, each with sequences of its own.
+//!
+//! The log orders all batches and knows of each whose it is and which sequences it has. Sequences of one tenant ascend;
+//! those of different tenants are not compared. A group of the log is needed as long as any tenant needs a batch in it, so
+//! the log keeps for each group the sequences of each tenant ([`Spans`]).
+
+use base::{Result, SeqNo};
+
+/// An engine, as the log knows it: the number under which the manifest lists it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u8);
+
+impl TenantId {
+    /// The only one that there was before there were others. What it writes alone looks as it did then.
+    pub const FIRST: TenantId = TenantId(0);
+}
+
+/// The sequences of one tenant's batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Whose.
+    pub tenant: TenantId,
+    /// The lowest.
+    pub first: SeqNo,
+    /// The highest.
+    pub last: SeqNo,
+}
+
+/// The sequences of batches, by tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(Vec<Span>);
+
+impl Spans {
+    /// Adds those of a batch.
+    pub fn add(&mut self, tenant: TenantId, first: SeqNo, last: SeqNo) {
+        match self.0.iter_mut().find(|span| span.tenant == tenant) {
+            Some(span) => (span.first, span.last) = (span.first.min(first), span.last.max(last)),
+            None => self.0.push(Span { tenant, first, last }),
+        }
+    }
+
+    /// The lowest and the highest of a tenant; `None`: it has none.
+    pub fn of(&self, tenant: TenantId) -> Option<(SeqNo, SeqNo)> {
+        self.iter().find(|span| span.tenant == tenant).map(|span| (span.first, span.last))
+    }
+
+    /// The highest of a tenant.
+    pub fn last(&self, tenant: TenantId) -> Option<SeqNo> {
+        self.of(tenant).map(|(_, last)| last)
+    }
+
+    /// Of every tenant that has any.
+    pub fn iter(&self) -> impl Iterator<Item = Span> {
+        self.0.iter().copied()
+    }
+
+    /// True if there are no batches.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True if some of them are at or above their tenant's floor. A tenant that states none needs all it has.
+    pub(crate) fn reach(&self, floors: &[(TenantId, SeqNo)]) -> bool {
+        let ignored = |span: &Span| {
+            let absent = !floors.iter().any(|(tenant, _)| *tenant == span.tenant);
+            absent && base::canary::is("log-release-ignores-absent-tenants")
+        };
+        let floor = |span: &Span| floors.iter().find(|(tenant, _)| *tenant == span.tenant);
+        let early = u64::from(base::canary::is("log-released-one-sequence-early"));
+        self.0.iter().filter(|span| !ignored(span)).any(|span| match floor(span) {
+            Some((_, floor)) => span.last >= floor.saturating_add(early),
+            None => true,
+        })
+    }
+}
+
+/// Gets a batch: whose it is, its first sequence, its bytes.
+pub type OnReplay<'a> = dyn FnMut(TenantId, SeqNo, &[u8]) -> Result<()> + 'a;
+
+/// Passes on one tenant's batches and ignores all others'.
+pub fn only<F>(tenant: TenantId, mut take: F) -> impl FnMut(TenantId, SeqNo, &[u8]) -> Result<()>
+where
+    F: FnMut(SeqNo, &[u8]) -> Result<()>,
+{
+    move |of, seq, payload| if of == tenant { take(seq, payload) } else { Ok(()) }
+}
