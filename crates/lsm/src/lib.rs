@@ -3,7 +3,7 @@
 //! * [`merging`]: many sorted cursors as one.
 //! * [`level`]: the disjoint files of a level as one cursor.
 //! * [`sources`]: the cursors and range tombstones of a version, or of a job's inputs.
-//! * [`picker`]: what to compact next.
+//! * [`policy`]: what to compact next.
 //! * [`merge_job`]: the engine of flush and compaction.
 //! * [`below`]: what may lie in the levels under a job's output.
 //! * [`visible`]: what a user sees of a merged cursor at a snapshot.
@@ -21,6 +21,7 @@ pub mod merging;
 mod model;
 pub mod operator;
 pub mod picker;
+pub mod policy;
 pub mod sources;
 pub mod tombstones;
 pub mod vec_iter;

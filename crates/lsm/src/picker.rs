@@ -19,13 +19,10 @@
 //!
 //! What keeps concurrent compactions of one family from treading on each other is in [`InProgress`].
 
-use base::HashSet;
 use base::limits::LEVELS_MAX;
 use std::sync::Arc;
-use version::{FamilyId, FileMeta, Version};
+use version::{FileMeta, Version};
 
-pub mod cutter;
-mod gain;
 pub mod leveled;
 pub mod manual;
 pub mod quiet;
@@ -33,7 +30,7 @@ pub mod rebuild;
 pub mod set_aside;
 pub mod space;
 
-pub use cutter::Cutter;
+pub use crate::policy::{Compaction, FileChoice, InProgress, Reason, SetAside};
 pub use leveled::{
     L0Load, LevelTargets, debt_bytes, l0_load, l0_wants_compaction, level_targets, pick, pick_l0, scores,
     usual_width_bytes,
@@ -41,20 +38,7 @@ pub use leveled::{
 pub use manual::{ManualRange, ManualStep};
 pub use quiet::pick_quiet;
 pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
-pub use set_aside::SetAside;
 pub use space::{Need, pick_for_space, pick_rewrite};
-
-/// Which file of a level goes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileChoice {
-    /// The one with the largest compensated size: it brings the level nearer to its target, and carries the most
-    /// garbage where tombstones and separated values are.
-    LargestCompensated,
-    /// The one whose merge writes least for what it moves: physical bytes of it and of what it meets below, over its
-    /// compensated bytes.
-    #[default]
-    MinOverlap,
-}
 
 /// The options of leveled compaction.
 #[derive(Clone, Debug)]
@@ -137,7 +121,7 @@ impl LeveledOptions {
         }
         let stands_for = u128::from(version.level_compensated_bytes(level).max(1));
         let part = u128::from(self.file_bytes) * u128::from(tables) / stands_for;
-        let least = cutter::PHYSICAL_BYTES_GOOD.min(self.file_bytes);
+        let least = crate::policy::compaction::PHYSICAL_BYTES_GOOD.min(self.file_bytes);
         u64::try_from(part).unwrap_or(u64::MAX).clamp(least, self.file_bytes)
     }
 
@@ -146,191 +130,3 @@ impl LeveledOptions {
         self.table_bytes(version, level + 1).saturating_mul(self.overlap_ratio_max)
     }
 }
-
-/// Why a compaction was picked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Level 0 has too many files or bytes.
-    L0Files,
-    /// Level 0 cannot go down now, because the base level is busy: its newest files become one.
-    L0Intra,
-    /// A level is over its target.
-    LevelBytes,
-    /// Somebody asked for it.
-    Manual,
-    /// Nobody writes, and it frees more than it writes.
-    Quiet,
-    /// Values are to lie in the order of their keys again.
-    Rebuild,
-    /// Room is short, and it may free some.
-    Space,
-    /// A table that cannot be read makes room for what is newer.
-    SetAside,
-}
-
-/// A compaction: everything a job needs to know.
-#[derive(Clone, Debug)]
-pub struct Compaction {
-    /// The family.
-    pub family: FamilyId,
-    /// The level it starts from.
-    pub level: usize,
-    /// The level its outputs go to.
-    pub output_level: usize,
-    /// Its inputs: the files of `level`, then those of `output_level`, each in the order of its level; lists without
-    /// files are left out.
-    pub inputs: Vec<(usize, Vec<Arc<FileMeta>>)>,
-    /// Why.
-    pub reason: Reason,
-    /// True if the inputs can change their level as they are.
-    pub trivial_move: bool,
-    /// Where outputs end, see [`Compaction::cutter`].
-    pub file_bytes: u64,
-    /// Where outputs end, see [`Compaction::cutter`].
-    pub overlap_max: u64,
-    /// `file_bytes` are compensated bytes.
-    pub compensated: bool,
-    /// vSSTs whose values the job writes anew, in key order, as it meets references to them.
-    pub rebuild_vssts: Vec<u64>,
-    /// The location of its outputs.
-    pub placement: u8,
-}
-
-impl Compaction {
-    /// Every input with its level.
-    pub fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> + '_ {
-        self.inputs.iter().flat_map(|(level, files)| files.iter().map(move |f| (*level, f)))
-    }
-
-    /// Physical bytes of the inputs.
-    pub fn input_bytes(&self) -> u64 {
-        self.input_files().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.len))
-    }
-
-    /// The smallest and the largest user key of the inputs: the outputs lie between them.
-    pub fn key_range(&self) -> (&[u8], &[u8]) {
-        let low = self.input_files().map(|(_, f)| f.smallest_user_key()).min();
-        let high = self.input_files().map(|(_, f)| f.largest_user_key()).max();
-        (low.unwrap_or_default(), high.unwrap_or_default())
-    }
-
-    /// Decides where the outputs end; `version` is the one the compaction was picked from.
-    pub fn cutter(&self, version: &Version) -> Cutter {
-        Cutter::new(self, version)
-    }
-
-    /// True if the compaction could still be picked from `version`: its inputs are where they were, and the output
-    /// level has nothing else within their range. For compactions that were held back after they were picked.
-    pub fn is_current(&self, version: &Version) -> bool {
-        let (low, high) = self.key_range();
-        let there =
-            |(level, f): (usize, &Arc<FileMeta>)| version.files(level).iter().any(|g| g.number == f.number);
-        let listed = |f: &Arc<FileMeta>| {
-            self.input_files().any(|(level, g)| level == self.output_level && g.number == f.number)
-        };
-        let below = self.output_level;
-        let same = below == 0
-            || version.files(below)[version.overlap_range(below, Some(low), Some(high))].iter().all(listed);
-        same && self.input_files().all(there)
-    }
-}
-
-/// What running compactions of a family hold.
-///
-/// A new compaction may start if it shares no input with a running one, if no running one writes to the same level
-/// within its key range, and, when it takes level 0 down, if no other one does: two of those could reach different
-/// levels in the wrong order of age. That is enough, because a compaction takes every file of the output level that
-/// lies within its range.
-#[derive(Clone, Debug, Default)]
-pub struct InProgress {
-    files: HashSet<u64>,
-    vssts: HashSet<u64>,
-    outputs: Vec<Output>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Output {
-    from: usize,
-    level: usize,
-    low: Vec<u8>,
-    high: Vec<u8>,
-}
-
-impl Output {
-    fn of(c: &Compaction) -> Self {
-        let (low, high) = c.key_range();
-        Output { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
-    }
-}
-
-impl InProgress {
-    /// A compaction starts.
-    ///
-    /// # Panics
-    /// If it is not [allowed](InProgress::allows).
-    pub fn add(&mut self, compaction: &Compaction) {
-        assert!(self.allows(compaction), "a compaction that meets a running one");
-        self.files.extend(compaction.input_files().map(|(_, f)| f.number));
-        self.vssts.extend(&compaction.rebuild_vssts);
-        self.outputs.push(Output::of(compaction));
-    }
-
-    /// A compaction has ended, whatever its outcome.
-    pub fn remove(&mut self, compaction: &Compaction) {
-        compaction.input_files().for_each(|(_, f)| {
-            self.files.remove(&f.number);
-        });
-        compaction.rebuild_vssts.iter().for_each(|n| {
-            self.vssts.remove(n);
-        });
-        let output = Output::of(compaction);
-        if let Some(i) = self.outputs.iter().position(|o| *o == output) {
-            self.outputs.swap_remove(i);
-        }
-    }
-
-    /// True if the compaction may run beside those that do.
-    pub fn allows(&self, c: &Compaction) -> bool {
-        let (low, high) = c.key_range();
-        let writes_here =
-            |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
-        let takes_l0_down = c.level == 0 && c.output_level > 0;
-        let meets = c.input_files().any(|(_, f)| self.has_file(f.number))
-            || c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
-            || takes_l0_down && self.l0_goes_down()
-            || c.output_level > 0 && self.outputs.iter().any(writes_here);
-        !meets
-    }
-
-    /// True if a running compaction reads this table.
-    pub fn has_file(&self, number: u64) -> bool {
-        self.files.contains(&number)
-    }
-
-    /// True if a running job rewrites this vSST. Garbage collection registers its inputs here as well.
-    pub fn has_vsst(&self, number: u64) -> bool {
-        self.vssts.contains(&number)
-    }
-
-    /// Garbage collection begins to rewrite a vSST; false if a running job does already.
-    pub fn claim_vsst(&mut self, number: u64) -> bool {
-        self.vssts.insert(number)
-    }
-
-    /// Garbage collection has ended.
-    pub fn release_vsst(&mut self, number: u64) {
-        self.vssts.remove(&number);
-    }
-
-    /// True if nothing runs.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.vssts.is_empty() && self.outputs.is_empty()
-    }
-
-    fn l0_goes_down(&self) -> bool {
-        self.outputs.iter().any(|o| o.from == 0 && o.level > 0)
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -8,9 +8,9 @@
 //! How much that is, is estimated in `super::gain`. Every such compaction brings entries to a deeper level, so there is
 //! an end to them: then the store rests.
 
-use super::gain::Gain;
 use super::leveled::Picker;
 use super::{Compaction, InProgress, LeveledOptions, Reason};
+use crate::policy::gain::Gain;
 use version::Version;
 
 /// The next compaction that pays, if there is one: the highest level first.
@@ -30,6 +30,3 @@ pub fn pick_quiet(version: &Version, options: &LeveledOptions, busy: &InProgress
             .find_map(|i| picker.down(level, i, Reason::Quiet).filter(pays))
     })
 }
-
-#[cfg(test)]
-mod tests;

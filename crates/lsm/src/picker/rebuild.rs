@@ -192,6 +192,3 @@ impl Picker<'_> {
         self.in_place(level, upper, Reason::Rebuild, rebuild_vssts)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,9 +6,9 @@
 //! write many times what it frees: it is left for when nothing else can make room ([`Need::Any`]). Each of these
 //! compactions moves files down, so they end: when all is in the deepest level, none is left.
 
-use super::gain::Gain;
 use super::leveled::Picker;
 use super::{Compaction, InProgress, LeveledOptions, Reason};
+use crate::policy::gain::Gain;
 use version::Version;
 
 /// What a compaction must bring to be picked.

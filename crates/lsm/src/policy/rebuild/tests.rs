@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::{CompactionPolicy, Leveled, SetAside};
 use base::{Uid, ValueKind};
 use version::{Dependency, Edit, Record, State, VsstClass};
 
@@ -59,6 +60,10 @@ fn scattered() -> State {
     state(vssts.chain((0..TABLES).map(|n| table(n + 1, n, &values(n)))).collect())
 }
 
+fn step(walk: &mut Rebuild, version: &Version, busy: &InProgress) -> RebuildStep {
+    Leveled::default().rebuild(&Facts { version, set_aside: &SetAside::default(), busy }, walk)
+}
+
 fn options(spread_max: u64, bytes_max: u64) -> RebuildOptions {
     RebuildOptions { spread_max, bytes_max, job_bytes: 80 }
 }
@@ -104,13 +109,12 @@ fn a_walk_over_the_deepest_level() {
     }));
     let state = state(records);
     let version = &state.family(0).unwrap().version;
-    let leveled = LeveledOptions::default();
     let mut busy = InProgress::default();
     let mut walk = Rebuild::choose(version, &options(2, 1 << 40), &busy).unwrap();
     assert_eq!(walk.vssts().iter().copied().collect::<Vec<_>>(), [50, 51, 52, 53]);
     let mut steps = Vec::new();
     loop {
-        match walk.step(version, &leveled, &busy) {
+        match step(&mut walk, version, &busy) {
             RebuildStep::Start(c) => {
                 assert_eq!(
                     (c.level, c.output_level, c.reason, c.trivial_move),
@@ -121,7 +125,7 @@ fn a_walk_over_the_deepest_level() {
                 steps.push(c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>());
                 busy.add(&c);
                 assert!(matches!(
-                    walk.clone().step(version, &leveled, &busy),
+                    step(&mut walk.clone(), version, &busy),
                     RebuildStep::Wait | RebuildStep::Done
                 ));
                 busy.remove(&c);
@@ -153,15 +157,14 @@ fn what_is_in_order_is_left_alone() {
 fn another_job_on_a_table_or_a_vsst() {
     let state = scattered();
     let version = &state.family(0).unwrap().version;
-    let leveled = LeveledOptions::default();
     let mut busy = InProgress::default();
     let walk = Rebuild::choose(version, &options(2, 240), &busy).unwrap();
     assert!(busy.claim_vsst(51));
-    let RebuildStep::Start(c) = walk.clone().step(version, &leveled, &busy) else { panic!("it goes on") };
+    let RebuildStep::Start(c) = step(&mut walk.clone(), version, &busy) else { panic!("it goes on") };
     assert_eq!(c.rebuild_vssts, [50, 52, 53], "without the one that is being collected");
     busy.release_vsst(51);
     busy.add(&c);
-    assert!(matches!(walk.clone().step(version, &leveled, &busy), RebuildStep::Wait));
+    assert!(matches!(step(&mut walk.clone(), version, &busy), RebuildStep::Wait));
     busy.remove(&c);
     assert!(busy.is_empty());
 }

@@ -1,10 +1,14 @@
 use super::*;
 use crate::{Below, DeeperLevels, OutputCutter, OutputSize};
+use base::limits::LEVELS_MAX;
 use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use version::{Edit, Record, State};
+use version::{FileMeta, Version};
 
+mod as_before;
 mod set_aside;
 
 /// Bytes of an entry with a value, and of a tombstone.
@@ -22,14 +26,14 @@ fn user_key(key: u32) -> [u8; 4] {
     key.to_be_bytes()
 }
 
-fn options(choice: FileChoice) -> LeveledOptions {
-    LeveledOptions {
+fn options(choice: FileChoice) -> Leveled {
+    Leveled {
         l0_compaction_files: 4,
         l0_compaction_bytes: 256 << 10,
         level_base_bytes: 64 << 10,
         file_bytes: 8 << 10,
         choice,
-        ..LeveledOptions::default()
+        ..Leveled::default()
     }
 }
 
@@ -37,7 +41,8 @@ fn options(choice: FileChoice) -> LeveledOptions {
 /// state with its checks of every edit.
 struct Store {
     rng: Rng,
-    options: LeveledOptions,
+    policy: Leveled,
+    set_aside: SetAside,
     state: State,
     files: BTreeMap<u64, Vec<Entry>>,
     busy: InProgress,
@@ -52,11 +57,12 @@ struct Store {
 }
 
 impl Store {
-    fn new(seed: u64, options: LeveledOptions) -> Self {
+    fn new(seed: u64, policy: Leveled) -> Self {
         let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
         Store {
             rng: Rng::new(seed),
-            options,
+            policy,
+            set_aside: SetAside::default(),
             state: State::empty(Uid::default(), 1).apply(&Edit(vec![create])).unwrap(),
             files: BTreeMap::new(),
             busy: InProgress::default(),
@@ -72,6 +78,14 @@ impl Store {
 
     fn version(&self) -> &Arc<Version> {
         &self.state.family(0).unwrap().version
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts { version: self.version(), set_aside: &self.set_aside, busy: &self.busy }
+    }
+
+    fn pick(&self) -> Option<Compaction> {
+        self.policy.levels(&self.facts())
     }
 
     fn table(&mut self, entries: Vec<Entry>) -> FileMeta {
@@ -124,7 +138,7 @@ impl Store {
     fn work(&mut self, slots: usize, leave: usize) -> bool {
         let mut worked = false;
         while self.running.len() < slots {
-            let Some(c) = pick(self.version(), &self.options, &self.busy) else { break };
+            let Some(c) = self.pick() else { break };
             self.start(c);
             worked = true;
         }
@@ -178,7 +192,7 @@ impl Store {
             let slot = newest.entry(e.key).or_insert(*e);
             *slot = if e.seq > slot.seq { *e } else { *slot };
         }
-        let mut cutter = c.cutter(version);
+        let mut cutter = self.policy.cutter(c, version);
         let mut below = DeeperLevels::new(version, c.output_level);
         let (mut outputs, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
         for e in newest.into_values() {
@@ -225,9 +239,9 @@ impl Store {
             assert!(steps < 3000, "compaction does not come to an end");
         }
         assert!(self.busy.is_empty());
-        let high = scores(self.version(), &self.options, &self.busy);
+        let high = self.policy.scores(&self.facts());
         assert!(high.iter().all(|(_, score)| *score < 1.0), "{high:?}");
-        assert_eq!(debt_bytes(self.version(), &self.options), 0);
+        assert_eq!(self.policy.debt_bytes(self.version(), &self.set_aside), 0);
     }
 
     fn write_amplification(&self) -> f64 {
@@ -262,7 +276,7 @@ fn random_flushes_converge() {
         store.settle();
         store.check(KEYS);
         let (space, write) = (store.space_amplification(), store.write_amplification());
-        let targets = level_targets(store.version(), &store.options);
+        let targets = store.policy.level_targets(store.version(), &store.set_aside);
         println!(
             "{choice:?}, {slots} slots: space {space:.3}, write {write:.2}, base {}",
             targets.base_level
@@ -322,7 +336,7 @@ fn deletes_sink_to_the_bottom() {
 
 fn run_manual(store: &mut Store, manual: &mut ManualRange) {
     for _ in 0..2000 {
-        match manual.step(&store.version().clone(), &store.options.clone(), &store.busy.clone()) {
+        match store.policy.manual(&store.facts(), manual) {
             ManualStep::Start(c) => store.start(*c),
             ManualStep::Wait => assert!(!store.running.is_empty(), "waits for nothing"),
             ManualStep::Done => {
@@ -382,13 +396,13 @@ fn a_blocked_level_0_merges_with_itself() {
     for _ in 0..4 {
         store.flush(100, 0, uniform);
     }
-    let first = pick(store.version(), &store.options, &store.busy).unwrap();
+    let first = store.pick().unwrap();
     assert_eq!((first.reason, first.output_level, first.inputs[0].1.len()), (Reason::L0Files, 6, 4));
     store.start(first);
     let mut widest = 0;
     for _ in 0..40 {
         store.flush(100, 0, uniform);
-        while let Some(c) = pick(store.version(), &store.options, &store.busy) {
+        while let Some(c) = store.pick() {
             assert_eq!((c.reason, c.output_level), (Reason::L0Intra, 0));
             store.start(c);
             let (c, version) = store.running.pop().unwrap();
@@ -417,14 +431,19 @@ fn file(number: u64, low: u32, high: u32, seq: SeqNo, raw_bytes: u64) -> Arc<Fil
     })
 }
 
+/// What is picked of a version where nothing runs and nothing is damaged.
+fn free<T>(version: &Version, pick: impl FnOnce(&Facts<'_>) -> T) -> T {
+    pick(&Facts { version, set_aside: &SetAside::default(), busy: &InProgress::default() })
+}
+
 #[test]
 fn targets_follow_the_deepest_level() {
-    let options = LeveledOptions::default();
+    let options = Leveled::default();
     let mib = 1u64 << 20;
     let with = |sizes: &[(usize, u64)]| {
         let mut levels = vec![Vec::new(); 7];
         sizes.iter().for_each(|&(l, mb)| levels[l].push(file(l as u64 + 1, 0, 9, 1, mb * mib)));
-        level_targets(&Version::with_files(0, levels), &options)
+        options.level_targets(&Version::with_files(0, levels), &SetAside::default())
     };
     assert_eq!(with(&[]).base_level, 6);
     assert_eq!(with(&[(6, 60)]).base_level, 6);
@@ -449,9 +468,8 @@ fn level_0_goes_down_with_everything_older_that_it_meets() {
             file(i + 1, low, low + rng.below(30) as u32, i + 1, 1000)
         });
         let version = Version::with_files(0, vec![l0.collect()]);
-        let options =
-            LeveledOptions { compaction_bytes_max: rng.range(1, 4000), ..options(FileChoice::default()) };
-        let c = pick(&version, &options, &InProgress::default()).unwrap();
+        let options = Leveled { compaction_bytes_max: rng.range(1, 4000), ..options(FileChoice::default()) };
+        let c = free(&version, |facts| options.levels(facts)).unwrap();
         let taken: Vec<u64> = c.input_files().map(|(_, f)| f.number).collect();
         for f in version.files(0).iter().filter(|f| !taken.contains(&f.number)) {
             let behind = c.input_files().any(|(_, t)| t.max_seq > f.max_seq && t.overlaps(f));
@@ -466,9 +484,9 @@ fn a_file_full_of_tombstones_is_rewritten_at_the_bottom() {
     let sparse = file(1, 0, 9, 1, 1 << 20);
     let full = Arc::new(FileMeta { tombstones: 50, ..(*sparse).clone() });
     for (f, moves) in [(sparse, true), (full, false)] {
-        let options = LeveledOptions { l0_compaction_files: 1, ..LeveledOptions::default() };
+        let options = Leveled { l0_compaction_files: 1, ..Leveled::default() };
         let version = Version::with_files(0, vec![vec![f]]);
-        let c = pick(&version, &options, &InProgress::default()).unwrap();
+        let c = free(&version, |facts| options.levels(facts)).unwrap();
         assert_eq!((c.output_level, c.trivial_move), (6, moves));
     }
 }
@@ -481,12 +499,12 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
         (0..10).map(|i| file(10 + i, i as u32 * 10, i as u32 * 10 + 9, 1, 1000)).collect(),
     ];
     let version = Version::with_files(0, levels);
-    let options = LeveledOptions { file_bytes: 100, ..options(FileChoice::default()) };
+    let options = Leveled { file_bytes: 100, ..options(FileChoice::default()) };
     let busy = InProgress::default();
-    let picker = leveled::Picker::new(&version, &options, &busy);
-    let mut c = picker.down(2, 0, Reason::Manual).unwrap();
+    let facts = Facts { version: &version, set_aside: &SetAside::default(), busy: &busy };
+    let mut c = options.moves(&facts).down(2, 0, Reason::Manual).unwrap();
     (c.output_level, c.overlap_max) = (1, 1200);
-    let mut cutter = c.cutter(&version);
+    let mut cutter = Cutter::new(&c, &version);
     let open = |raw_bytes| OutputSize { raw_bytes, file_bytes: 60, is_empty: raw_bytes == 0 };
     assert!(!cutter.cut_before(&user_key(0), open(0)));
     assert!(!cutter.cut_before(&user_key(29), open(10)), "met 2 files of 500 B");
@@ -494,7 +512,7 @@ fn outputs_end_at_the_size_and_at_the_overlap() {
     assert!(!cutter.cut_before(&user_key(49), open(20)));
     assert!(cutter.cut_before(&user_key(49), open(100)), "full");
     c.output_level = 0;
-    assert!(!c.cutter(&version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
+    assert!(!Cutter::new(&c, &version).cut_before(&user_key(99), open(1 << 40)), "level 0 is not cut");
 }
 
 #[test]
@@ -514,7 +532,7 @@ fn a_table_of_references_may_stand_for_more_until_it_is_worth_a_file() {
         placement: 0,
     };
     let version = Version::new(1);
-    let mut cutter = c.cutter(&version);
+    let mut cutter = Cutter::new(&c, &version);
     let mut full = |raw_bytes, file_bytes| {
         cutter.cut_before(&user_key(0), OutputSize { raw_bytes, file_bytes, is_empty: false })
     };
@@ -579,7 +597,7 @@ fn compact_range_ends_where_tombstones_stay() {
     let version = Version::with_files(0, vec![vec![], vec![], vec![stubborn(1), stubborn(2), stubborn(3)]]);
     let mut manual = ManualRange::new(None, Some(&user_key(25)));
     let mut seen = Vec::new();
-    let mut step = || manual.step(&version, &options(FileChoice::default()), &InProgress::default());
+    let mut step = || free(&version, |facts| options(FileChoice::default()).manual(facts, &mut manual));
     while let ManualStep::Start(c) = step() {
         assert_eq!((c.level, c.output_level), (2, 2));
         seen.extend(c.input_files().map(|(_, f)| f.number));
@@ -599,7 +617,7 @@ fn for_space_everything_goes_down() {
             store.work(1, 0);
         }
         let mut steps = 0;
-        while let Some(c) = pick_for_space(store.version(), &store.options, &store.busy, Need::Any) {
+        while let Some(c) = store.policy.for_space(&store.facts(), Need::Any, &|_| false) {
             assert_eq!(c.reason, Reason::Space);
             store.start(c);
             let (c, version) = store.running.pop().unwrap();
@@ -622,10 +640,10 @@ fn for_space_nothing_is_written_many_times_over() {
     let mut tree = vec![Vec::new(); 7];
     tree[6] = below.map(|f| Arc::new(FileMeta { entries: 100, ..(*f).clone() })).collect();
     tree[5] = vec![Arc::new(FileMeta { entries: 100, ..(*file(1, 0, 400, 9, 1000)).clone() })];
-    let options = LeveledOptions { file_bytes: 100, ..options(FileChoice::default()) };
+    let options = Leveled { file_bytes: 100, ..options(FileChoice::default()) };
     let pick = |tree: &Vec<Vec<Arc<FileMeta>>>, need| {
         let version = Version::with_files(0, tree.clone());
-        let picked = pick_for_space(&version, &options, &InProgress::default(), need);
+        let picked = free(&version, |facts| options.for_space(facts, need, &|_| false));
         picked.map(|c| c.input_files().map(|(_, f)| f.number).min().unwrap_or_default())
     };
     assert_eq!((pick(&tree, Need::Worth(3)), pick(&tree, Need::Any)), (None, Some(1)));
@@ -640,7 +658,7 @@ fn for_space_nothing_is_written_many_times_over() {
 #[test]
 fn short_tables_bound_the_width_of_a_compaction() {
     let mib = 1 << 20;
-    let options = LeveledOptions::default();
+    let options = Leveled::default();
     let full = |number: u64, len: u64, values: u64| {
         let mut f = (*file(number, number as u32 * 10, number as u32 * 10 + 9, 1, 0)).clone();
         (f.len, f.raw_bytes) = (len, len + values);
@@ -654,9 +672,9 @@ fn short_tables_bound_the_width_of_a_compaction() {
     };
     let inline = tree(16 * mib, 0);
     assert_eq!(options.overlap_max(&inline, 5), 160 * mib);
-    assert_eq!(usual_width_bytes(&inline, &options), 12 * 16 * mib);
+    assert_eq!(options.width_bytes(&inline, &SetAside::default()), 12 * 16 * mib);
     let separated = tree(2 * mib, 14 * mib);
     assert_eq!(options.overlap_max(&separated, 5), 20 * mib);
-    assert_eq!(usual_width_bytes(&separated, &options), 12 * 2 * mib);
+    assert_eq!(options.width_bytes(&separated, &SetAside::default()), 12 * 2 * mib);
     assert_eq!(options.overlap_max(&tree(mib / 4, 64 * mib), 5), 10 * mib, "not below what is worth a file");
 }

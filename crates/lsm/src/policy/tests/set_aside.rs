@@ -9,7 +9,7 @@ impl Store {
     fn read(&self, key: u32) -> Result<Option<SeqNo>, u64> {
         let user_key = user_key(key);
         for (_, f) in self.version().lookup(&user_key) {
-            if self.options.set_aside.has(f.number) {
+            if self.set_aside.has(f.number) {
                 return Err(f.number);
             }
             let entries = &self.files[&f.number];
@@ -35,11 +35,11 @@ impl Store {
 
     /// Sets tables aside and spoils them, so that a compaction that reads one fails.
     fn set_aside(&mut self, numbers: &[u64]) {
-        let mut all: Vec<Arc<FileMeta>> = self.options.set_aside.tables().to_vec();
+        let mut all: Vec<Arc<FileMeta>> = self.set_aside.tables().to_vec();
         let version = self.version().clone();
         all.extend(version.levels.iter().flatten().filter(|f| numbers.contains(&f.number)).cloned());
         numbers.iter().for_each(|n| drop(self.files.remove(n)));
-        self.options.set_aside = Arc::new(SetAside::new(all.iter().map(|f| &**f)));
+        self.set_aside = SetAside::new(all.iter().map(|f| &**f));
     }
 
     fn quiesce(&mut self) {
@@ -56,7 +56,7 @@ fn uniform(rng: &mut Rng) -> u32 {
 }
 
 /// A store in motion, some of whose tables of any level go bad.
-fn damaged(seed: u64, options: LeveledOptions, count: u64) -> Store {
+fn damaged(seed: u64, options: Leveled, count: u64) -> Store {
     let mut store = Store::new(seed, options);
     for _ in 0..40 {
         store.flush(100, 12, uniform);
@@ -69,7 +69,7 @@ fn damaged(seed: u64, options: LeveledOptions, count: u64) -> Store {
         let level = used[store.rng.below(used.len() as u64) as usize];
         let nth = store.rng.below(store.version().files(level).len() as u64) as usize;
         let number = store.version().files(level)[nth].number;
-        if !store.options.set_aside.has(number) {
+        if !store.set_aside.has(number) {
             store.set_aside(&[number]);
         }
     }
@@ -82,11 +82,8 @@ fn damaged(seed: u64, options: LeveledOptions, count: u64) -> Store {
 fn nothing_passes_a_table_that_cannot_be_read() {
     let (mut lost_first, mut lost_last, mut sunk, mut most) = (0, 0, 0, 0);
     for seed in 0..24 {
-        let small = LeveledOptions {
-            level_multiplier: 2,
-            level_base_bytes: 8 << 10,
-            ..options(FileChoice::default())
-        };
+        let small =
+            Leveled { level_multiplier: 2, level_base_bytes: 8 << 10, ..options(FileChoice::default()) };
         let options = if seed % 3 == 0 { small } else { options(FileChoice::default()) };
         let mut store = damaged(seed, options, 1 + seed % 3);
         lost_first += store.check_readable();
@@ -105,7 +102,7 @@ fn nothing_passes_a_table_that_cannot_be_read() {
         let left = store.version().files(0).len();
         most = most.max(left);
         assert!(left < 24, "seed {seed}: {left} files in level 0");
-        assert!(!l0_wants_compaction(store.version(), &store.options), "seed {seed}");
+        assert!(!store.policy.l0_wants_compaction(store.version(), &store.set_aside), "seed {seed}");
     }
     println!(
         "{lost_first} keys unreadable at first, {lost_last} after all were written over; {sunk} seen sinking, {most} in level 0"
@@ -120,7 +117,7 @@ fn a_table_of_level_0_sinks() {
     for _ in 0..3 {
         store.flush(100, 0, uniform);
     }
-    while let Some(c) = pick(store.version(), &store.options, &store.busy) {
+    while let Some(c) = store.pick() {
         store.start(c);
         store.work(0, 0);
     }
@@ -136,7 +133,7 @@ fn a_table_of_level_0_sinks() {
     }
     let level = (0..7).find(|&l| store.version().files(l).iter().any(|f| f.number == number)).unwrap();
     assert!(level > 1, "{}", store.version().describe());
-    assert!(level_targets(store.version(), &store.options).base_level < level);
+    assert!(store.policy.level_targets(store.version(), &store.set_aside).base_level < level);
     assert!(store.version().files(0).len() < 8);
 }
 

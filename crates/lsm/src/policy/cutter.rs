@@ -3,16 +3,13 @@
 //! An output ends when it has reached the target size, or when it meets so much in the level below its own that
 //! compacting it there one day would be a wide job for little data. Both are asked only between user keys.
 
-use super::Compaction;
+use super::compaction::{Compaction, PHYSICAL_BYTES_GOOD};
 use crate::{OutputCutter, OutputSize};
 use version::{Level, Version};
 
 /// Files with separated values are cut by what they stand for, but not below this many physical bytes: a tree of tiny
 /// files costs more in files than it saves in I/O.
 const PHYSICAL_BYTES_MIN: u64 = 256 << 10;
-/// Up to this many physical bytes such a file may stand for more than its part: to make, to open and to remove a file
-/// takes milliseconds, in which many references are merged.
-pub(super) const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
 /// How much more.
 const COMPENSATED_FACTOR: u64 = 4;
 
@@ -35,7 +32,8 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    pub(super) fn new(c: &Compaction, version: &Version) -> Self {
+    /// For the outputs of `c`; `version` is the one it was picked from.
+    pub fn new(c: &Compaction, version: &Version) -> Self {
         let to_level_0 = c.output_level == 0;
         Cutter {
             // Level 0 is searched file by file: one is better than several.
@@ -62,21 +60,6 @@ impl Cutter {
             overlap: 0,
             overlap_max: c.overlap_max,
         }
-    }
-}
-
-impl Compaction {
-    /// About how long an output will be at most, physical bytes: what is worth reserving on the device. Where values are
-    /// separated that is a small part of `file_bytes`.
-    pub fn expected_output_len(&self) -> u64 {
-        let inputs = self.input_bytes();
-        if !self.compensated {
-            return inputs.min(self.file_bytes);
-        }
-        let compensated: u128 = self.input_files().map(|(_, f)| u128::from(f.compensated())).sum();
-        let part = u128::from(self.file_bytes) * u128::from(inputs) / compensated.max(1);
-        let longest = self.file_bytes.min(inputs);
-        u64::try_from(part).unwrap_or(u64::MAX).max(PHYSICAL_BYTES_GOOD).min(longest)
     }
 }
 

@@ -4,13 +4,13 @@
 //! some twice, and each hit frees the mean of what an entry below has on disk; tombstones free at least what they are
 //! known to hide. **Written** are the tables, without what is freed of them.
 
-use super::Compaction;
+use super::compaction::Compaction;
 use std::sync::Arc;
 use version::{FileMeta, Version};
 
 /// Both, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Gain {
+pub(crate) struct Gain {
     pub freed: f64,
     pub written: f64,
 }

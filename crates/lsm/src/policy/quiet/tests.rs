@@ -1,7 +1,8 @@
 use super::*;
+use crate::policy::{CompactionPolicy, InProgress, Leveled, SetAside};
 use base::{ValueKind, key};
 use std::sync::Arc;
-use version::{Dependency, FileMeta};
+use version::{Dependency, FileMeta, Version};
 
 fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_bytes: u64) -> FileMeta {
     let end = |key: u32| key::encode(&key.to_be_bytes(), number, ValueKind::Reference);
@@ -25,11 +26,15 @@ fn table(number: u64, keys: std::ops::Range<u32>, entries: u64, len: u64, value_
     }
 }
 
+fn pick_quiet(version: &Version, busy: &InProgress) -> Option<Compaction> {
+    Leveled::default().quiet(&Facts { version, set_aside: &SetAside::default(), busy })
+}
+
 fn picked(levels: Vec<(usize, FileMeta)>) -> Option<(usize, usize)> {
     let mut tree = vec![Vec::new(); 7];
     levels.into_iter().for_each(|(level, file)| tree[level].push(Arc::new(file)));
     let version = Version::with_files(0, tree);
-    let picked = pick_quiet(&version, &LeveledOptions::default(), &InProgress::default());
+    let picked = pick_quiet(&version, &InProgress::default());
     picked.map(|c| {
         assert_eq!(c.reason, Reason::Quiet);
         (c.level, c.output_level)
@@ -77,9 +82,9 @@ fn a_running_compaction_is_not_met() {
     let upper = Arc::new(table(9, 0..1000, 100, 3_000, 1_600_000));
     let mut tree = vec![Vec::new(); 7];
     (tree[5], tree[6]) = (vec![upper], vec![separated]);
-    let (version, options) = (Version::with_files(0, tree), LeveledOptions::default());
+    let version = Version::with_files(0, tree);
     let mut busy = InProgress::default();
-    let first = pick_quiet(&version, &options, &busy).unwrap();
+    let first = pick_quiet(&version, &busy).unwrap();
     busy.add(&first);
-    assert!(pick_quiet(&version, &options, &busy).is_none());
+    assert!(pick_quiet(&version, &busy).is_none());
 }

@@ -1,0 +1,50 @@
+//! Which files to compact next: pure functions of a version, the parameters of a policy and what is running.
+//!
+//! A [`CompactionPolicy`] is what gives a tree its shape. [`Leveled`] is the first; a family stores which one it has
+//! ([`named`]). What only makes single files go down or be written anew is the same for all of them, and made of the
+//! [`Moves`] that a policy can make.
+//!
+//! Sizes that decide the shape (targets, scores, which file goes first, debt) are compensated bytes, as Scavenger+
+//! has it: values kept elsewhere count as if they were inline, and tombstones as what they hide. Sizes that limit a
+//! job's input and output (overlap, widest job) are physical.
+//!
+//! * [`contract`]: the trait. `facts`: what it is asked with.
+//! * [`compaction`]: what it answers. `in_progress`: what keeps concurrent compactions of a family apart.
+//! * [`leveled`]: targets, scores, automatic picks.
+//! * [`manual`]: the walk of `compact_range`.
+//! * [`quiet`]: what is worth compacting when nobody writes.
+//! * [`rebuild`]: values back into the order of their keys.
+//! * [`space`]: picks where room is short; `gain`: what they bring.
+//! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
+//! * [`cutter`]: where the outputs of a compaction end.
+
+pub mod compaction;
+pub mod contract;
+pub mod cutter;
+mod facts;
+pub(crate) mod gain;
+mod in_progress;
+pub mod leveled;
+pub mod manual;
+pub mod named;
+pub mod quiet;
+pub mod rebuild;
+pub mod set_aside;
+mod sink;
+pub mod space;
+
+pub use compaction::{Compaction, Reason};
+pub use contract::{CompactionPolicy, L0Load};
+pub use cutter::Cutter;
+pub use facts::{Facts, Moves};
+pub use in_progress::InProgress;
+pub use leveled::parameters::{FileChoice, Leveled};
+pub use leveled::targets::LevelTargets;
+pub use manual::{ManualRange, ManualStep};
+pub use named::{Policies, PolicyChoice, TreeOptions};
+pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
+pub use set_aside::SetAside;
+pub use space::Need;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! What the engine asks of a compaction policy.
+//!
+//! A policy decides what is compacted, and with what outputs; when, how many at once and whether there is room for it is the
+//! engine's. Each answer is a pure function of the policy's parameters and of what it is given: the same question has the
+//! same answer, so that a plan can be asked for again, and simulations replay. A policy keeps nothing of its own between
+//! questions. It is asked under the lock that guards what running jobs hold: what it needs to know of a version again and
+//! again the version should carry.
+//!
+//! What every policy must keep, whatever the shape it gives to a tree, is the order of the tree: below level 0 the tables
+//! of a level are disjoint, a newer entry of a key never lies below an older one, and a compaction takes every table of its
+//! output level that lies in its range. [`InProgress::allows`](super::InProgress::allows) refuses what would break that
+//! while others run, and the manifest refuses an edit that breaks it.
+
+use super::compaction::Compaction;
+use super::facts::{Facts, Moves};
+use super::manual::{ManualRange, ManualStep};
+use super::rebuild::{Rebuild, RebuildStep};
+use super::set_aside::SetAside;
+use super::space::Need;
+use super::{quiet, space};
+use crate::OutputCutter;
+use std::fmt::Debug;
+use version::Version;
+
+/// What level 0 has to send down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct L0Load {
+    /// Files.
+    pub files: usize,
+    /// Physical bytes.
+    pub bytes: u64,
+}
+
+/// How the tables of a family are compacted. See the module.
+pub trait CompactionPolicy: Debug + Send + Sync {
+    /// The next compaction that somebody should not have to wait for: of level 0, which holds up the flushes. It gets a
+    /// thread when nothing else does.
+    fn l0(&self, facts: &Facts<'_>) -> Option<Compaction>;
+
+    /// The next compaction of any level, level 0 included, if any level wants one that may run beside those that do.
+    fn levels(&self, facts: &Facts<'_>) -> Option<Compaction>;
+
+    /// The single compactions it can make. By these the walks below choose, for every policy that does not say otherwise.
+    fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a>;
+
+    /// Decides where the outputs of a compaction end; `version` is the one it was picked from. To be asked with the policy
+    /// that picked it.
+    fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send>;
+
+    /// What the widest compaction reads that must be possible so that everything gets down in the end, physical bytes: so
+    /// much room is kept for one.
+    fn width_bytes(&self, version: &Version, set_aside: &SetAside) -> u64;
+
+    /// What level 0 has to send down: writers are slowed down and stopped by that. What a table that cannot be read keeps
+    /// there does not count.
+    fn l0_load(&self, version: &Version, set_aside: &SetAside) -> L0Load;
+
+    /// True if level 0 has so much that it is to go down. As long as it has not, nobody may wait for it to become smaller.
+    fn l0_wants_compaction(&self, version: &Version, set_aside: &SetAside) -> bool;
+
+    /// The compaction that is likely to free most for what it writes, where room is short. If there is none, a table of
+    /// the deepest level that is `released`: it may hold what was kept for a snapshot that is gone.
+    fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {
+        let moves = self.moves(facts);
+        space::pick(facts, &*moves, need).or_else(|| space::pick_rewrite(facts, &*moves, released))
+    }
+
+    /// The next compaction that pays when nobody writes.
+    fn quiet(&self, facts: &Facts<'_>) -> Option<Compaction> {
+        quiet::pick(facts, &*self.moves(facts))
+    }
+
+    /// The next step of a `compact_range`.
+    fn manual(&self, facts: &Facts<'_>, walk: &mut ManualRange) -> ManualStep {
+        walk.step(facts, &*self.moves(facts))
+    }
+
+    /// The next step of a walk that puts values back into the order of their keys.
+    fn rebuild(&self, facts: &Facts<'_>, walk: &mut Rebuild) -> RebuildStep {
+        walk.step(facts, &*self.moves(facts))
+    }
+}

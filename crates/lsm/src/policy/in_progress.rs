@@ -1,0 +1,102 @@
+//! What running jobs of a family hold, so that they do not tread on each other.
+
+use super::compaction::Compaction;
+use base::HashSet;
+
+/// What running compactions of a family hold.
+///
+/// A new compaction may start if it shares no input with a running one, if no running one writes to the same level
+/// within its key range, and, when it takes level 0 down, if no other one does: two of those could reach different
+/// levels in the wrong order of age. That is enough, because a compaction takes every file of the output level that
+/// lies within its range.
+#[derive(Clone, Debug, Default)]
+pub struct InProgress {
+    files: HashSet<u64>,
+    vssts: HashSet<u64>,
+    outputs: Vec<Output>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Output {
+    from: usize,
+    level: usize,
+    low: Vec<u8>,
+    high: Vec<u8>,
+}
+
+impl Output {
+    fn of(c: &Compaction) -> Self {
+        let (low, high) = c.key_range();
+        Output { from: c.level, level: c.output_level, low: low.to_vec(), high: high.to_vec() }
+    }
+}
+
+impl InProgress {
+    /// A compaction starts.
+    ///
+    /// # Panics
+    /// If it is not [allowed](InProgress::allows).
+    pub fn add(&mut self, compaction: &Compaction) {
+        assert!(self.allows(compaction), "a compaction that meets a running one");
+        self.files.extend(compaction.input_files().map(|(_, f)| f.number));
+        self.vssts.extend(&compaction.rebuild_vssts);
+        self.outputs.push(Output::of(compaction));
+    }
+
+    /// A compaction has ended, whatever its outcome.
+    pub fn remove(&mut self, compaction: &Compaction) {
+        compaction.input_files().for_each(|(_, f)| {
+            self.files.remove(&f.number);
+        });
+        compaction.rebuild_vssts.iter().for_each(|n| {
+            self.vssts.remove(n);
+        });
+        let output = Output::of(compaction);
+        if let Some(i) = self.outputs.iter().position(|o| *o == output) {
+            self.outputs.swap_remove(i);
+        }
+    }
+
+    /// True if the compaction may run beside those that do.
+    pub fn allows(&self, c: &Compaction) -> bool {
+        let (low, high) = c.key_range();
+        let writes_here =
+            |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
+        let takes_l0_down = c.level == 0 && c.output_level > 0;
+        let meets = c.input_files().any(|(_, f)| self.has_file(f.number))
+            || c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
+            || takes_l0_down && self.l0_goes_down()
+            || c.output_level > 0 && self.outputs.iter().any(writes_here);
+        !meets
+    }
+
+    /// True if a running compaction reads this table.
+    pub fn has_file(&self, number: u64) -> bool {
+        self.files.contains(&number)
+    }
+
+    /// True if a running job rewrites this vSST. Garbage collection registers its inputs here as well.
+    pub fn has_vsst(&self, number: u64) -> bool {
+        self.vssts.contains(&number)
+    }
+
+    /// Garbage collection begins to rewrite a vSST; false if a running job does already.
+    pub fn claim_vsst(&mut self, number: u64) -> bool {
+        self.vssts.insert(number)
+    }
+
+    /// Garbage collection has ended.
+    pub fn release_vsst(&mut self, number: u64) {
+        self.vssts.remove(&number);
+    }
+
+    /// True if nothing runs.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.vssts.is_empty() && self.outputs.is_empty()
+    }
+
+    /// True if a running compaction takes level 0 down.
+    pub fn l0_goes_down(&self) -> bool {
+        self.outputs.iter().any(|o| o.from == 0 && o.level > 0)
+    }
+}

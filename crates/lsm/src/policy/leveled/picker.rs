@@ -1,0 +1,282 @@
+//! Which files of which level: the compactions that leveled compaction makes.
+//!
+//! **Level 0** goes down oldest first: a set of its files may leave only together with every older one that it meets.
+//! While another compaction of level 0 runs, or the base level is busy where it would have to go, its newest files are
+//! merged into one instead, so that reads and the write stall see fewer of them.
+//!
+//! Inputs need no widening to whole user keys: below level 0 a user key never spans two files. But they are widened by
+//! neighbours that add nothing to what is taken from the level below (free riders).
+
+use super::parameters::{FileChoice, Leveled};
+use super::targets::LevelTargets;
+use crate::policy::compaction::{Compaction, Reason};
+use crate::policy::facts::{Facts, Moves};
+use base::{HashSet, SeqNo};
+use std::cmp::Reverse;
+use std::ops::Range;
+use std::sync::Arc;
+use version::FileMeta;
+
+/// Fewer files of level 0 than this are not worth merging with each other.
+const INTRA_FILES_MIN: usize = 4;
+
+/// The files of one level, and the files of the output level within their range.
+struct Inputs {
+    upper: Vec<Arc<FileMeta>>,
+    lower: Range<usize>,
+}
+
+pub(super) struct Picker<'a> {
+    policy: &'a Leveled,
+    facts: Facts<'a>,
+    pub targets: LevelTargets,
+    /// Files of level 0 that have to stay there.
+    held: HashSet<u64>,
+}
+
+impl<'a> Picker<'a> {
+    pub fn new(policy: &'a Leveled, facts: Facts<'a>) -> Self {
+        let targets = policy.level_targets(facts.version, facts.set_aside);
+        let held = facts.set_aside.held(facts.version, targets.base_level);
+        Picker { policy, facts, targets, held }
+    }
+
+    /// What a table that cannot be read keeps in level 0 is merged there.
+    pub fn held_within_l0(&self) -> Option<Compaction> {
+        if self.held.is_empty() { None } else { self.intra() }
+    }
+
+    pub fn level_0(&self) -> Option<Compaction> {
+        if self.facts.busy.l0_goes_down() {
+            return self.intra();
+        }
+        let files = self.facts.version.files(0);
+        let mut oldest =
+            files.iter().rev().filter(|f| self.facts.is_free(f) && !self.held.contains(&f.number));
+        let down = oldest.next().and_then(|oldest| self.l0_to_base(oldest, Reason::L0Files, u64::MAX));
+        down.or_else(|| self.intra())
+    }
+
+    /// Level 0 into the base level: `seed` with every file that it meets, directly or over others, as far as the width
+    /// allows; none with a sequence above `seq_max`, unless an older one needs it.
+    fn l0_to_base(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: u64) -> Option<Compaction> {
+        if self.held.contains(&seed.number) {
+            return None;
+        }
+        let met = self.closure(seed);
+        let mut taken = Vec::new();
+        let mut bytes = 0u64;
+        // A prefix in age of a set closed under overlap is a set that leaves nothing older behind.
+        for file in self.facts.version.files(0).iter().rev().filter(|f| met.contains(&f.number)) {
+            let wide = bytes >= self.policy.widest_bytes() && taken.len() >= self.policy.l0_compaction_files;
+            if !self.facts.is_free(file) || wide || file.seq_range().1 > seq_max && !taken.is_empty() {
+                break;
+            }
+            bytes = bytes.saturating_add(file.len);
+            taken.push(file.clone());
+        }
+        taken.reverse();
+        if taken.is_empty() {
+            return None;
+        }
+        let output = self.targets.base_level;
+        let inputs = Inputs { lower: self.lower_of(output, &taken), upper: taken };
+        self.build(0, output, inputs, reason)
+    }
+
+    /// The numbers of the files of level 0 that `seed` meets, directly or over others.
+    fn closure(&self, seed: &FileMeta) -> HashSet<u64> {
+        let files = self.facts.version.files(0);
+        let (mut low, mut high) = (seed.smallest_user_key(), seed.largest_user_key());
+        let mut met = HashSet::default();
+        met.insert(seed.number);
+        loop {
+            let before = met.len();
+            let meets = |f: &&Arc<FileMeta>| !f.ends_before(low) && !f.starts_after(high);
+            // What has to stay is newer than whatever it meets here.
+            for f in files.iter().filter(|f| !self.held.contains(&f.number)).filter(meets) {
+                if met.insert(f.number) {
+                    (low, high) = (low.min(f.smallest_user_key()), high.max(f.largest_user_key()));
+                }
+            }
+            if met.len() == before {
+                return met;
+            }
+        }
+    }
+
+    /// The newest files of level 0 that nobody works on, merged into one. Neighbours in age, so that the sequences of
+    /// the result do not enclose those of a file left out; and only as many as lower the cost of each file removed, so
+    /// that a large old result is not rewritten for every few small files.
+    fn intra(&self) -> Option<Compaction> {
+        let files = self.facts.version.files(0);
+        let start = files.iter().position(|f| self.facts.is_free(f))?;
+        let run = files[start..].iter().take_while(|f| self.facts.is_free(f)).count();
+        // The base level will be free again: short queues wait for it.
+        if run < self.policy.l0_compaction_files + 2 {
+            return None;
+        }
+        let mut bytes = files.get(start)?.len;
+        let (mut taken, mut best) = (1, u64::MAX);
+        for file in &files[start + 1..start + run] {
+            let cost = (bytes.saturating_add(file.len)) / taken as u64;
+            if cost > best || bytes.saturating_add(file.len) > self.policy.widest_bytes() {
+                break;
+            }
+            (best, bytes, taken) = (cost, bytes + file.len, taken + 1);
+        }
+        if taken < INTRA_FILES_MIN {
+            return None;
+        }
+        let inputs = Inputs { upper: files[start..start + taken].to_vec(), lower: 0..0 };
+        self.build(0, 0, inputs, Reason::L0Intra)
+    }
+
+    /// One file of a level below 0, and what may ride along.
+    pub fn level(&self, level: usize) -> Option<Compaction> {
+        let files = self.facts.version.files(level);
+        let mut order: Vec<usize> = (0..files.len()).filter(|&i| self.facts.is_free(&files[i])).collect();
+        match self.policy.choice {
+            FileChoice::LargestCompensated => order.sort_by_key(|&i| Reverse(self.policy.size_of(&files[i]))),
+            FileChoice::MinOverlap => {
+                let costs = self.overlap_costs(level);
+                order.sort_by(|&a, &b| costs[a].total_cmp(&costs[b]));
+            }
+        }
+        order.into_iter().find_map(|i| self.down_from(level, i, Reason::LevelBytes))
+    }
+
+    /// For each file of a level: physical bytes that its merge would write for each compensated byte that it moves.
+    fn overlap_costs(&self, level: usize) -> Vec<f64> {
+        let below = self.facts.version.files(level + 1);
+        let mut from = 0;
+        let cost = |f: &Arc<FileMeta>| {
+            while below.get(from).is_some_and(|b| b.ends_before(f.smallest_user_key())) {
+                from += 1;
+            }
+            let met = below[from..].iter().take_while(|b| !f.ends_before(b.smallest_user_key()));
+            let bytes = met.fold(f.len, |sum, b| sum.saturating_add(b.len));
+            bytes as f64 / self.policy.size_of(f).max(1) as f64
+        };
+        self.facts.version.files(level).iter().map(cost).collect()
+    }
+
+    /// The file `i` of a level below 0 into the next level.
+    fn down_from(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
+        let upper = vec![self.facts.version.files(level).get(i)?.clone()];
+        let inputs = Inputs { lower: self.lower_of(level + 1, &upper), upper };
+        if !self.allows(level + 1, &inputs) {
+            return None;
+        }
+        let wider = self.with_free_riders(level, i, &inputs);
+        self.build(level, level + 1, wider.unwrap_or(inputs), reason)
+    }
+
+    /// Neighbours of the file that add nothing from the level below.
+    fn with_free_riders(&self, level: usize, i: usize, inputs: &Inputs) -> Option<Inputs> {
+        if inputs.lower.is_empty() {
+            return None;
+        }
+        let (files, lower) = (self.facts.version.files(level), self.facts.version.files(level + 1));
+        let (first, last) = (&lower[inputs.lower.start], &lower[inputs.lower.end - 1]);
+        let mut bytes =
+            lower[inputs.lower.clone()].iter().fold(files[i].len, |sum, f| sum.saturating_add(f.len));
+        let width_max = self.policy.widest_bytes().min(self.policy.width_of(self.facts.version, level + 1));
+        let mut fits = |f: &Arc<FileMeta>| {
+            let inside = f.smallest_user_key() >= first.smallest_user_key()
+                && f.largest_user_key() <= last.largest_user_key();
+            bytes = bytes.saturating_add(f.len);
+            inside && self.facts.is_free(f) && bytes <= width_max
+        };
+        let after = files[i + 1..].iter().take_while(|f| fits(f)).count();
+        let before = files[..i].iter().rev().take_while(|f| fits(f)).count();
+        let upper = files[i - before..=i + after].to_vec();
+        let wider = Inputs { lower: self.lower_of(level + 1, &upper), upper };
+        (wider.lower == inputs.lower && self.allows(level + 1, &wider)).then_some(wider)
+    }
+
+    /// The files of `output` within the range of `upper`.
+    fn lower_of(&self, output: usize, upper: &[Arc<FileMeta>]) -> Range<usize> {
+        let low = upper.iter().map(|f| f.smallest_user_key()).min();
+        let high = upper.iter().map(|f| f.largest_user_key()).max();
+        if output == 0 || low.is_none() { 0..0 } else { self.facts.version.overlap_range(output, low, high) }
+    }
+
+    fn allows(&self, output: usize, inputs: &Inputs) -> bool {
+        self.facts.version.files(output)[inputs.lower.clone()].iter().all(|f| self.facts.is_free(f))
+    }
+
+    fn build(&self, level: usize, output: usize, inputs: Inputs, reason: Reason) -> Option<Compaction> {
+        let lower = self.facts.version.files(output)[inputs.lower].to_vec();
+        let trivial_move = level < output && lower.is_empty() && self.can_move(output, &inputs.upper);
+        let inputs: Vec<_> = [(level, inputs.upper), (output, lower)].into_iter().collect();
+        let compaction = Compaction {
+            family: self.facts.version.family,
+            level,
+            output_level: output,
+            rebuild_vssts: Vec::new(),
+            inputs: inputs.into_iter().filter(|(_, files)| !files.is_empty()).collect(),
+            reason,
+            trivial_move,
+            file_bytes: self.policy.file_bytes,
+            overlap_max: self.policy.overlap_max(self.facts.version, output),
+            compensated: self.policy.compensated,
+            placement: self.policy.placement.get(output).copied().unwrap_or(0),
+        };
+        let readable = compaction.input_files().all(|(_, f)| !self.facts.set_aside.has(f.number));
+        (readable && self.facts.busy.allows(&compaction)).then_some(compaction)
+    }
+
+    /// True if the files may change to `output`, where nothing meets them, as they are.
+    fn can_move(&self, output: usize, files: &[Arc<FileMeta>]) -> bool {
+        let placement = self.policy.placement.get(output).copied().unwrap_or(0);
+        let (from, to) = match files {
+            [file] => (file.smallest_user_key(), file.largest_user_key()),
+            _ => return false,
+        };
+        let below = self.facts.version.overlap_range(output + 1, Some(from), Some(to));
+        let overlap = self.facts.version.files(output + 1)[below]
+            .iter()
+            .fold(0, |sum: u64, f| sum.saturating_add(f.len));
+        // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
+        let bottom =
+            (output + 1..self.facts.version.levels.len()).all(|l| self.facts.version.files(l).is_empty());
+        files.iter().all(|f| f.location == placement && !(bottom && has_many_tombstones(f)))
+            && overlap <= self.policy.overlap_max(self.facts.version, output)
+    }
+}
+
+/// True if a good part of the file is tombstones.
+fn has_many_tombstones(f: &FileMeta) -> bool {
+    f.range_tombstones > 0 || f.tombstones.saturating_mul(8) >= f.entries.max(1)
+}
+
+impl Moves for Picker<'_> {
+    fn level_0(&self, seed: &Arc<FileMeta>, reason: Reason, seq_max: SeqNo) -> Option<Compaction> {
+        self.l0_to_base(seed, reason, seq_max)
+    }
+
+    fn down(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction> {
+        self.down_from(level, i, reason)
+    }
+
+    fn in_place(
+        &self,
+        level: usize,
+        files: Vec<Arc<FileMeta>>,
+        reason: Reason,
+        rebuild_vssts: Vec<u64>,
+    ) -> Option<Compaction> {
+        let compaction = self.build(level, level, Inputs { upper: files, lower: 0..0 }, reason)?;
+        let compaction = Compaction { rebuild_vssts, ..compaction };
+        self.facts.busy.allows(&compaction).then_some(compaction)
+    }
+
+    fn stays(&self, file: &FileMeta) -> bool {
+        self.held.contains(&file.number)
+    }
+
+    fn widest_bytes(&self) -> u64 {
+        self.policy.widest_bytes()
+    }
+}

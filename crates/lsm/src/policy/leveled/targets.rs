@@ -1,0 +1,173 @@
+//! What the levels should hold, and how far they are from it.
+//!
+//! **Targets** (dynamic level sizes). The deepest level has none. Going up from its size, each level's target is a
+//! `level_multiplier`th of the one below, until it is at most `level_base_bytes`: that level is the base. Levels above
+//! the base stay empty. No target is below `level_base_bytes`, so that the tree does not become an hourglass under a
+//! burst.
+//!
+//! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
+//! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees then have level 0 and
+//! one level more.
+//!
+//! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
+//! files over `l0_compaction_files` and bytes over the byte limit.
+
+use super::parameters::Leveled;
+use crate::policy::facts::Facts;
+use crate::policy::set_aside::SetAside;
+use std::sync::Arc;
+use version::{FileMeta, Version};
+
+/// How much larger the base level may be where values are separated. A merge of level 0 into it reads about so many
+/// references for each new one: a few microseconds of work for a value of several kilobytes, against a tenth of the
+/// store as hidden garbage.
+const SEPARATED_BASE_FACTOR: u64 = 48;
+
+/// Values count as separated where the tables of a level are at most this part of what the level stands for.
+const SEPARATED_PART: u64 = 16;
+
+/// What the levels should hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelTargets {
+    /// The level that level 0 is compacted into.
+    pub base_level: usize,
+    /// Compensated bytes by level. 0 for level 0 and for the levels above the base; `u64::MAX` for the deepest.
+    pub bytes: Vec<u64>,
+}
+
+/// What level 0 has to send down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    files: usize,
+    bytes: u64,
+    /// What they count for the shape of the tree.
+    size: u64,
+}
+
+impl Leveled {
+    /// The targets of the levels of `version`.
+    pub fn level_targets(&self, version: &Version, set_aside: &SetAside) -> LevelTargets {
+        let last = self.last_level();
+        let multiplier = self.level_multiplier.max(2);
+        let level_base_bytes = self.level_base_bytes.max(1);
+        let size = |level: usize| self.level_size(version, level);
+        let first_used = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
+        let largest = (1..=last).map(size).max().unwrap_or(0);
+        let tables = (1..=last).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
+        let separated = largest > 0 && tables <= largest / SEPARATED_PART;
+        let base_max = level_base_bytes.saturating_mul(if separated { SEPARATED_BASE_FACTOR } else { 1 });
+
+        // What the highest level in use would hold if the deepest one held the most.
+        let mut base_level = first_used;
+        let mut base_bytes = (first_used..last).fold(largest, |bytes, _| bytes / multiplier);
+        while base_level > 1 && base_bytes > base_max {
+            base_level -= 1;
+            base_bytes /= multiplier;
+        }
+        while base_level > set_aside.base_below(version, base_level) {
+            base_level -= 1;
+            base_bytes /= multiplier;
+        }
+        base_bytes = base_bytes.clamp(level_base_bytes / multiplier + 1, base_max);
+
+        let mut bytes = vec![0; last + 1];
+        let mut target = base_bytes;
+        for (level, slot) in bytes.iter_mut().enumerate().skip(base_level) {
+            *slot = if level == last { u64::MAX } else { target.max(level_base_bytes) };
+            target = target.saturating_mul(multiplier);
+        }
+        LevelTargets { base_level, bytes }
+    }
+
+    /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
+    pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
+        self.scores_for(facts, &self.level_targets(facts.version, facts.set_aside))
+    }
+
+    pub(super) fn scores_for(&self, facts: &Facts<'_>, targets: &LevelTargets) -> Vec<(usize, f64)> {
+        let version = facts.version;
+        let held = facts.set_aside.held(version, targets.base_level);
+        let is_free = |f: &&Arc<FileMeta>| !facts.busy.has_file(f.number) && !held.contains(&f.number);
+        let free = |level: usize| version.files(level).iter().filter(is_free);
+        let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(self.size_of(f)));
+        let by_files = free(0).count() as f64 / self.l0_compaction_files.max(1) as f64;
+        let by_bytes = bytes(0) as f64 / self.l0_bytes_max(targets) as f64;
+        let mut scores = vec![(0, by_files.max(by_bytes))];
+        for level in targets.base_level..self.last_level() {
+            scores.push((level, bytes(level) as f64 / targets.bytes[level] as f64));
+        }
+        // Stable: of two equal ones the upper level goes first, because it holds up the flushes.
+        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        scores
+    }
+
+    pub(super) fn l0_wants(&self, version: &Version, set_aside: &SetAside, targets: &LevelTargets) -> bool {
+        let load = self.load_of(version, set_aside, targets);
+        load.files >= self.l0_compaction_files.max(1) || load.size >= self.l0_bytes_max(targets)
+    }
+
+    /// Files and physical bytes that level 0 has to send down: all of it, but for what a table that cannot be read keeps
+    /// there.
+    pub(super) fn l0_load_of(&self, version: &Version, set_aside: &SetAside) -> (usize, u64) {
+        let load = if set_aside.is_empty() {
+            self.all_of_l0(version)
+        } else {
+            self.load_of(version, set_aside, &self.level_targets(version, set_aside))
+        };
+        (load.files, load.bytes)
+    }
+
+    fn all_of_l0(&self, version: &Version) -> Load {
+        let (files, bytes) = (version.files(0).len(), version.level_bytes(0));
+        Load { files, bytes, size: self.level_size(version, 0) }
+    }
+
+    fn load_of(&self, version: &Version, set_aside: &SetAside, targets: &LevelTargets) -> Load {
+        let held = set_aside.held(version, targets.base_level);
+        if held.is_empty() {
+            return self.all_of_l0(version);
+        }
+        let free = version.files(0).iter().filter(|f| !held.contains(&f.number));
+        free.fold(Load::default(), |sum, f| Load {
+            files: sum.files + 1,
+            bytes: sum.bytes.saturating_add(f.len),
+            size: sum.size.saturating_add(self.size_of(f)),
+        })
+    }
+
+    /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
+    /// level many times as large.
+    fn l0_bytes_max(&self, targets: &LevelTargets) -> u64 {
+        let base = targets.bytes.get(targets.base_level).copied().filter(|bytes| *bytes != u64::MAX);
+        self.l0_compaction_bytes.max(base.unwrap_or(0) / self.level_multiplier.max(2)).max(1)
+    }
+
+    /// How many compensated bytes compactions will have to rewrite until every level is within its target, if nothing
+    /// else is written.
+    pub fn debt_bytes(&self, version: &Version, set_aside: &SetAside) -> u64 {
+        let targets = self.level_targets(version, set_aside);
+        let size = |level: usize| self.level_size(version, level) as f64;
+        let mut debt = 0.0;
+        // What arrives at the level from above.
+        let mut arriving = 0.0;
+        if self.l0_wants(version, set_aside, &targets) {
+            arriving = size(0);
+            debt += size(0) + size(targets.base_level);
+        }
+        for level in targets.base_level..self.last_level() {
+            let bytes = size(level) + arriving;
+            arriving = (bytes - targets.bytes[level] as f64).max(0.0);
+            if arriving > 0.0 {
+                debt += arriving * (1.0 + size(level + 1) / bytes);
+            }
+        }
+        debt as u64
+    }
+
+    /// What a compaction of one file into `level` reads at most, physical bytes, as long as files are as long as they
+    /// should be: what tables are cut by, and two more for the file itself and for what only begins within its range.
+    pub(super) fn width_of(&self, version: &Version, level: usize) -> u64 {
+        let tables = self.overlap_ratio_max.saturating_add(2);
+        self.table_bytes(version, level).saturating_mul(tables)
+    }
+}

@@ -1,0 +1,198 @@
+//! Correlated compaction: tables of the deepest level are written anew together with values they reference, so that
+//! values whose keys are neighbours lie side by side again.
+//!
+//! After LavaKV ("on-demand correlated compaction and GC"), with two differences:
+//!
+//! * **Scattered** is a table whose values lie in `spread_max` vSSTs more than they would fill. That is what a scan pays
+//!   for: a vSST is in key order, so what it holds of a stretch of keys is read at once, and a scan makes as many
+//!   requests for a stretch as there are vSSTs that have a part of it. (How many tables reference a vSST, which LavaKV
+//!   bounds, follows.)
+//! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
+//!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
+//!   table, until all must be collected at once. So a [`Rebuild`] is a walk over the whole deepest level for some
+//!   vSSTs, the most scattered ones, of a bounded size: behind the walk stands one run of vSSTs in key order in their
+//!   place, and nothing references the old ones any more, which are dropped without a collection. Room is needed for one
+//!   such run, whatever the size of the store; and each walk makes of many vSSTs under a table about one.
+//!
+//! The walk keeps no tables between steps, only how far it has come (as [`super::manual`]). Upper levels are not visited:
+//! a vSST that they reference stays, with less in it. The vSSTs of a walk should not be collected while it lasts: their
+//! garbage will be dropped for nothing at its end.
+
+use super::compaction::{Compaction, Reason};
+use super::facts::{Facts, Moves};
+use super::in_progress::InProgress;
+use base::{HashMap, HashSet, key};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use version::{FileMeta, Version, VsstMeta};
+
+/// What a walk takes.
+#[derive(Clone, Copy, Debug)]
+pub struct RebuildOptions {
+    /// Tables of the deepest level that reference more vSSTs than this, beyond those that their values would fill, are
+    /// scattered.
+    pub spread_max: u64,
+    /// Referenced bytes of the vSSTs that a walk takes; the first two are taken whatever they have.
+    pub bytes_max: u64,
+    /// The size of a vSST. A compaction of the walk ends with the table by which it has so many bytes of records to
+    /// rewrite.
+    pub job_bytes: u64,
+}
+
+/// A walk under way. See the module.
+#[derive(Clone, Debug)]
+pub struct Rebuild {
+    vssts: BTreeSet<u64>,
+    level: usize,
+    job_bytes: u64,
+    /// The largest internal key that is done.
+    done_to: Option<Vec<u8>>,
+}
+
+/// What is next.
+#[derive(Clone, Debug)]
+pub enum RebuildStep {
+    /// Start this compaction.
+    Start(Box<Compaction>),
+    /// A running job is in the way.
+    Wait,
+    /// All is done.
+    Done,
+}
+
+/// What the deepest level references in one vSST.
+struct Piece<'a> {
+    vsst: &'a Arc<VsstMeta>,
+    stored_bytes: u64,
+    tables: u64,
+}
+
+impl Rebuild {
+    /// The vSSTs that most need to be rebuilt, if any table of the deepest level is scattered: those with the least in
+    /// each table that references them. All of one class, so that hot and cold values stay apart. None if that would not
+    /// halve the pairs of a table and a vSST of theirs that it references.
+    pub fn choose(version: &Version, options: &RebuildOptions, busy: &InProgress) -> Option<Rebuild> {
+        let level = version.deepest_level().filter(|&level| level > 0)?;
+        let mut scattered = HashSet::default();
+        let mut pieces: HashMap<u64, Piece<'_>> = HashMap::default();
+        for table in version.files(level) {
+            let (mut here, mut bytes) = (Vec::new(), 0u64);
+            for d in &table.dependencies {
+                bytes = bytes.saturating_add(d.stored_bytes);
+                for vsst in version.resolve_all(d.blob_id).filter(|v| !v.segment && v.global_seq.is_none()) {
+                    let piece = Piece { vsst, stored_bytes: 0, tables: 0 };
+                    let piece = pieces.entry(vsst.number).or_insert(piece);
+                    piece.stored_bytes = piece.stored_bytes.saturating_add(d.stored_bytes);
+                    here.push(vsst.number);
+                }
+            }
+            here.sort_unstable();
+            here.dedup();
+            here.iter().filter_map(|n| pieces.get_mut(n).map(|p| p.tables += 1)).for_each(drop);
+            if here.len() as u64 > (bytes / options.job_bytes.max(1)).saturating_add(options.spread_max) {
+                scattered.extend(here);
+            }
+        }
+        let mut order: Vec<&Piece<'_>> = pieces
+            .values()
+            .filter(|p| scattered.contains(&p.vsst.number) && !busy.has_vsst(p.vsst.number))
+            .collect();
+        order.sort_by_key(|p| (p.stored_bytes / p.tables.max(1), p.vsst.number));
+        // One alone would only be moved.
+        let several = |class| order.iter().filter(|p| p.vsst.class == class).count() > 1;
+        let class = order.iter().map(|p| p.vsst.class).find(|&class| several(class))?;
+        let (mut vssts, mut bytes, mut links) = (BTreeSet::new(), 0u64, 0u64);
+        for piece in order.iter().filter(|p| p.vsst.class == class) {
+            let more = bytes.saturating_add(piece.stored_bytes);
+            // Where a table has half a vSST, that is in order.
+            let in_order = piece.stored_bytes / piece.tables.max(1) > options.job_bytes / 2;
+            if in_order || more > options.bytes_max && vssts.len() >= 2 {
+                break;
+            }
+            vssts.insert(piece.vsst.number);
+            (bytes, links) = (more, links.saturating_add(piece.tables));
+        }
+        // In order, each table would reference one of them, and one more for each border between two.
+        let concerned = |f: &&Arc<FileMeta>| rebuilt_bytes(version, f, &vssts) > 0;
+        let tables = version.files(level).iter().filter(concerned).count() as u64;
+        let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
+        let pays = links > 0 && links >= in_order.saturating_mul(2);
+        pays.then_some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
+    }
+
+    /// The vSSTs that it takes.
+    pub fn vssts(&self) -> &BTreeSet<u64> {
+        &self.vssts
+    }
+
+    /// What to do next, given how things are now.
+    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RebuildStep {
+        let version = facts.version;
+        self.vssts.retain(|n| version.vssts.contains_key(n));
+        let files = version.files(self.level);
+        let from = self
+            .done_to
+            .as_deref()
+            .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
+        // A table that cannot be read goes on referring to what it refers to.
+        let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
+        let bytes_of = |f: &FileMeta| if readable(f) { rebuilt_bytes(version, f, &self.vssts) } else { 0 };
+        let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
+            return RebuildStep::Done;
+        };
+        let (mut rebuilt, mut physical, mut end) = (0u64, 0u64, first);
+        for f in &files[first..] {
+            let more = bytes_of(f);
+            physical = physical.saturating_add(f.len);
+            let wide = end > first && physical > moves.widest_bytes();
+            if more == 0 || wide || rebuilt >= self.job_bytes {
+                break;
+            }
+            rebuilt = rebuilt.saturating_add(more);
+            end += 1;
+        }
+        match rewritten(facts, moves, self.level, first..end, &self.vssts) {
+            Some(compaction) => {
+                self.done_to = files.get(end - 1).map(|f| f.largest.clone());
+                RebuildStep::Start(Box::new(compaction))
+            }
+            None => RebuildStep::Wait,
+        }
+    }
+}
+
+/// Bytes of records in `vssts` that a table references.
+pub fn rebuilt_bytes(version: &Version, table: &FileMeta, vssts: &BTreeSet<u64>) -> u64 {
+    let taken = |blob_id| version.resolve_all(blob_id).any(|v| vssts.contains(&v.number));
+    let theirs = table.dependencies.iter().filter(|d| taken(d.blob_id));
+    theirs.fold(0, |sum: u64, d| sum.saturating_add(d.stored_bytes))
+}
+
+/// Neighbours of the deepest level are rewritten where they are, with what they reference in `vssts`.
+fn rewritten(
+    facts: &Facts<'_>,
+    moves: &dyn Moves,
+    level: usize,
+    files: std::ops::Range<usize>,
+    vssts: &BTreeSet<u64>,
+) -> Option<Compaction> {
+    let version = facts.version;
+    let upper = version.files(level).get(files)?.to_vec();
+    if upper.iter().any(|f| !facts.is_free(f)) {
+        return None;
+    }
+    let used = |n: &u64| {
+        let names = |f: &Arc<FileMeta>| f.dependencies.iter().map(|d| d.blob_id).collect::<Vec<_>>();
+        let leads_to = |id| version.resolve_all(id).any(|v| v.number == *n);
+        upper.iter().flat_map(names).any(leads_to)
+    };
+    let free = vssts.iter().copied().filter(|&n| !facts.busy.has_vsst(n));
+    let rebuild_vssts: Vec<u64> = free.filter(used).collect();
+    if rebuild_vssts.is_empty() {
+        return None;
+    }
+    moves.in_place(level, upper, Reason::Rebuild, rebuild_vssts)
+}
+
+#[cfg(test)]
+mod tests;
