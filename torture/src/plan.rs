@@ -3,7 +3,7 @@
 use crate::state::Change;
 use lavastore::io::Rng;
 use lavastore::{
-    Ablation, Access, Compression, Durability, FamilyOptions, Options, SpaceLimit, SpacePolicy,
+    Ablation, Access, Compression, Durability, FamilyOptions, Options, PolicyChoice, SpaceLimit, SpacePolicy,
     ValuePlacement,
 };
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) fn family_options(rng: &mut Rng) -> FamilyOptions {
             &mut rng.clone(),
             &[ValuePlacement::Table, ValuePlacement::Table, ValuePlacement::Log],
         ),
+        policy: PolicyChoice::default(),
     }
 }
 

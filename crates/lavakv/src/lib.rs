@@ -48,6 +48,7 @@ pub use context::options::{
 pub use context::stats::Statistics;
 pub use db::Db;
 pub use large::large_value::{ValueReader, ValueWriter};
+pub use lsm::policy::PolicyChoice;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::ReadOptions;
 pub use read::read_path::Value;
@@ -58,6 +59,14 @@ pub use write::batch::WriteBatch;
 /// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {
     pub use ::io::*;
+}
+
+/// What a compaction policy is made of. For tests of policies that are not built in.
+#[doc(hidden)]
+pub mod policy {
+    pub use lsm::policy::*;
+    pub use lsm::{OutputCutter, OutputSize, SizeCutter};
+    pub use version::{FileMeta, Version};
 }
 
 /// The simulated environment: seeded, single-threaded, with every crash state and fault.

@@ -66,6 +66,9 @@ pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -
 fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) -> Result<Arc<Engine>> {
     let (mut space, env) = SpaceBudget::over(&env, dir);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
+    if !exists {
+        options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
+    }
     let holder =
         if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
     let store_lock = env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)?;

@@ -121,10 +121,10 @@ pub use lavakv::{
     Ablation, Access, CacheStats, Checked, CheckedCount, ColumnFamily, Compression, DamagedFile,
     DamagedFiles, Db, DbIterator, Durability, Entries, Env, Error, ErrorKind, Event, EventListener,
     FamilyOptions, FamilySpace, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Holder, HolderKind,
-    LevelSpace, LogHolder, LostRange, Options, PlannedGc, ReadOptions, RepairDamage, RepairOptions,
-    RepairReport, RepairedFamily, Result, SegmentStats, SeqNo, Snapshot, Space, SpaceLimit, SpacePolicy,
-    StallCause, Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport, WriteBatch,
-    WriteOptions,
+    LevelSpace, LogHolder, LostRange, Options, PlannedGc, PolicyChoice, ReadOptions, RepairDamage,
+    RepairOptions, RepairReport, RepairedFamily, Result, SegmentStats, SeqNo, Snapshot, Space, SpaceLimit,
+    SpacePolicy, StallCause, Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport,
+    WriteBatch, WriteOptions,
 };
 
 pub use lavafs;

@@ -11,7 +11,8 @@
 
 use lavastore::sim::{CrashKind, SimEnv};
 use lavastore::{
-    Compression, Db, FamilyOptions, Options, ReadOptions, Result, ValuePlacement, WriteBatch, WriteOptions,
+    Compression, Db, FamilyOptions, Options, PolicyChoice, ReadOptions, Result, ValuePlacement, WriteBatch,
+    WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,6 +61,7 @@ fn family(compression: Compression) -> FamilyOptions {
         vsst_bytes: 32 << 20,
         gc_ratio_percent: 20,
         value_placement: ValuePlacement::Table,
+        policy: PolicyChoice::default(),
     }
 }
 

@@ -20,7 +20,6 @@ pub mod merging;
 #[cfg(test)]
 mod model;
 pub mod operator;
-pub mod picker;
 pub mod policy;
 pub mod sources;
 pub mod tombstones;

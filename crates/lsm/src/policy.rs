@@ -22,7 +22,7 @@ pub mod compaction;
 pub mod contract;
 pub mod cutter;
 mod facts;
-pub(crate) mod gain;
+mod gain;
 mod in_progress;
 pub mod leveled;
 pub mod manual;

@@ -15,7 +15,7 @@ use version::{Edit, Record};
 /// Makes a family; it exists once the edit is durable.
 pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
     check_name(name)?;
-    options.validate()?;
+    check(engine, name, &options)?;
     let mut writer = enter(engine)?;
     let (id, mut version) = (Cell::new(0), None);
     engine.manifest.commit_with(
@@ -97,6 +97,12 @@ fn enter(engine: &Arc<Engine>) -> Result<MutexGuard<'_, Writer>> {
     Ok(writer)
 }
 
+/// Options that a family can have from now on.
+fn check(engine: &Engine, name: &str, options: &FamilyOptions) -> Result<()> {
+    options.validate()?;
+    options.check_policy(&engine.options).map_err(|e| e.context(format!("column family {name}")))
+}
+
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_LEN_MAX {
         return Err(Error::invalid(format!(
@@ -111,7 +117,7 @@ fn check_name(name: &str) -> Result<()> {
 /// Replaces the options of a family. What is running goes on as it began; data moves to the new options as compaction
 /// and collection rewrite it.
 pub(crate) fn set_options(engine: &Arc<Engine>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
-    options.validate()?;
+    check(engine, &family.name, &options)?;
     let _writer = enter(engine)?;
     if *family.given_options() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };

@@ -91,8 +91,9 @@ pub(crate) fn compact_range(
     {
         return Err(Error::invalid("compact_range: the start is after the end"));
     }
+    family.check_served()?;
     flush(engine)?;
-    let mut range = lsm::picker::ManualRange::new(start, end);
+    let mut range = lsm::policy::ManualRange::new(start, end);
     wait_for_jobs(engine, "compaction found no disk space", || {
         Ok(jobs::advance_manual(engine, family, &mut range))
     })

@@ -10,10 +10,10 @@
 
 use crate::context::ablation::Ablation;
 use crate::context::event::EventListener;
-use base::codec::{Reader, put_varint};
+use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
-use lsm::picker::LeveledOptions;
+use lsm::policy::{Policies, PolicyChoice, TreeOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,9 @@ pub struct Options {
     pub space_policy: SpacePolicy,
     /// What an open does that finds tables or value files missing or of another length. Default: serve what can be read.
     pub damaged_files: DamagedFiles,
+    /// The compaction policies that families may have: those that are built in. A test may add some.
+    #[doc(hidden)]
+    pub policies: Policies,
     /// Mechanisms switched off, for measuring.
     pub ablation: Ablation,
 }
@@ -107,6 +110,7 @@ impl Default for Options {
             space_limit: None,
             space_policy: SpacePolicy::default(),
             damaged_files: DamagedFiles::default(),
+            policies: Policies::default(),
             ablation: Ablation::default(),
         }
     }
@@ -214,6 +218,10 @@ pub struct FamilyOptions {
     pub gc_ratio_percent: u32,
     /// Where a separated value is written first. Default: [`ValuePlacement::Table`].
     pub value_placement: ValuePlacement,
+    /// What decides which tables are compacted. Default: `leveled`, version 1. A store opens whatever its families have; one
+    /// whose policy is not known here is read, and not written ([`ErrorKind::Unsupported`]) nor compacted, until a release
+    /// that knows it opens the store, or [`crate::Db::set_family_options`] gives it another.
+    pub policy: PolicyChoice,
 }
 
 /// Where a separated value is written first.
@@ -245,13 +253,20 @@ impl Default for FamilyOptions {
             vsst_bytes: 32 << 20,
             gc_ratio_percent: 20,
             value_placement: ValuePlacement::Table,
+            policy: PolicyChoice::default(),
         }
     }
 }
 
-/// First byte of encoded family options. Version 1 had nothing about separated values; version 3 is written where it says
-/// something that version 2 does not.
-const FAMILY_OPTIONS_VERSION: u8 = 3;
+/// First byte of encoded family options. Version 1 had nothing about separated values; a version above 2 is written where it
+/// says something that those below do not: version 3 where values are written first, version 4 a policy other than `leveled`
+/// 1.
+const FAMILY_OPTIONS_VERSION: u8 = 4;
+
+/// The longest name of a policy, bytes.
+const POLICY_NAME_LEN_MAX: usize = 255;
+/// The longest parameters of a policy, bytes.
+const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
     /// Checks every option.
@@ -270,6 +285,8 @@ impl FamilyOptions {
         }
         check("vsst_bytes", self.vsst_bytes, 4 << 10, 4 << 30)?;
         check("gc_ratio_percent", self.gc_ratio_percent, 1, 99)?;
+        check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
+        check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;
         let available = match self.compression {
             Compression::None => true,
             Compression::Lz4 => cfg!(feature = "lz4"),
@@ -287,22 +304,31 @@ impl FamilyOptions {
         Ok(())
     }
 
-    /// What the picker needs of them.
-    pub(crate) fn leveled(&self, ablation: Ablation) -> LeveledOptions {
-        LeveledOptions {
+    /// Fails if the policy is not known to the store, or its parameters are none.
+    pub(crate) fn check_policy(&self, store: &Options) -> Result<()> {
+        store.policies.make(&self.policy, &self.tree(store.ablation)).map(drop)
+    }
+
+    /// What they say to a compaction policy.
+    pub(crate) fn tree(&self, ablation: Ablation) -> TreeOptions {
+        TreeOptions {
             l0_compaction_files: self.l0_compaction_files,
             level_base_bytes: self.level_base_bytes,
             level_multiplier: u64::from(self.level_multiplier),
             levels: self.levels,
             file_bytes: self.file_bytes,
             compensated: ablation.compensated_size,
-            ..Default::default()
         }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let placed = self.value_placement != ValuePlacement::Table;
-        let mut out = vec![if placed { FAMILY_OPTIONS_VERSION } else { 2 }, self.compression as u8];
+        let version = match self.policy == PolicyChoice::default() {
+            true if placed => 3,
+            true => 2,
+            false => FAMILY_OPTIONS_VERSION,
+        };
+        let mut out = vec![version, self.compression as u8];
         for v in [
             self.block_bytes as u64,
             u64::from(self.filter_bits_per_key),
@@ -319,8 +345,13 @@ impl FamilyOptions {
         ] {
             put_varint(&mut out, v);
         }
-        if placed {
+        if version >= 3 {
             out.push(self.value_placement as u8);
+        }
+        if version >= 4 {
+            put_bytes(&mut out, self.policy.name.as_bytes());
+            put_varint(&mut out, u64::from(self.policy.version));
+            put_bytes(&mut out, &self.policy.parameters);
         }
         out
     }
@@ -363,9 +394,20 @@ impl FamilyOptions {
                 n => return Err(Error::corruption(format!("value placement {n} in family options"))),
             };
         }
+        if version >= 4 {
+            options.policy = decode_policy(&mut r)?;
+        }
         options.validate().map_err(|e| e.context("family options in the manifest"))?;
         Ok(options)
     }
+}
+
+fn decode_policy(r: &mut Reader<'_>) -> Result<PolicyChoice> {
+    let name = String::from_utf8(r.bytes()?.to_vec())
+        .map_err(|_| Error::corruption("the name of a compaction policy in family options is no UTF-8"))?;
+    let version = u32::try_from(r.varint()?)
+        .map_err(|_| Error::corruption("version of a compaction policy in family options"))?;
+    Ok(PolicyChoice { name, version, parameters: r.bytes()?.to_vec() })
 }
 
 /// Options of one write.
@@ -406,6 +448,20 @@ mod tests {
         for cut in 0..o.encode().len() {
             assert!(FamilyOptions::decode(&o.encode()[..cut]).is_err());
         }
+        // A policy is written only where it is another one, and nothing of it is looked at.
+        assert_eq!(o.encode()[0], 2);
+        let policy = PolicyChoice { name: "none of ours".into(), version: 300, parameters: vec![7, 8] };
+        let other = FamilyOptions { policy, ..o.clone() };
+        let bytes = other.encode();
+        assert_eq!(bytes[1..o.encode().len()], o.encode()[1..]);
+        let more = b"\x00\x0cnone of ours\xac\x02\x02\x07\x08";
+        assert_eq!((bytes[0], &bytes[o.encode().len()..]), (4, &more[..]));
+        assert_eq!(FamilyOptions::decode(&bytes).unwrap(), other);
+        for cut in 0..bytes.len() {
+            assert!(FamilyOptions::decode(&bytes[..cut]).is_err());
+        }
+        let newer = FamilyOptions::decode(&[&[5], &bytes[1..]].concat()).unwrap_err();
+        assert_eq!(newer.kind(), ErrorKind::Unsupported);
         let absurd = [
             Options { memtable_bytes: 1, ..Default::default() },
             Options { memory_bytes: 1 << 20, ..Default::default() },

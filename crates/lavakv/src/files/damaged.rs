@@ -2,7 +2,7 @@
 //!
 //! A table or a value file that is missing, has another length, or fails its checksums where a job reads it, is entered
 //! here. From then on no job takes it for an input, and nothing is moved across it that would let a reader come by an
-//! older version of what it may hold (`lsm::picker::set_aside`, docs/decisions/0026-a-damaged-table-is-a-barrier.md).
+//! older version of what it may hold (`lsm::policy::set_aside`, docs/decisions/0026-a-damaged-table-is-a-barrier.md).
 //! Readers are not stopped: a table whose damage is in one block still answers for all others, and what cannot be read
 //! gives an error that names file, offset and keys ([`in_table`]).
 //!
@@ -24,7 +24,7 @@ use crate::files::obsolete::DataFile;
 use crate::tree::family::Family;
 use base::sync::{Mutex, OnceLock, lock};
 use base::{Error, ErrorKind, Result, key};
-use lsm::picker::SetAside;
+use lsm::policy::SetAside;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -248,7 +248,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 fn update_default_options(engine: &Engine) -> Result<()> {
     let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
     let wanted = &engine.options.family;
-    if *family.given_options() != *wanted {
+    // A policy that is not known here stays until somebody says expressly that the family is to have another.
+    if *family.given_options() != *wanted && family.policy().is_some() {
+        wanted.check_policy(&engine.options).map_err(|e| e.context("column family default"))?;
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
         match engine.manifest.commit(edit) {
             // Then the next open stores them.

@@ -26,7 +26,7 @@
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
 //! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
 //! something; compaction takes down what frees enough for what it writes, and everything where nothing else can make room
-//! (`lsm::picker::pick_for_space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
+//! (`lsm::policy::space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
 //!
 //! Where the volume has less left than the limit, what it has left is the limit: a store keeps its reserve on a volume that
 //! fills up, too. Without a `space_limit` it does so from the moment the volume has little more left than the reserve,
@@ -386,9 +386,10 @@ impl Reserve {
         for family in engine.all_families() {
             let (view, options) = (family.view(), family.options());
             let (version, ledger) = (&view.version, &view.ledger);
-            let leveled = family.leveled();
+            let (policy, set_aside) = (family.policy(), family.tables_set_aside());
             let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
-            widest = widest.max(with_overhead(lsm::picker::usual_width_bytes(version, &leveled)));
+            let width = policy.map_or(0, |policy| policy.width_bytes(version, &set_aside));
+            widest = widest.max(with_overhead(width));
             // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
             let records = ledger.record_bytes();
             sum.places |= placement::is_on(&options);

@@ -5,11 +5,11 @@ use crate::context::options::{FamilyOptions, Options};
 use crate::space::space_limit::fit::Fit;
 use crate::work::jobs::gc::when::Digest;
 use crate::work::jobs::rebuild::Demand;
-use base::SeqNo;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock};
-use lsm::picker::{LeveledOptions, SetAside};
+use base::{Error, Result, SeqNo};
+use lsm::policy::{CompactionPolicy, Policies, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
@@ -34,6 +34,8 @@ pub(crate) struct View {
     pub may_prune: bool,
     /// Files are set aside: garbage in them stays, and nobody can do anything about it.
     pub is_damaged: bool,
+    /// The policy of the family is not known here: the tables stay as they are, and nobody may write.
+    pub is_unserved: bool,
 }
 
 impl View {
@@ -48,15 +50,26 @@ impl View {
         let digest = Digest::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
-        View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged: false }
+        let (is_damaged, is_unserved) = (false, false);
+        View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged, is_unserved }
     }
 }
 
-/// Options as they were given, and with sizes that fit the volume.
+/// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
 #[derive(Debug)]
 struct FitOptions {
     given: Arc<FamilyOptions>,
     fitting: Arc<FamilyOptions>,
+    /// `None` if it is not known here.
+    policy: Option<Arc<dyn CompactionPolicy>>,
+}
+
+impl FitOptions {
+    fn new(given: FamilyOptions, fit: Fit, ablation: Ablation, policies: &Policies) -> Self {
+        let fitting = fit.family(&given);
+        let policy = policies.make(&fitting.policy, &fitting.tree(ablation)).ok();
+        FitOptions { given: Arc::new(given), fitting: Arc::new(fitting), policy }
+    }
 }
 
 /// A column family.
@@ -70,6 +83,7 @@ pub(crate) struct Family {
     dropped: AtomicBool,
     memtable_bytes: usize,
     ablation: Ablation,
+    policies: Policies,
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
     /// Bytes of the drop cache; `None`: there is none.
@@ -89,20 +103,23 @@ impl Family {
         store: &Options,
         fit: Fit,
     ) -> Self {
-        let (given, options) = (Arc::new(options.clone()), fit.family(&options));
         let (memtable_bytes, ablation) = (store.memtable_bytes, store.ablation);
+        let options = FitOptions::new(options, fit, ablation, &store.policies);
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
-        let l0_depth = l0_depth(&version, &options.leveled(ablation), &options, memtable_bytes);
-        let view = View::new(active, Vec::new(), version, l0_depth, &options);
+        let policy = options.policy.as_deref();
+        let l0_depth = l0_depth(&version, policy, &SetAside::default(), &options.fitting, memtable_bytes);
+        let view = View::new(active, Vec::new(), version, l0_depth, &options.fitting);
+        let view = View { is_unserved: policy.is_none(), ..view };
         Family {
             id,
             name,
-            options: Mutex::new(FitOptions { given, fitting: Arc::new(options) }),
+            options: Mutex::new(options),
             fit,
             view: RwLock::new(Arc::new(view)),
             dropped: AtomicBool::new(false),
             memtable_bytes,
             ablation,
+            policies: store.policies.clone(),
             demand: Arc::default(),
             drop_cache_bytes: store.drop_cache_bytes(),
             drop_cache: OnceLock::new(),
@@ -126,15 +143,34 @@ impl Family {
         lock(&self.options).given.clone()
     }
 
-    /// What the picker needs of the options.
-    pub fn leveled(&self) -> LeveledOptions {
-        let set_aside = lock(&self.set_aside).clone();
-        LeveledOptions { set_aside, ..self.options().leveled(self.ablation) }
+    /// What decides about compactions; `None` if it is not known here, and then there are none.
+    pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
+        lock(&self.options).policy.clone()
+    }
+
+    /// Why nobody may write, if its policy is not known here.
+    pub fn check_served(&self) -> Result<()> {
+        match self.view().is_unserved {
+            true => Err(self.unserved()),
+            false => Ok(()),
+        }
+    }
+
+    /// The error of a write to a family whose policy is not known here.
+    pub fn unserved(&self) -> Error {
+        let name = &self.name;
+        self.given_options().policy.unsupported().context(format!(
+            "column family {name} can only be read: open the store with a release that knows the policy, or give it another one"
+        ))
+    }
+
+    /// Its tables that cannot be read.
+    pub fn tables_set_aside(&self) -> Arc<SetAside> {
+        lock(&self.set_aside).clone()
     }
 
     pub fn set_options(&self, options: FamilyOptions) {
-        let fitting = Arc::new(self.fit.family(&options));
-        *lock(&self.options) = FitOptions { given: Arc::new(options), fitting };
+        *lock(&self.options) = FitOptions::new(options, self.fit, self.ablation, &self.policies);
         self.derive_again(|v| v.is_damaged);
     }
 
@@ -147,16 +183,17 @@ impl Family {
     /// How deep L0 is, and the digest, are a matter of options and of what is damaged, too. The version stays: a job may
     /// install another at the same time.
     fn derive_again(&self, is_damaged: impl Fn(&View) -> bool) {
-        let (options, leveled) = (self.options(), self.leveled());
+        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.clone(),
             version: v.version.clone(),
-            l0_depth: l0_depth(&v.version, &leveled, &options, self.memtable_bytes),
+            l0_depth: l0_depth(&v.version, policy.as_deref(), &set_aside, &options, self.memtable_bytes),
             ledger: v.ledger.clone(),
             digest: Digest::of(&v.version, &v.ledger, &options),
             may_prune: v.may_prune,
             is_damaged: is_damaged(v),
+            is_unserved: policy.is_none(),
         });
     }
 
@@ -182,6 +219,7 @@ impl Family {
             digest: v.digest,
             may_prune: v.may_prune,
             is_damaged: v.is_damaged,
+            is_unserved: v.is_unserved,
         });
     }
 
@@ -189,13 +227,15 @@ impl Family {
     /// misses their entries or meets them twice.
     pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
         let options = self.options();
-        let l0_depth = l0_depth(&version, &self.leveled(), &options, self.memtable_bytes);
+        let (policy, set_aside) = (self.policy(), self.tables_set_aside());
+        let l0_depth = l0_depth(&version, policy.as_deref(), &set_aside, &options, self.memtable_bytes);
         // What is derived of the version is worked out before readers are held up.
         let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth, &options);
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
             is_damaged: v.is_damaged,
+            is_unserved: v.is_unserved,
             ..derived
         });
     }
@@ -236,15 +276,17 @@ impl Family {
 }
 
 /// How deep L0 is, in files. Files that were merged inside L0 count as what went into them: what a reader must search
-/// has become less, what compaction must move has not.
+/// has become less, what compaction must move has not. Where nobody compacts nobody writes, and nobody waits.
 fn l0_depth(
     version: &Version,
-    leveled: &LeveledOptions,
+    policy: Option<&dyn CompactionPolicy>,
+    set_aside: &SetAside,
     options: &FamilyOptions,
     memtable_bytes: usize,
 ) -> usize {
+    let Some(policy) = policy else { return 0 };
     // What a damaged table keeps in L0 goes nowhere, whoever waits.
-    let load = lsm::picker::l0_load(version, leveled);
+    let load = policy.l0_load(version, set_aside);
     let files = load.files;
     let flushes = (load.bytes / memtable_bytes as u64) as usize;
     if flushes <= files || flushes < options.l0_slowdown_files {
@@ -252,7 +294,7 @@ fn l0_depth(
     }
     // A few large files (long values, or memtables that were larger at the last open) may be no work for compaction at
     // all: waiting for it would be waiting for ever.
-    if lsm::picker::l0_wants_compaction(version, leveled) { flushes } else { files }
+    if policy.l0_wants_compaction(version, set_aside) { flushes } else { files }
 }
 
 /// A handle of a column family. Cheap to clone; it may outlive the store, and then every use of it fails.

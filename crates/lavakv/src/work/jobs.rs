@@ -21,7 +21,7 @@ use crate::run::scheduler::{Duty, Job, JobClass};
 use crate::tree::family::Family;
 use base::sync::lock;
 use base::{HashMap, SeqNo};
-use lsm::picker::{Compaction, InProgress, ManualRange, ManualStep, Need, Reason, Rebuild};
+use lsm::policy::{Compaction, Facts, InProgress, ManualRange, ManualStep, Need, Reason, Rebuild};
 use std::sync::{Arc, Weak};
 use version::{FamilyId, FileMeta, Version};
 
@@ -161,7 +161,7 @@ fn pick_within_slots(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass)
         && let Some((family, compaction, walk)) = rebuild::pick(engine, claims)
     {
         claims.rebuilds.insert(family.id, walk);
-        return Some(claim_and_start(engine, claims, &family, compaction));
+        return claim_and_start(engine, claims, &family, compaction);
     }
     None
 }
@@ -170,19 +170,19 @@ fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> O
     if deeper && let Some(compaction) = claims.manual.take() {
         match engine.family(compaction.family) {
             Some(_) if !fits(engine, &compaction) => claims.manual = Some(compaction),
-            Some(family) => return Some(start(engine, claims, &family, compaction)),
+            Some(family) => return start(engine, claims, &family, compaction),
             None => release_busy(claims, &compaction),
         }
     }
     for family in engine.all_families() {
         let Some(compaction) = find_compaction(engine, claims, &family, !deeper) else { continue };
-        return Some(claim_and_start(engine, claims, &family, compaction));
+        return claim_and_start(engine, claims, &family, compaction);
     }
     if !deeper {
         return None;
     }
     let (family, compaction) = pick_quiet(engine, claims)?;
-    Some(claim_and_start(engine, claims, &family, compaction))
+    claim_and_start(engine, claims, &family, compaction)
 }
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
@@ -196,8 +196,10 @@ fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Comp
         if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&version))) {
             continue;
         }
+        let Some(policy) = family.policy() else { continue };
+        let set_aside = family.tables_set_aside();
         let busy = claims.busy.entry(family.id).or_default();
-        match lsm::picker::pick_quiet(&version, &family.leveled(), busy) {
+        match policy.quiet(&Facts { version: &version, set_aside: &set_aside, busy }) {
             Some(compaction) if fits(engine, &compaction) => return Some((family, compaction)),
             Some(_) => {}
             // What is in the way of a compaction now may be out of it without a new version.
@@ -219,10 +221,11 @@ fn find_compaction(
     only_l0: bool,
 ) -> Option<Compaction> {
     let version = family.view().version.clone();
-    let options = family.leveled();
-    let pick = if only_l0 { lsm::picker::pick_l0 } else { lsm::picker::pick };
+    let (policy, set_aside) = (family.policy()?, family.tables_set_aside());
     let fitting = |compaction: &Compaction| fits(engine, compaction);
-    let wanted = pick(&version, &options, claims.busy.entry(family.id).or_default()).filter(fitting);
+    let busy = claims.busy.entry(family.id).or_default();
+    let facts = Facts { version: &version, set_aside: &set_aside, busy };
+    let wanted = if only_l0 { policy.l0(&facts) } else { policy.levels(&facts) }.filter(fitting);
     if wanted.is_some() || only_l0 || !engine.is_space_short() {
         return wanted;
     }
@@ -234,8 +237,8 @@ fn find_compaction(
     let released = |file: u64| {
         retained.get(&file).is_some_and(|for_snapshots| engine.snapshots.let_go_of(for_snapshots))
     };
-    lsm::picker::pick_for_space(&version, &options, busy, need)
-        .or_else(|| lsm::picker::pick_rewrite(&version, &options, busy, released))
+    policy
+        .for_space(&Facts { version: &version, set_aside: &set_aside, busy }, need, &released)
         .filter(fitting)
 }
 
@@ -269,7 +272,7 @@ fn claim_and_start(
     claims: &mut Claims,
     family: &Arc<Family>,
     compaction: Compaction,
-) -> Box<dyn Job> {
+) -> Option<Box<dyn Job>> {
     claims.busy.entry(family.id).or_default().add(&compaction);
     start(engine, claims, family, compaction)
 }
@@ -280,13 +283,18 @@ fn start(
     claims: &mut Claims,
     family: &Arc<Family>,
     compaction: Compaction,
-) -> Box<dyn Job> {
+) -> Option<Box<dyn Job>> {
+    let Some(policy) = family.policy() else {
+        // It was replaced a moment ago.
+        release_busy(claims, &compaction);
+        return None;
+    };
     claims.compactions += 1;
     claims.manual_running += usize::from(compaction.reason == Reason::Manual);
     claims.rebuild_runs |= compaction.reason == Reason::Rebuild;
     let number = claims.job_number();
     let grant = engine.space.grant(engine, output_bytes(engine, &compaction));
-    Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, number, grant))
+    Some(Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, policy, number, grant)))
 }
 
 /// Gives back the files a compaction had claimed.
@@ -317,8 +325,10 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
     if claims.manual.is_some() || claims.manual_running > 0 {
         return false;
     }
+    let Some(policy) = family.policy() else { return true };
+    let (version, set_aside) = (family.view().version.clone(), family.tables_set_aside());
     let busy = claims.busy.entry(family.id).or_default();
-    match range.step(&family.view().version, &family.leveled(), busy) {
+    match policy.manual(&Facts { version: &version, set_aside: &set_aside, busy }, range) {
         ManualStep::Done => true,
         ManualStep::Wait => false,
         ManualStep::Start(compaction) => {

@@ -480,6 +480,7 @@ fn pace(engine: &Engine, families: &[Arc<Family>], payload: &Payload<'_>) -> Res
 /// The same for bytes of a value in a file of its own, which go neither through memory nor through L0: they pay for the
 /// garbage and the space alone.
 pub(crate) fn pace_segment(engine: &Engine, family: &Arc<Family>, bytes: u64) -> Result<()> {
+    family.check_served()?;
     let bytes = if base::canary::is("segments-pay-nothing") { 0 } else { bytes };
     pay(engine, bytes, false, || pressure(engine, std::slice::from_ref(family)).of_space())
 }
@@ -520,7 +521,13 @@ fn make_room(
     engine.health.check()?;
     let weight = payload.weight();
     for family in families {
-        if family.view().active.bytes() >= engine.options.memtable_bytes {
+        let view = family.view();
+        if view.is_unserved {
+            return Err(family.unserved());
+        }
+        let is_full = view.active.bytes() >= engine.options.memtable_bytes;
+        drop(view);
+        if is_full {
             freeze(engine, writer, family);
         }
     }

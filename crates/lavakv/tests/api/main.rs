@@ -18,6 +18,7 @@ mod held_sync;
 mod iterators;
 mod large_values;
 mod placement;
+mod policies;
 mod read_only;
 mod reads_and_writes;
 mod repair;

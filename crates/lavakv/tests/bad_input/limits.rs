@@ -206,6 +206,7 @@ fn the_smallest_options() {
         vsst_bytes: 4 << 10,
         gc_ratio_percent: 1,
         value_placement: lavastore_lavakv::ValuePlacement::Log,
+        policy: Default::default(),
     };
     let options = Options {
         cache_bytes: 0,

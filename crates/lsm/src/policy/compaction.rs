@@ -5,7 +5,7 @@ use version::{FamilyId, FileMeta, Version};
 
 /// Up to this many physical bytes a file with separated values may stand for more than its part: to make, to open and to remove a file
 /// takes milliseconds, in which many references are merged.
-pub(crate) const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
+pub(super) const PHYSICAL_BYTES_GOOD: u64 = 1 << 20;
 
 /// Why a compaction was picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,8 +43,8 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// The single compactions it can make. By these the walks below choose, for every policy that does not say otherwise.
     fn moves<'a>(&'a self, facts: &Facts<'a>) -> Box<dyn Moves + 'a>;
 
-    /// Decides where the outputs of a compaction end; `version` is the one it was picked from. To be asked with the policy
-    /// that picked it.
+    /// Decides where the outputs of a compaction end; `version` is the one it was picked from. (If the policy of the family
+    /// was replaced between pick and start, the new one is asked.)
     fn cutter(&self, compaction: &Compaction, version: &Version) -> Box<dyn OutputCutter + Send>;
 
     /// What the widest compaction reads that must be possible so that everything gets down in the end, physical bytes: so

@@ -10,7 +10,7 @@ use version::{FileMeta, Version};
 
 /// Both, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Gain {
+pub(super) struct Gain {
     pub freed: f64,
     pub written: f64,
 }

@@ -20,7 +20,7 @@ pub struct PolicyChoice {
     pub name: String,
     /// The version of its parameters.
     pub version: u32,
-    /// Its parameters, as it encodes them; at most 64 KiB.
+    /// Its parameters, as it encodes them; at most 4 KiB.
     pub parameters: Vec<u8>,
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use version::{Edit, Record, State};
 use version::{FileMeta, Version};
 
-mod as_before;
 mod set_aside;
 
 /// Bytes of an entry with a value, and of a tombstone.

@@ -14,9 +14,10 @@ use crate::tree::family::Family;
 use base::sync::lock;
 use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
-use lsm::picker::{Compaction, Cutter, Reason};
+use lsm::policy::{Compaction, CompactionPolicy, Reason};
 use lsm::{
-    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, Readers, Sources, Step, TableSource,
+    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, Readers, Sources,
+    Step, TableSource,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ const READAHEAD_BYTES: usize = 512 << 10;
 pub(crate) struct CompactionJob {
     family: Arc<Family>,
     compaction: Compaction,
+    /// The policy that picked it.
+    policy: Arc<dyn CompactionPolicy>,
     number: u64,
     inputs: Vec<u64>,
     /// The version it was picked from, with no vSSTs but those it rebuilds: pins the input files.
@@ -51,7 +54,7 @@ struct Running {
     counting: Option<Arc<Counting>>,
     separation: Separation,
     drops: Option<Drops>,
-    cutter: Cutter,
+    cutter: Box<dyn OutputCutter + Send>,
     below: DeeperLevels,
 }
 
@@ -68,6 +71,7 @@ impl CompactionJob {
         engine: &Engine,
         family: Arc<Family>,
         compaction: Compaction,
+        policy: Arc<dyn CompactionPolicy>,
         number: u64,
         grant: Option<Grant>,
     ) -> Self {
@@ -81,6 +85,7 @@ impl CompactionJob {
         CompactionJob {
             family,
             compaction,
+            policy,
             number,
             inputs,
             version,
@@ -125,7 +130,7 @@ impl CompactionJob {
             separation: separation.with_rebuilder(rebuilder),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             counting,
-            cutter: self.compaction.cutter(&self.version),
+            cutter: self.policy.cutter(&self.compaction, &self.version),
             below: DeeperLevels::new(&self.version, self.compaction.output_level),
         })
     }
@@ -151,7 +156,7 @@ impl CompactionJob {
         let mut values = running.separation.hook(engine);
         let mut hooks = Hooks {
             files: &mut files,
-            cutter: &mut running.cutter,
+            cutter: &mut *running.cutter,
             below: &mut running.below,
             values: Some(&mut values),
             observer: running.drops.as_mut().map(|drops| drops as _),

@@ -5,7 +5,7 @@
 //! would do. Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are
 //! expected to lose as much again. A walk does not begin, nor go on, while anybody writes (under random overwrites what
 //! is put in order is soon out of order, and its room is needed), while collections are paused, or while anything more
-//! urgent is to be done. What it takes, and why whole vSSTs, says `lsm::picker::rebuild`.
+//! urgent is to be done. What it takes, and why whole vSSTs, says `lsm::policy::rebuild`.
 //!
 //! **How.** The compaction meets references in the order of keys, and the records of a vSST lie in that order: so one
 //! buffer for each vSST, filled from where the record begins, holds those that follow. Records are verified and
@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::tree::family::{Family, View};
 use base::sync::statistic::{AtomicU64, Ordering};
 use base::{Error, HashMap, HashSet, Result, SeqNo};
-use lsm::picker::{Compaction, InProgress, Rebuild, RebuildOptions, RebuildStep};
+use lsm::policy::{Compaction, Facts, InProgress, Rebuild, RebuildOptions, RebuildStep};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,9 +98,10 @@ fn pick_in(engine: &Engine, claims: &mut Claims, family: &Family) -> Option<Pick
         let walk = begin(family, &view, busy)?;
         claims.rebuilds.insert(family.id, walk);
     }
+    let (policy, set_aside) = (family.policy()?, family.tables_set_aside());
     let busy = claims.busy.entry(family.id).or_default();
     let mut walk = claims.rebuilds.get(&family.id)?.clone();
-    match walk.step(&view.version, &family.leveled(), busy) {
+    match policy.rebuild(&Facts { version: &view.version, set_aside: &set_aside, busy }, &mut walk) {
         RebuildStep::Start(compaction) => Some((*compaction, walk)),
         RebuildStep::Wait => None,
         RebuildStep::Done => {
@@ -170,7 +171,7 @@ impl Rebuilder {
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
-        let of = |f: &Arc<version::FileMeta>| lsm::picker::rebuild::rebuilt_bytes(version, f, &numbers);
+        let of = |f: &Arc<version::FileMeta>| lsm::policy::rebuild::rebuilt_bytes(version, f, &numbers);
         let bytes: u64 = compaction.input_files().map(|(_, f)| of(f)).sum();
         // Files of about one length, instead of a short one at the end.
         let wanted = files.family.options().vsst_bytes;
