@@ -91,7 +91,7 @@ fn a_page_of_the_log() {
         if !page.starts_with(b"LWAL") {
             continue;
         }
-        page[8] = 3;
+        page[8] = 4;
         let (store, group) = (word(page, 16) ^ word(page, 88), word(page, 24) ^ word(page, 96));
         let mask = checksum::mask(Uid::from_words(store, group), word(page, 40));
         let sum = checksum::checksum(&page[8..]) ^ mask;
