@@ -1,10 +1,12 @@
 //! Files in memory, and small valid tables and files of values to begin with.
 
 use base::range_del::RangeTombstone;
+use base::sync::leaf::Mutex;
+use base::sync::rank::MemoryFile;
 use base::{Compression, Error, Result, Uid, ValueKind, key};
 use io::{AppendFile, ReadFile, Rng, SyncKind};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use table::{
     KsstBuilder, Reference, SegmentIdentity, SegmentWriter, TableIdentity, TableOptions, VsstBuilder,
     VsstOptions,
@@ -35,7 +37,7 @@ impl ReadFile for MemRead {
 }
 
 #[derive(Clone, Default)]
-struct MemAppend(Arc<Mutex<Vec<u8>>>);
+struct MemAppend(Arc<Mutex<Vec<u8>, MemoryFile>>);
 
 impl AppendFile for MemAppend {
     fn append(&mut self, data: &[u8]) -> Result<()> {

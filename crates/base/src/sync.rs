@@ -17,9 +17,10 @@
 
 pub mod leaf;
 pub mod model;
-
-#[cfg(not(feature = "sched"))]
+#[cfg_attr(feature = "sched", allow(dead_code, unused_imports, reason = "of these, leaves need few"))]
 mod plain;
+pub mod rank;
+mod ranked;
 #[cfg(feature = "sched")]
 pub mod schedule;
 #[cfg(feature = "sched")]
@@ -28,9 +29,11 @@ mod scheduled;
 mod scheduled_atomic;
 
 #[cfg(not(feature = "sched"))]
-pub use plain::*;
+use plain as imp;
 #[cfg(feature = "sched")]
-pub use scheduled::*;
+use scheduled as imp;
+
+pub use ranked::*;
 
 /// Atomics on whose values threads act.
 pub mod atomic {

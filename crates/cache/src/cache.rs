@@ -9,6 +9,7 @@ use crate::share::{PARTS, Share};
 use crate::{Block, CacheKey, Segment};
 use base::HashSet;
 use base::sync::leaf::{Mutex, MutexGuard, lock};
+use base::sync::rank;
 use std::fmt;
 
 /// A segment is cut into shards while each has at least this much at an even split.
@@ -79,7 +80,7 @@ struct Split {
 pub struct Cache {
     index: BlockSegment,
     data: BlockSegment,
-    split: Mutex<Split>,
+    split: Mutex<Split, rank::CacheShare>,
 }
 
 impl Cache {

@@ -11,6 +11,7 @@ use crate::ghost::Ghosts;
 use crate::{Block, CacheKey, ENTRY_OVERHEAD_BYTES, SegmentStats};
 use base::hash::FixedHasher;
 use base::sync::leaf::{Mutex, MutexGuard, lock};
+use base::sync::rank;
 use base::sync::statistic::{AtomicU64, Ordering::Relaxed};
 use quick_cache::sync::Cache as QuickCache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -49,7 +50,7 @@ struct Lookups {
 
 /// What evictions leave behind.
 struct Evictions {
-    ghosts: Mutex<Ghosts>,
+    ghosts: Mutex<Ghosts, rank::CacheGhosts>,
     count: AtomicU64,
 }
 

@@ -98,11 +98,12 @@ pub use world::Record;
 
 use crate::{BlockDevice, Clock, Env, PAGE, Rng};
 use base::Result;
+use base::sync::leaf::Mutex;
 use clock::{SimClock, SimEntropy};
 use disk::Disk;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use world::{Shared, World, restarted};
 
 /// What the media write atomically, bytes.

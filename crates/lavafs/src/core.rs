@@ -21,7 +21,7 @@ use crate::alloc::FreeMap;
 use crate::layout::{self, BLOCK, Extent};
 use crate::meta::{Freed, Meta};
 use crate::op::{Ino, Op};
-use base::sync::{RwLock, read, write};
+use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -37,7 +37,7 @@ const PENDING_LEN_MAX: usize = 512 << 10;
 #[derive(Debug)]
 pub(crate) struct Live {
     pub ino: Ino,
-    state: RwLock<LiveState>,
+    state: RwLock<LiveState, rank::FsLive>,
 }
 
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use crate::op::Op;
 use crate::replay::Replayed;
 use crate::transaction::{self, Header, Kind, Owner};
 use base::Result;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use io::{AlignedBuf, BlockDevice, Rng};
 
 /// Blocks that are kept for the transaction that says where the journal goes on.
@@ -166,7 +166,12 @@ impl Journal {
     }
 
     /// Makes room for `blocks` blocks and the spare ones. The core stays as it is if that is not possible.
-    fn make_room(&mut self, device: &dyn BlockDevice, core: &Mutex<Core>, blocks: u64) -> Result<()> {
+    fn make_room(
+        &mut self,
+        device: &dyn BlockDevice,
+        core: &Mutex<Core, rank::FsCore>,
+        blocks: u64,
+    ) -> Result<()> {
         if self.room - self.at >= blocks + SPARE_BLOCKS {
             return Ok(());
         }
@@ -191,7 +196,7 @@ impl Journal {
     pub(crate) fn commit(
         &mut self,
         device: &dyn BlockDevice,
-        core: &Mutex<Core>,
+        core: &Mutex<Core, rank::FsCore>,
         durable: bool,
     ) -> Result<Committed> {
         loop {
@@ -225,7 +230,7 @@ impl Journal {
     pub(crate) fn switch(
         &mut self,
         device: &dyn BlockDevice,
-        shared: &Mutex<Core>,
+        shared: &Mutex<Core, rank::FsCore>,
         dump: impl FnOnce(&Core),
     ) -> Result<Switched> {
         let (mut ops, extents) = loop {

@@ -13,7 +13,7 @@ use crate::layout::{BLOCK, Extent};
 use crate::op::Op;
 use crate::superblock::{self, Superblock};
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Mutex, OnceLock, lock, statistic, try_lock};
+use base::sync::{Mutex, OnceLock, lock, rank, statistic, try_lock};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{BlockDevice, Env, ThreadHandle};
 use std::path::Path;
@@ -76,10 +76,10 @@ pub(crate) struct Volume {
     pub key: Uid,
     /// The format knows claims.
     pub claims: bool,
-    pub core: Mutex<Core>,
-    pub journal: Mutex<Journal>,
-    pub superblock: Mutex<Superblock>,
-    pub compaction: Mutex<Compaction>,
+    pub core: Mutex<Core, rank::FsCore>,
+    pub journal: Mutex<Journal, rank::FsJournal>,
+    pub superblock: Mutex<Superblock, rank::FsSuperblock>,
+    pub compaction: Mutex<Compaction, rank::FsCompaction>,
     pub counters: Counters,
     /// Operations up to here are durable.
     durable_position: AtomicU64,
@@ -89,7 +89,7 @@ pub(crate) struct Volume {
     compacting: AtomicBool,
     /// How many wait for the compaction.
     waiting: AtomicU64,
-    thread: Mutex<Option<Box<dyn ThreadHandle>>>,
+    thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
 }
 
 impl std::fmt::Debug for Volume {

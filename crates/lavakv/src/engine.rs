@@ -23,7 +23,7 @@ use crate::tree::writer::Writer;
 use crate::work::jobs::Claims;
 use crate::write::throttle::{Pacer, Rate};
 use base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use base::sync::{Mutex, OnceLock, RwLock, read};
+use base::sync::{Mutex, OnceLock, RwLock, rank, read};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use cache::Cache;
 use io::{Env, FileLock};
@@ -42,11 +42,11 @@ pub(crate) struct Engine {
     pub manifest: Manifest,
     pub tables: Arc<Tables>,
     pub cache: Arc<Cache>,
-    pub families: RwLock<HashMap<FamilyId, Arc<Family>>>,
-    pub writer: Mutex<Writer>,
+    pub families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
+    pub writer: Mutex<Writer, rank::Writer>,
     /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
     /// up: writes are inserted in the order in which they were logged, one at a time.
-    pub inserting: Mutex<()>,
+    pub inserting: Mutex<(), rank::Inserting>,
     /// What writers owe where they are slowed down; paid before they take the writer's lock.
     pub pacer: Pacer,
     pub snapshots: Arc<Snapshots>,
@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     pub wal: OnceLock<Wal>,
     pub log: crate::files::log_groups::LogGroups,
     pub scheduler: Scheduler,
-    pub claims: Mutex<Claims>,
+    pub claims: Mutex<Claims, rank::Claims>,
     pub memory: Memory,
     pub stats: Stats,
     pub health: Health,
@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     /// Names that running jobs need.
     pub pins: Arc<Pins>,
     pub quiet: Quiet,
-    pub checkpointing: Mutex<()>,
+    pub checkpointing: Mutex<(), rank::Checkpoint>,
     /// Memtables above this sequence are not flushed while a checkpoint is being taken.
     pub flush_ceiling: AtomicU64,
     /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in

@@ -9,7 +9,7 @@
 use base::SeqNo;
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use base::sync::atomic::{AtomicUsize, Ordering};
-use base::sync::{RwLock, read, write};
+use base::sync::{RwLock, rank, read, write};
 use std::sync::Arc;
 
 /// A lookup goes through this many tombstones one by one rather than have them fragmented.
@@ -21,7 +21,7 @@ pub struct RangeTombstones {
     count: AtomicUsize,
     bytes: AtomicUsize,
     none: Arc<FragmentedRangeTombstones>,
-    list: RwLock<List>,
+    list: RwLock<List, rank::RangeTombstones>,
 }
 
 #[derive(Default)]

@@ -27,7 +27,7 @@
 //! ([`PinGuard::extend`], under the same lock).
 
 use base::HashMap;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use version::{BlobId, FileMeta, IdMap, Record, Version, VsstMeta};
@@ -36,7 +36,7 @@ use version::{BlobId, FileMeta, IdMap, Record, Version, VsstMeta};
 #[derive(Debug, Default)]
 pub struct Pins {
     /// How many guards hold each name.
-    counts: Mutex<HashMap<BlobId, u32>>,
+    counts: Mutex<HashMap<BlobId, u32>, rank::Pins>,
 }
 
 impl Pins {

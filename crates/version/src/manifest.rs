@@ -27,7 +27,7 @@ use crate::edit::Edit;
 use crate::meta::FamilyId;
 use crate::state::State;
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, MutexGuard, lock, statistic};
+use base::sync::{Condvar, Mutex, MutexGuard, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AppendFile, CreateOptions, Env, SyncKind};
 use std::path::Path;
@@ -92,10 +92,10 @@ pub struct Manifest {
     store: Uid,
     read_only: bool,
     report: ManifestReport,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner, rank::Manifest>,
     /// Signalled whenever a leader resigns or a state is published.
     turn: Condvar,
-    published: Mutex<Arc<State>>,
+    published: Mutex<Arc<State>, rank::ManifestPublished>,
     durable_edit: AtomicU64,
     next_file_number: AtomicU64,
     /// Length of the present file and of its snapshot; 0 while there is no file to append to.
@@ -330,6 +330,7 @@ impl Manifest {
         build: impl FnOnce(&State) -> Result<Edit>,
         publish: impl FnOnce(&Arc<State>),
     ) -> Result<Arc<State>> {
+        let _turn = rank::turn::<rank::ManifestTurn>();
         let mut inner = lock(&self.inner);
         self.check_writable(&inner)?;
         let edit = build(&inner.tip)?;
@@ -375,13 +376,14 @@ impl Manifest {
         if self.read_only {
             return Ok(());
         }
+        let turn = rank::turn::<rank::ManifestTurn>();
         let mut inner = self.when_quiet()?;
         let edit = inner.durable.edit_number;
         if inner.vouched >= edit {
             return Ok(());
         }
         let Some(writer) = &inner.writer else {
-            drop(inner);
+            drop((inner, turn));
             return self.roll();
         };
         let current = format::Current { manifest: writer.number, uid: writer.uid, edit };
@@ -440,6 +442,7 @@ impl Manifest {
     /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
     /// would find, the manifest is poisoned.
     pub fn roll(&self) -> Result<()> {
+        let _turn = rank::turn::<rank::ManifestTurn>();
         let mut inner = self.when_quiet()?;
         inner.leading = true;
         let old = inner.writer.take();

@@ -2,7 +2,7 @@
 //! what the device does alone. `cargo run --release -p lavastore-wal --example speed -- DIR`; the directory is created,
 //! and the files in it are left behind.
 
-use base::sync::Mutex;
+use base::sync::{Mutex, rank};
 use io::{Access, AlignedBuf, Env, PAGE};
 use lavastore_wal::{Durability, History, PreparedGroup, TenantId, Wal, WalOptions};
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn durable(bench: &Bench, threads: u64) -> base::Result<()> {
     const RUN_NS: u64 = 4_000_000_000;
     let wal = bench.log(1)?;
     let value = [7; VALUE_LEN];
-    let order = Mutex::new(0u64);
+    let order = Mutex::<_, rank::Outside>::new(0u64);
     let start = bench.now();
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -17,6 +17,7 @@
 
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
+use base::sync::rank;
 use base::{Error, ErrorKind, Result};
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
@@ -83,7 +84,7 @@ impl Side {
 /// The token, the frontiers and the first failure.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
-    state: Mutex<State>,
+    state: Mutex<State, rank::LogCommit>,
     rounds: [Condvar; 2],
     freed: Condvar,
     failed: AtomicBool,
@@ -129,6 +130,7 @@ impl Commit {
         if self.frontier.durable_end() > lpn {
             return Ok(Turn::Durable);
         }
+        let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
         loop {
             if self.frontier.durable_end() > lpn {
@@ -139,7 +141,7 @@ impl Commit {
             }
             if !state.busy {
                 // Whatever was appended until now will be taken; how far that is, is known in a moment.
-                return Ok(Turn::Lead(self.begin(&mut state, u64::MAX)));
+                return Ok(Turn::Lead(self.begin(turn, &mut state, u64::MAX)));
             }
             let round = if state.covers > lpn { state.round } else { state.round + 1 };
             let side = (round % 2) as usize;
@@ -157,6 +159,7 @@ impl Commit {
 
     /// Waits for the token, or until pages were written that make `enough` true: then there is nothing to do (`None`).
     pub fn acquire_unless(&self, enough: impl Fn(&Frontier) -> bool) -> Result<Option<Token<'_>>> {
+        let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
         while state.busy {
             if enough(&self.frontier) {
@@ -166,15 +169,19 @@ impl Commit {
             state = model::wait(&self.freed, state);
             state.queued -= 1;
         }
-        if state.failure.is_some() { Err(poisoned(&state)) } else { Ok(Some(self.begin(&mut state, 0))) }
+        if state.failure.is_some() {
+            Err(poisoned(&state))
+        } else {
+            Ok(Some(self.begin(turn, &mut state, 0)))
+        }
     }
 
-    fn begin(&self, state: &mut State, covers: u64) -> Token<'_> {
+    fn begin(&self, turn: rank::Turn, state: &mut State, covers: u64) -> Token<'_> {
         assert!(!state.busy && state.failure.is_none(), "one writer at a time, none after a failure");
         state.busy = true;
         state.round += 1;
         state.covers = covers;
-        Token { commit: self, finished: false }
+        Token { commit: self, finished: false, _turn: turn }
     }
 
     fn end(&self, failure: Option<Error>) {
@@ -221,6 +228,7 @@ fn poisoned(state: &State) -> Error {
 pub(crate) struct Token<'a> {
     commit: &'a Commit,
     finished: bool,
+    _turn: rank::Turn,
 }
 
 impl Token<'_> {

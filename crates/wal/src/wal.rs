@@ -13,7 +13,7 @@ use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, PriorGroup, STAGING_NAME, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
-use base::sync::{Mutex, MutexGuard, lock, statistic};
+use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, PAGE};
 use std::path::Path;
@@ -96,11 +96,11 @@ pub struct Wal {
     /// The number of the first page since the start.
     start_lpn: u64,
     store: Uid,
-    order: Mutex<()>,
-    tail: Mutex<Tail>,
+    order: Mutex<(), rank::LogOrder>,
+    tail: Mutex<Tail, rank::LogTail>,
     commit: Commit,
     /// The buffer of whoever holds the token.
-    buf: Mutex<AlignedBuf>,
+    buf: Mutex<AlignedBuf, rank::LogBuffer>,
     closed: AtomicBool,
     counters: Counters,
 }

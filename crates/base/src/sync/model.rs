@@ -12,16 +12,45 @@ pub use super::{Condvar, Mutex, MutexGuard, RwLock, atomic, lock, read, wait, wr
 #[cfg(loom)]
 pub use loom;
 #[cfg(loom)]
-pub use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, atomic};
+pub use loom::sync::{Condvar, MutexGuard, atomic};
 
 #[cfg(loom)]
 mod locks {
-    use loom::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    use loom::sync::{Condvar, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+    use std::marker::PhantomData;
     use std::sync::PoisonError;
 
+    /// A mutual exclusion lock. Of its rank nothing is known under loom, which finds wrong orders itself.
+    #[derive(Debug)]
+    pub struct Mutex<T, R>(loom::sync::Mutex<T>, PhantomData<R>);
+
+    /// A lock for many readers or one writer.
+    #[derive(Debug)]
+    pub struct RwLock<T, R>(loom::sync::RwLock<T>, PhantomData<R>);
+
+    impl<T, R> Mutex<T, R> {
+        /// A mutex that nobody holds.
+        pub fn new(value: T) -> Self {
+            Mutex(loom::sync::Mutex::new(value), PhantomData)
+        }
+    }
+
+    impl<T, R> RwLock<T, R> {
+        /// A lock that nobody holds.
+        pub fn new(value: T) -> Self {
+            RwLock(loom::sync::RwLock::new(value), PhantomData)
+        }
+    }
+
+    impl<T: Default, R> Default for Mutex<T, R> {
+        fn default() -> Self {
+            Mutex::new(T::default())
+        }
+    }
+
     /// Locks a mutex.
-    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock<T, R>(mutex: &Mutex<T, R>) -> MutexGuard<'_, T> {
+        mutex.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it is woken.
@@ -30,17 +59,17 @@ mod locks {
     }
 
     /// Locks for reading.
-    pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-        lock.read().unwrap_or_else(PoisonError::into_inner)
+    pub fn read<T, R>(lock: &RwLock<T, R>) -> RwLockReadGuard<'_, T> {
+        lock.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks for writing.
-    pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-        lock.write().unwrap_or_else(PoisonError::into_inner)
+    pub fn write<T, R>(lock: &RwLock<T, R>) -> RwLockWriteGuard<'_, T> {
+        lock.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 #[cfg(loom)]
-pub use locks::{lock, read, wait, write};
+pub use locks::{Mutex, RwLock, lock, read, wait, write};
 
 /// Runs a model with at most so many preemptions in one execution. Every execution of it is explored, and one in which
 /// all threads wait for one another is a failure.

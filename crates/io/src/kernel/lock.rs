@@ -10,13 +10,14 @@
 use super::calls;
 use super::handle::{fail, must_be_plain, retry};
 use crate::FileLock;
+use base::sync::leaf::{Mutex, MutexGuard};
+use base::sync::rank;
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 
 /// The longest line that is written, in characters of up to 4 bytes.
 const HOLDER_CHARS_MAX: usize = 250;
@@ -28,7 +29,7 @@ const REPLACED_MAX: u32 = 16;
 type FileId = (u64, u64);
 
 /// The locks of this process, with their holders.
-static HELD: Mutex<BTreeMap<FileId, String>> = Mutex::new(BTreeMap::new());
+static HELD: Mutex<BTreeMap<FileId, String>, rank::KernelLocks> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug)]
 struct KernelLock {

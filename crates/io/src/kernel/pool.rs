@@ -5,7 +5,8 @@
 //! at most [`BUFFER_LEN_KEPT_MAX`] bytes: 4 MiB; larger ones are freed after use.
 
 use crate::{AlignedBuf, PAGE};
-use std::sync::Mutex;
+use base::sync::leaf::Mutex;
+use base::sync::rank;
 
 const BUFFERS_KEPT_MAX: usize = 32;
 const BUFFER_LEN_KEPT_MAX: usize = 128 << 10;
@@ -15,7 +16,7 @@ const BUFFER_LEN_MIN: usize = 4 * PAGE;
 /// Free buffers, the most recently used last (its memory is the most likely to be in the CPU's cache).
 #[derive(Default)]
 pub(super) struct BufPool {
-    free: Mutex<Vec<AlignedBuf>>,
+    free: Mutex<Vec<AlignedBuf>, rank::KernelBuffers>,
 }
 
 impl BufPool {

@@ -19,11 +19,12 @@
 
 use super::calls;
 use crate::AlignedBuf;
+use base::sync::leaf::Mutex;
+use base::sync::rank;
 use io_uring::{IoUring, opcode, types};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::io::Errno;
 use std::io;
-use std::sync::Mutex;
 
 /// Reads in flight in one ring.
 const DEPTH: usize = 64;
@@ -53,7 +54,7 @@ pub(super) struct Read<'a> {
 
 /// Rings that are free.
 pub(super) struct RingPool {
-    free: Mutex<Vec<Ring>>,
+    free: Mutex<Vec<Ring>, rank::KernelRings>,
 }
 
 impl RingPool {

@@ -3,7 +3,8 @@
 use super::fault::OpKind;
 use crate::env::Entropy;
 use crate::{Clock, Rng};
-use std::sync::Mutex;
+use base::sync::leaf::Mutex;
+use base::sync::rank;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Wall-clock seconds at simulated time zero.
@@ -88,7 +89,7 @@ impl Costs {
 
 /// Seeds that follow from one seed.
 #[derive(Debug)]
-pub(super) struct SimEntropy(Mutex<Rng>);
+pub(super) struct SimEntropy(Mutex<Rng, rank::SimEntropy>);
 
 impl SimEntropy {
     pub(super) fn new(seed: u64) -> Self {

@@ -31,14 +31,15 @@ use super::clock::SimClock;
 use crate::env::{Priority, Spawner, ThreadHandle};
 use crate::{Clock, Env};
 use base::Result;
-use base::sync::leaf::{Mutex, MutexGuard, lock};
+use base::sync::leaf::{Condvar, Mutex, MutexGuard, lock, wait};
+use base::sync::rank;
 use base::sync::schedule::{self, Act, Resource, Schedule};
 use choice::Chooser;
 use std::any::Any;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 mod choice;
@@ -112,7 +113,7 @@ impl SimEnv {
             steps_max: plan.steps_max,
         });
         let env = Env { spawner: Some(Arc::new(ScheduledSpawner(baton.clone()))), ..self.env() };
-        let returned = Arc::new(Mutex::new(None));
+        let returned = Arc::new(Mutex::<_, rank::SimReturned>::new(None));
         let to = returned.clone();
         let first = baton.start("main", Box::new(move || *lock(&to) = Some(body(&env))));
         first.map_err(|e| Stuck(e.to_string()))?;
@@ -131,7 +132,7 @@ impl SimEnv {
 
 /// What the threads of a run share.
 struct Baton {
-    state: Mutex<State>,
+    state: Mutex<State, rank::SimBaton>,
     /// All threads have ended, or the run is stuck.
     ended: Condvar,
     clock: Arc<SimClock>,
@@ -170,7 +171,7 @@ enum Status {
 /// Where a thread waits for the baton.
 #[derive(Default)]
 struct Gate {
-    open: Mutex<bool>,
+    open: Mutex<bool, rank::SimGate>,
     opened: Condvar,
 }
 
@@ -183,7 +184,7 @@ impl Gate {
     fn pass(&self) {
         let mut open = lock(&self.open);
         while !std::mem::take(&mut *open) {
-            open = self.opened.wait(open).unwrap_or_else(PoisonError::into_inner);
+            open = wait(&self.opened, open);
         }
     }
 }
@@ -314,7 +315,7 @@ impl Baton {
         lock(&self.state).threads[0].gate.open();
         let mut state = lock(&self.state);
         while state.stuck.is_none() && state.threads.iter().any(|t| t.status != Status::Ended) {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.ended, state);
         }
         if let Some(why) = &state.stuck {
             return Err(Stuck(why.clone()));

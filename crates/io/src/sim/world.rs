@@ -10,11 +10,13 @@ use super::disk::{Change, Disk, Ino, ROOT, Target};
 use super::fault::{ENOSPC, EROFS, FaultPlan, OpKind, Verdict, os_error};
 use super::{Costs, SimEnv};
 use crate::{Clock, PAGE, Rng};
+use base::sync::leaf::{Mutex, MutexGuard};
+use base::sync::rank;
 use base::{ErrorKind, HashMap, HashSet, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Changes between two copies of the volume.
 const CHECKPOINT_CHANGES: usize = 48;
@@ -23,7 +25,7 @@ const TRACE_OPS_MAX: usize = 4096;
 
 /// What all handles of one environment share.
 pub(super) struct Shared {
-    pub(super) world: Mutex<World>,
+    pub(super) world: Mutex<World, rank::SimWorld>,
     pub(super) clock: Arc<SimClock>,
     pub(super) entropy: Arc<SimEntropy>,
 }

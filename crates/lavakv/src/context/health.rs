@@ -1,7 +1,7 @@
 //! Whether the store still takes writes, and jobs still work.
 
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result};
 
 /// Whether the store still takes writes.
@@ -13,11 +13,11 @@ use base::{Error, ErrorKind, Result};
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     poisoned: AtomicBool,
-    error: Mutex<Option<Error>>,
+    error: Mutex<Option<Error>, rank::HealthError>,
     no_space: AtomicBool,
     retry_at_ns: AtomicU64,
     /// Since a job last wrote successfully: how often jobs met what passes, and what it was.
-    busy: Mutex<Option<(u32, Error)>>,
+    busy: Mutex<Option<(u32, Error)>, rank::HealthBusy>,
 }
 
 /// How long jobs wait after one of them found no room, or no descriptor, or the like.

@@ -22,7 +22,7 @@ use crate::context::event::{DamagedFile, Event};
 use crate::engine::Engine;
 use crate::files::obsolete::DataFile;
 use crate::tree::family::Family;
-use base::sync::{Mutex, OnceLock, lock};
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result, key};
 use lsm::policy::SetAside;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
 /// The files that are set aside, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    files: Mutex<BTreeMap<u64, Entry>>,
+    files: Mutex<BTreeMap<u64, Entry>, rank::Damaged>,
     /// What of log and manifest cannot be read, in a store that shows what is before.
     damage: OnceLock<Vec<Error>>,
 }

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::open::{Unstarted, staging_len};
 use crate::write::write_path::record_stall;
 use base::sync::atomic::{AtomicBool, Ordering};
-use base::sync::{Mutex, OnceLock, lock};
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result};
 use io::{DirEntry, InPlaceFile};
 use pace::Pace;
@@ -75,8 +75,8 @@ const IDLE_BUFFERED_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub(crate) struct LogGroups {
     /// Serializes preparation.
-    preparing: Mutex<()>,
-    state: Mutex<Groups>,
+    preparing: Mutex<(), rank::LogPreparing>,
+    state: Mutex<Groups, rank::LogGroups>,
     /// Something happened after which groups may have become releasable.
     release_hint: AtomicBool,
     /// There was no room for a spare group when it was last tried.
@@ -87,11 +87,11 @@ pub(crate) struct LogGroups {
     ballast_used: AtomicBool,
     /// There was no room for a longer ring of open pages.
     ring_refused: AtomicBool,
-    idle: Mutex<Idle>,
+    idle: Mutex<Idle, rank::LogIdle>,
     /// In a read-only store: the groups that were replayed, oldest first.
     replayed: OnceLock<Vec<PriorGroup>>,
     /// As long as the store has no log, for want of room: what it takes to begin one.
-    unstarted: Mutex<Option<Unstarted>>,
+    unstarted: Mutex<Option<Unstarted>, rank::LogUnstarted>,
 }
 
 #[derive(Debug, Default)]
@@ -165,7 +165,7 @@ impl LogGroups {
     }
 
     /// See [`crate::open::service`].
-    pub fn unstarted(&self) -> &Mutex<Option<Unstarted>> {
+    pub fn unstarted(&self) -> &Mutex<Option<Unstarted>, rank::LogUnstarted> {
         &self.unstarted
     }
 

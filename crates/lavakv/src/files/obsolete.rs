@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use base::sync::atomic::{AtomicUsize, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{ErrorKind, Result};
 use std::sync::Arc;
 use version::names::FileKind;
@@ -15,7 +15,7 @@ use version::{FileMeta, Place, State, Version, VsstMeta};
 
 #[derive(Debug, Default)]
 pub(crate) struct Obsolete {
-    pending: Mutex<Vec<DataFile>>,
+    pending: Mutex<Vec<DataFile>, rank::Obsolete>,
     count: AtomicUsize,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::files::damaged::Quarantine;
 use base::sync::statistic::{AtomicU64, Ordering};
-use base::sync::{RwLock, read, write};
+use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use cache::Cache;
 use io::{Access, Env, ReadFile};
@@ -23,7 +23,7 @@ pub(crate) struct Tables {
     access: Access,
     cache: Arc<Cache>,
     open_max: usize,
-    open: RwLock<HashMap<u64, Open>>,
+    open: RwLock<HashMap<u64, Open>, rank::TableCache>,
     uses: AtomicU64,
 }
 

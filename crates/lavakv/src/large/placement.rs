@@ -46,7 +46,7 @@ use crate::work::jobs::output;
 use crate::write::batch::{Change, Entries, WriteBatch};
 use crate::write::write_path::Payload;
 use base::sync::atomic::{AtomicUsize, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
 use beside::{Beside, Syncs};
 use io::{Access, CreateOptions, PendingSync};
@@ -76,11 +76,11 @@ const SYNC_EVERY: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Placement {
     /// By memtable.
-    files: Mutex<HashMap<u64, Arc<Arrival>>>,
+    files: Mutex<HashMap<u64, Arc<Arrival>>, rank::Arrivals>,
     count: AtomicUsize,
     pub tails: Tails,
     /// Files of which a value is lost that only the log refers to, as the manifest is to list them.
-    lost: Mutex<HashMap<u64, VsstMeta>>,
+    lost: Mutex<HashMap<u64, VsstMeta>, rank::ArrivalsLost>,
 }
 
 /// A file that values are appended to, and whose syncs let others append.

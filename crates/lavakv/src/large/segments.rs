@@ -36,7 +36,7 @@ use crate::write::batch::{Change, Entries, WriteBatch};
 use crate::write::write_path::{Payload, WriteOp, pace_segment};
 use base::key::encode;
 use base::sync::atomic::{AtomicBool, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
 use io::{AppendFile, CreateOptions};
 use memtable::MemTable;
@@ -60,7 +60,7 @@ pub(crate) fn threshold(engine: &Engine) -> usize {
 /// The segments that memtables refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
-    known: Mutex<HashMap<u64, Known>>,
+    known: Mutex<HashMap<u64, Known>, rank::Segments>,
     /// The segments of one memtable exceed `wal_bytes_max`: it is to be frozen, however small it is.
     pub over_bound: AtomicBool,
 }

@@ -17,7 +17,7 @@
 //!
 //! Reads are charged like writes: they compete for the same device.
 
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 
 /// A flush that takes more of the shortest time is slow.
 const SLOW_PERCENT: u64 = 150;
@@ -37,7 +37,7 @@ const STRAIN_FULL: u64 = 100;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct GcPace(Mutex<State>);
+pub(crate) struct GcPace(Mutex<State, rank::GcPace>);
 
 #[derive(Debug, Default)]
 struct State {

@@ -19,7 +19,7 @@
 
 use crate::engine::Engine;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, lock, wait_timeout};
+use base::sync::{Condvar, Mutex, lock, rank, wait_timeout};
 use base::{Error, Result, SeqNo};
 use io::{Priority, Rng, ThreadHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -103,16 +103,16 @@ pub(crate) struct Scheduler {
     work_epoch: AtomicU64,
     /// Raised whenever a waiting foreground call should look again.
     progress_epoch: AtomicU64,
-    parked: Mutex<()>,
+    parked: Mutex<(), rank::Parked>,
     work: Condvar,
     progress: Condvar,
     waiters: AtomicU64,
     /// Some worker sleeps longer than [`IDLE_POLL`].
     dozing: AtomicBool,
     stopping: AtomicBool,
-    threads: Mutex<Vec<Box<dyn ThreadHandle>>>,
+    threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation only: the jobs under way and the generator that picks among them.
-    simulated: Mutex<(Vec<Simulated>, Rng)>,
+    simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
 }
 
 /// A job under way in simulation.

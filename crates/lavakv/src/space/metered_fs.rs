@@ -16,7 +16,7 @@
 //! was wrong. The manifest, `CURRENT` and the log's open pages are counted, but never refused.
 
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use io::{
     Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata, PAGE,
@@ -30,7 +30,7 @@ use version::names::{self, FileKind};
 #[derive(Debug)]
 pub(crate) struct Meter {
     dir: PathBuf,
-    files: Mutex<Files>,
+    files: Mutex<Files, rank::Meter>,
     /// The sum of `files`, and of what is being made.
     used_bytes: AtomicU64,
     /// `u64::MAX`: none.

@@ -7,7 +7,7 @@ use crate::work::jobs::gc::when::Digest;
 use crate::work::jobs::rebuild::Demand;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
-use base::sync::{Mutex, OnceLock, lock};
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, Result, SeqNo};
 use lsm::policy::{CompactionPolicy, Policies, SetAside};
 use memtable::MemTable;
@@ -77,9 +77,9 @@ impl FitOptions {
 pub(crate) struct Family {
     pub id: FamilyId,
     pub name: String,
-    options: Mutex<FitOptions>,
+    options: Mutex<FitOptions, rank::FamilyOptions>,
     fit: Fit,
-    view: RwLock<Arc<View>>,
+    view: RwLock<Arc<View>, rank::View>,
     dropped: AtomicBool,
     memtable_bytes: usize,
     ablation: Ablation,
@@ -90,7 +90,7 @@ pub(crate) struct Family {
     drop_cache_bytes: Option<usize>,
     drop_cache: OnceLock<Arc<DropCache>>,
     /// Its tables that cannot be read.
-    set_aside: Mutex<Arc<SetAside>>,
+    set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
 }
 
 impl Family {

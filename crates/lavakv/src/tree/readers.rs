@@ -4,14 +4,14 @@
 use crate::engine::Engine;
 use crate::tree::family::View;
 use base::SeqNo;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use version::FamilyId;
 
 /// All open iterators, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Readers(Mutex<BTreeMap<u64, Reader>>);
+pub(crate) struct Readers(Mutex<BTreeMap<u64, Reader>, rank::Readers>);
 
 /// An open iterator.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@
 use base::SeqNo;
 use base::sync::model::atomic::{AtomicU64, Ordering};
 use base::sync::model::{Mutex, MutexGuard, lock};
+use base::sync::rank;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     /// By sequence, in the order in which they were taken.
-    held: Mutex<BTreeMap<SeqNo, Vec<Held>>>,
+    held: Mutex<BTreeMap<SeqNo, Vec<Held>>, rank::Snapshots>,
     visible: AtomicU64,
     next_id: AtomicU64,
 }

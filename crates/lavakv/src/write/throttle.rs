@@ -25,6 +25,7 @@
 
 use crate::context::event::StallCause;
 use base::sync::model::{Mutex, lock};
+use base::sync::rank;
 
 /// Delay that is collected before a writer sleeps.
 pub(crate) const SLEEP_NS_MIN: u64 = 300_000;
@@ -109,7 +110,7 @@ impl Pressure {
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
     /// When the paced stream of writes may go on, in clock nanoseconds.
-    free_at_ns: Mutex<u64>,
+    free_at_ns: Mutex<u64, rank::Pacer>,
 }
 
 impl Pacer {

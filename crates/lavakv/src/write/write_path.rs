@@ -32,7 +32,7 @@ use crate::work::jobs;
 use crate::write::batch::{self, Change, Entries, WriteBatch};
 use crate::write::throttle::Pressure;
 use base::sync::atomic::Ordering;
-use base::sync::{Mutex, MutexGuard, lock, read, try_lock};
+use base::sync::{Mutex, MutexGuard, lock, rank, read, try_lock};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::sync::Arc;
 use table::SegmentReference;
@@ -415,7 +415,7 @@ fn oldest_unflushed(engine: &Engine) -> Option<(SeqNo, Arc<Family>)> {
 }
 
 /// Takes a lock that is held for a few microseconds: to sleep until it is free takes longer.
-fn wait_patiently<'a, T>(engine: &Engine, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+fn wait_patiently<'a, T, R: rank::Ranked>(engine: &Engine, mutex: &'a Mutex<T, R>) -> MutexGuard<'a, T> {
     let looks = if engine.env.is_simulated() { 1 } else { LOOKS };
     for _ in 0..looks {
         if let Some(guard) = try_lock(mutex) {

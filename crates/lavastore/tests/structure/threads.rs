@@ -22,11 +22,20 @@ fn threads_synchronize_by_base_sync() {
         let text = fs::read_to_string(&path).unwrap();
         let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
         for line in code {
-            let standard = line.split("std::sync::").skip(1).any(|after| {
-                let names = after.trim_start_matches('{').split(['}', ';', '(', '<', ')']).next().unwrap();
-                names.split(',').any(|n| !matches!(n.split("::").next().unwrap().trim(), "Arc" | "Weak"))
-            });
-            assert!(!standard || is(OTHERWISE), "{shown}: take it from base::sync: {line}");
+            let standard = |allowed: &dyn Fn(&str) -> bool| {
+                line.split("std::sync::").skip(1).any(|after| {
+                    let names =
+                        after.trim_start_matches('{').split(['}', ';', '(', '<', ')']).next().unwrap();
+                    names.split(',').any(|n| !allowed(n.split("::").next().unwrap().trim()))
+                })
+            };
+            let shared = |name: &str| matches!(name, "Arc" | "Weak");
+            assert!(!standard(&shared) || is(OTHERWISE), "{shown}: take it from base::sync: {line}");
+            let no_lock = |name: &str| !matches!(name, "Mutex" | "RwLock" | "Condvar");
+            assert!(
+                !standard(&no_lock) || shown.starts_with("crates/base/"),
+                "{shown}: this lock has no rank: take it from base::sync: {line}"
+            );
             let leaf = line.contains("sync::leaf");
             assert!(
                 !leaf || is(LEAVES),

@@ -8,7 +8,7 @@
 //! ([`super::Manifest::commit_with`] asks under the manifest's lock, where a job that synced its names a moment ago is too
 //! late to have missed it: its sync had succeeded, and its names are durable).
 
-use base::sync::{Mutex, OnceLock, lock};
+use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{Error, ErrorKind, Result};
 use io::FileSystem;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub(super) struct StoreDir {
     pub path: PathBuf,
     /// Held across each sync.
-    one_at_a_time: Mutex<()>,
+    one_at_a_time: Mutex<(), rank::DirectorySync>,
     failed: OnceLock<Error>,
 }
 

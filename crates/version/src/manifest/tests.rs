@@ -217,7 +217,7 @@ fn group_commit_with_threads() {
     let first = manifest.durable_edit();
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
     manifest.commit(Edit(vec![create])).unwrap();
-    let published = Mutex::new(Vec::new());
+    let published = Mutex::<_, rank::Noted>::new(Vec::new());
     let add = |tip: &State, number: u64| {
         let seq = tip.last_seq + 1;
         let meta = FileMeta {

@@ -7,11 +7,13 @@
 use super::*;
 use crate::RecoveryMode;
 use crate::caller::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store, uid_of};
-use base::sync::{Mutex as Lock, lock as take};
+use base::sync::{lock as take, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
 use io::{Access, Priority, Rng};
 use std::sync::Arc;
+
+type Lock<T> = Mutex<T, rank::Outside>;
 
 /// Seeds that every change is tried with.
 const SEEDS: u64 = 3_000;

@@ -458,7 +458,7 @@ fn threads_share_writes_and_lose_nothing() {
     let kernel = Env::kernel();
     // As long as a device takes, so that others come meanwhile.
     let wal = probed(&sim, move |_| kernel.clock.sleep_ns(50_000));
-    let order = Mutex::new(0u64);
+    let order = Mutex::<_, rank::Outside>::new(0u64);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (wal, order) = (&wal, &order);

@@ -9,6 +9,7 @@
 
 use super::{Bytes, Call, Of};
 use base::sync::leaf::{Mutex, lock};
+use base::sync::rank;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -126,9 +127,11 @@ struct State {
 }
 
 /// Calls below a directory are looked at while this lives.
-pub struct Watch(Arc<Mutex<State>>);
+pub struct Watch(Shared);
 
-static WATCHES: Mutex<Vec<Arc<Mutex<State>>>> = Mutex::new(Vec::new());
+type Shared = Arc<Mutex<State, rank::KernelWatch>>;
+
+static WATCHES: Mutex<Vec<Shared>, rank::KernelWatches> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Watch {
@@ -183,7 +186,7 @@ fn id_of(stat: rustix::fs::Stat) -> FileId {
 }
 
 /// The watch of a call, and what the call is about.
-fn find(of: Of<'_>) -> Option<(Arc<Mutex<State>>, PathBuf, PathBuf)> {
+fn find(of: Of<'_>) -> Option<(Shared, PathBuf, PathBuf)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
     }

@@ -1,8 +1,10 @@
 use super::*;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::{
-    Condvar as Condition, Mutex as Lock, OnceLock, RwLock, lock as take, read, wait, wait_timeout, write,
+    Condvar as Condition, OnceLock, RwLock, lock as take, rank::Outside, read, wait, wait_timeout, write,
 };
+
+type Lock<T> = base::sync::Mutex<T, Outside>;
 
 /// What a run found.
 type Verdict = Result<Ran<()>, Stuck>;
@@ -204,7 +206,8 @@ fn time_passes_when_nobody_has_anything_to_do() {
 fn readers_share_a_writer_does_not_and_a_cell_is_filled_once() {
     for seed in 0..200 {
         let outcome = run(seed, |env| {
-            let shared = Arc::new((RwLock::new((0u64, 0u64)), OnceLock::new(), AtomicU64::new(0)));
+            let shared =
+                Arc::new((RwLock::<_, Outside>::new((0u64, 0u64)), OnceLock::new(), AtomicU64::new(0)));
             let bodies = (0..4u64).map(|n| {
                 let shared = shared.clone();
                 let body = move || {

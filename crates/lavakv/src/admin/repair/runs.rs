@@ -3,7 +3,7 @@
 use super::files::Place;
 use super::judge::Counted;
 use base::range_del::FragmentedRangeTombstones;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, InternalIterator, Result, Uid, key};
 use cache::Cache;
 use io::Env;
@@ -20,7 +20,7 @@ pub(super) enum Met {
 }
 
 /// What was told and not heard yet. One thread has both ends; cursors must be able to move to another, hence the lock.
-pub(super) type Heard = Arc<Mutex<Vec<Met>>>;
+pub(super) type Heard = Arc<Mutex<Vec<Met>, rank::RepairHeard>>;
 
 /// A table of a run.
 struct Member {

@@ -10,6 +10,7 @@
 
 use base::Result;
 use base::sync::model::{Condvar, Mutex, MutexGuard, lock, wait};
+use base::sync::rank;
 use std::ops::{Deref, DerefMut};
 
 /// What a sync needs of a file.
@@ -29,7 +30,7 @@ pub(crate) trait Syncs {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Beside<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<State<T>, rank::ArrivalFile>,
     /// No sync runs any more.
     ended: Condvar,
 }
@@ -79,6 +80,7 @@ impl<T> Beside<T> {
 impl<T: Syncs> Beside<T> {
     /// Makes all bytes durable that were written when it was called. `run` does what is left to do, without the lock.
     pub fn sync(&self, run: impl FnOnce(T::Run) -> Result<()>) -> Result<()> {
+        let _turn = rank::turn::<rank::ArrivalTurn>();
         let mut state = lock(&self.state);
         let wanted = state.file.written_bytes();
         loop {

@@ -20,7 +20,7 @@ use crate::context::options::Options;
 use crate::engine::Engine;
 use base::Result;
 use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
 use io::{Access, PAGE, ReadFile, ScratchFile};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Tail {
 #[derive(Default)]
 pub(crate) struct Tails {
     /// Those that serve no file now.
-    free: Mutex<Vec<Tail>>,
+    free: Mutex<Vec<Tail>, rank::Tails>,
     /// What all of them occupy.
     bytes: AtomicU64,
 }

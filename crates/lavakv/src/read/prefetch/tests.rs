@@ -1,6 +1,6 @@
 use super::*;
 use base::key::encode;
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
 use io::Rng;
 use lsm::VisibleOptions;
@@ -17,7 +17,7 @@ struct Store {
     /// These cannot be read at all.
     damaged: BTreeSet<u64>,
     /// Blob ids of each request.
-    requests: Mutex<Vec<Vec<u64>>>,
+    requests: Mutex<Vec<Vec<u64>>, rank::Noted>,
 }
 
 impl Store {

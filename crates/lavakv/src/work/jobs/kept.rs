@@ -10,7 +10,7 @@
 //! it is hidden garbage, which the next compaction drops.
 
 use base::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use base::sync::{Mutex, lock};
+use base::sync::{Mutex, lock, rank};
 use base::{HashMap, Result, SeqNo, ValueKind, key};
 use lsm::OutputTable;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 
 /// The counts of all tables that have any.
 #[derive(Debug, Default)]
-pub(crate) struct KeptVersions(Mutex<HashMap<u64, Vec<Kept>>>);
+pub(crate) struct KeptVersions(Mutex<HashMap<u64, Vec<Kept>>, rank::KeptVersions>);
 
 impl KeptVersions {
     /// The table is gone.

@@ -4,10 +4,12 @@
 //! a crash at any operation the history that is read back is one that was accepted, no shorter than what had returned.
 
 use super::*;
-use base::sync::{Mutex as Lock, lock as take};
+use base::sync::{lock as take, rank::Noted};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy};
 use io::{Priority, Rng};
+
+type Lock<T> = Mutex<T, Noted>;
 
 /// Seeds that every change is tried with.
 const SEEDS: u64 = 2_000;

@@ -1,0 +1,153 @@
+//! Locks with ranks, around those of [`super::imp`]: see [`super::rank`] for the rule.
+//!
+//! In release builds nothing is left of the ranks: neither time nor space.
+
+use super::imp;
+use super::rank::{Held, Ranked};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+pub use imp::{Condvar, OnceLock};
+
+/// What holds a lock, as `G`, and the rank it is held by.
+pub struct Guard<G> {
+    pub(super) guard: G,
+    pub(super) held: Held,
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+impl<G: Deref<Target: fmt::Debug>> fmt::Debug for Guard<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// What holds a [`Mutex`].
+pub type MutexGuard<'a, T> = Guard<imp::MutexGuard<'a, T>>;
+/// What holds a [`RwLock`] for reading.
+pub type RwLockReadGuard<'a, T> = Guard<imp::RwLockReadGuard<'a, T>>;
+/// What holds a [`RwLock`] for writing.
+pub type RwLockWriteGuard<'a, T> = Guard<imp::RwLockWriteGuard<'a, T>>;
+
+/// The two kinds of locks differ in how they are taken only.
+macro_rules! ranked {
+    ($name:ident, $what:literal) => {
+        #[doc = $what]
+        pub struct $name<T, R> {
+            lock: imp::$name<T>,
+            rank: PhantomData<R>,
+        }
+
+        impl<T, R: Ranked> $name<T, R> {
+            /// A lock that nobody holds.
+            pub const fn new(value: T) -> Self {
+                $name { lock: imp::$name::new(value), rank: PhantomData }
+            }
+            /// What it protected.
+            pub fn into_inner(self) -> Result<T, PoisonError<T>> {
+                self.lock.into_inner()
+            }
+            /// What it protects: nobody else can hold it now.
+            pub fn get_mut(&mut self) -> Result<&mut T, PoisonError<&mut T>> {
+                self.lock.get_mut()
+            }
+        }
+
+        impl<T: Default, R: Ranked> Default for $name<T, R> {
+            fn default() -> Self {
+                $name::new(T::default())
+            }
+        }
+
+        impl<T: fmt::Debug, R> fmt::Debug for $name<T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.lock.fmt(f)
+            }
+        }
+    };
+}
+
+ranked!(Mutex, "A mutual exclusion lock around a `T`, of the rank `R`.");
+ranked!(
+    RwLock,
+    "A lock for many readers or one writer around a `T`, of the rank `R`. To the order of ranks reading and writing are alike."
+);
+
+/// Locks a mutex.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+#[inline]
+pub fn lock<T, R: Ranked>(mutex: &Mutex<T, R>) -> MutexGuard<'_, T> {
+    let held = Held::take(R::RANK);
+    Guard { guard: imp::lock(&mutex.lock), held }
+}
+
+/// Locks a mutex if nobody holds it. Whoever does not wait needs no order; what is held thereby counts for what comes.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+#[inline]
+pub fn try_lock<T, R: Ranked>(mutex: &Mutex<T, R>) -> Option<MutexGuard<'_, T>> {
+    imp::try_lock(&mutex.lock).map(|guard| Guard { guard, held: Held::tried(R::RANK) })
+}
+
+/// Waits until it is woken (or without a reason, as condition variables do). The lock is given up meanwhile, and taken
+/// again in its order: nothing above it may be held.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    let Guard { guard, held } = guard;
+    // Looked at before it waits, so that a wrong order is told of and does not hang.
+    let held = held.again();
+    Guard { guard: imp::wait(condition, guard), held }
+}
+
+/// As [`wait`], but not longer than this.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+pub fn wait_timeout<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    longest: Duration,
+) -> MutexGuard<'a, T> {
+    let Guard { guard, held } = guard;
+    let held = held.again();
+    Guard { guard: imp::wait_timeout(condition, guard, longest), held }
+}
+
+/// Locks for reading.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+#[inline]
+pub fn read<T, R: Ranked>(lock: &RwLock<T, R>) -> RwLockReadGuard<'_, T> {
+    let held = Held::take(R::RANK);
+    Guard { guard: imp::read(&lock.lock), held }
+}
+
+/// Locks for writing.
+#[cfg_attr(any(debug_assertions, feature = "sched"), track_caller)]
+#[inline]
+pub fn write<T, R: Ranked>(lock: &RwLock<T, R>) -> RwLockWriteGuard<'_, T> {
+    let held = Held::take(R::RANK);
+    Guard { guard: imp::write(&lock.lock), held }
+}
+
+/// Nothing is left of ranks where nobody looks at them.
+#[cfg(not(debug_assertions))]
+const _: () = {
+    use super::rank::Outside;
+    assert!(size_of::<Mutex<u64, Outside>>() == size_of::<imp::Mutex<u64>>());
+    assert!(size_of::<RwLock<u64, Outside>>() == size_of::<imp::RwLock<u64>>());
+    assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<imp::MutexGuard<'_, u64>>());
+};
