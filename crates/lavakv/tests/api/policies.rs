@@ -6,7 +6,7 @@ mod tiered;
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{
-    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, PolicyChoice, ReadOptions, WriteBatch,
+    ColumnFamily, Db, ErrorKind, FamilyOptions, Options, PolicyChoice, ReadOptions, RepairOptions, WriteBatch,
 };
 
 fn with_tiered() -> Options {
@@ -134,10 +134,7 @@ fn a_family_of_an_unknown_policy_is_read_and_not_written() {
     settle(&db);
     let before = levels(&db, "strange");
     assert_eq!(before.len(), 1, "{}", db.describe());
-    assert!(
-        before[0].starts_with("L0: ") && *before[0] >= *"L0: 5 files",
-        "not compacted: {before:?}"
-    );
+    assert!(before[0].starts_with("L0: ") && *before[0] >= *"L0: 5 files", "not compacted: {before:?}");
     assert!(contents(&db) == other && contents_cf(&db, &family) == model);
     drop(db);
     // Whoever knows the policy goes on.
@@ -177,6 +174,26 @@ fn the_default_family_keeps_an_unknown_policy() {
     let db = Db::open_in(env(&sim), DIR, Options { family: tiered_family(4), ..with_tiered() }).unwrap();
     fill(&db, &mut model, 100..400, 1);
     assert!(contents(&db) == model);
+}
+
+/// A repair writes all tables of the store anew, and so needs every policy; it says which one it lacks.
+#[test]
+fn a_repair_needs_the_policy() {
+    let sim = SimEnv::new(6);
+    let model = strange(&sim);
+    let env = env(&sim);
+    let repair = |options, into: &str| {
+        let dry_run = false;
+        Db::repair_in(&env, DIR, &env, into, &RepairOptions { options, dry_run })
+    };
+    let e = repair(small(), "/here").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
+    assert!(e.to_string().contains("strange") && e.to_string().contains("\"tiered\" version 1"), "{e}");
+    repair(with_tiered(), "/there").unwrap();
+    let db = Db::open_in(env.clone(), "/there", with_tiered()).unwrap();
+    let family = db.column_family("strange").unwrap();
+    assert_eq!(family.options().policy, tiered::chosen(9));
+    assert!(contents_cf(&db, &family) == model);
 }
 
 #[test]
