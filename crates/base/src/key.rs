@@ -35,7 +35,8 @@ pub enum ValueKind {
     Reference = 4,
     /// A range tombstone: the user key is its start, the value its end (exclusive).
     RangeDeletion = 5,
-    /// A reference to a write-once value segment, in the WAL and the memtable only.
+    /// Where a value lies that was in a file before it was in the log: a large value in its segment (log and memtable), or a
+    /// placed one in an arrival file (log only).
     SegmentReference = 6,
     /// WAL only: the batch that follows is prepared under a transaction id.
     Prepare = 8,

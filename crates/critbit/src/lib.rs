@@ -1,4 +1,5 @@
-//! The crit-bit index: which record of a value file belongs to a key, in one to two bytes a key.
+//! The crit-bit index: which record of a value file belongs to a key, in 0.7 to 2.4 bytes a key,
+//! half a byte for the trie and the rest for where the records lie (`docs/format/critbit.md` has the measurements).
 //!
 //! A reader that asks a value file for a key knows from the reference that the record is there, and verifies the key
 //! in the record it reads. So the index need not hold keys. It holds, for each two neighbours in key order, only the

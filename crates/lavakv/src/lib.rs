@@ -3,7 +3,7 @@
 //! ```text
 //! put     write_path -> wal -> memtable -> visible -> durable
 //! get     read_path  -> memtables -> tables, level by level
-//! behind  scheduler  -> jobs: log, flush, compaction, clean-up -> manifest edit
+//! behind  scheduler  -> jobs: log, flush, clean-up, compaction, collection, scrub -> manifest edit
 //! ```
 //!
 //! Folders, the lowest first (see docs/ARCHITECTURE.md; `structure` counts what points up):

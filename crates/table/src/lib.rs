@@ -5,7 +5,9 @@
 //! Scavenger+): inline entries ([`block`]) and references ([`reference_block`]). What garbage collection asks is
 //! answered by the reference stream alone, whose blocks are small and cached with priority; a scan merges both.
 //!
-//! A **vSST** ([`vsst`]) holds separated values, in key order, behind an index of about two bytes a key.
+//! A **vSST** ([`vsst`]) holds separated values behind an index of about two bytes a key: in key order, or, in
+//! an arrival file, in the order in which they were written while they were logged. A **segment** ([`segment`]) holds one large
+//! value.
 //!
 //! * Writing: [`KsstBuilder`], [`VsstBuilder`]. Reading: [`Ksst`] and [`KsstIter`], [`Vsst`] and [`VsstKeys`]; checking:
 //!   [`Ksst::verify`], [`Vsst::verify`]; listing: [`dump`].

@@ -9,8 +9,8 @@
 //!   that mixed them would undo that. All survivors go to one class, so that a name keeps one target, and they are cold:
 //!   what outlives most of a hot file is written more rarely than the rest of it was. Files that nobody has classified go
 //!   with cold ones.
-//! * A write-once segment is in order of arrival, and a memtable may still reference it: it is collected only if the
-//!   caller says so, or if nothing of it is live.
+//! * A segment is one large value: it goes when nothing references it, and is never copied. Nor are ingested files, whose
+//!   entries have one sequence for all.
 //! * With no file over the threshold there is no job.
 
 use crate::ledger::{FileGarbage, Ledger};
@@ -42,8 +42,6 @@ pub struct GcOptions {
     /// The most bytes of files that a job replaces (the first is taken whatever its size). They stay until the job is
     /// installed, so this and the output are the room it needs.
     pub input_bytes_max: u64,
-    /// Collect write-once segments that have live records. No memtable may reference them any more.
-    pub segments: bool,
     /// About how many bytes of records a step reads and copies.
     pub step_bytes: u64,
     /// The most keys that are judged together.
@@ -69,7 +67,6 @@ impl Default for GcOptions {
             file_bytes: 64 << 20,
             inputs_max: 16,
             input_bytes_max: 512 << 20,
-            segments: false,
             step_bytes: 1 << 20,
             window_keys: 128 << 10,
             window_key_bytes: 8 << 20,
@@ -166,7 +163,7 @@ pub fn pick(
                 break;
             }
             let fits = live <= options.file_bytes && total <= options.input_bytes_max;
-            if is_hot(file) != is_hot(first) || !fits || file.segment != gc.inputs[0].segment {
+            if is_hot(file) != is_hot(first) || !fits {
                 continue;
             }
         }
@@ -180,7 +177,7 @@ pub fn pick(
 fn is_candidate(garbage: &FileGarbage, file: &VsstMeta, options: &GcOptions) -> bool {
     let dead = garbage.references == 0 && garbage.exact;
     // The records of an ingested file have other sequences in the file than in the tables.
-    let copyable = file.global_seq.is_none() && (!file.segment || options.segments);
+    let copyable = file.global_seq.is_none() && !file.segment;
     garbage.garbage_bytes > 0 && garbage.is_at_least(options.ratio_percent) && (dead || copyable)
 }
 

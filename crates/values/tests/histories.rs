@@ -115,7 +115,6 @@ impl History {
             lookups: [Lookups::Cheaper, Lookups::Cheaper, Lookups::Join, Lookups::Points]
                 [rng.below(4) as usize],
             abandon_percent: if rng.one_in(2) { 50 } else { 120 },
-            ..GcOptions::default()
         };
         let busy: BTreeSet<u64> = self.collections.iter().flat_map(|c| c.job.gc().numbers()).collect();
         let Some(gc) = pick(&version, &ledger, &options, &|v| busy.contains(&v.number)) else { return };

@@ -220,7 +220,7 @@ pub enum VsstClass {
     Cold = 2,
 }
 
-/// A vSST, or a write-once value segment.
+/// A vSST, or the segment of one large value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VsstMeta {
     /// File number, and its own blob id.
@@ -251,7 +251,7 @@ pub struct VsstMeta {
     pub class: VsstClass,
     /// True if the file ever had a second hard link: no holes are punched into it.
     pub shared: bool,
-    /// True if its records are in order of arrival (a write-once segment), not of keys.
+    /// True if it is a segment: the file of one large value.
     pub segment: bool,
     /// Blob ids it took over from the files it replaced, ascending; without its own.
     pub blob_ids: Vec<BlobId>,

@@ -7,12 +7,12 @@
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
-//!   no thread has to be reserved.
+//!   no worker has to be reserved for it.
 //! * A worker without work sleeps, for twice as long each time it looks in vain, up to a second. What becomes due in a store
 //!   where nothing happens (the watermark of the log, another try after a refusal, the work of a quiet store) is due some time
 //!   after something did, and is met before that time has passed once more. Whoever writes wakes those that sleep long
 //!   ([`Scheduler::wake_dozing`]).
-//! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
+//! * One thread beside the workers does the log's work and nothing else: writers wait for it soonest, and a step of anything else
 //!   may be longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
 //!   Whoever has to wait calls it ([`Scheduler::wait_until`]).

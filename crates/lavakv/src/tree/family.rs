@@ -312,7 +312,7 @@ impl ColumnFamily {
         &self.0.name
     }
 
-    /// The options it was created with.
+    /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
     pub fn options(&self) -> FamilyOptions {
         (*self.0.given_options()).clone()
     }

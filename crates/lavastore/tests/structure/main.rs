@@ -1,9 +1,10 @@
 //! The shape of the code base, checked: layers point down, files and functions stay short, modules say what they are.
 //!
-//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`functions`], [`imports`]).
+//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`decisions`], [`functions`], [`imports`]).
 
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 
+mod decisions;
 mod functions;
 mod imports;
 mod kernel;

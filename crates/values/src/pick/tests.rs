@@ -196,8 +196,6 @@ fn segments_and_ingested_files_wait_until_nothing_of_them_is_live() {
     let mut shop = shop(&[(20, 100), (21, 200), (22, 300)]);
     shop.edit(20, |v| v.segment = true).edit(21, |v| v.global_seq = Some(7));
     assert_eq!(numbers(shop.pick(&options(10_000))), [22]);
-    let with = GcOptions { segments: true, ..options(10_000) };
-    assert_eq!(numbers(shop.pick(&with)), [20], "and not together with sorted files");
     let mut dead = Shop::new();
     dead.vsst(20, 1000).edit(20, |v| v.segment = true);
     assert_eq!(numbers(dead.pick(&options(10_000))), [20]);
