@@ -80,6 +80,7 @@ struct Split {
 pub struct Cache {
     index: BlockSegment,
     data: BlockSegment,
+    /// The budget and its division. The segments are resized under it, the one that shrinks first.
     split: Mutex<Split, rank::CacheShare>,
 }
 

@@ -4,7 +4,7 @@
 //! (they shrink with every change of capacity and never grow back): a block that this crate's ghosts recognise is
 //! touched once after its insertion instead, which makes the clock hand promote it where it would have evicted it.
 //!
-//! Lock order: a shard of `quick_cache`, then the ghosts. Blocks are freed outside of both where an insert evicts
+//! A shard of `quick_cache` is locked before the ghosts are (it has no rank: nothing of ours is called under it but this). Blocks are freed outside of both where an insert evicts
 //! them.
 
 use crate::ghost::Ghosts;
@@ -50,6 +50,7 @@ struct Lookups {
 
 /// What evictions leave behind.
 struct Evictions {
+    /// What was evicted. Taken inside of a shard of `quick_cache`, which hears of evictions.
     ghosts: Mutex<Ghosts, rank::CacheGhosts>,
     count: AtomicU64,
 }

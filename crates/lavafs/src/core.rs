@@ -37,6 +37,7 @@ const PENDING_LEN_MAX: usize = 512 << 10;
 #[derive(Debug)]
 pub(crate) struct Live {
     pub ino: Ino,
+    /// Where its blocks are: written under the lock of the core, read without it.
     state: RwLock<LiveState, rank::FsLive>,
 }
 

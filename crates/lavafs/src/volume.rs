@@ -1,6 +1,7 @@
 //! A mounted volume: what all its files share.
 //!
-//! Locks, in the order in which they may be taken: `compaction`, `journal`, `core`, then the state of one open file.
+//! Locks, in the order in which they may be taken (see `base::sync::rank`): `compaction`, `superblock`, `journal`, `core`, then the
+//! state of one open file.
 //!
 //! **Poison.** After a failed sync, a failed durable write, or a failed write of the journal, nobody knows what the
 //! device holds. The first such error is kept, and from then on nothing is acknowledged: everything that would change
@@ -76,9 +77,13 @@ pub(crate) struct Volume {
     pub key: Uid,
     /// The format knows claims.
     pub claims: bool,
+    /// Names, files, free space, and operations that are in line for the journal.
     pub core: Mutex<Core, rank::FsCore>,
+    /// The blocks of the journal and where its next transaction goes: whoever writes one holds it.
     pub journal: Mutex<Journal, rank::FsJournal>,
+    /// The superblock as it is on the device.
     pub superblock: Mutex<Superblock, rank::FsSuperblock>,
+    /// The compaction under way, one at a time; held during each of its steps.
     pub compaction: Mutex<Compaction, rank::FsCompaction>,
     pub counters: Counters,
     /// Operations up to here are durable.
@@ -86,9 +91,11 @@ pub(crate) struct Volume {
     poison: OnceLock<Error>,
     /// Blocks of journal since the dump, for those who do not hold its lock.
     since_dump: AtomicU64,
+    /// A thread compacts, or is about to.
     compacting: AtomicBool,
     /// How many wait for the compaction.
     waiting: AtomicU64,
+    /// The thread of the last compaction, to be joined.
     thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
 }
 

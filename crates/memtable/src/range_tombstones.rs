@@ -18,9 +18,12 @@ const REST_MAX: usize = 32;
 /// The range tombstones of one memtable.
 #[derive(Default)]
 pub struct RangeTombstones {
+    /// Changed under `list`, looked at without it: most memtables have none.
     count: AtomicUsize,
+    /// Changed under `list`.
     bytes: AtomicUsize,
     none: Arc<FragmentedRangeTombstones>,
+    /// The tombstones and their fragments.
     list: RwLock<List, rank::RangeTombstones>,
 }
 

@@ -92,11 +92,15 @@ pub struct Manifest {
     store: Uid,
     read_only: bool,
     report: ManifestReport,
+    /// Accepted edits and who writes them: everything in [`Inner`]. Not held while the leader writes.
     inner: Mutex<Inner, rank::Manifest>,
     /// Signalled whenever a leader resigns or a state is published.
     turn: Condvar,
+    /// The state that everybody sees. Changed under `inner`, in the order of edits.
     published: Mutex<Arc<State>, rank::ManifestPublished>,
+    /// Changed by the leader, under `inner`.
     durable_edit: AtomicU64,
+    /// Only grows; no lock.
     next_file_number: AtomicU64,
     /// Length of the present file and of its snapshot; 0 while there is no file to append to.
     file_len: statistic::AtomicU64,

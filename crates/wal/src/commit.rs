@@ -23,7 +23,9 @@ use base::{Error, ErrorKind, Result};
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
 pub(crate) struct Frontier {
+    /// Changed by the holder of the token.
     written_end: AtomicU64,
+    /// Changed by the holder of the token.
     durable_end: AtomicU64,
 }
 
@@ -84,9 +86,11 @@ impl Side {
 /// The token, the frontiers and the first failure.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
+    /// Who has the token, who waits, the first failure.
     state: Mutex<State, rank::LogCommit>,
     rounds: [Condvar; 2],
     freed: Condvar,
+    /// There is a failure: changed under `state`, looked at without it.
     failed: AtomicBool,
     pub frontier: Frontier,
 }

@@ -96,11 +96,15 @@ pub struct Wal {
     /// The number of the first page since the start.
     start_lpn: u64,
     store: Uid,
+    /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
     order: Mutex<(), rank::LogOrder>,
+    /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
+    /// across a write to a group.
     tail: Mutex<Tail, rank::LogTail>,
     commit: Commit,
     /// The buffer of whoever holds the token.
     buf: Mutex<AlignedBuf, rank::LogBuffer>,
+    /// Changed under `order`.
     closed: AtomicBool,
     counters: Counters,
 }

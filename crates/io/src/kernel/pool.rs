@@ -16,6 +16,7 @@ const BUFFER_LEN_MIN: usize = 4 * PAGE;
 /// Free buffers, the most recently used last (its memory is the most likely to be in the CPU's cache).
 #[derive(Default)]
 pub(super) struct BufPool {
+    /// Buffers that nobody uses.
     free: Mutex<Vec<AlignedBuf>, rank::KernelBuffers>,
 }
 

@@ -54,6 +54,7 @@ pub(super) struct Read<'a> {
 
 /// Rings that are free.
 pub(super) struct RingPool {
+    /// Rings that nobody uses. One that is in use belongs to its thread alone.
     free: Mutex<Vec<Ring>, rank::KernelRings>,
 }
 

@@ -14,6 +14,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 /// A clock that moves when somebody sleeps or an operation is charged for.
 #[derive(Debug)]
 pub(super) struct SimClock {
+    /// The time: only goes forward.
     now_ns: AtomicU64,
     wall_jump_seconds: AtomicI64,
 }

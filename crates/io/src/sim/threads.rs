@@ -132,6 +132,7 @@ impl SimEnv {
 
 /// What the threads of a run share.
 struct Baton {
+    /// Threads and whose turn it is: everything below.
     state: Mutex<State, rank::SimBaton>,
     /// All threads have ended, or the run is stuck.
     ended: Condvar,
@@ -171,6 +172,7 @@ enum Status {
 /// Where a thread waits for the baton.
 #[derive(Default)]
 struct Gate {
+    /// The thread may go on.
     open: Mutex<bool, rank::SimGate>,
     opened: Condvar,
 }

@@ -25,6 +25,7 @@ const TRACE_OPS_MAX: usize = 4096;
 
 /// What all handles of one environment share.
 pub(super) struct Shared {
+    /// The disk: names, contents, what is durable, what was recorded.
     pub(super) world: Mutex<World, rank::SimWorld>,
     pub(super) clock: Arc<SimClock>,
     pub(super) entropy: Arc<SimEntropy>,

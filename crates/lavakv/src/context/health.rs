@@ -12,9 +12,13 @@ use base::{Error, ErrorKind, Result};
 /// have met the same again and again that passes by itself (no descriptors, no memory). It is like no space with another error.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
+    /// There is an `error`: changed behind it, and never back.
     poisoned: AtomicBool,
+    /// What poisoned the store first.
     error: Mutex<Option<Error>, rank::HealthError>,
+    /// A job found no room; with the next field, no lock.
     no_space: AtomicBool,
+    /// When jobs are tried again, in clock nanoseconds.
     retry_at_ns: AtomicU64,
     /// Since a job last wrote successfully: how often jobs met what passes, and what it was.
     busy: Mutex<Option<(u32, Error)>, rank::HealthBusy>,

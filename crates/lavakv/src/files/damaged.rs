@@ -35,6 +35,7 @@ use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
 /// The files that are set aside, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
+    /// By number.
     files: Mutex<BTreeMap<u64, Entry>, rank::Damaged>,
     /// What of log and manifest cannot be read, in a store that shows what is before.
     damage: OnceLock<Vec<Error>>,

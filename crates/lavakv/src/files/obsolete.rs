@@ -15,7 +15,9 @@ use version::{FileMeta, Place, State, Version, VsstMeta};
 
 #[derive(Debug, Default)]
 pub(crate) struct Obsolete {
+    /// Files that no edit names any more.
     pending: Mutex<Vec<DataFile>, rank::Obsolete>,
+    /// The length of `pending`: changed under it, looked at without it.
     count: AtomicUsize,
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Tables {
     access: Access,
     cache: Arc<Cache>,
     open_max: usize,
+    /// Open files by number. Files are opened outside of it.
     open: RwLock<HashMap<u64, Open>, rank::TableCache>,
     uses: AtomicU64,
 }

@@ -77,6 +77,7 @@ const SYNC_EVERY: u64 = 4 << 20;
 pub(crate) struct Placement {
     /// By memtable.
     files: Mutex<HashMap<u64, Arc<Arrival>>, rank::Arrivals>,
+    /// The length of `files`: changed under it, looked at without it.
     count: AtomicUsize,
     pub tails: Tails,
     /// Files of which a value is lost that only the log refers to, as the manifest is to list them.

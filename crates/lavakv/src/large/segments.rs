@@ -60,6 +60,7 @@ pub(crate) fn threshold(engine: &Engine) -> usize {
 /// The segments that memtables refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
+    /// By number.
     known: Mutex<HashMap<u64, Known>, rank::Segments>,
     /// The segments of one memtable exceed `wal_bytes_max`: it is to be frozen, however small it is.
     pub over_bound: AtomicBool,

@@ -30,6 +30,7 @@ use version::names::{self, FileKind};
 #[derive(Debug)]
 pub(crate) struct Meter {
     dir: PathBuf,
+    /// What each file occupies.
     files: Mutex<Files, rank::Meter>,
     /// The sum of `files`, and of what is being made.
     used_bytes: AtomicU64,

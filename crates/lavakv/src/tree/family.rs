@@ -77,9 +77,12 @@ impl FitOptions {
 pub(crate) struct Family {
     pub id: FamilyId,
     pub name: String,
+    /// As they were given, and as they fit the volume.
     options: Mutex<FitOptions, rank::FamilyOptions>,
     fit: Fit,
+    /// What reads see. Exchanged as a whole: under the lock of the manifest for its version, under the writer's for its memtables.
     view: RwLock<Arc<View>, rank::View>,
+    /// Changed under the lock of the manifest, and never back.
     dropped: AtomicBool,
     memtable_bytes: usize,
     ablation: Ablation,

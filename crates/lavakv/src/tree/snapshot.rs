@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Snapshots {
     /// By sequence, in the order in which they were taken.
     held: Mutex<BTreeMap<SeqNo, Vec<Held>>, rank::Snapshots>,
+    /// Everything up to it can be read: changed under the lock of insertions.
     visible: AtomicU64,
     next_id: AtomicU64,
 }

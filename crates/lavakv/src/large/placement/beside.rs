@@ -30,6 +30,7 @@ pub(crate) trait Syncs {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Beside<T> {
+    /// The file, and whether a sync of it runs.
     state: Mutex<State<T>, rank::ArrivalFile>,
     /// No sync runs any more.
     ended: Condvar,
