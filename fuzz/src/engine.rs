@@ -10,7 +10,7 @@ use lavakv::{Db, FamilyOptions, Options, ReadOptions, WriteBatch};
 use std::path::Path;
 use std::sync::OnceLock;
 use version::names::{self, FileKind};
-use version::{Edit, LogGroupMeta, Manifest, Record, State};
+use version::{Edit, LogGroupMeta, Manifest, Record, State, StoreRecord};
 use wal::page::{self, BatchHeader, Form, FragmentKind, Owner, PageHeader};
 
 const DIR: &str = "/store";
@@ -98,8 +98,8 @@ fn empty_store(family_options: &[u8], group: &[u8]) -> Result<SimEnv> {
     let edit = Edit(vec![
         family(0, "default"),
         family(1, "other"),
-        Record::NextFileNumber(LOG_FILE + 1),
-        Record::AddLogGroup { group: group_meta },
+        Record::Store(StoreRecord::NextFileNumber(LOG_FILE + 1)),
+        Record::Store(StoreRecord::AddLogGroup { group: group_meta }),
     ]);
     let state = State::empty(STORE, 1).apply(&edit)?;
     Manifest::create_with(&env, Path::new(DIR), state)?;

@@ -90,8 +90,9 @@ fn reports_are_text_or_json() {
     let file = s.file("Packages", &index(500));
     s.ok(&["import", file.to_str().unwrap()]);
     let space = json(&s.ok(&["space", "--json"]));
-    let parts = ["tables", "live", "hidden", "garbage", "pinned", "jobs", "wal", "manifest", "other"]
-        .map(|p| space[format!("{p}_bytes")].as_u64().unwrap());
+    let parts =
+        ["tables", "live", "hidden", "garbage", "pinned", "jobs", "wal", "manifest", "engines", "other"]
+            .map(|p| space[format!("{p}_bytes")].as_u64().unwrap());
     assert_eq!(parts.iter().sum::<u64>(), space["total_bytes"].as_u64().unwrap());
     assert_eq!(number(&space["live_bytes"]) + number(&space["hidden_bytes"]), number(&space["values_bytes"]));
     assert!(space["holders"].is_null() && number(&space["wal_in_use_bytes"]) > 0, "{space}");

@@ -117,8 +117,8 @@ impl Engine {
     pub fn install(
         &self,
         build: impl FnOnce(&State) -> Result<Edit>,
-        publish: impl FnOnce(&Arc<State>),
-    ) -> Result<Arc<State>> {
+        publish: impl FnOnce(&State),
+    ) -> Result<State> {
         let build = |state: &State| self.health.check_sound().and_then(|()| build(state));
         self.manifest.commit_with(build, publish)
     }

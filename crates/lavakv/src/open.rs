@@ -39,7 +39,7 @@ use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use version::names::{self, FileKind};
-use version::{Edit, FamilyId, FamilyState, InitialState, Manifest, Record, State};
+use version::{Edit, FamilyId, FamilyState, InitialState, KvState, Manifest, Record, State, StoreRecord};
 use wal::{LogGroup, RecoveryMode, RecoveryReport, TenantId};
 
 pub(crate) mod service;
@@ -176,13 +176,14 @@ pub(crate) fn make_directory(env: &Env, dir: &Path) -> Result<()> {
 
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let first = options.first_number;
-    let mut empty = State::empty(env.new_uid(), InitialState::default().first_edit);
-    (empty.next_file_number, empty.next_ltn, empty.last_seq) = (first, first, first - 1);
+    let numbers =
+        InitialState { first_seq: first, first_file_number: first, first_ltn: first, ..Default::default() };
+    let empty = State::new(env.new_uid(), &numbers, KvState::default());
     let family =
         Record::CreateFamily { id: DEFAULT_FAMILY, name: "default".into(), options: options.family.encode() };
     // The first durable state has the default family already: a crash leaves a whole store or none.
     sync_name(env, dir)?;
-    Manifest::create_with(env, dir, empty.apply(&Edit(vec![family]))?)
+    Manifest::create_with(env, dir, empty.apply(Edit(vec![family]))?)
 }
 
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
@@ -261,7 +262,7 @@ pub(crate) fn check_files(
             check(FileKind::Vsst(file.number), file.len)?;
         }
     }
-    state.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
+    state.store.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
     Ok(findings)
 }
 
@@ -271,7 +272,7 @@ pub(crate) fn check_files(
 pub(crate) fn check_logs(env: &Env, dir: &Path, listing: &[DirEntry], manifest: &Manifest) -> Result<()> {
     let (state, name) = (manifest.state(), &manifest.report().name);
     let Some((file, ltn)) =
-        newest_group(env, dir, listing, state.store)?.filter(|(_, ltn)| *ltn >= state.next_ltn)
+        newest_group(env, dir, listing, state.store.uid)?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)
     else {
         return Ok(());
     };
@@ -334,7 +335,7 @@ pub(crate) fn build(
     let families = families(&state, dir, &options, &space)?;
     let next_memtable_id = 1 + families.len() as u64;
     let snapshots = Arc::new(crate::tree::snapshot::Snapshots::default());
-    snapshots.publish(state.last_seq);
+    snapshots.publish(state.store.last_seq);
     Ok(Engine {
         dir: dir.to_owned(),
         manifest,
@@ -343,7 +344,7 @@ pub(crate) fn build(
         families: RwLock::new(families),
         inserting: Mutex::new(()),
         writer: Mutex::new(Writer {
-            next_seq: state.last_seq + 1,
+            next_seq: state.store.last_seq + 1,
             next_memtable_id,
             volatile_over_families: false,
             volatile_seq: 0,
@@ -420,7 +421,7 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
         }
         flush_replayed(engine)
     });
-    let report = wal::recover(&engine.env, &engine.dir, state.store, &groups, mode, &mut take)?;
+    let report = wal::recover(&engine.env, &engine.dir, state.store.uid, &groups, mode, &mut take)?;
     drop(take);
     engine.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
@@ -437,7 +438,7 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> 
         entries.try_for_each(|change| must_know(engine, state, change?.family))
     });
     let mode = RecoveryMode::ReadOnly;
-    let report = wal::recover(&engine.env, &engine.dir, state.store, groups, mode, &mut check)?;
+    let report = wal::recover(&engine.env, &engine.dir, state.store.uid, groups, mode, &mut check)?;
     engine.manifest.require_edit(report.witness_edit)
 }
 
@@ -469,7 +470,7 @@ pub(crate) fn replay_up_to_damage(
         replay_batch(engine, &state, &mut placed, first_seq, payload)
     });
     let (report, of_log) =
-        wal::recover_up_to_damage(&engine.env, &engine.dir, state.store, &groups, &mut on_batch)?;
+        wal::recover_up_to_damage(&engine.env, &engine.dir, state.store.uid, &groups, &mut on_batch)?;
     drop(on_batch);
     // One that is missing, or too short, was told already.
     damage.extend(of_log.filter(|e| !damage.iter().any(|known| known.file() == e.file())));
@@ -485,7 +486,7 @@ fn log_groups(
     open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
 ) -> Result<Vec<LogGroup>> {
     let mut groups = Vec::new();
-    for meta in state.log_groups.values().filter(|g| !g.discarded) {
+    for meta in state.store.log_groups.values().filter(|g| !g.discarded) {
         let file = open(&engine.path(&names::log(meta.file)))?;
         engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
@@ -541,7 +542,7 @@ fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
         let floors = state.families.values().filter(lower);
         let mut records: Vec<Record> =
             floors.map(|f| Record::LogFloor { family: f.id, seq: last + 1 }).collect();
-        records.push(Record::LastSeq(last));
+        records.push(Record::Store(StoreRecord::LastSeq(last)));
         Ok(Edit(records))
     };
     engine.manifest.commit_with(raise, |state| crate::work::jobs::output::publish(engine, state))?;

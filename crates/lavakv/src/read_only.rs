@@ -126,7 +126,9 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine));
     let damaged = open_all(&engine)? || !findings.is_empty();
-    if damaged && Manifest::recover(env, dir, true)?.state().edit_number != engine.manifest.durable_edit() {
+    if damaged
+        && Manifest::recover(env, dir, true)?.state().store.edit_number != engine.manifest.durable_edit()
+    {
         // A file goes only after the edit that drops it is durable: the damage may be no more than that.
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
@@ -134,11 +136,11 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (report, placed) = replay(&engine, RecoveryMode::ReadOnly)?;
     placed.hold(&engine);
     let (then, now) = (engine.manifest.state(), Manifest::recover(env, dir, true)?.state());
-    let end = report.history.chain.map(|c| c.ltn).or(then.log_groups.keys().next_back());
-    let file_of = |state: &State, ltn| state.log_groups.get(&ltn).map(|g| g.file);
+    let end = report.history.chain.map(|c| c.ltn).or(then.store.log_groups.keys().next_back());
+    let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
-    if end_moved || (report.discarded_pages > 0 && now.edit_number != then.edit_number) {
+    if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }

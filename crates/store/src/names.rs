@@ -30,6 +30,15 @@ pub enum FileKind {
     Log(u64),
     /// The last values of a vSST in order of arrival, until they are durable there.
     Tail(u64),
+    /// A file that the manifest lists for an engine.
+    Engine {
+        /// The engine.
+        engine: u32,
+        /// What kind of file it is to its engine.
+        kind: u8,
+        /// The file number.
+        number: u64,
+    },
     /// A manifest.
     Manifest(u64),
     /// The file that names the manifest.
@@ -52,6 +61,7 @@ impl FileKind {
             | FileKind::Vsst(n)
             | FileKind::Log(n)
             | FileKind::Tail(n)
+            | FileKind::Engine { number: n, .. }
             | FileKind::Manifest(n) => Some(n),
             FileKind::Current
             | FileKind::CurrentTemp
@@ -69,6 +79,7 @@ impl fmt::Display for FileKind {
             FileKind::Vsst(n) => write!(f, "{n:012}.vsst"),
             FileKind::Log(n) => write!(f, "{n:012}.log"),
             FileKind::Tail(n) => write!(f, "{n:012}.tail"),
+            FileKind::Engine { engine, kind, number } => write!(f, "{number:012}.e{engine}-{kind}"),
             FileKind::Manifest(n) => write!(f, "MANIFEST-{n:012}"),
             FileKind::Current => f.write_str(CURRENT),
             FileKind::CurrentTemp => f.write_str(CURRENT_TEMP),
@@ -122,7 +133,10 @@ pub fn parse(name: &str) -> Option<FileKind> {
                     "vsst" => FileKind::Vsst(number),
                     "log" => FileKind::Log(number),
                     "tail" => FileKind::Tail(number),
-                    _ => return None,
+                    _ => {
+                        let (engine, kind) = extension.strip_prefix('e')?.split_once('-')?;
+                        FileKind::Engine { engine: engine.parse().ok()?, kind: kind.parse().ok()?, number }
+                    }
                 }
             }
         },
@@ -158,6 +172,8 @@ mod tests {
                 FileKind::Vsst(n),
                 FileKind::Log(n),
                 FileKind::Tail(n),
+                FileKind::Engine { engine: 3, kind: 0, number: n },
+                FileKind::Engine { engine: u32::MAX, kind: 255, number: n },
                 FileKind::Manifest(n),
             ] {
                 assert_eq!(parse(&kind.to_string()), Some(kind));
@@ -183,6 +199,10 @@ mod tests {
             "MANIFEST-99999999999999999999",
             "18446744073709551615.ksst",
             "lock",
+            "000000000007.e01-0",
+            "000000000007.e1-256",
+            "000000000007.e-",
+            "000000000007.e1",
             "x.log",
         ] {
             assert_eq!(parse(bad), None, "{bad}");

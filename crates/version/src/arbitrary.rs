@@ -1,13 +1,16 @@
 //! Random contents for tests: records of any kind, and edits that are valid for a given state.
 
 use crate::edit::{Edit, Record};
-use crate::meta::{Dependency, FileMeta, LogGroupMeta, VsstClass, VsstMeta};
-use crate::state::{FamilyState, State};
+use crate::manifest::State;
+use crate::meta::{Dependency, FileMeta, VsstClass, VsstMeta};
+use crate::state::FamilyState;
 use crate::version::AliasTarget;
 use base::{SeqNo, Uid, ValueKind, key};
 use io::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use store::manifest::{LogGroupMeta, Record as StoreRecord};
+use store::volumes::Volume;
 
 fn bytes(rng: &mut Rng, len_max: u64) -> Vec<u8> {
     let mut out = vec![0; rng.below(len_max + 1) as usize];
@@ -37,7 +40,7 @@ pub(crate) fn any_file(rng: &mut Rng) -> FileMeta {
     FileMeta {
         number: number(rng),
         uid: uid(rng),
-        location: rng.next_u64() as u8,
+        volume: Volume(rng.next_u64() as u8),
         len: number(rng),
         smallest: key::encode(&smallest, a.max(b), ValueKind::Value),
         largest: key::encode(&largest, 0, ValueKind::Deletion),
@@ -65,7 +68,7 @@ pub(crate) fn any_vsst(rng: &mut Rng) -> VsstMeta {
     VsstMeta {
         number: like.number,
         uid: like.uid,
-        location: like.location,
+        volume: like.volume,
         len: like.len,
         record_bytes: number(rng),
         raw_bytes: like.raw_bytes,
@@ -117,15 +120,15 @@ pub(crate) fn any_record(rng: &mut Rng, kind: u64) -> Record {
             let (len, file) = (number(rng), number(rng));
             let discarded = rng.one_in(2);
             let uid = rng.one_in(2).then(|| Uid::from_words(rng.next_u64(), rng.next_u64()));
-            let group = LogGroupMeta { ltn: n, file, len, location: 7, sealed_end, discarded, uid };
-            Record::AddLogGroup { group }
+            let group = LogGroupMeta { ltn: n, file, len, volume: Volume(7), sealed_end, discarded, uid };
+            Record::Store(StoreRecord::AddLogGroup { group })
         }
-        12 => Record::SealLogGroup { ltn: n, end_lpn: number(rng) },
-        13 => Record::DiscardLogGroup { ltn: n },
-        14 => Record::RemoveLogGroup { ltn: n },
-        15 => Record::NextFileNumber(n),
-        16 => Record::LastSeq(n),
-        17 => Record::NextLtn(n),
+        12 => Record::Store(StoreRecord::SealLogGroup { ltn: n, end_lpn: number(rng) }),
+        13 => Record::Store(StoreRecord::DiscardLogGroup { ltn: n }),
+        14 => Record::Store(StoreRecord::RemoveLogGroup { ltn: n }),
+        15 => Record::Store(StoreRecord::NextFileNumber(n)),
+        16 => Record::Store(StoreRecord::LastSeq(n)),
+        17 => Record::Store(StoreRecord::NextLtn(n)),
         18 => Record::NextFamily(family),
         _ => Record::ShareFile { number: n },
     }
@@ -194,9 +197,12 @@ impl Editor {
             14 if self.rng.one_in(8) => vec![Record::DropFamily { id: family.id }],
             14 => vec![Record::UpdateFamily { id: family.id, options: bytes(&mut self.rng, 20) }],
             _ => {
-                let next = state.next_file_number + self.rng.below(3);
+                let next = state.store.next_file_number + self.rng.below(3);
                 let numbers: Vec<u64> = family.version.file_numbers().collect();
-                let mut records = vec![Record::LastSeq(state.last_seq + 1), Record::NextFileNumber(next)];
+                let mut records = vec![
+                    Record::Store(StoreRecord::LastSeq(state.store.last_seq + 1)),
+                    Record::Store(StoreRecord::NextFileNumber(next)),
+                ];
                 if !numbers.is_empty() {
                     let number = numbers[self.rng.below(numbers.len() as u64) as usize];
                     records.push(Record::ShareFile { number });
@@ -215,8 +221,8 @@ impl Editor {
         let id = family.id;
         let low = self.rng.below(900);
         let range = (low, low + self.rng.below(100));
-        let mut number = state.next_file_number + self.rng.below(2);
-        let seqs = (state.last_seq + 1, state.last_seq + 1 + self.rng.below(50));
+        let mut number = state.store.next_file_number + self.rng.below(2);
+        let seqs = (state.store.last_seq + 1, state.store.last_seq + 1 + self.rng.below(50));
         let mut records = Vec::new();
         let mut dependencies = Vec::new();
         if self.rng.one_in(2) {
@@ -272,7 +278,7 @@ impl Editor {
             let sum = sums.entry(d.blob_id).or_insert(Dependency { blob_id: d.blob_id, ..*d });
             sum.count = sum.count.max(d.count);
         }
-        let mut number = state.next_file_number;
+        let mut number = state.store.next_file_number;
         while low <= high {
             let end = (low + self.rng.below(150)).min(high);
             let mut meta = self.file(number, (low, end), seqs);
@@ -295,7 +301,7 @@ impl Editor {
         let count = if alive { self.rng.range(1, 3) } else { self.rng.below(3) };
         let outputs = (0..count).map(|i| VsstMeta {
             blob_ids: names.clone(),
-            ..self.vsst(state.next_file_number + i, (i * 500, i * 500 + 499))
+            ..self.vsst(state.store.next_file_number + i, (i * 500, i * 500 + 499))
         });
         let outputs: Vec<VsstMeta> = outputs.collect();
         if inputs.is_empty() { Vec::new() } else { vec![Record::ReplaceVsst { family: id, inputs, outputs }] }
@@ -310,10 +316,10 @@ impl Editor {
     }
 
     fn log_groups(&mut self, state: &State) -> Vec<Record> {
-        let groups: Vec<LogGroupMeta> = state.log_groups.values().copied().collect();
+        let groups: Vec<LogGroupMeta> = state.store.log_groups.values().copied().collect();
         let new = LogGroupMeta {
-            ltn: state.next_ltn,
-            file: state.next_file_number,
+            ltn: state.store.next_ltn,
+            file: state.store.next_file_number,
             len: 1 << 20,
             uid: Some(Uid::from_words(self.rng.next_u64(), self.rng.next_u64())),
             ..LogGroupMeta::default()
@@ -321,18 +327,23 @@ impl Editor {
         match groups.first() {
             Some(first) if self.rng.one_in(2) => match self.rng.below(4) {
                 0 => vec![
-                    Record::SealLogGroup { ltn: first.ltn, end_lpn: first.sealed_end.unwrap_or(77) },
-                    Record::AddLogGroup { group: new },
+                    Record::Store(StoreRecord::SealLogGroup {
+                        ltn: first.ltn,
+                        end_lpn: first.sealed_end.unwrap_or(77),
+                    }),
+                    Record::Store(StoreRecord::AddLogGroup { group: new }),
                 ],
-                1 => vec![Record::DiscardLogGroup { ltn: first.ltn }],
-                2 => vec![Record::RemoveLogGroup { ltn: first.ltn }],
+                1 => vec![Record::Store(StoreRecord::DiscardLogGroup { ltn: first.ltn })],
+                2 => vec![Record::Store(StoreRecord::RemoveLogGroup { ltn: first.ltn })],
                 // Recycled: the same file under a new tag.
                 _ => vec![
-                    Record::AddLogGroup { group: LogGroupMeta { file: first.file, ..new } },
-                    Record::RemoveLogGroup { ltn: first.ltn },
+                    Record::Store(StoreRecord::AddLogGroup {
+                        group: LogGroupMeta { file: first.file, ..new },
+                    }),
+                    Record::Store(StoreRecord::RemoveLogGroup { ltn: first.ltn }),
                 ],
             },
-            _ => vec![Record::AddLogGroup { group: new }],
+            _ => vec![Record::Store(StoreRecord::AddLogGroup { group: new })],
         }
     }
 }

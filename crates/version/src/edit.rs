@@ -1,17 +1,22 @@
-//! Edits: the changes from one state of the store to the next, and their encoding.
+//! Edits: the changes from one state of the key-value engine to the next, and their encoding.
+//!
+//! An edit may carry records of the store's own ([`Record::Store`]), which take effect with it.
 //!
 //! An [`Edit`] is a list of [`Record`]s that take effect together or not at all. Encoded, each record is its tag
 //! (varint), the length of its body (varint) and the body. A tag this release does not know, or a body with bytes left
 //! over, was written by a newer release: the edit is refused as `Unsupported`, because skipping a change that somebody
 //! thought worth recording cannot be right. The numbers of the tags never change meaning.
 
-use crate::meta::{self, BlobId, FamilyId, FileMeta, LogGroupMeta, VsstMeta, newer};
+use crate::manifest::Kv;
+use crate::meta::{BlobId, FamilyId, FileMeta, VsstMeta};
 use crate::version::AliasTarget;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::key;
 use base::limits::{FAMILY_NAME_LEN_MAX, KEY_LEN_MAX};
-use base::{Error, MAX_SEQ, Result, SeqNo};
+use base::{Error, Result, SeqNo};
 use std::fmt;
+use store::field::{newer, number, numbers, put_numbers, sequence, small};
+use store::manifest::{Commit, Record as StoreRecord};
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,34 +107,6 @@ pub enum Record {
         /// The name.
         blob_id: BlobId,
     },
-    /// A log group exists and may hold records.
-    AddLogGroup {
-        /// The group.
-        group: LogGroupMeta,
-    },
-    /// Recovery ended a group at a page: nothing from there on counts.
-    SealLogGroup {
-        /// The group.
-        ltn: u64,
-        /// The first page that does not count.
-        end_lpn: u64,
-    },
-    /// Recovery found the whole group to lie after the torn tail.
-    DiscardLogGroup {
-        /// The group.
-        ltn: u64,
-    },
-    /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
-    RemoveLogGroup {
-        /// The group.
-        ltn: u64,
-    },
-    /// The next file number is at least this.
-    NextFileNumber(u64),
-    /// The last sequence in use is at least this.
-    LastSeq(SeqNo),
-    /// The next log tag number is at least this.
-    NextLtn(u64),
     /// The next family id is at least this.
     NextFamily(FamilyId),
     /// A table or vSST is about to get a second hard link.
@@ -137,6 +114,8 @@ pub enum Record {
         /// The file.
         number: u64,
     },
+    /// A change of what the store knows of itself, in the same edit.
+    Store(StoreRecord),
 }
 
 /// Changes that take effect together.
@@ -155,15 +134,29 @@ mod tag {
     pub const REPLACE_VSST: u64 = 9;
     pub const SET_ALIAS: u64 = 10;
     pub const DROP_ALIAS: u64 = 11;
-    pub const ADD_LOG_GROUP: u64 = 12;
-    pub const SEAL_LOG_GROUP: u64 = 13;
-    pub const DISCARD_LOG_GROUP: u64 = 14;
-    pub const REMOVE_LOG_GROUP: u64 = 15;
-    pub const NEXT_FILE_NUMBER: u64 = 16;
-    pub const LAST_SEQ: u64 = 17;
-    pub const NEXT_LTN: u64 = 18;
     pub const NEXT_FAMILY: u64 = 19;
     pub const SHARE_FILE: u64 = 20;
+}
+
+impl From<Edit> for Commit<Kv> {
+    /// What is the store's is put apart.
+    fn from(edit: Edit) -> Self {
+        let mut commit: Commit<Kv> =
+            Commit { store: Vec::new(), own: Edit(Vec::with_capacity(edit.0.len())) };
+        for record in edit.0 {
+            match record {
+                Record::Store(record) => commit.store.push(record),
+                record => commit.own.0.push(record),
+            }
+        }
+        commit
+    }
+}
+
+impl From<&Edit> for Commit<Kv> {
+    fn from(edit: &Edit) -> Self {
+        edit.clone().into()
+    }
 }
 
 impl Edit {
@@ -171,6 +164,10 @@ impl Edit {
     pub fn encode(&self) -> Vec<u8> {
         let (mut out, mut body) = (Vec::new(), Vec::new());
         for record in &self.0 {
+            if let Record::Store(record) = record {
+                record.encode_into(&mut out);
+                continue;
+            }
             body.clear();
             let tag = record.encode_body(&mut body);
             put_varint(&mut out, tag);
@@ -187,8 +184,12 @@ impl Edit {
         let mut r = Reader::new(bytes);
         let mut records = Vec::new();
         while !r.is_empty() {
-            let tag = r.varint()?;
-            let mut body = Reader::new(r.bytes()?);
+            let (tag, body) = (r.varint()?, r.bytes()?);
+            if let Some(record) = StoreRecord::decode(tag, body)? {
+                records.push(Record::Store(record));
+                continue;
+            }
+            let mut body = Reader::new(body);
             records.push(Record::decode_body(tag, &mut body)?);
             if !body.is_empty() {
                 return Err(newer(format!("a manifest record of kind {tag} with additional fields")));
@@ -224,18 +225,9 @@ impl Record {
                 tag::UPDATE_FAMILY
             }
             Record::DropFamily { id } => put_all(out, tag::DROP_FAMILY, [u64::from(*id)]),
-            Record::AddLogGroup { group } => {
-                group.encode_into(out);
-                tag::ADD_LOG_GROUP
-            }
-            Record::SealLogGroup { ltn, end_lpn } => put_all(out, tag::SEAL_LOG_GROUP, [*ltn, *end_lpn]),
-            Record::DiscardLogGroup { ltn } => put_all(out, tag::DISCARD_LOG_GROUP, [*ltn]),
-            Record::RemoveLogGroup { ltn } => put_all(out, tag::REMOVE_LOG_GROUP, [*ltn]),
-            Record::NextFileNumber(n) => put_all(out, tag::NEXT_FILE_NUMBER, [*n]),
-            Record::LastSeq(n) => put_all(out, tag::LAST_SEQ, [*n]),
-            Record::NextLtn(n) => put_all(out, tag::NEXT_LTN, [*n]),
             Record::NextFamily(n) => put_all(out, tag::NEXT_FAMILY, [u64::from(*n)]),
             Record::ShareFile { number } => put_all(out, tag::SHARE_FILE, [*number]),
+            Record::Store(_) => unreachable!("encoded by itself"),
             values => values.encode_values_body(out),
         }
     }
@@ -253,7 +245,7 @@ impl Record {
             }
             Record::ReplaceVsst { family, inputs, outputs } => {
                 put_varint(out, u64::from(*family));
-                meta::put_numbers(out, inputs);
+                put_numbers(out, inputs);
                 put_varint(out, outputs.len() as u64);
                 outputs.iter().for_each(|meta| meta.encode_into(out));
                 tag::REPLACE_VSST
@@ -279,7 +271,7 @@ impl Record {
                 Record::AddFile { family: small(r)?, level: small(r)?, meta: FileMeta::decode(r)? }
             }
             tag::REMOVE_FILE => {
-                Record::RemoveFile { family: small(r)?, level: small(r)?, number: meta::number(r)? }
+                Record::RemoveFile { family: small(r)?, level: small(r)?, number: number(r)? }
             }
             tag::LOG_FLOOR => Record::LogFloor { family: small(r)?, seq: sequence(r)? },
             tag::CREATE_FAMILY => {
@@ -288,29 +280,22 @@ impl Record {
             tag::UPDATE_FAMILY => Record::UpdateFamily { id: small(r)?, options: r.bytes()?.to_vec() },
             tag::DROP_FAMILY => Record::DropFamily { id: small(r)? },
             tag::ADD_VSST => Record::AddVsst { family: small(r)?, meta: VsstMeta::decode(r)? },
-            tag::REMOVE_VSST => Record::RemoveVsst { family: small(r)?, number: meta::number(r)? },
+            tag::REMOVE_VSST => Record::RemoveVsst { family: small(r)?, number: number(r)? },
             tag::REPLACE_VSST => {
-                let (family, inputs) = (small(r)?, meta::numbers(r)?);
+                let (family, inputs) = (small(r)?, numbers(r)?);
                 let count = r.length(r.rest().len())?;
                 let outputs = (0..count).map(|_| VsstMeta::decode(r)).collect::<Result<_>>()?;
                 Record::ReplaceVsst { family, inputs, outputs }
             }
             tag::SET_ALIAS => {
-                let (family, blob_id) = (small(r)?, meta::number(r)?);
+                let (family, blob_id) = (small(r)?, number(r)?);
                 let count = r.length(r.rest().len())?;
                 let targets = (0..count).map(|_| alias_target(r)).collect::<Result<_>>()?;
                 Record::SetAlias { family, blob_id, targets }
             }
-            tag::DROP_ALIAS => Record::DropAlias { family: small(r)?, blob_id: meta::number(r)? },
-            tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r)? },
-            tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: meta::number(r)?, end_lpn: meta::number(r)? },
-            tag::DISCARD_LOG_GROUP => Record::DiscardLogGroup { ltn: meta::number(r)? },
-            tag::REMOVE_LOG_GROUP => Record::RemoveLogGroup { ltn: meta::number(r)? },
-            tag::NEXT_FILE_NUMBER => Record::NextFileNumber(meta::number(r)?),
-            tag::LAST_SEQ => Record::LastSeq(sequence(r)?),
-            tag::NEXT_LTN => Record::NextLtn(meta::number(r)?),
+            tag::DROP_ALIAS => Record::DropAlias { family: small(r)?, blob_id: number(r)? },
             tag::NEXT_FAMILY => Record::NextFamily(small(r)?),
-            tag::SHARE_FILE => Record::ShareFile { number: meta::number(r)? },
+            tag::SHARE_FILE => Record::ShareFile { number: number(r)? },
             _ => return Err(newer(format!("a manifest record of kind {tag}"))),
         })
     }
@@ -319,19 +304,6 @@ impl Record {
 fn put_all<const N: usize>(out: &mut Vec<u8>, tag: u64, numbers: [u64; N]) -> u64 {
     numbers.into_iter().for_each(|n| put_varint(out, n));
     tag
-}
-
-/// A family id or a level.
-fn small(r: &mut Reader<'_>) -> Result<u32> {
-    let n = r.varint()?;
-    u32::try_from(n).map_err(|_| Error::corruption(format!("family or level {n} is out of range")))
-}
-
-fn sequence(r: &mut Reader<'_>) -> Result<SeqNo> {
-    match r.varint()? {
-        n if n <= MAX_SEQ => Ok(n),
-        n => Err(Error::corruption(format!("sequence {n} is out of range"))),
-    }
 }
 
 fn family_name(r: &mut Reader<'_>) -> Result<String> {
@@ -344,7 +316,7 @@ fn family_name(r: &mut Reader<'_>) -> Result<String> {
 
 fn alias_target(r: &mut Reader<'_>) -> Result<AliasTarget> {
     let len = r.length(KEY_LEN_MAX + key::TRAILER_LEN)?;
-    Ok(AliasTarget { first_key: r.take(len)?.to_vec(), file: meta::number(r)? })
+    Ok(AliasTarget { first_key: r.take(len)?.to_vec(), file: number(r)? })
 }
 
 impl fmt::Display for Record {
@@ -373,20 +345,9 @@ impl fmt::Display for Record {
                 write!(f, "alias family {family} blob {blob_id} -> {files:?}")
             }
             Record::DropAlias { family, blob_id } => write!(f, "drop alias family {family} blob {blob_id}"),
-            Record::AddLogGroup { group: g } => {
-                write!(f, "add log group {} file {} {} B location {}", g.ltn, g.file, g.len, g.location)?;
-                g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
-                f.write_str(if g.discarded { " discarded" } else { "" })?;
-                g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))
-            }
-            Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
-            Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),
-            Record::RemoveLogGroup { ltn } => write!(f, "remove log group {ltn}"),
-            Record::NextFileNumber(n) => write!(f, "next file number {n}"),
-            Record::LastSeq(n) => write!(f, "last seq {n}"),
-            Record::NextLtn(n) => write!(f, "next log group {n}"),
             Record::NextFamily(n) => write!(f, "next family {n}"),
             Record::ShareFile { number } => write!(f, "share file {number}"),
+            Record::Store(record) => record.fmt(f),
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Versions, edits and the manifest: which files make up a store, and the durable history of that.
+//! Versions, edits and states of the key-value engine: which files it consists of.
 //!
-//! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`], [`LogGroupMeta`]).
+//! * [`meta`]: what the manifest knows of each file ([`FileMeta`], [`VsstMeta`]).
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
-//! * [`state`]: [`State`], every family at one edit number; [`State::apply`] is pure and refuses contradictions.
+//! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and refuses contradictions.
 //! * [`sources`]: how the files of a version are opened.
-//! * [`manifest`]: the file that holds the history, group commit, roll and recovery.
+//! * [`manifest`]: all that in the manifest of a store ([`store::manifest`]: the file, group commit, roll, recovery), beside
+//!   what the store and other engines keep there.
+//! * [`witness`]: what is to be learned from a damaged manifest.
 //!
 //! A reader takes an `Arc` of a [`Version`] and never sees it change. Everything that is derived (level sizes, how
 //! many bytes the tables reference under each blob id) is computed from the files themselves and carried along by
-//! [`State::apply`], so that it cannot drift from them; [`State::verify`] recomputes it all and compares.
+//! [`KvState::apply`], so that it cannot drift from them; [`KvState::verify`] recomputes it all and compares.
 
 #[cfg(test)]
 mod arbitrary;
@@ -19,15 +21,15 @@ pub mod meta;
 pub mod sources;
 pub mod state;
 pub mod version;
+pub mod witness;
 
 pub use edit::{Edit, Record};
-pub use manifest::{
-    FamilyWitness, InitialState, Manifest, ManifestReport, ManifestWitness, TableWitness, dump_manifest,
-    look_through,
-};
-pub use meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, VsstClass, VsstMeta};
+pub use manifest::{Kv, Manifest, State, dump_manifest};
+pub use meta::{BlobId, Dependency, FamilyId, FileMeta, VsstClass, VsstMeta};
 pub use sources::{TableSource, VsstSource};
-pub use state::{FamilyState, Place, State};
+pub use state::{FamilyState, KvState, Place};
+pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Record as StoreRecord};
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};
 pub use store::{IdMap, names};
 pub use version::{AliasTarget, Level, ReferenceTotals, Version};
+pub use witness::{FamilyWitness, ManifestWitness, TableWitness, look_through};

@@ -1,710 +1,91 @@
-//! The manifest: the durable history of a store, and its state now.
+//! The key-value engine in the manifest of a store: its part, under the names by which it is known here.
 //!
-//! Commits are grouped: every caller appends its edit to a queue under the lock, and one of them, the leader, writes
-//! and syncs all that is queued while the lock is free for others to queue more. Then each caller publishes its own
-//! state, in the order of edit numbers. An edit is *accepted* when it is queued (later edits build on it), *durable*
-//! when its batch is synced, *published* when [`Manifest::state`] shows it. In a process without other threads the
-//! caller is always the leader and nothing waits.
-//!
-//! After a failed write or sync nobody knows what the device holds: the manifest is poisoned and every later commit
-//! fails until the store is reopened. **The outcome of an edit that failed this way is unknown**: it may be there after
-//! a crash, so its files must be left alone until the store has been reopened. One failure is survivable: when the
-//! file system refuses to append for lack of space, the manifest rolls back to what is durable by beginning a new
-//! manifest file (or, if there is no room for one, by having seen that not even the first of the edits is whole in the
-//! file), and only if that works do the edits fail with a plain `NoSpace`.
-//!
-//! Files are never opened for appending, so a recovered manifest begins a new file before its first commit: a record
-//! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
-//! then replaces `CURRENT` by rename; a crash at any point leaves one of the two complete.
-//!
-//! The history protects itself (see the byte map): every record vouches for the records that were durable when it
-//! was written, `CURRENT` for the snapshot, and the log's groups for the edits they have seen durable
-//! ([`Manifest::require_edit`]). Damage to anything vouched for is corruption. Damage to the very last records, for
-//! which nothing vouches yet, cannot be told from a torn write and is dropped like one; [`Manifest::vouch`] leaves no
-//! such records when a store is closed or idle.
+//! It was alone before there were engines, so its records have tags of their own, its files are named by its records only,
+//! and a new store of it is the same to the byte as it was.
 
-use crate::edit::Edit;
-use crate::meta::FamilyId;
-use crate::state::State;
-use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, MutexGuard, lock, rank, statistic};
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{AppendFile, CreateOptions, Env, SyncKind};
-use std::path::Path;
-use std::sync::Arc;
-use store::names::{self, FileKind};
-use store::numbers::NUMBER_MAX;
+use crate::edit::{Edit, Record};
+use crate::state::{KvState, Place};
+use base::{Result, SeqNo};
+use store::manifest as history;
+use store::manifest::{Engine, EngineId, Engines, Ground, StateOf};
+use store::names::FileKind;
+use store::volumes::Volume;
 
-mod format;
-mod replay;
-mod salvage;
-mod store_dir;
+/// The key-value engine.
+#[derive(Debug)]
+pub enum Kv {}
 
-pub use replay::dump_manifest;
-pub use salvage::{FamilyWitness, ManifestWitness, TableWitness, look_through};
-use store_dir::StoreDir;
+/// The manifest of a store, in the hands of the key-value engine.
+pub type Manifest = history::Handle<Kv>;
 
-/// A manifest is rolled when it has grown past this, by default.
-const ROLL_LEN: u64 = 4 << 20;
-/// And when it is this many times as long as its snapshot, so that rolls cost a bounded share of what is written.
-const ROLL_RATIO: u64 = 4;
-/// With less room than this on the volume, edits are written one by one.
-const NEARLY_FULL_BYTES: u64 = 64 << 20;
+/// A store at one edit number, as the key-value engine sees it.
+pub type State = StateOf<Kv>;
 
-/// The numbers a new store begins with. All but the first commit's edit are normally 1; tests begin near 2^32.
-#[derive(Clone, Copy, Debug)]
-pub struct InitialState {
-    /// The first sequence.
-    pub first_seq: SeqNo,
-    /// The first file number.
-    pub first_file_number: u64,
-    /// The first log tag number.
-    pub first_ltn: u64,
-    /// The edit number of the first snapshot.
-    pub first_edit: u64,
-    /// The first family id.
-    pub first_family: FamilyId,
-}
+impl Engine for Kv {
+    const ID: EngineId = EngineId::NATIVE;
+    const NAME: &'static str = "lavakv";
+    const FORMAT: u32 = 1;
+    type State = KvState;
+    type Edit = Edit;
 
-impl Default for InitialState {
-    fn default() -> Self {
-        InitialState { first_seq: 1, first_file_number: 1, first_ltn: 1, first_edit: 1, first_family: 0 }
-    }
-}
-
-/// What recovery found, for reports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ManifestReport {
-    /// The manifest that was read; empty for a new store.
-    pub name: String,
-    /// Edits after its snapshot.
-    pub edits: u64,
-    /// Bytes of what was read: header, snapshot and edits.
-    pub bytes: u64,
-    /// Bytes at its end that a crash had torn.
-    pub torn_bytes: u64,
-}
-
-/// The durable history of a store, and its state now. Shared between threads.
-pub struct Manifest {
-    env: Env,
-    dir: StoreDir,
-    store: Uid,
-    read_only: bool,
-    report: ManifestReport,
-    /// Accepted edits and who writes them: everything in [`Inner`]. Not held while the leader writes.
-    inner: Mutex<Inner, rank::Manifest>,
-    /// Signalled whenever a leader resigns or a state is published.
-    turn: Condvar,
-    /// The state that everybody sees. Changed under `inner`, in the order of edits.
-    published: Mutex<Arc<State>, rank::ManifestPublished>,
-    /// Changed by the leader, under `inner`.
-    durable_edit: AtomicU64,
-    /// Only grows; no lock.
-    next_file_number: AtomicU64,
-    /// Length of the present file and of its snapshot; 0 while there is no file to append to.
-    file_len: statistic::AtomicU64,
-    snapshot_len: statistic::AtomicU64,
-    roll_len: statistic::AtomicU64,
-    bytes_written: statistic::AtomicU64,
-}
-
-struct Inner {
-    /// The state with every accepted edit.
-    tip: Arc<State>,
-    /// Accepted edits that no leader has taken yet.
-    queue: Vec<Pending>,
-    /// True while a leader writes.
-    leading: bool,
-    /// The open file; `None` before the first write and while a leader has it.
-    writer: Option<Writer>,
-    /// The state at the last durable edit.
-    durable: Arc<State>,
-    /// The number of the last published edit.
-    published: u64,
-    /// The history up to this edit is vouched for by something later.
-    vouched: u64,
-    /// For each time the tip went back to what was durable: the edit it went back to, and why.
-    roll_backs: Vec<(u64, Error)>,
-    poison: Option<Error>,
-    /// The manifest that `CURRENT` names, or, after a failed replacement of it, those that it may name. Not always the one
-    /// that is written: after a full disk none is.
-    named: Vec<String>,
-}
-
-/// An accepted edit, encoded, and the state it leads to.
-struct Pending {
-    state: Arc<State>,
-    payload: Vec<u8>,
-}
-
-/// An open manifest file.
-struct Writer {
-    file: Box<dyn AppendFile>,
-    uid: Uid,
-    /// The number in its name.
-    number: u64,
-    name: String,
-}
-
-/// How a batch of edits failed.
-enum Failure {
-    /// None of it will ever be read back: the store goes on from what was durable.
-    RolledBack(Option<Writer>, Error),
-    /// Nobody knows what will be read back.
-    Unknown(Error),
-}
-
-/// `NoSpace` tells the caller that nothing happened and that it may try again. Where nobody knows what happened (a sync
-/// that found no space) it must not.
-fn beyond_waiting(e: Error) -> Error {
-    if e.kind() == ErrorKind::NoSpace { e.with_kind(ErrorKind::Io) } else { e }
-}
-
-impl Manifest {
-    /// Creates the manifest of a new store in `dir` (made if missing), durably; the name of `dir` itself is the
-    /// caller's to make durable, in its parent.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if the directory holds a store, `Corruption` if it holds files of one without `CURRENT`.
-    pub fn create(env: &Env, dir: &Path, seed: InitialState) -> Result<Manifest> {
-        let mut state = State::empty(env.new_uid(), seed.first_edit);
-        state.last_seq = seed.first_seq.saturating_sub(1);
-        state.next_file_number = seed.first_file_number;
-        state.next_ltn = seed.first_ltn;
-        state.next_family = seed.first_family;
-        Self::create_with(env, dir, state)
+    fn empty() -> KvState {
+        KvState::default()
     }
 
-    /// Creates a manifest whose history begins with `state`: for checkpoints and repair. The files of the state are
-    /// the caller's to bring, before this is called.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if the directory holds a `CURRENT`; `InvalidArgument` if the state contradicts itself.
-    pub fn create_with(env: &Env, dir: &Path, state: State) -> Result<Manifest> {
-        state.verify().map_err(|e| e.with_kind(ErrorKind::InvalidArgument))?;
-        env.fs.create_dir_all(dir)?;
-        let largest_number = replay::check_vacant(env, dir, &state)?;
-        let manifest = Self::new(env, dir, state, false, ManifestReport::default());
-        manifest.bump_file_number(largest_number);
-        manifest.roll()?;
-        Ok(manifest)
+    fn encode(edit: &Edit) -> Vec<u8> {
+        edit.encode()
     }
 
-    /// Recovers the manifest of a store. Nothing is written, with `read_only` or without: the first commit, or an
-    /// explicit [`Manifest::roll`], begins a new file.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no store in the directory, `Corruption` if anything that is vouched for is damaged or
-    /// missing, `Unsupported` if a newer release wrote it.
-    pub fn recover(env: &Env, dir: &Path, read_only: bool) -> Result<Manifest> {
-        let replay::Found { history, name, largest_number } = replay::find(env, dir)?;
-        let report = ManifestReport {
-            name,
-            edits: history.edits,
-            bytes: history.bytes,
-            torn_bytes: history.torn_bytes,
-        };
-        let manifest = Self::new(env, dir, history.state, read_only, report);
-        lock(&manifest.inner).vouched = history.vouched;
-        manifest.bump_file_number(largest_number);
-        Ok(manifest)
+    fn decode(bytes: &[u8]) -> Result<Edit> {
+        Edit::decode(bytes)
     }
 
-    /// For somebody who only reads: the state before the first damage of the manifest, and what is damaged. Files that the
-    /// state lists may be gone by now.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no store in the directory, `Corruption` if no snapshot is whole, or a manifest is not the one
-    /// that `CURRENT` names; `Unsupported` if a newer release wrote it.
-    pub fn recover_up_to_damage(env: &Env, dir: &Path) -> Result<(Manifest, Vec<Error>)> {
-        let (replay::Found { history, name, largest_number }, damage) = replay::find_up_to_damage(env, dir)?;
-        let (edits, bytes, torn_bytes) = (history.edits, history.bytes, history.torn_bytes);
-        let report = ManifestReport { name, edits, bytes, torn_bytes };
-        let manifest = Self::new(env, dir, history.state, true, report);
-        manifest.bump_file_number(largest_number);
-        Ok((manifest, damage))
+    fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+        state.apply(edit, ground)
     }
 
-    fn new(env: &Env, dir: &Path, state: State, read_only: bool, report: ManifestReport) -> Manifest {
-        let (number, next_file_number) = (state.edit_number, state.next_file_number);
-        let state = Arc::new(state);
-        let inner = Inner {
-            tip: state.clone(),
-            queue: Vec::new(),
-            leading: false,
-            writer: None,
-            durable: state.clone(),
-            published: number,
-            vouched: 0,
-            roll_backs: Vec::new(),
-            poison: None,
-            named: vec![report.name.clone()],
-        };
-        Manifest {
-            env: env.clone(),
-            dir: StoreDir::new(dir.to_owned()),
-            store: state.store,
-            read_only,
-            report,
-            inner: Mutex::new(inner),
-            turn: Condvar::new(),
-            published: Mutex::new(state),
-            durable_edit: AtomicU64::new(number),
-            next_file_number: AtomicU64::new(next_file_number),
-            file_len: statistic::AtomicU64::new(0),
-            bytes_written: statistic::AtomicU64::new(0),
-            snapshot_len: statistic::AtomicU64::new(0),
-            roll_len: statistic::AtomicU64::new(ROLL_LEN),
-        }
+    fn snapshot(state: &KvState) -> Edit {
+        state.snapshot()
     }
 
-    /// The published state.
-    pub fn state(&self) -> Arc<State> {
-        lock(&self.published).clone()
+    fn verify(state: &KvState, _store: &history::State) -> Result<()> {
+        state.verify()
     }
 
-    /// The identity of the store.
-    pub fn store(&self) -> Uid {
-        self.store
+    fn floor(state: &KvState) -> SeqNo {
+        state.log_floor()
     }
 
-    /// True if it was recovered for reading: no commit succeeds.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
+    fn describe(state: &KvState) -> String {
+        state.describe()
     }
 
-    /// What recovery found.
-    pub fn report(&self) -> &ManifestReport {
-        &self.report
+    fn list(bytes: &[u8]) -> Result<Vec<String>> {
+        Ok(Edit::decode(bytes)?.0.iter().map(Record::to_string).collect())
     }
 
-    /// The number of the last durable edit, for the log's groups to remember (see [`Manifest::require_edit`]).
-    pub fn durable_edit(&self) -> u64 {
-        self.durable_edit.load(Ordering::Acquire)
-    }
-
-    /// To be called after recovery, before anything is written, with every edit number that an outside witness saw
-    /// durable.
-    ///
-    /// # Errors
-    /// `Corruption` if the history ends before.
-    pub fn require_edit(&self, edit_number: u64) -> Result<()> {
-        let last = self.durable_edit();
-        if edit_number <= last || base::canary::is("manifest-witness-ignored") {
-            return Ok(());
-        }
-        let why = format!(
-            "the manifest ends at edit {last}, but edit {edit_number} was durable: its end is damaged or missing; \
-             restore a backup, or run `lava repair`"
-        );
-        Err(Error::corruption(why).at_file(self.dir.path.join(&self.report.name)))
-    }
-
-    /// A file number that no file has had.
-    pub fn allocate_file_number(&self) -> u64 {
-        let number = self.next_file_number.fetch_add(1, Ordering::Relaxed);
-        assert!(number <= NUMBER_MAX, "file numbers are used up");
-        number
-    }
-
-    /// Numbers up to `used` were seen in a directory of the store: only larger ones are allocated from now on.
-    /// (Recovery does this itself for the directory of the manifest.)
-    pub fn bump_file_number(&self, used: u64) {
-        self.next_file_number.fetch_max(used.saturating_add(1).min(NUMBER_MAX), Ordering::Relaxed);
-    }
-
-    /// Applies `edit`, makes it durable and publishes the new state. See [`Manifest::commit_with`].
-    pub fn commit(&self, edit: Edit) -> Result<Arc<State>> {
-        self.commit_with(|_| Ok(edit), |_| ())
-    }
-
-    /// Makes one edit durable and publishes the state after it.
-    ///
-    /// `build` gets the state with every edit accepted before (a job revalidates its inputs there) and returns the
-    /// edit; its error is passed on and changes nothing. `publish` gets the new state after [`Manifest::state`] shows
-    /// it. Both run under the manifest's lock, `publish` in the order of edit numbers; neither may commit or roll.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full; `ReadOnly`. After any other
-    /// failed write, and after a failed sync, the outcome of the edit is unknown and all later calls fail with
-    /// `Poisoned`: leave the edit's files alone until the store has been reopened.
-    pub fn commit_with(
-        &self,
-        build: impl FnOnce(&State) -> Result<Edit>,
-        publish: impl FnOnce(&Arc<State>),
-    ) -> Result<Arc<State>> {
-        let _turn = rank::turn::<rank::ManifestTurn>();
-        let mut inner = lock(&self.inner);
-        self.check_writable(&inner)?;
-        let edit = build(&inner.tip)?;
-        let state = Arc::new(inner.tip.apply(&edit)?);
-        let payload = edit.encode();
-        check_len(&payload)?;
-        // Edits whose numbers come from elsewhere (repair, ingestion) must not meet allocated ones later.
-        self.next_file_number.fetch_max(state.next_file_number, Ordering::Relaxed);
-        inner.tip = state.clone();
-        inner.queue.push(Pending { state: state.clone(), payload });
-        let (number, epoch) = (state.edit_number, inner.roll_backs.len());
-        loop {
-            if let Some((durable, e)) = inner.roll_backs.get(epoch)
-                && number > *durable
-            {
-                return Err(e.clone());
+    fn files(state: &KvState) -> Vec<(FileKind, Volume)> {
+        let of = |(number, place): (u64, Place)| match place {
+            Place::Table { .. } => {
+                (FileKind::Ksst(number), state.table(number).map_or(Volume::DIRECTORY, |t| t.volume))
             }
-            if number > inner.durable.edit_number {
-                if let Some(e) = &inner.poison {
-                    return Err(e.clone());
-                }
-                if !inner.leading {
-                    inner = self.lead(inner);
-                    continue;
-                }
-            } else if inner.published + 1 == number || base::canary::is("manifest-published-out-of-order") {
-                inner.published = number;
-                *lock(&self.published) = state.clone();
-                self.turn.notify_all();
-                publish(&state);
-                return Ok(state);
-            }
-            inner = self.wait(inner);
-        }
-    }
-
-    /// Leaves no edit for which nothing vouches, so that from now on damage to any byte of the history, and the loss of
-    /// its end, are noticed: `CURRENT` names the last durable edit. For close.
-    ///
-    /// # Errors
-    /// Those of the file system; the store is then as sound as before.
-    pub fn vouch(&self) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        let turn = rank::turn::<rank::ManifestTurn>();
-        let mut inner = self.when_quiet()?;
-        let edit = inner.durable.edit_number;
-        if inner.vouched >= edit {
-            return Ok(());
-        }
-        let Some(writer) = &inner.writer else {
-            drop((inner, turn));
-            return self.roll();
-        };
-        let current = format::Current { manifest: writer.number, uid: writer.uid, edit };
-        inner.leading = true;
-        drop(inner);
-        let outcome = self.write_current(&current).and_then(|()| self.swap_current());
-        let mut inner = lock(&self.inner);
-        inner.leading = false;
-        self.turn.notify_all();
-        if outcome.is_ok() {
-            inner.vouched = edit;
-        }
-        outcome
-    }
-
-    /// Waits until nobody writes and nothing waits to be written.
-    fn when_quiet(&self) -> Result<MutexGuard<'_, Inner>> {
-        let mut inner = lock(&self.inner);
-        loop {
-            self.check_writable(&inner)?;
-            if inner.leading {
-                inner = self.wait(inner);
-            } else if !inner.queue.is_empty() {
-                inner = self.lead(inner);
-            } else {
-                return Ok(inner);
-            }
-        }
-    }
-
-    /// True if a roll would pay: the file is much longer than its snapshot, or was not begun by this process.
-    pub fn should_roll(&self) -> bool {
-        let len = self.file_len.load(Ordering::Relaxed);
-        let snapshot = self.snapshot_len.load(Ordering::Relaxed);
-        let long = len > self.roll_len.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
-        !self.read_only && (len == 0 || long)
-    }
-
-    /// Bytes by which the manifest's files may still grow: to the length at which the present one is rolled, and the new one
-    /// beside it.
-    pub fn growth_bytes(&self) -> u64 {
-        let (len, snapshot) =
-            (self.file_len.load(Ordering::Relaxed), self.snapshot_len.load(Ordering::Relaxed));
-        let longest = self.roll_len.load(Ordering::Relaxed).max(snapshot.saturating_mul(ROLL_RATIO));
-        longest.saturating_sub(len).saturating_add(snapshot)
-    }
-
-    /// Changes how long a manifest grows before [`Manifest::should_roll`] says so.
-    pub fn set_roll_len(&self, bytes: u64) {
-        self.roll_len.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Begins a new manifest file with a snapshot of the state, and removes the old ones. Commits wait meanwhile.
-    ///
-    /// # Errors
-    /// If the new file could not be written, the old one goes on being used; if it is unknown which of them a reopen
-    /// would find, the manifest is poisoned.
-    pub fn roll(&self) -> Result<()> {
-        let _turn = rank::turn::<rank::ManifestTurn>();
-        let mut inner = self.when_quiet()?;
-        inner.leading = true;
-        let old = inner.writer.take();
-        let state = inner.durable.clone();
-        drop(inner);
-        let outcome = self.begin_file(&state);
-        let mut inner = lock(&self.inner);
-        inner.leading = false;
-        self.turn.notify_all();
-        match outcome {
-            Ok(writer) => {
-                inner.writer = Some(writer);
-                inner.vouched = state.edit_number;
-                Ok(())
-            }
-            Err(Failure::RolledBack(_, e)) => {
-                inner.writer = old;
-                Err(e)
-            }
-            Err(Failure::Unknown(e)) => {
-                let e = beyond_waiting(e);
-                inner.poison = Some(e.clone());
-                Err(e)
-            }
-        }
-    }
-
-    /// Bytes of edits and snapshots written since it was opened.
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written.load(Ordering::Relaxed)
-    }
-
-    /// The names of the manifest's own files that are in use: a checkpoint leaves them out, a cleaner leaves them be.
-    pub fn live_manifest_files(&self) -> Vec<String> {
-        let mut names = vec![names::CURRENT.to_owned()];
-        names.extend(lock(&self.inner).named.iter().cloned());
-        names
-    }
-
-    fn check_writable(&self, inner: &Inner) -> Result<()> {
-        if self.read_only {
-            return Err(
-                Error::new(ErrorKind::ReadOnly, "the store was opened read-only").at_file(&self.dir.path)
-            );
-        }
-        self.dir.check()?;
-        match &inner.poison {
-            Some(e) => {
-                let why = "an earlier write of the manifest failed: reopen the store";
-                Err(e.clone().with_kind(ErrorKind::Poisoned).context(why))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn wait<'a>(&self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        assert!(!self.env.is_simulated(), "in simulation nothing else could end this wait");
-        base::sync::wait(&self.turn, inner)
-    }
-
-    /// Writes and syncs all that is queued, with the lock free meanwhile.
-    fn lead<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        assert!(!inner.leading && !inner.queue.is_empty(), "one leader at a time, with something to write");
-        inner.leading = true;
-        let mut batch = std::mem::take(&mut inner.queue);
-        if batch.len() > 1 && self.is_nearly_full() {
-            // Of several edits the first may get whole into the file before the disk is full; of one, none can.
-            inner.queue = batch.split_off(1);
-        }
-        let writer = inner.writer.take();
-        let durable = inner.durable.clone();
-        drop(inner);
-        let outcome = self.write_batch(writer, &durable, &batch);
-        let mut inner = lock(&self.inner);
-        inner.leading = false;
-        match outcome {
-            Ok(writer) => {
-                inner.writer = Some(writer);
-                let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
-                if let Some(last) = batch.into_iter().last() {
-                    // An empty edit needs nobody to vouch for it: its loss would lose nothing.
-                    inner.vouched = if alone { last.state.edit_number } else { durable.edit_number };
-                    self.durable_edit.store(last.state.edit_number, Ordering::Release);
-                    inner.durable = last.state;
-                }
-            }
-            Err(Failure::RolledBack(writer, e)) => {
-                inner.writer = writer;
-                inner.tip = durable.clone();
-                inner.queue.clear();
-                inner.roll_backs.push((durable.edit_number, e));
-            }
-            Err(Failure::Unknown(e)) => {
-                inner.queue.clear();
-                inner.poison = Some(beyond_waiting(e));
-            }
-        }
-        self.turn.notify_all();
-        inner
-    }
-
-    /// True if the disk may fill up while a batch of edits is written.
-    fn is_nearly_full(&self) -> bool {
-        self.env.fs.space(&self.dir.path).is_ok_and(|space| space.available < NEARLY_FULL_BYTES)
-    }
-
-    fn write_batch(
-        &self,
-        writer: Option<Writer>,
-        durable: &State,
-        batch: &[Pending],
-    ) -> Result<Writer, Failure> {
-        let mut writer = match writer {
-            Some(writer) => writer,
-            None => self.begin_file(durable)?,
-        };
-        let file = &mut writer.file;
-        let start = file.len();
-        let append = |file: &mut Box<dyn AppendFile>| {
-            for p in batch {
-                let (number, offset) = (p.state.edit_number, file.len());
-                let own = base::canary::is("manifest-vouches-for-its-own-batch");
-                let durable = if own { number - 1 } else { durable.edit_number };
-                file.append(&format::encode_record(writer.uid, offset, number, durable, &p.payload))?;
-            }
-            file.flush()
-        };
-        match append(file) {
-            Ok(()) => {}
-            Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let first = batch.first().map_or(0, |p| format::RECORD_HEADER_LEN + p.payload.len());
-                return Err(self.roll_back(&writer.name, start + first as u64, durable, e));
-            }
-            Err(e) => return Err(Failure::Unknown(e)),
-        }
-        if !base::canary::is("manifest-sync-skipped") {
-            file.sync(SyncKind::Data).map_err(Failure::Unknown)?;
-        }
-        let before = self.file_len.swap(file.len(), Ordering::Relaxed);
-        self.bytes_written.fetch_add(file.len().saturating_sub(before), Ordering::Relaxed);
-        Ok(writer)
-    }
-
-    /// A batch of edits met a full disk; its first record would have ended at `first_end` of the file `name`.
-    ///
-    /// Part of the batch may be in that file and be read back one day. A new file rules that out. Where there is no
-    /// room for one either, it is ruled out all the same if the file ends inside the first record: that is torn for
-    /// good. Then the next commit, when there is room again, begins the new file.
-    fn roll_back(&self, name: &str, first_end: u64, durable: &State, e: Error) -> Failure {
-        match self.begin_file(durable) {
-            Ok(new) => Failure::RolledBack(Some(new), e),
-            Err(Failure::RolledBack(..)) => match self.env.fs.metadata(&self.dir.path.join(name)) {
-                Ok(file) if file.len < first_end => Failure::RolledBack(None, e),
-                _ => Failure::Unknown(e),
-            },
-            Err(Failure::Unknown(_)) => Failure::Unknown(e),
-        }
-    }
-
-    /// Writes a new manifest file with the snapshot of `state` and makes `CURRENT` name it. A failure is `RolledBack`
-    /// as long as `CURRENT` is certainly the old one.
-    fn begin_file(&self, state: &State) -> Result<Writer, Failure> {
-        let number = self.allocate_file_number();
-        let name = names::manifest(number);
-        let path = self.dir.path.join(&name);
-        let uid = self.env.new_uid();
-        let prepared = self.write_snapshot(state, number, uid, &path).and_then(|file| {
-            // The name must be durable before CURRENT leads to it.
-            self.sync_dir()?;
-            self.write_current(&format::Current { manifest: number, uid, edit: state.edit_number })?;
-            Ok(file)
-        });
-        let file = match prepared {
-            Ok(file) => file,
-            Err(e) => {
-                let _ = self.env.fs.remove(&path); // what stays is removed by the next roll
-                return Err(Failure::RolledBack(None, e));
+            Place::Vsst { family } => {
+                let vssts = state.families.get(&family).map(|f| &f.version.vssts);
+                let meta = vssts.and_then(|vssts| vssts.get(&number));
+                (FileKind::Vsst(number), meta.map_or(Volume::DIRECTORY, |v| v.volume))
             }
         };
-        lock(&self.inner).named.push(name.clone());
-        self.swap_current().map_err(Failure::Unknown)?;
-        lock(&self.inner).named = vec![name.clone()];
-        self.file_len.store(file.len(), Ordering::Relaxed);
-        self.bytes_written.fetch_add(file.len(), Ordering::Relaxed);
-        self.snapshot_len.store(file.len(), Ordering::Relaxed);
-        self.remove_manifests_except(number);
-        Ok(Writer { file, uid, number, name })
+        state.files().map(of).collect()
     }
 
-    fn write_snapshot(
-        &self,
-        state: &State,
-        number: u64,
-        uid: Uid,
-        path: &Path,
-    ) -> Result<Box<dyn AppendFile>> {
-        let payload = state.snapshot().encode();
-        check_len(&payload)?;
-        let header = format::Header { store: self.store, manifest: uid, number };
-        let mut file = self.env.fs.create(path, &CreateOptions::default())?;
-        file.append(&header.encode())?;
-        let edit = state.edit_number;
-        file.append(&format::encode_record(uid, format::HEADER_LEN as u64, edit, edit, &payload))?;
-        file.sync(SyncKind::Full)?;
-        Ok(file)
-    }
-
-    fn write_current(&self, current: &format::Current) -> Result<()> {
-        let temp = &self.dir.path.join(names::CURRENT_TEMP);
-        match self.env.fs.remove(temp) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = self.env.fs.create(temp, &CreateOptions::default())?;
-        file.append(current.encode().as_bytes())?;
-        file.sync(SyncKind::Full)
-    }
-
-    /// Puts the new `CURRENT` in place of the old one.
-    fn swap_current(&self) -> Result<()> {
-        self.env.fs.rename(&self.dir.path.join(names::CURRENT_TEMP), &self.dir.path.join(names::CURRENT))?;
-        if base::canary::is("manifest-current-not-synced") {
-            return Ok(());
-        }
-        self.sync_dir()
-    }
-
-    /// Makes the names in the store's directory durable: for every file, before an edit or a record of the log names it.
-    ///
-    /// # Errors
-    /// Those of the file system. After one that is not `NoSpace` nobody knows which names are durable, and a later sync
-    /// would not tell: all later calls, commits and rolls fail with `Poisoned` until the store has been reopened.
-    pub fn sync_dir(&self) -> Result<()> {
-        self.dir.sync(&*self.env.fs)
-    }
-
-    /// Old manifests are only a waste of space: what cannot be removed now is removed by the next roll.
-    fn remove_manifests_except(&self, live: u64) {
-        for entry in self.env.fs.list(&self.dir.path).unwrap_or_default() {
-            if matches!(names::parse(&entry.name), Some(FileKind::Manifest(number)) if number != live) {
-                let _ = self.env.fs.remove(&self.dir.path.join(&entry.name));
-            }
-        }
+    fn holds(state: &KvState, number: u64) -> bool {
+        state.place_of(number).is_some()
     }
 }
 
-fn check_len(payload: &[u8]) -> Result<()> {
-    if payload.len() <= format::PAYLOAD_LEN_MAX {
-        return Ok(());
-    }
-    let why = format!("a manifest edit of {} bytes: split it", payload.len());
-    Err(Error::new(ErrorKind::TooLarge, why))
-}
-
-impl std::fmt::Debug for Manifest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Manifest({}, edit {})", self.dir.path.display(), self.durable_edit())
-    }
+/// Lists a manifest for people. See [`history::dump_manifest`].
+pub fn dump_manifest(bytes: &[u8]) -> Vec<String> {
+    history::dump_manifest(bytes, &Engines::of::<Kv>())
 }
 
 #[cfg(test)]

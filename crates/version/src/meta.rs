@@ -8,7 +8,9 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::key::{self, TRAILER_LEN};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid, limits};
 use std::sync::Arc;
+use store::field::{damaged, flags, newer, numbers, put_numbers};
 use store::numbers::NUMBER_MAX;
+use store::volumes::Volume;
 
 pub use table::Dependency;
 
@@ -24,8 +26,8 @@ pub struct FileMeta {
     pub number: u64,
     /// The identity in the file's footer.
     pub uid: Uid,
-    /// Which disk or directory holds it.
-    pub location: u8,
+    /// Which volume holds it.
+    pub volume: Volume,
     /// Physical length, bytes.
     pub len: u64,
     /// Smallest internal key, encoded.
@@ -143,7 +145,7 @@ impl FileMeta {
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.uid.0);
-        out.push(self.location);
+        out.push(self.volume.0);
         put_varint(out, self.len);
         put_bytes(out, &self.smallest);
         put_bytes(out, &self.largest);
@@ -171,7 +173,7 @@ impl FileMeta {
         let mut meta = FileMeta {
             number: r.varint()?,
             uid: Uid(r.array()?),
-            location: r.u8()?,
+            volume: Volume(r.u8()?),
             len: r.varint()?,
             smallest: r.bytes()?.to_vec(),
             largest: r.bytes()?.to_vec(),
@@ -227,8 +229,8 @@ pub struct VsstMeta {
     pub number: u64,
     /// The identity in the file's footer.
     pub uid: Uid,
-    /// Which disk or directory holds it.
-    pub location: u8,
+    /// Which volume holds it.
+    pub volume: Volume,
     /// Physical length, bytes.
     pub len: u64,
     /// Bytes of all its records, padding included: what its garbage is measured against.
@@ -288,7 +290,7 @@ impl VsstMeta {
     pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         out.extend_from_slice(&self.uid.0);
-        out.push(self.location);
+        out.push(self.volume.0);
         for n in [self.len, self.record_bytes, self.raw_bytes, self.entries] {
             put_varint(out, n);
         }
@@ -309,7 +311,7 @@ impl VsstMeta {
         let mut meta = VsstMeta {
             number: r.varint()?,
             uid: Uid(r.array()?),
-            location: r.u8()?,
+            volume: Volume(r.u8()?),
             len: r.varint()?,
             record_bytes: r.varint()?,
             raw_bytes: r.varint()?,
@@ -338,94 +340,7 @@ impl VsstMeta {
     }
 }
 
-/// A log group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogGroupMeta {
-    /// Log tag number: the group's place in the log. Never reused.
-    pub ltn: u64,
-    /// The number of its file (a file is recycled under a new tag).
-    pub file: u64,
-    /// Length of the file, bytes.
-    pub len: u64,
-    /// Which disk or directory holds it.
-    pub location: u8,
-    /// The page number at which recovery ended it: nothing from there on counts.
-    pub sealed_end: Option<u64>,
-    /// True if recovery found it to lie after the torn tail: nothing in it counts.
-    pub discarded: bool,
-    /// Its identity: random, new each time a file becomes a group, and part of the mask of its pages. Numbers do not tell
-    /// a group from that of a copy of the store, whose blocks it may use. `None`: an older release listed it.
-    pub uid: Option<Uid>,
-}
-
-impl LogGroupMeta {
-    pub(crate) fn encode_into(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.ltn);
-        put_varint(out, self.file);
-        put_varint(out, self.len);
-        out.push(self.location);
-        let flags = [self.sealed_end.is_some(), self.discarded, self.uid.is_some()];
-        out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
-        if let Some(end) = self.sealed_end {
-            put_varint(out, end);
-        }
-        if let Some(uid) = self.uid {
-            out.extend_from_slice(&uid.0);
-        }
-    }
-
-    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
-        let (ltn, file) = (number(r)?, number(r)?);
-        let (len, location) = (r.varint()?, r.u8()?);
-        let flags = flags(r, 0b111)?;
-        let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
-        let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
-        Ok(LogGroupMeta { ltn, file, len, location, sealed_end, discarded: flags & 2 != 0, uid })
-    }
-}
-
 /// True if `encoded` can be a boundary key: a user key of legal length and a trailer.
 fn key_is_sound(encoded: &[u8]) -> bool {
     (TRAILER_LEN + 1..=TRAILER_LEN + limits::KEY_LEN_MAX).contains(&encoded.len())
-}
-
-/// An error about something that only a newer release can have written.
-pub(crate) fn newer(what: impl std::fmt::Display) -> Error {
-    Error::new(
-        base::ErrorKind::Unsupported,
-        format!(
-            "{what} is not known to this release: open the store with the release that wrote it, or a newer one"
-        ),
-    )
-}
-
-/// What is an argument error for a caller is damage when it comes from disk.
-pub(crate) fn damaged(e: Error) -> Error {
-    e.with_kind(base::ErrorKind::Corruption)
-}
-
-/// A byte of flags, of which only those in `known` may be set.
-fn flags(r: &mut Reader<'_>, known: u8) -> Result<u8> {
-    let flags = r.u8()?;
-    if flags & !known != 0 { Err(newer(format!("flag byte {flags:#04x}"))) } else { Ok(flags) }
-}
-
-/// A file, log or page number within its range.
-pub(crate) fn number(r: &mut Reader<'_>) -> Result<u64> {
-    match r.varint()? {
-        n if n <= NUMBER_MAX => Ok(n),
-        n => Err(Error::corruption(format!("number {n} is out of range"))),
-    }
-}
-
-/// A list of numbers: count, then each.
-pub(crate) fn put_numbers(out: &mut Vec<u8>, list: &[u64]) {
-    put_varint(out, list.len() as u64);
-    list.iter().for_each(|&n| put_varint(out, n));
-}
-
-/// Reads what [`put_numbers`] wrote.
-pub(crate) fn numbers(r: &mut Reader<'_>) -> Result<Vec<u64>> {
-    let count = r.length(r.rest().len())?;
-    (0..count).map(|_| number(r)).collect()
 }

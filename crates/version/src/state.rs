@@ -1,6 +1,6 @@
-//! The whole store at one edit number, and the pure function that leads from one such state to the next.
+//! The key-value engine's part of a store at one edit number, and the pure function that leads from one to the next.
 //!
-//! [`State::apply`] copies what an edit touches (the levels it changes, a few runs of the maps) and shares the rest,
+//! [`KvState::apply`] copies what an edit touches (the levels it changes, a few runs of the maps) and shares the rest,
 //! so it costs about as much as the changed levels are long. It refuses every edit that contradicts the state:
 //!
 //! * a file number lives in one place only; a removal names something that is there, at the level where it is;
@@ -8,17 +8,18 @@
 //!   sequences (otherwise "newest first" would have no meaning);
 //! * every blob id that a table depends on leads to a vSST, every alias to living ones that list it among the names
 //!   they took over (so that a repair without the manifest finds them);
-//! * log floors never go back; family ids and log tags are never used twice.
+//! * log floors never go back; family ids are never used twice.
 //!
 //! The order of the records of an edit matters only between records about the same vSST, alias or family; removals of
-//! tables and log groups take effect first, and cross-references are checked when the whole edit is in.
+//! tables take effect first, and cross-references are checked when the whole edit is in.
 
 use crate::edit::{Edit, Record};
-use crate::meta::{FamilyId, FileMeta, LogGroupMeta};
+use crate::meta::{FamilyId, FileMeta};
 use crate::version::Version;
-use base::{Error, Result, SeqNo, Uid};
+use base::{Error, Result, SeqNo};
 use std::sync::Arc;
 use store::IdMap;
+use store::manifest::Ground;
 
 mod apply;
 mod verify;
@@ -51,32 +52,15 @@ pub enum Place {
         /// Its family.
         family: FamilyId,
     },
-    /// The file of a log group.
-    Log {
-        /// The group.
-        ltn: u64,
-    },
 }
 
-/// The store at one edit number. A clone costs a few reference counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    /// The identity of the store.
-    pub store: Uid,
-    /// The number of the last edit in it.
-    pub edit_number: u64,
-    /// No file of a larger or equal number has ever been in the store.
-    pub next_file_number: u64,
-    /// The largest sequence known to be in use in tables.
-    pub last_seq: SeqNo,
-    /// No log group of a larger or equal tag has ever been in the store.
-    pub next_ltn: u64,
+/// The key-value engine at one edit number. A clone costs a few reference counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KvState {
     /// No family of a larger or equal id has ever been in the store.
     pub next_family: FamilyId,
     /// The living families.
     pub families: IdMap<FamilyId, Arc<FamilyState>>,
-    /// The living log groups by tag.
-    pub log_groups: IdMap<u64, LogGroupMeta>,
     /// Where each living file is, and what the tables are.
     index: IdMap<u64, Slot>,
 }
@@ -87,38 +71,18 @@ struct Slot {
     table: Option<Arc<FileMeta>>,
 }
 
-impl State {
-    /// A store without anything in it.
-    pub fn empty(store: Uid, edit_number: u64) -> Self {
-        State {
-            store,
-            edit_number,
-            next_file_number: 1,
-            last_seq: 0,
-            next_ltn: 1,
-            next_family: 0,
-            families: IdMap::new(),
-            log_groups: IdMap::new(),
-            index: IdMap::new(),
-        }
-    }
-
-    /// The state after `edit`; its edit number is one larger. The state itself does not change.
+impl KvState {
+    /// The state after `edit`, with the numbers of its files taken from the store. The state itself does not change.
     ///
     /// # Errors
     /// `InvalidArgument` if the edit contradicts the state (see the module's documentation).
-    pub fn apply(&self, edit: &Edit) -> Result<State> {
-        apply::apply(self, edit)
+    pub fn apply(&self, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+        apply::apply(self, edit, ground)
     }
 
-    /// The edit that leads from an empty store to this state: what a new manifest begins with.
+    /// The edit that leads from an empty state to this one: what a new manifest begins with.
     pub fn snapshot(&self) -> Edit {
-        let mut records = vec![
-            Record::NextFileNumber(self.next_file_number),
-            Record::LastSeq(self.last_seq),
-            Record::NextLtn(self.next_ltn),
-        ];
-        records.extend(self.log_groups.values().map(|&group| Record::AddLogGroup { group }));
+        let mut records = Vec::new();
         for family in self.families.values() {
             let (id, version) = (family.id, &family.version);
             records.push(Record::CreateFamily {
@@ -147,16 +111,6 @@ impl State {
         Edit(records)
     }
 
-    /// The state that [`State::snapshot`] described, with the edit number it had.
-    ///
-    /// # Errors
-    /// As [`State::apply`].
-    pub fn from_snapshot(store: Uid, edit_number: u64, snapshot: &Edit) -> Result<State> {
-        let mut state = State::empty(store, 0).apply(snapshot)?;
-        state.edit_number = edit_number;
-        Ok(state)
-    }
-
     /// A living family.
     ///
     /// # Errors
@@ -170,7 +124,7 @@ impl State {
         self.families.values().find(|f| f.name == name)
     }
 
-    /// Where a living file is; `None` if the store does not hold a file of this number.
+    /// Where a living file is; `None` if it is not a living table or vSST.
     pub fn place_of(&self, number: u64) -> Option<Place> {
         self.index.get(&number).map(|slot| slot.place)
     }
@@ -180,7 +134,7 @@ impl State {
         self.index.get(&number)?.table.as_ref()
     }
 
-    /// Every living file of the store with its place, ascending.
+    /// Every living table and vSST with its place, ascending.
     pub fn files(&self) -> impl Iterator<Item = (u64, Place)> + '_ {
         self.index.iter().map(|(number, slot)| (number, slot.place))
     }
@@ -200,13 +154,7 @@ impl State {
 
     /// A listing for people.
     pub fn describe(&self) -> String {
-        let mut out = format!(
-            "store {:?}, edit {}, next file {}, last seq {}, next log group {}\n",
-            self.store, self.edit_number, self.next_file_number, self.last_seq, self.next_ltn
-        );
-        for &group in self.log_groups.values() {
-            out += &format!("{}\n", Record::AddLogGroup { group });
-        }
+        let mut out = String::new();
         for family in self.families.values() {
             out += &format!("\"{}\": {}", family.name.escape_debug(), family.version.describe());
         }

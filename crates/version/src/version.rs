@@ -331,7 +331,7 @@ impl fmt::Display for FileMeta {
         write!(f, "table {} [\"{low}\", \"{high}\"{end} {} B", self.number, self.len)?;
         write!(f, " compensated {} B, {} entries", self.compensated(), self.entries)?;
         write!(f, " ({} tombstones, {} ranges)", self.tombstones, self.range_tombstones)?;
-        write!(f, " seq {}..{} location {}", self.min_seq, self.max_seq, self.location)?;
+        write!(f, " seq {}..{} location {}", self.min_seq, self.max_seq, self.volume)?;
         if let Some(seq) = self.global_seq {
             write!(f, " global seq {seq}")?;
         }
@@ -349,7 +349,7 @@ impl fmt::Display for VsstMeta {
             "vSST {} {} B, records {} B, {} entries",
             self.number, self.len, self.record_bytes, self.entries
         )?;
-        write!(f, " {:?} location {} took over {:?}", self.class, self.location, self.blob_ids)
+        write!(f, " {:?} location {} took over {:?}", self.class, self.volume, self.blob_ids)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::files::obsolete::DataFile;
 use crate::files::unfinished::{self, Mark, Work};
 use base::sync::atomic::Ordering;
 use base::sync::lock;
-use base::{Error, ErrorKind, Result, SeqNo, Uid};
+use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,10 +57,10 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     fs.sync_dir(dir)?;
     // From here on it is a store of its own, beside its source and on the same blocks after it.
     let uid = match base::canary::is("checkpoint-keeps-uid") {
-        true => state.store,
+        true => state.store.uid,
         false => engine.env.new_uid(),
     };
-    Manifest::create_with(&engine.env, dir, without_log(&state, uid)?)?;
+    Manifest::create_with(&engine.env, dir, State::of(Arc::new(state.store.without_log(uid)))?)?;
     mark.finish()
 }
 
@@ -69,7 +69,7 @@ fn not_empty(dir: &Path) -> Error {
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.
-fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
+fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<State> {
     let _one_at_a_time = lock(&engine.checkpointing);
     // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
     let upto = freeze_all_and(engine, |upto| {
@@ -86,7 +86,7 @@ fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<Arc<State>> {
 }
 
 /// Marks all tables and vSSTs as shared, durably; returns the state in which they are.
-fn share_files(engine: &Engine) -> Result<Arc<State>> {
+fn share_files(engine: &Engine) -> Result<State> {
     engine.install(
         |state| {
             let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
@@ -95,13 +95,6 @@ fn share_files(engine: &Engine) -> Result<Arc<State>> {
         },
         |state| crate::work::jobs::output::publish(engine, state),
     )
-}
-
-/// The same tables and families as the store `uid`, no log.
-fn without_log(state: &State, uid: Uid) -> Result<State> {
-    let snapshot = state.snapshot();
-    let records = snapshot.0.into_iter().filter(|r| !matches!(r, Record::AddLogGroup { .. })).collect();
-    State::from_snapshot(uid, state.edit_number, &Edit(records))
 }
 
 fn link_or_copy(engine: &Engine, name: &str, dir: &Path) -> Result<()> {

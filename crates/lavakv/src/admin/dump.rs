@@ -109,7 +109,7 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     let mut out = LogContents::default();
     out.floors.extend(state.families.values().map(|f| (f.id, f.version.log_floor)));
     let mut groups = Vec::new();
-    for meta in state.log_groups.values().filter(|group| !group.discarded) {
+    for meta in state.store.log_groups.values().filter(|group| !group.discarded) {
         let path = io::fs::join(dir, &names::log(meta.file));
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
@@ -121,7 +121,7 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
         }
         Ok(())
     });
-    wal::recover(env, dir, state.store, &groups, RecoveryMode::ReadOnly, &mut take)?;
+    wal::recover(env, dir, state.store.uid, &groups, RecoveryMode::ReadOnly, &mut take)?;
     drop(take);
     Ok(out)
 }

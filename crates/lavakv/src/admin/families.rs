@@ -10,7 +10,7 @@ use base::sync::{MutexGuard, lock, write};
 use base::{Error, ErrorKind, Result, limits};
 use std::cell::Cell;
 use std::sync::Arc;
-use version::{Edit, Record};
+use version::{Edit, Record, StoreRecord};
 
 /// Makes a family; it exists once the edit is durable.
 pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
@@ -39,7 +39,7 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
             // The floor may lie above the end of the log that a power loss leaves. Sequences then go on above it, or
             // recovery would take later writes for ones that are in tables.
             let floor = Record::LogFloor { family: id.get(), seq: visible + 1 };
-            Ok(Edit(vec![record, floor, Record::LastSeq(visible)]))
+            Ok(Edit(vec![record, floor, Record::Store(StoreRecord::LastSeq(visible))]))
         },
         |state| version = state.families.get(&id.get()).map(|f| f.version.clone()),
     )?;

@@ -11,7 +11,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
-use version::{Edit, Record};
+use version::{Edit, Record, StoreRecord};
 
 /// Freezes the memtables of all families at one sequence, and waits until they are tables.
 pub(crate) fn flush(engine: &Arc<Engine>) -> Result<()> {
@@ -174,8 +174,8 @@ fn seal_log(engine: &Engine) -> Result<()> {
     let Some((ltn, end_lpn)) = engine.wal().end() else { return Ok(()) };
     // What was prepared for writes to come is space that a closed store does not need.
     let (spares, files) = engine.log.unused(ltn);
-    let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
-    records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
+    let mut records = vec![Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn })];
+    records.extend(spares.into_iter().map(|ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })));
     engine.manifest.commit(Edit(records))?;
     files
         .iter()

@@ -33,6 +33,8 @@ pub struct Space {
     pub wal_bytes: u64,
     /// Manifests and the pointer to the current one.
     pub manifest_bytes: u64,
+    /// Files of other engines on the same store.
+    pub engines_bytes: u64,
     /// Files the store does not know.
     pub other_bytes: u64,
     /// All of the above.
@@ -188,7 +190,7 @@ impl Space {
     /// Name and value of each part that belongs to the sum.
     ///
     /// `live` and `hidden` divide `value_bytes` by the estimate; all others are exact.
-    pub fn parts(&self) -> [(&'static str, u64); 9] {
+    pub fn parts(&self) -> [(&'static str, u64); 10] {
         [
             ("tables", self.table_bytes),
             ("live", self.value_bytes - self.hidden_bytes.min(self.value_bytes)),
@@ -198,6 +200,7 @@ impl Space {
             ("jobs", self.job_bytes),
             ("wal", self.wal_bytes),
             ("manifest", self.manifest_bytes),
+            ("engines", self.engines_bytes),
             ("other", self.other_bytes),
         ]
     }
@@ -290,6 +293,7 @@ fn list(engine: &Engine, out: &mut Space) -> Result<HashMap<u64, u64>> {
             Some(
                 FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
             ) => &mut out.manifest_bytes,
+            Some(FileKind::Engine { .. }) => &mut out.engines_bytes,
             Some(FileKind::Lock) | None => &mut out.other_bytes,
         };
         *owner += bytes;

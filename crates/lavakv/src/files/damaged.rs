@@ -90,7 +90,7 @@ pub(crate) fn list(engine: &Engine) -> Vec<DamagedFile> {
 
 /// The family of a file of data, and what it is.
 fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
-    let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)? else { return None };
+    let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)?;
     Some((family, DataFile::find(state, number)?))
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn job_failed(engine: &Arc<Engine>, error: Error, inputs: &[u64]) {
 fn is_thrown_away(engine: &Engine, path: &Path) -> bool {
     match kind_of(&engine.dir, path) {
         Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => true,
-        Some(FileKind::Log(number)) => engine.manifest.state().place_of(number).is_none(),
+        Some(FileKind::Log(number)) => engine.manifest.state().store.log_group_in(number).is_none(),
         Some(FileKind::Manifest(number)) => {
             !engine.manifest.live_manifest_files().contains(&names::manifest(number))
         }

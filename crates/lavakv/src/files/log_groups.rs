@@ -27,7 +27,7 @@ use pace::Pace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use version::names::FileKind;
-use version::{Edit, LogGroupMeta, Record, names};
+use version::{Edit, LogGroupMeta, Record, StoreRecord, names};
 use wal::{PreparedGroup, PriorGroup, TenantId};
 
 mod pace;
@@ -309,8 +309,10 @@ impl LogGroups {
         let mut ltn = 0;
         let listed = engine.install(
             |state| {
-                ltn = state.next_ltn;
-                Ok(Edit(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, ..meta } }]))
+                ltn = state.store.next_ltn;
+                Ok(Edit(vec![Record::Store(StoreRecord::AddLogGroup {
+                    group: LogGroupMeta { ltn, ..meta },
+                })]))
             },
             |_| {},
         );
@@ -440,7 +442,8 @@ impl LogGroups {
     /// Takes over the ballast that an earlier process left: of the files that no group has, those with the right length.
     /// A file that a crash left half made has not all its pages.
     pub fn adopt_ballast(&self, engine: &Engine, listing: &[DirEntry]) -> Result<()> {
-        let listed: Vec<u64> = engine.manifest.state().log_groups.values().map(|group| group.file).collect();
+        let listed: Vec<u64> =
+            engine.manifest.state().store.log_groups.values().map(|group| group.file).collect();
         for entry in listing.iter().filter(|entry| entry.allocated >= entry.len) {
             let Some(FileKind::Log(number)) = names::parse(&entry.name) else { continue };
             let of_part = |part: &Ballast| part.len(&engine.options) == entry.len;
@@ -512,7 +515,7 @@ impl LogGroups {
         if dropped.is_empty() {
             return Ok(());
         }
-        let records = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        let records = dropped.iter().map(|&ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })).collect();
         engine.install(|_| Ok(Edit(records)), |_| {}).inspect_err(|_| self.hint_release())?;
         {
             let mut state = lock(&self.state);

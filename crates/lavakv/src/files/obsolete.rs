@@ -43,7 +43,6 @@ impl DataFile {
                 let version = &state.families.get(&family)?.version;
                 version.vssts.get(&number).cloned().map(DataFile::Vsst)
             }
-            Place::Log { .. } => None,
         }
     }
 

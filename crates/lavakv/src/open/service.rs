@@ -26,7 +26,7 @@ use base::{Error, ErrorKind, Result};
 use io::DirEntry;
 use std::sync::Arc;
 use version::names::{self, FileKind};
-use version::{Edit, Place, Record};
+use version::{Edit, Place, Record, StoreRecord};
 use wal::{History, PreparedGroup, RecoveryReport, Wal, WalOptions};
 
 /// A group of this length can be had where there is none for a regular one, bytes.
@@ -85,7 +85,7 @@ impl Unstarted {
         };
         let next_lpn = report.next_lpn.max(engine.options.first_number);
         let history = if self.flushed { History::default() } else { report.history.clone() };
-        let log = Wal::start(&engine.env, &engine.dir, options, state.store, next_lpn, first, history)?;
+        let log = Wal::start(&engine.env, &engine.dir, options, state.store.uid, next_lpn, first, history)?;
         engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
         Ok(())
     }
@@ -96,13 +96,14 @@ impl Unstarted {
         let first = self.first.as_ref().map(|group| group.ltn);
         let cut =
             |ltn: u64, discarded: bool| self.flushed || discarded || self.report.discarded.contains(&ltn);
-        let old = state.log_groups.values().filter(|group| Some(group.ltn) != first);
+        let old = state.store.log_groups.values().filter(|group| Some(group.ltn) != first);
         let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
-        let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        let mut records: Vec<Record> =
+            dropped.iter().map(|&ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })).collect();
         if let Some((ltn, end_lpn)) = self.report.sealed.filter(|(ltn, _)| !dropped.contains(ltn))
-            && state.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
+            && state.store.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
         {
-            records.push(Record::SealLogGroup { ltn, end_lpn });
+            records.push(Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn }));
         }
         if !records.is_empty() {
             engine.manifest.commit(Edit(records))?;
@@ -192,7 +193,7 @@ const OLD_GROUPS_SHORT: usize = 1;
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
 fn flush_recovered(engine: &Arc<Engine>) {
-    if engine.manifest.state().log_groups.len() > OLD_GROUPS_MAX + 1 {
+    if engine.manifest.state().store.log_groups.len() > OLD_GROUPS_MAX + 1 {
         let mut writer = lock(&engine.writer);
         crate::write::write_path::freeze_all(engine, &mut writer);
     }
@@ -202,7 +203,7 @@ fn flush_recovered(engine: &Arc<Engine>) {
 pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
     let short = engine.log.ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
-    let within = engine.manifest.state().log_groups.len() <= bound + 1;
+    let within = engine.manifest.state().store.log_groups.len() <= bound + 1;
     if engine.wal.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
@@ -226,14 +227,14 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             Some(FileKind::Vsst(n)) => {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.segments.holds(n)
             }
-            Some(FileKind::Log(n)) => {
-                !matches!(state.place_of(n), Some(Place::Log { .. })) && !engine.log.is_kept(n)
-            }
+            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.is_kept(n),
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             // What was read from a tail is in tables since a moment ago.
             Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
             // One with contents is that of a repair, which removes it when it is done.
             Some(FileKind::Unfinished) => entry.len == 0,
+            // Another engine's, listed or not, are its own affair: it alone knows what is still needed.
+            Some(FileKind::Engine { .. }) => false,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.

@@ -33,7 +33,7 @@ pub fn sink(facts: &Facts<'_>, last_level: usize) -> Option<Compaction> {
             overlap_max: u64::MAX,
             compensated: false,
             rebuild_vssts: Vec::new(),
-            placement: current.location,
+            placement: current.volume.0,
         };
         facts.busy.allows(&compaction).then_some(compaction)
     })

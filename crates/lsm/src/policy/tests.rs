@@ -62,7 +62,7 @@ impl Store {
             rng: Rng::new(seed),
             policy,
             set_aside: SetAside::default(),
-            state: State::empty(Uid::default(), 1).apply(&Edit(vec![create])).unwrap(),
+            state: State::empty(Uid::default(), 1).apply(Edit(vec![create])).unwrap(),
             files: BTreeMap::new(),
             busy: InProgress::default(),
             running: Vec::new(),
@@ -88,7 +88,8 @@ impl Store {
     }
 
     fn table(&mut self, entries: Vec<Entry>) -> FileMeta {
-        let number = self.state.next_file_number.max(self.files.last_key_value().map_or(1, |(n, _)| n + 1));
+        let number =
+            self.state.store.next_file_number.max(self.files.last_key_value().map_or(1, |(n, _)| n + 1));
         let tombstones = entries.iter().filter(|e| e.tombstone).count() as u64;
         let len = (entries.len() as u64 - tombstones) * ENTRY + tombstones * TOMBSTONE;
         let end = |e: &Entry| key::encode(&user_key(e.key), e.seq, ValueKind::Value);
@@ -130,7 +131,7 @@ impl Store {
     }
 
     fn apply(&mut self, records: Vec<Record>) {
-        self.state = self.state.apply(&Edit(records)).unwrap();
+        self.state = self.state.apply(Edit(records)).unwrap();
     }
 
     /// Starts compactions until `slots` run or none is wanted; ends random ones until at most `leave` run.

@@ -186,7 +186,7 @@ impl Store {
             vssts: Mutex::default(),
         };
         let create = Record::CreateFamily { id: FAMILY, name: "f".into(), options: Vec::new() };
-        let state = State::empty(Uid::from_words(seed, 1), 1).apply(&Edit(vec![create])).unwrap();
+        let state = State::empty(Uid::from_words(seed, 1), 1).apply(Edit(vec![create])).unwrap();
         let compression = if seed.is_multiple_of(2) { Compression::None } else { Compression::Lz4 };
         Store {
             sim,

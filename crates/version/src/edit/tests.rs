@@ -1,7 +1,12 @@
 use super::*;
 use crate::arbitrary::{KINDS, any_record};
-use base::ErrorKind;
+use base::{ErrorKind, MAX_SEQ};
 use io::Rng;
+use store::manifest::LogGroupMeta;
+
+/// Tags of the store, in the same edits.
+const NEXT_FILE_NUMBER: u64 = 16;
+const LAST_SEQ: u64 = 17;
 
 #[test]
 fn every_kind_of_record_round_trips() {
@@ -28,12 +33,12 @@ fn what_a_newer_release_wrote_is_refused_as_such() {
     assert_eq!(Edit::decode(&unknown_tag).unwrap_err().kind(), ErrorKind::Unsupported);
     // A known record with a field more.
     let mut more = Vec::new();
-    put_varint(&mut more, tag::LAST_SEQ);
+    put_varint(&mut more, LAST_SEQ);
     put_bytes(&mut more, &[5, 1]);
     assert_eq!(Edit::decode(&more).unwrap_err().kind(), ErrorKind::Unsupported);
     // One with a flag more.
     let group = LogGroupMeta { ltn: 1, file: 2, len: 3, ..LogGroupMeta::default() };
-    let mut flagged = Edit(vec![Record::AddLogGroup { group }]).encode();
+    let mut flagged = Edit(vec![Record::Store(StoreRecord::AddLogGroup { group })]).encode();
     *flagged.last_mut().unwrap() = 8;
     assert_eq!(Edit::decode(&flagged).unwrap_err().kind(), ErrorKind::Unsupported);
 }
@@ -41,8 +46,8 @@ fn what_a_newer_release_wrote_is_refused_as_such() {
 #[test]
 fn numbers_out_of_range_are_refused() {
     for (tag, value) in [
-        (tag::NEXT_FILE_NUMBER, u64::MAX),
-        (tag::LAST_SEQ, MAX_SEQ + 1),
+        (NEXT_FILE_NUMBER, u64::MAX),
+        (LAST_SEQ, MAX_SEQ + 1),
         (tag::NEXT_FAMILY, 1 << 32),
         (tag::DROP_FAMILY, u64::MAX),
     ] {

@@ -2,10 +2,15 @@ use super::*;
 use crate::arbitrary::{Editor, user_key};
 use crate::edit::Record;
 use crate::meta::FileMeta;
-use base::{ValueKind, key};
-use format::{Current, HEADER_LEN, Header, encode_record, read_record};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, Uid, ValueKind, key};
 use io::sim::SimEnv;
-use replay::replay;
+use io::{CreateOptions, Env};
+use std::path::Path;
+use std::sync::Arc;
+use store::manifest::format::{Current, HEADER_LEN, Header, encode_record, read_record};
+use store::manifest::{History, InitialState, Record as StoreRecord};
+use store::names;
 
 mod crash;
 mod damage;
@@ -13,6 +18,10 @@ mod golden;
 mod schedules;
 
 const DIR: &str = "/";
+
+fn replay(bytes: &[u8]) -> Result<History> {
+    history::replay(bytes, &Engines::of::<Kv>())
+}
 
 /// A new store in a simulation.
 fn new_store(seed: u64) -> (SimEnv, Manifest) {
@@ -47,18 +56,18 @@ fn a_history_survives_reopening_and_rolls() {
             manifest.roll().unwrap();
         }
         let state = manifest.state();
-        assert_eq!(manifest.durable_edit(), state.edit_number);
+        assert_eq!(manifest.durable_edit(), state.store.edit_number);
         let number = manifest.allocate_file_number();
-        assert!(state.files().all(|(n, _)| n < number) && number >= state.next_file_number);
+        assert!(state.files().all(|(n, _)| n < number) && number >= state.store.next_file_number);
         let manifests = sim.files().iter().filter(|(p, _)| p.to_string_lossy().contains("MANIFEST")).count();
         assert_eq!(manifests, 1, "a roll removes the old file");
         drop(manifest);
         manifest = recover(&sim).unwrap();
-        assert_eq!(*manifest.state(), *state);
+        assert_eq!(manifest.state(), state);
         assert_eq!(manifest.report().torn_bytes, 0);
         assert!(manifest.should_roll(), "a recovered file is not appended to");
-        manifest.require_edit(state.edit_number).unwrap();
-        let e = manifest.require_edit(state.edit_number + 1).unwrap_err();
+        manifest.require_edit(state.store.edit_number).unwrap();
+        let e = manifest.require_edit(state.store.edit_number + 1).unwrap_err();
         assert!(e.is_corruption() && e.file().is_some());
     }
 }
@@ -82,26 +91,20 @@ fn opening_writes_nothing_and_read_only_refuses_to() {
 fn numbers_start_where_the_seed_says_and_above_what_the_directory_holds() {
     let sim = SimEnv::new(3);
     let near = (1u64 << 32) - 10;
-    let seed = InitialState {
-        first_seq: near,
-        first_file_number: near,
-        first_ltn: near,
-        first_edit: near,
-        ..InitialState::default()
-    };
+    let seed = InitialState { first_seq: near, first_file_number: near, first_ltn: near, first_edit: near };
     let manifest = Manifest::create(&sim.env(), DIR.as_ref(), seed).unwrap();
     let state = manifest.state();
-    assert_eq!((state.last_seq, state.next_ltn, state.edit_number), (near - 1, near, near));
+    assert_eq!((state.store.last_seq, state.store.next_ltn, state.store.edit_number), (near - 1, near, near));
     assert!(manifest.allocate_file_number() >= near);
     let mut editor = Editor::new(3);
     commit_some(&manifest, &mut editor, 60);
-    assert!(manifest.state().edit_number > 1 << 32);
+    assert!(manifest.state().store.edit_number > 1 << 32);
     manifest.roll().unwrap();
     let state = manifest.state();
     drop(manifest);
     sim.write_file("/009999999999.ksst", b"left over").unwrap();
     let manifest = recover(&sim).unwrap();
-    assert_eq!(*manifest.state(), *state);
+    assert_eq!(manifest.state(), state);
     assert_eq!(manifest.allocate_file_number(), 10_000_000_000);
     manifest.bump_file_number(10_000_000_500);
     assert_eq!(manifest.allocate_file_number(), 10_000_000_501);
@@ -134,10 +137,10 @@ fn a_state_can_be_exported_into_another_directory() {
     let files: Vec<u64> = state.files().map(|(number, _)| number).collect();
     files.iter().for_each(|n| other.write_file(format!("/{n:012}.ksst"), b"x").unwrap());
     let copy = Manifest::create_with(&other.env(), DIR.as_ref(), state.clone()).unwrap();
-    assert_eq!(*copy.state(), state);
+    assert_eq!(copy.state(), state);
     drop(copy);
     let copy = recover(&other).unwrap();
-    assert_eq!((copy.state().as_ref(), copy.store()), (&state, manifest.store()));
+    assert_eq!((copy.state(), copy.store()), (state, manifest.store()));
 }
 
 #[test]
@@ -146,28 +149,29 @@ fn build_sees_every_accepted_edit_and_a_refused_one_leaves_no_trace() {
     let mut editor = Editor::new(8);
     commit_some(&manifest, &mut editor, 5);
     let before = manifest.state();
-    let refused = manifest.commit_with(|_| Err(Error::new(ErrorKind::Busy, "changed my mind")), |_| panic!());
+    let refused = manifest
+        .commit_with(|_| Err::<Edit, _>(Error::new(ErrorKind::Busy, "changed my mind")), |_| panic!());
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
     let contradiction = Edit(vec![Record::DropFamily { id: 99 }]);
     assert_eq!(manifest.commit(contradiction).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    assert_eq!(*manifest.state(), *before);
+    assert_eq!(manifest.state(), before);
     let mut seen = 0;
     let state = manifest
         .commit_with(
             |tip| {
-                seen = tip.edit_number;
+                seen = tip.store.edit_number;
                 Ok(Edit::default())
             },
-            |state| assert_eq!(manifest.state().edit_number, state.edit_number),
+            |state| assert_eq!(manifest.state().store.edit_number, state.store.edit_number),
         )
         .unwrap();
-    assert_eq!((seen, state.edit_number), (before.edit_number, before.edit_number + 1));
+    assert_eq!((seen, state.store.edit_number), (before.store.edit_number, before.store.edit_number + 1));
 }
 
 #[test]
 fn vouch_writes_only_what_is_needed() {
     let (sim, manifest) = new_store(9);
-    manifest.commit(Edit(vec![Record::LastSeq(7)])).unwrap();
+    manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(7))])).unwrap();
     let edits = manifest.durable_edit();
     manifest.vouch().unwrap();
     manifest.vouch().unwrap();
@@ -219,7 +223,7 @@ fn group_commit_with_threads() {
     manifest.commit(Edit(vec![create])).unwrap();
     let published = Mutex::<_, rank::Noted>::new(Vec::new());
     let add = |tip: &State, number: u64| {
-        let seq = tip.last_seq + 1;
+        let seq = tip.store.last_seq + 1;
         let meta = FileMeta {
             number,
             smallest: key::encode(&user_key(number % 100), seq, ValueKind::Value),
@@ -235,10 +239,10 @@ fn group_commit_with_threads() {
             scope.spawn(|| {
                 for _ in 0..COMMITS {
                     let number = manifest.allocate_file_number();
-                    let publish = |state: &Arc<State>| lock(&published).push(state.edit_number);
+                    let publish = |state: &State| lock(&published).push(state.store.edit_number);
                     let state = manifest.commit_with(|tip| Ok(add(tip, number)), publish).unwrap();
                     assert!(state.place_of(number).is_some() && manifest.state().place_of(number).is_some());
-                    assert!(manifest.durable_edit() >= state.edit_number);
+                    assert!(manifest.durable_edit() >= state.store.edit_number);
                 }
             });
         }
@@ -249,7 +253,7 @@ fn group_commit_with_threads() {
     let state = manifest.state();
     drop(manifest);
     let again = Manifest::recover(&env, &dir, true).unwrap();
-    assert_eq!(*again.state(), *state);
+    assert_eq!(again.state(), state);
     for entry in env.fs.list(&dir).unwrap() {
         env.fs.remove(&dir.join(entry.name)).unwrap();
     }

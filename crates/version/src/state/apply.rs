@@ -1,24 +1,20 @@
 //! Applying an edit to a copy of the state. See the module above for what is refused.
 
-use super::{FamilyState, Place, Slot, State};
+use super::{FamilyState, KvState, Place, Slot};
 use crate::edit::{Edit, Record};
-use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, LogGroupMeta, VsstMeta};
+use crate::meta::{BlobId, Dependency, FamilyId, FileMeta, VsstMeta};
 use crate::version::{AliasTarget, Level, Version, sort_level};
 use base::limits::{FAMILIES_MAX, FAMILY_NAME_LEN_MAX, LEVELS_MAX};
-use base::{Error, Result, key};
+use base::{Result, key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use store::numbers::NUMBER_MAX;
+use store::manifest::{Ground, refuse};
 
-pub(super) fn apply(state: &State, edit: &Edit) -> Result<State> {
-    let mut next = state.clone();
-    next.edit_number = state.edit_number + 1;
-    let mut draft = Draft { state: next, families: BTreeMap::new() };
+pub(super) fn apply(state: &KvState, edit: &Edit, ground: &mut Ground<'_>) -> Result<KvState> {
+    let mut draft = Draft { state: state.clone(), ground, families: BTreeMap::new() };
     for record in &edit.0 {
-        match record {
-            Record::RemoveFile { family, level, number } => draft.remove_file(*family, *level, *number)?,
-            Record::RemoveLogGroup { ltn } => draft.remove_log_group(*ltn)?,
-            _ => {}
+        if let Record::RemoveFile { family, level, number } = record {
+            draft.remove_file(*family, *level, *number)?;
         }
     }
     for record in &edit.0 {
@@ -27,13 +23,10 @@ pub(super) fn apply(state: &State, edit: &Edit) -> Result<State> {
     draft.finish()
 }
 
-fn refuse<T>(why: impl std::fmt::Display) -> Result<T> {
-    Err(Error::invalid(format!("the edit contradicts the state of the store: {why}")))
-}
-
 /// A state in the making.
-struct Draft {
-    state: State,
+struct Draft<'a, 'g> {
+    state: KvState,
+    ground: &'a mut Ground<'g>,
     /// The families the edit touches.
     families: BTreeMap<FamilyId, FamilyDraft>,
 }
@@ -51,7 +44,7 @@ struct FamilyDraft {
     aliases_touched: BTreeSet<BlobId>,
 }
 
-impl Draft {
+impl Draft<'_, '_> {
     fn family(&mut self, id: FamilyId) -> Result<&mut FamilyDraft> {
         use std::collections::btree_map::Entry;
         match self.families.entry(id) {
@@ -65,7 +58,7 @@ impl Draft {
 
     fn record(&mut self, record: &Record) -> Result<()> {
         match record {
-            Record::RemoveFile { .. } | Record::RemoveLogGroup { .. } => Ok(()), // done before all others
+            Record::RemoveFile { .. } => Ok(()), // done before all others
             Record::AddFile { family, level, meta } => self.add_file(*family, *level, meta),
             Record::LogFloor { family, seq } => {
                 let version = &mut self.family(*family)?.version;
@@ -101,38 +94,20 @@ impl Draft {
                     None => refuse(format!("there is no alias {blob_id} in family {family}")),
                 }
             }
-            Record::AddLogGroup { group } => self.add_log_group(*group),
-            Record::SealLogGroup { ltn, end_lpn } => self.log_group(*ltn, |g| match g.sealed_end {
-                Some(end) if end != *end_lpn => refuse(format!("log group {ltn} is sealed at page {end}")),
-                _ => {
-                    g.sealed_end = Some(*end_lpn);
-                    Ok(())
-                }
-            }),
-            Record::DiscardLogGroup { ltn } => self.log_group(*ltn, |g| {
-                g.discarded = true;
-                Ok(())
-            }),
-            Record::NextFileNumber(n) => raise(&mut self.state.next_file_number, *n),
-            Record::NextLtn(n) => raise(&mut self.state.next_ltn, *n),
-            Record::LastSeq(n) if *n > base::MAX_SEQ => refuse(format!("sequence {n} is out of range")),
-            Record::LastSeq(n) => raise(&mut self.state.last_seq, *n),
             Record::NextFamily(n) => {
                 self.state.next_family = self.state.next_family.max(*n);
                 Ok(())
             }
             Record::ShareFile { number } => self.share_file(*number),
+            Record::Store(record) => refuse(format!("\"{record}\" is for the store to do")),
         }
     }
 
     fn occupy(&mut self, number: u64, place: Place, table: Option<Arc<FileMeta>>) -> Result<()> {
-        if number == 0 || number > NUMBER_MAX {
-            return refuse(format!("file number {number} is out of range"));
-        }
         if let Some(old) = self.state.index.insert(number, Slot { place, table }) {
             return refuse(format!("file {number} exists already ({:?})", old.place));
         }
-        raise(&mut self.state.next_file_number, number + 1)
+        self.ground.take_number(number)
     }
 
     fn add_file(&mut self, family: FamilyId, level: u32, meta: &FileMeta) -> Result<()> {
@@ -143,7 +118,7 @@ impl Draft {
         let table = Arc::new(meta.clone());
         self.family(family)?.add_file(level as usize, table.clone())?;
         self.occupy(meta.number, Place::Table { family, level }, Some(table))?;
-        raise(&mut self.state.last_seq, meta.max_seq.max(meta.seq_range().1))
+        self.ground.raise_seq(meta.max_seq.max(meta.seq_range().1))
     }
 
     fn remove_file(&mut self, family: FamilyId, level: u32, number: u64) -> Result<()> {
@@ -197,7 +172,7 @@ impl Draft {
         }
         draft.version.vssts.insert(meta.number, Arc::new(meta.clone()));
         self.occupy(meta.number, Place::Vsst { family }, None)?;
-        raise(&mut self.state.last_seq, meta.global_seq.unwrap_or(meta.max_seq).max(meta.max_seq))
+        self.ground.raise_seq(meta.global_seq.unwrap_or(meta.max_seq).max(meta.max_seq))
     }
 
     fn remove_vsst(&mut self, family: FamilyId, number: u64) -> Result<Arc<VsstMeta>> {
@@ -245,35 +220,6 @@ impl Draft {
         Ok(())
     }
 
-    fn add_log_group(&mut self, group: LogGroupMeta) -> Result<()> {
-        let ltn = group.ltn;
-        if ltn > NUMBER_MAX || self.state.log_groups.contains_key(&ltn) {
-            return refuse(format!("log group {ltn} exists already, or cannot"));
-        }
-        self.state.log_groups.insert(ltn, group);
-        self.occupy(group.file, Place::Log { ltn }, None)?;
-        raise(&mut self.state.next_ltn, ltn + 1)
-    }
-
-    fn remove_log_group(&mut self, ltn: u64) -> Result<()> {
-        match self.state.log_groups.remove(&ltn) {
-            Some(group) => {
-                self.state.index.remove(&group.file);
-                Ok(())
-            }
-            None => refuse(format!("there is no log group {ltn}")),
-        }
-    }
-
-    fn log_group(&mut self, ltn: u64, change: impl FnOnce(&mut LogGroupMeta) -> Result<()>) -> Result<()> {
-        let Some(mut group) = self.state.log_groups.get(&ltn).copied() else {
-            return refuse(format!("there is no log group {ltn}"));
-        };
-        change(&mut group)?;
-        self.state.log_groups.insert(ltn, group);
-        Ok(())
-    }
-
     fn share_file(&mut self, number: u64) -> Result<()> {
         match self.state.place_of(number) {
             Some(Place::Table { family, level }) => {
@@ -297,21 +243,12 @@ impl Draft {
         }
     }
 
-    fn finish(mut self) -> Result<State> {
+    fn finish(mut self) -> Result<KvState> {
         for (id, draft) in self.families {
             self.state.families.insert(id, Arc::new(draft.finish()?));
         }
         Ok(self.state)
     }
-}
-
-/// Counters only rise; a smaller value is no contradiction but old news.
-fn raise(counter: &mut u64, to: u64) -> Result<()> {
-    if to > NUMBER_MAX + 1 {
-        return refuse(format!("number {to} is out of range"));
-    }
-    *counter = (*counter).max(to);
-    Ok(())
 }
 
 /// `targets` with every file of `inputs` replaced by the `outputs` that hold its keys.

@@ -1,9 +1,11 @@
 use super::*;
 use crate::arbitrary::{Editor, user_key};
+use crate::manifest::State;
 use crate::meta::{Dependency, VsstMeta};
 use crate::version::AliasTarget;
-use base::{ErrorKind, ValueKind, key};
+use base::{ErrorKind, Uid, ValueKind, key};
 use std::collections::{BTreeMap, BTreeSet};
+use store::manifest::{LogGroupMeta, Record as StoreRecord};
 
 /// Which numbers are at which (family, level), by the plain meaning of the records. Level 100: vSSTs.
 type Model = BTreeMap<(FamilyId, u32), BTreeSet<u64>>;
@@ -63,11 +65,11 @@ fn random_histories_agree_with_the_plain_meaning_of_their_records() {
             apply_to_model(&mut model, &edit);
             model.retain(|_, numbers| !numbers.is_empty());
             assert_eq!(model_of(&next), model, "seed {seed} step {step}");
-            assert_eq!(next.edit_number, state.edit_number + 1);
+            assert_eq!(next.store.edit_number, state.store.edit_number + 1);
             next.verify().unwrap_or_else(|e| panic!("seed {seed} step {step}: {e}: {edit:?}"));
             if step % 10 == 0 {
-                let snapshot = Edit::decode(&next.snapshot().encode()).unwrap();
-                let again = State::from_snapshot(next.store, next.edit_number, &snapshot).unwrap();
+                let snapshot = Edit::decode(&next.snapshot()).unwrap().encode();
+                let again = State::from_snapshot(next.store.uid, next.store.edit_number, &snapshot).unwrap();
                 assert_eq!(again, next, "seed {seed} step {step}");
                 old.push((state.clone(), state.describe()));
             }
@@ -148,10 +150,16 @@ fn sample() -> State {
         add(1, table(11, 200, 299, (1, 5))),
         add(0, depends_on(table(12, 150, 250, (6, 9)), &[20])),
         Record::AddVsst { family: 0, meta: vsst(20, 150, 250, vec![]) },
-        Record::AddLogGroup { group: LogGroupMeta { ltn: 3, file: 30, len: 4096, ..Default::default() } },
+        Record::Store(StoreRecord::AddLogGroup {
+            group: LogGroupMeta { ltn: 3, file: 30, len: 4096, ..Default::default() },
+        }),
         Record::LogFloor { family: 0, seq: 10 },
     ];
-    State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap()
+    State::empty(Uid::default(), 1).apply(Edit(records)).unwrap()
+}
+
+fn log_group(ltn: u64, file: u64) -> Record {
+    Record::Store(StoreRecord::AddLogGroup { group: LogGroupMeta { ltn, file, ..Default::default() } })
 }
 
 #[test]
@@ -200,25 +208,22 @@ fn contradictions_are_refused() {
             ],
         ),
         ("family name again", vec![Record::CreateFamily { id: 1, name: "default".into(), options: vec![] }]),
-        (
-            "log group again",
-            vec![Record::AddLogGroup { group: LogGroupMeta { ltn: 3, file: 41, ..Default::default() } }],
-        ),
-        (
-            "log file in use",
-            vec![Record::AddLogGroup { group: LogGroupMeta { ltn: 4, file: 10, ..Default::default() } }],
-        ),
-        ("seal of the unknown", vec![Record::SealLogGroup { ltn: 4, end_lpn: 1 }]),
+        ("log group again", vec![log_group(3, 41)]),
+        ("log file in use", vec![log_group(4, 10)]),
+        ("seal of the unknown", vec![Record::Store(StoreRecord::SealLogGroup { ltn: 4, end_lpn: 1 })]),
         (
             "sealed elsewhere",
-            vec![Record::SealLogGroup { ltn: 3, end_lpn: 1 }, Record::SealLogGroup { ltn: 3, end_lpn: 2 }],
+            vec![
+                Record::Store(StoreRecord::SealLogGroup { ltn: 3, end_lpn: 1 }),
+                Record::Store(StoreRecord::SealLogGroup { ltn: 3, end_lpn: 2 }),
+            ],
         ),
-        ("removal of an unknown group", vec![Record::RemoveLogGroup { ltn: 4 }]),
+        ("removal of an unknown group", vec![Record::Store(StoreRecord::RemoveLogGroup { ltn: 4 })]),
         ("share of the unknown", vec![Record::ShareFile { number: 99 }]),
-        ("sequence out of range", vec![Record::LastSeq(base::MAX_SEQ + 1)]),
+        ("sequence out of range", vec![Record::Store(StoreRecord::LastSeq(base::MAX_SEQ + 1))]),
     ];
     for (what, records) in cases {
-        let e = state.apply(&Edit(records)).map(|_| ()).expect_err(what);
+        let e = state.apply(Edit(records)).map(|_| ()).expect_err(what);
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{what}: {e}");
     }
     assert_eq!(state, sample(), "a refused edit changes nothing");
@@ -233,7 +238,7 @@ fn a_range_tombstone_may_end_where_the_next_file_starts() {
     let state = State::empty(Uid::default(), 1);
     let family = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
     let records = vec![family, add(1, first), add(1, table(11, 200, 299, (1, 5)))];
-    let state = state.apply(&Edit(records)).unwrap();
+    let state = state.apply(Edit(records)).unwrap();
     state.verify().unwrap();
     let version = &state.family(0).unwrap().version;
     assert_eq!(version.file_at(1, &user_key(200)).unwrap().number, 11);
@@ -247,25 +252,25 @@ fn garbage_collection_moves_names() {
     let replace =
         |inputs: &[u64], outputs| Record::ReplaceVsst { family: 0, inputs: inputs.to_vec(), outputs };
     let first = vec![vsst(40, 150, 199, vec![20]), vsst(41, 200, 250, vec![20])];
-    let state = state.apply(&Edit(vec![replace(&[20], first)])).unwrap();
+    let state = state.apply(Edit(vec![replace(&[20], first)])).unwrap();
     let at = |state: &State, n: u64| {
         state.family(0).unwrap().version.resolve(20, &user_key(n), 9).map(|v| v.number)
     };
     assert_eq!([at(&state, 100), at(&state, 199), at(&state, 200)], [Some(40), Some(40), Some(41)]);
-    let state = state.apply(&Edit(vec![replace(&[41], vec![vsst(42, 210, 240, vec![20, 41])])])).unwrap();
+    let state = state.apply(Edit(vec![replace(&[41], vec![vsst(42, 210, 240, vec![20, 41])])])).unwrap();
     assert_eq!([at(&state, 199), at(&state, 200), at(&state, 300)], [Some(40), Some(42), Some(42)]);
     let version = state.family(0).unwrap().version.clone();
     assert_eq!(version.names_of(42), vec![42, 20, 41]);
     assert_eq!(version.referenced_in(42).stored_bytes, 50, "half of what leads to both");
     let all = vsst(43, 150, 250, vec![20, 40, 41, 42]);
-    let state = state.apply(&Edit(vec![replace(&[40, 42], vec![all])])).unwrap();
+    let state = state.apply(Edit(vec![replace(&[40, 42], vec![all])])).unwrap();
     assert_eq!([at(&state, 1), at(&state, 999)], [Some(43), Some(43)]);
     let version = state.family(0).unwrap().version.clone();
     assert_eq!(version.aliases.get(&20).unwrap().len(), 1);
     assert_eq!(version.referenced_in(43).stored_bytes, 100);
     assert_eq!(version.unreferenced(), (vec![40, 41, 42], vec![]));
     let drops = [40, 41, 42].map(|blob_id| Record::DropAlias { family: 0, blob_id });
-    let state = state.apply(&Edit(drops.to_vec())).unwrap();
+    let state = state.apply(Edit(drops.to_vec())).unwrap();
     let drop_needed = Edit(vec![Record::DropAlias { family: 0, blob_id: 20 }]);
     assert!(state.apply(&drop_needed).is_err());
     // The last table that depends on it goes, and with it everything may.
@@ -274,7 +279,7 @@ fn garbage_collection_moves_names() {
         Record::DropAlias { family: 0, blob_id: 20 },
         remove(0, 12),
     ];
-    let state = state.apply(&Edit(records)).unwrap();
+    let state = state.apply(Edit(records)).unwrap();
     assert!(state.family(0).unwrap().version.vssts.is_empty());
     state.verify().unwrap();
 }
@@ -288,11 +293,11 @@ fn edits_of_a_large_level_keep_it_in_order() {
         meta.largest = key::encode(format!("k{:08}", i * 10 + 9).as_bytes(), 1, ValueKind::Value);
         add(3, meta)
     }));
-    let mut state = State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap();
+    let mut state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
     for i in 0..200 {
         let old = state.family(0).unwrap().version.files(3)[i as usize * 7].clone();
         let meta = FileMeta { number: 20_000 + i, ..old.as_ref().clone() };
-        state = state.apply(&Edit(vec![remove(3, old.number), add(3, meta)])).unwrap();
+        state = state.apply(Edit(vec![remove(3, old.number), add(3, meta)])).unwrap();
     }
     state.verify().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Checks a state from scratch: nothing that [`super::apply`] keeps up to date is believed.
 
-use super::{Place, State, apply::check_alias};
+use super::{KvState, Place, apply::check_alias};
 use crate::meta::{BlobId, FileMeta};
 use crate::version::{ReferenceTotals, Version};
 use base::limits::LEVELS_MAX;
@@ -8,20 +8,14 @@ use base::{Error, Result, key};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use store::IdMap;
+use store::field::damaged;
 
-pub(super) fn verify(state: &State) -> Result<()> {
+pub(super) fn verify(state: &KvState) -> Result<()> {
     let mut index = IdMap::new();
     let mut occupy = |number: u64, place: Place| match index.insert(number, place) {
         Some(other) => fault(format!("file {number} is both {other:?} and {place:?}")),
-        None if number >= state.next_file_number => fault(format!("file {number} is past the next number")),
         None => Ok(()),
     };
-    for (ltn, group) in state.log_groups.iter() {
-        if ltn != group.ltn || ltn >= state.next_ltn {
-            return fault(format!("log group {ltn} is out of place"));
-        }
-        occupy(group.file, Place::Log { ltn })?;
-    }
     let mut names = BTreeSet::new();
     for (id, family) in state.families.iter() {
         let version = &family.version;
@@ -30,12 +24,12 @@ pub(super) fn verify(state: &State) -> Result<()> {
         }
         for (level, files) in version.levels.iter().enumerate() {
             for file in files {
-                file.validate().map_err(crate::meta::damaged)?;
+                file.validate().map_err(damaged)?;
                 occupy(file.number, Place::Table { family: id, level: level as u32 })?;
             }
         }
         for (number, meta) in version.vssts.iter() {
-            meta.validate().map_err(crate::meta::damaged)?;
+            meta.validate().map_err(damaged)?;
             if number != meta.number {
                 return fault(format!("vSST {} is listed as {number}", meta.number));
             }
@@ -88,7 +82,7 @@ fn verify_version(version: &Version) -> Result<()> {
     if totals != version.references {
         return fault("the sums of references are not those of the tables");
     }
-    version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(crate::meta::damaged)
+    version.aliases.keys().try_for_each(|id| check_alias(version, id)).map_err(damaged)
 }
 
 fn ordered(a: &FileMeta, b: &FileMeta) -> bool {

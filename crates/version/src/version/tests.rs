@@ -1,6 +1,6 @@
 use super::*;
 use crate::arbitrary::{Editor, user_key};
-use crate::state::State;
+use crate::manifest::State;
 use base::Uid;
 
 /// Queries by binary search against the same questions asked of every file.

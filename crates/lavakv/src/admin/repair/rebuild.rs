@@ -44,11 +44,11 @@ pub(super) fn rebuild(
     let (env, dir) = places.from;
     let log = open_log(env, dir, &found)?;
     if let Some(state) = &found.witness.state
-        && log.witness_edit > state.edit_number
+        && log.witness_edit > state.store.edit_number
     {
         let why = format!(
             "the manifest ends at edit {}, but the log saw edit {} durable: its end is missing",
-            state.edit_number, log.witness_edit
+            state.store.edit_number, log.witness_edit
         );
         found.report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
         return anew(places, options, found);
@@ -83,7 +83,7 @@ pub(super) fn rebuild(
         merge.tables(&family.tables)?;
     }
     let closed = witness.state.as_ref().is_some_and(|state| {
-        state.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
+        state.store.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
     });
     let asked = asked_tables(&plan, is_exact);
     let open = HashMap::default();
@@ -153,7 +153,7 @@ fn open_log(env: &Env, dir: &Path, found: &Found) -> Result<SalvagedLog> {
     let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
     let files = match &found.witness.state {
         Some(state) => {
-            let groups = state.log_groups.values().filter(|group| !group.discarded);
+            let groups = state.store.log_groups.values().filter(|group| !group.discarded);
             let file = |group: &version::LogGroupMeta| {
                 let path = dir.join(names::log(group.file));
                 let listed = ListedGroup {

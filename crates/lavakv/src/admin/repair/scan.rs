@@ -88,15 +88,15 @@ pub(super) fn scan_with(
 
 /// How it is known that a manifest has lost its end, if it is: an open that goes by these witnesses refuses it.
 fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<String> {
-    let last = state.edit_number;
+    let last = state.store.edit_number;
     let seen = newest_edit_seen(env, files, cache);
     if seen > last {
         let why = "the manifest ends at edit";
         return Some(format!("{why} {last}, but a table saw edit {seen} durable: its end is missing"));
     }
     // Where one of the files cannot be read, nothing is known of the others: the log says the same by its edits.
-    let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store));
-    let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.next_ltn)?;
+    let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store.uid));
+    let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
     Some(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
 }
 

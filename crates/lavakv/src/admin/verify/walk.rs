@@ -205,7 +205,7 @@ impl LogWalk {
         let state = engine.manifest.state();
         let mut groups = Vec::new();
         for group in engine.log.in_use(engine) {
-            let listed = state.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
+            let listed = state.store.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
             let file = engine.log.file_of(group.ltn);
             if let Some((listed, file)) = listed.zip(file) {
                 groups.push(GroupToCheck {
@@ -376,7 +376,7 @@ fn is_living(engine: &Engine, ltn: u64) -> bool {
     }
     let now = Manifest::recover(&engine.env, &engine.dir, true).map(|manifest| manifest.state());
     let then = engine.manifest.state();
-    let uid_of = |state: &version::State| state.log_groups.get(&ltn).map(|group| group.uid);
+    let uid_of = |state: &version::State| state.store.log_groups.get(&ltn).map(|group| group.uid);
     now.map_or(true, |now| uid_of(&now) == uid_of(&then))
 }
 

@@ -25,7 +25,7 @@ use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::FinishedTable;
-use version::{Edit, FileMeta, Record, VsstMeta};
+use version::{Edit, FileMeta, Record, StoreRecord, VsstMeta};
 
 /// A flush under way.
 pub(crate) struct FlushJob {
@@ -125,7 +125,7 @@ impl FlushJob {
                         family,
                         seq: unit.max_seq + 1 + u64::from(base::canary::is("flush-floor-one-too-high")),
                     });
-                    records.push(Record::LastSeq(unit.max_seq));
+                    records.push(Record::Store(StoreRecord::LastSeq(unit.max_seq)));
                 }
                 Ok(Edit(records))
             },

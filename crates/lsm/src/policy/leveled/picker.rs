@@ -241,7 +241,7 @@ impl<'a> Picker<'a> {
         // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
         let bottom =
             (output + 1..self.facts.version.levels.len()).all(|l| self.facts.version.files(l).is_empty());
-        files.iter().all(|f| f.location == placement && !(bottom && has_many_tombstones(f)))
+        files.iter().all(|f| f.volume.0 == placement && !(bottom && has_many_tombstones(f)))
             && overlap <= self.policy.overlap_max(self.facts.version, output)
     }
 }

@@ -46,7 +46,7 @@ fn table(number: u64, n: u64, values: &[(u64, u64)]) -> Record {
 fn state(records: Vec<Record>) -> State {
     let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
     let records = std::iter::once(create).chain(records).collect();
-    State::empty(Uid::default(), 1).apply(&Edit(records)).unwrap()
+    State::empty(Uid::default(), 1).apply(Edit(records)).unwrap()
 }
 
 /// Tables 1 to 6; vSSTs 50 to 53 have a little of each, 54 has much of each, 55 has only values of the last table. But for

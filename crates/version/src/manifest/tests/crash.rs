@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Every state that was ever submitted, by edit number, and when each commit was acknowledged.
 #[derive(Default)]
 struct History {
-    states: BTreeMap<u64, Arc<State>>,
+    states: BTreeMap<u64, State>,
     /// Operation count and edit number at each acknowledgement.
     acknowledged: Vec<(u64, u64)>,
 }
@@ -21,9 +21,9 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
             0 => Manifest::create(&sim.env(), DIR.as_ref(), InitialState::default()).unwrap(),
             _ => recover(sim).unwrap(),
         };
-        let mut note = |state: Arc<State>| {
-            history.acknowledged.push((sim.op_count(), state.edit_number));
-            history.states.insert(state.edit_number, state);
+        let mut note = |state: State| {
+            history.acknowledged.push((sim.op_count(), state.store.edit_number));
+            history.states.insert(state.store.edit_number, state);
         };
         note(manifest.state());
         for step in 0..8 {
@@ -62,8 +62,12 @@ fn every_crash_leaves_all_that_was_acknowledged() {
                         Err(e) => panic!("{what}: {e}\n{}", sim.trace()),
                     };
                     let state = manifest.state();
-                    assert!(Some(state.edit_number) >= acknowledged, "{what}: {} edits", state.edit_number);
-                    assert_eq!(*state, *history.states[&state.edit_number], "{what}");
+                    assert!(
+                        Some(state.store.edit_number) >= acknowledged,
+                        "{what}: {} edits",
+                        state.store.edit_number
+                    );
+                    assert_eq!(state, history.states[&state.store.edit_number], "{what}");
                     manifest.require_edit(acknowledged.unwrap_or(0)).unwrap();
                     recovered += 1;
                     torn += u32::from(manifest.report().torn_bytes > 0);
@@ -87,7 +91,7 @@ fn go_on(sim: &SimEnv, manifest: &Manifest, what: &str) {
         let again =
             recover(&record.crash_at(op, CrashKind::PowerLoss, op)).unwrap_or_else(|e| panic!("{what}: {e}"));
         let state = again.state();
-        assert!(*state == *before && op < sim.op_count() || *state == *after, "{what}, then op {op}");
+        assert!(state == before && op < sim.op_count() || state == after, "{what}, then op {op}");
     }
 }
 
@@ -121,7 +125,7 @@ fn every_fault_is_reported_and_loses_nothing() {
 
 #[derive(Clone)]
 struct Outcome {
-    last: Arc<State>,
+    last: State,
     /// States that may have become durable although their commit failed.
     perhaps: Vec<State>,
     poisoned: bool,
@@ -141,7 +145,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
             Err(e) if e.kind() == ErrorKind::Poisoned => outcome.poisoned = true,
             Err(_) => outcome.perhaps.push(outcome.last.apply(&edit).unwrap()),
         }
-        assert_eq!(manifest.state().edit_number, outcome.last.edit_number);
+        assert_eq!(manifest.state().store.edit_number, outcome.last.store.edit_number);
         if step % 4 == 2 {
             let _ = manifest.roll();
         }
@@ -151,7 +155,7 @@ fn session_with_faults(manifest: &Manifest, editor: &mut Editor) -> Outcome {
         Err(e) if e.kind() == ErrorKind::Poisoned => outcome.poisoned = true,
         // The fault struck here: whether it poisoned shows at the next attempt, which does not count.
         Err(_) => {
-            outcome.perhaps.push(outcome.last.apply(&Edit::default()).unwrap());
+            outcome.perhaps.push(outcome.last.apply(Edit::default()).unwrap());
             outcome.poisoned = manifest.roll().is_err_and(|e| e.kind() == ErrorKind::Poisoned);
         }
     }
@@ -168,8 +172,8 @@ fn check_outcome(sim: &SimEnv, manifest: Manifest, outcome: Outcome, what: &str)
     for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss] {
         for seed in 0..3 {
             let state = recover(&sim.crash(kind, seed)).unwrap_or_else(|e| panic!("{what}: {e}")).state();
-            let known = *state == *last || outcome.poisoned && outcome.perhaps.contains(&state);
-            assert!(known, "{what}: edit {} after {}", state.edit_number, last.edit_number);
+            let known = state == last || outcome.poisoned && outcome.perhaps.contains(&state);
+            assert!(known, "{what}: edit {} after {}", state.store.edit_number, last.store.edit_number);
         }
     }
 }
@@ -185,11 +189,11 @@ fn a_full_disk_passes() {
     sim.inject(fault);
     let e = manifest.commit(editor.edit(&before)).unwrap_err();
     assert_eq!((e.kind(), sim.faults_fired()), (ErrorKind::NoSpace, 1));
-    assert_eq!(*manifest.state(), *before);
+    assert_eq!(manifest.state(), before);
     commit_some(&manifest, &mut editor, 3);
     let state = manifest.state();
     drop(manifest);
-    assert_eq!(*recover(&sim.crash(CrashKind::PowerLoss, 1)).unwrap().state(), *state);
+    assert_eq!(recover(&sim.crash(CrashKind::PowerLoss, 1)).unwrap().state(), state);
 }
 
 /// A failed sync of a commit ends all acknowledgement; one of a new file that nothing leads to yet does not.
@@ -204,7 +208,7 @@ fn a_failed_sync_poisons() {
         sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[kind]));
         let attempt = || if roll { manifest.roll() } else { manifest.commit(Edit::default()).map(|_| ()) };
         assert_eq!(attempt().unwrap_err().kind(), ErrorKind::Io);
-        let next = manifest.commit(Edit(vec![Record::LastSeq(1)]));
+        let next = manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(1))]));
         if roll && kind == io::sim::OpKind::Sync {
             next.unwrap();
         } else {

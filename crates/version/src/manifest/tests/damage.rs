@@ -4,7 +4,7 @@ use super::*;
 use crate::arbitrary::any_record;
 
 /// A manifest with some edits, the last of which nothing vouches for; and where its records start.
-fn sample_bytes(seed: u64) -> (Vec<u8>, Vec<usize>, Vec<Arc<State>>) {
+fn sample_bytes(seed: u64) -> (Vec<u8>, Vec<usize>, Vec<State>) {
     let (sim, manifest) = new_store(seed);
     let mut editor = Editor::new(seed);
     commit_some(&manifest, &mut editor, 6);
@@ -36,7 +36,7 @@ fn a_tail_torn_at_any_byte_leaves_the_edits_before_it() {
                     // Bytes of the filler may happen to be those that were cut off.
                     let (edits, least) = (history.edits as usize, whole - 2);
                     assert!(edits == least || filler.is_some() && edits == least + 1, "cut {cut}");
-                    assert_eq!(history.state, *states[edits]);
+                    assert_eq!(history.state, *states[edits].store);
                     assert_eq!(history.torn_bytes, (torn.len() - starts[edits + 1]) as u64);
                 }
                 Err(e) => assert!(e.is_corruption() && cut < starts[1], "cut {cut}: {e}"),
@@ -56,7 +56,7 @@ fn a_flip_of_any_bit_that_is_vouched_for_is_corruption() {
             match replay(&flipped) {
                 Ok(history) => {
                     assert!(at >= last, "offset {at} bit {bit}: a shorter history went unnoticed");
-                    assert_eq!(history.state, *states[states.len() - 2]);
+                    assert_eq!(history.state, *states[states.len() - 2].store);
                 }
                 Err(e) => assert!(e.is_corruption() && e.offset().is_some() && at < last, "offset {at}: {e}"),
             }
@@ -92,7 +92,9 @@ fn witnesses_cover_the_last_edit() {
         let damaged = sim.fork(at);
         damaged.flip_bit(&path, at, at as u32 % 8).unwrap();
         match recover(&damaged) {
-            Ok(manifest) => assert!(manifest.state().edit_number >= last.edit_number, "offset {at}"),
+            Ok(manifest) => {
+                assert!(manifest.state().store.edit_number >= last.store.edit_number, "offset {at}")
+            }
             Err(e) => assert!(e.is_corruption() && e.file().is_some(), "offset {at}: {e}"),
         }
     }
@@ -107,7 +109,7 @@ fn a_hole_in_the_last_batch_is_a_torn_tail() {
     let mut starts = Vec::new();
     for i in 1..4 {
         starts.push(batch.len());
-        let payload = Edit(vec![Record::NextLtn(100 + i)]).encode();
+        let payload = Edit(vec![Record::Store(StoreRecord::NextLtn(100 + i))]).encode();
         batch.extend(encode_record(header.manifest, batch.len() as u64, durable + i, durable, &payload));
     }
     assert_eq!(replay(&batch).unwrap().state.edit_number, durable + 3);
@@ -143,11 +145,11 @@ fn records_that_do_not_continue_the_history_are_refused() {
         (last + 1, last, &[1]),
     ] {
         let record = encode_record(uid, offset, edit, durable, payload);
-        let e = replay(&[bytes.clone(), record].concat()).err().expect("refused");
+        let e = replay(&[bytes.clone(), record].concat()).expect_err("refused");
         assert!(e.is_corruption() && e.offset() == Some(offset), "{e}");
     }
     let newer = encode_record(uid, offset, last + 1, last, &[99, 0]);
-    let e = replay(&[bytes.clone(), newer].concat()).err().expect("refused");
+    let e = replay(&[bytes.clone(), newer].concat()).expect_err("refused");
     assert_eq!(e.kind(), ErrorKind::Unsupported);
 }
 

@@ -24,14 +24,14 @@ fn fixed_manifest() -> Vec<u8> {
     let mut editor = Editor::new(2024);
     let mut state = State::empty(header.store, (1 << 40) - 60);
     for _ in 0..60 {
-        state = state.apply(&editor.edit(&state)).unwrap();
+        state = state.apply(editor.edit(&state)).unwrap();
     }
     let mut bytes = header.encode();
-    let edit = state.edit_number;
-    let payload = state.snapshot().encode();
+    let edit = state.store.edit_number;
+    let payload = state.snapshot();
     bytes.extend(encode_record(header.manifest, bytes.len() as u64, edit, edit, &payload));
     for _ in 0..25 {
-        let (edit, number) = (editor.edit(&state), state.edit_number);
+        let (edit, number) = (editor.edit(&state), state.store.edit_number);
         bytes.extend(encode_record(header.manifest, bytes.len() as u64, number + 1, number, &edit.encode()));
         state = state.apply(&edit).unwrap();
     }

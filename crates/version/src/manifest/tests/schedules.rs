@@ -28,7 +28,7 @@ struct Shared {
 
 /// Adds a file; `filler` bytes make the edit longer, so that those of one group commit lie on several sectors and pages.
 fn add(tip: &State, number: u64, filler: usize) -> Edit {
-    let seq = tip.last_seq + 1;
+    let seq = tip.store.last_seq + 1;
     let meta = FileMeta {
         number,
         smallest: key::encode(&user_key(number % 100), seq, ValueKind::Value),
@@ -44,13 +44,13 @@ fn add(tip: &State, number: u64, filler: usize) -> Edit {
 fn commits(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.range(1, 5) {
         let number = shared.manifest.allocate_file_number();
-        let publish = |state: &Arc<State>| take(&shared.published).push(state.edit_number);
+        let publish = |state: &State| take(&shared.published).push(state.store.edit_number);
         let filler = if rng.one_in(2) { rng.below(6_000) } else { 0 } as usize;
         let state = shared.manifest.commit_with(|tip| Ok(add(tip, number, filler)), publish).unwrap();
         let op = shared.sim.op_count();
         assert!(shared.manifest.state().place_of(number).is_some(), "what was committed is published");
-        assert!(shared.manifest.durable_edit() >= state.edit_number, "and durable");
-        take(&shared.returned).push((state.edit_number, op));
+        assert!(shared.manifest.durable_edit() >= state.store.edit_number, "and durable");
+        take(&shared.returned).push((state.store.edit_number, op));
     }
 }
 
@@ -73,7 +73,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Returned>, Stuck>) {
         let mut rng = Rng::new(seed);
         let manifest = Manifest::create(env, DIR.as_ref(), InitialState::default()).unwrap();
         let create = Record::CreateFamily { id: 0, name: "default".into(), options: vec![] };
-        let first = manifest.commit(Edit(vec![create])).unwrap().edit_number;
+        let first = manifest.commit(Edit(vec![create])).unwrap().store.edit_number;
         let op = machine.op_count();
         let shared = Arc::new(Shared {
             manifest,

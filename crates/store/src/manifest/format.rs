@@ -9,20 +9,20 @@
 //! relied on it, or damaged later. Any intact record behind it that vouches for its number proves damage, and
 //! [`vouched`] looks for one at every later offset, because the length of a damaged record cannot be believed.
 
+use crate::names::{self, FileKind};
+use crate::numbers::NUMBER_MAX;
 use base::checksum::{self, checksum_of, mask};
 use base::codec::{Reader, put_u32, put_u64};
 use base::{Error, Result, Uid};
-use store::names::{self, FileKind};
-use store::numbers::NUMBER_MAX;
 
 /// First bytes of every manifest.
 const MAGIC: &[u8; 8] = b"LAVAMFST";
 /// The version this release writes, and the newest it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// Length of the header. It and the place of its checksum are the same in every version to come.
-pub(super) const HEADER_LEN: usize = 64;
+pub const HEADER_LEN: usize = 64;
 /// Length, checksum, edit number, durable edit number.
-pub(super) const RECORD_HEADER_LEN: usize = 24;
+pub const RECORD_HEADER_LEN: usize = 24;
 /// The longest payload that is written or believed.
 pub(super) const PAYLOAD_LEN_MAX: usize = 1 << 30;
 
@@ -31,14 +31,18 @@ const SEARCH_LEN_MAX: usize = 256 << 20;
 
 /// The header of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) store: Uid,
-    pub(super) manifest: Uid,
-    pub(super) number: u64,
+pub struct Header {
+    /// The store.
+    pub store: Uid,
+    /// This manifest.
+    pub manifest: Uid,
+    /// The number in its name.
+    pub number: u64,
 }
 
 impl Header {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// The bytes of the header.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN);
         out.extend_from_slice(MAGIC);
         put_u32(&mut out, FORMAT_VERSION);
@@ -52,7 +56,11 @@ impl Header {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Header> {
+    /// The header at the front of a manifest.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported`.
+    pub fn decode(bytes: &[u8]) -> Result<Header> {
         let mut r = Reader::new(bytes);
         let body = Reader::new(bytes).take(HEADER_LEN - 4)?;
         let magic: [u8; 8] = r.array()?;
@@ -66,7 +74,7 @@ impl Header {
         // Only an intact header can tell that it is of a newer version.
         checksum::verify(body, header.manifest, 0, r.u32()?)?;
         if version > FORMAT_VERSION {
-            return Err(crate::meta::newer(format!("manifest format version {version}")));
+            return Err(crate::field::newer(format!("manifest format version {version}")));
         }
         if version == 0 || reserved != 0 || more_reserved != 0 || header.number > NUMBER_MAX {
             return Err(Error::corruption("a field of the manifest's header is out of range").at_offset(0));
@@ -77,21 +85,25 @@ impl Header {
 
 /// A record as it lies in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RawRecord<'a> {
-    pub(super) edit: u64,
-    pub(super) durable: u64,
-    pub(super) payload: &'a [u8],
+pub struct RawRecord<'a> {
+    /// Edit number.
+    pub edit: u64,
+    /// The last edit that was durable when it was written.
+    pub durable: u64,
+    /// The edit.
+    pub payload: &'a [u8],
 }
 
 impl RawRecord<'_> {
     /// Bytes in the file.
-    pub(super) fn len(&self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "none is empty: each has a header")]
+    pub fn len(&self) -> usize {
         RECORD_HEADER_LEN + self.payload.len()
     }
 }
 
 /// Encodes a record for `offset` of the manifest.
-pub(super) fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
+pub fn encode_record(manifest: Uid, offset: u64, edit: u64, durable: u64, payload: &[u8]) -> Vec<u8> {
     assert!(payload.len() <= PAYLOAD_LEN_MAX, "an edit of {} bytes", payload.len());
     let mut out = Vec::with_capacity(RECORD_HEADER_LEN + payload.len());
     put_u32(&mut out, payload.len() as u32);
@@ -109,7 +121,10 @@ fn record_checksum(manifest: Uid, offset: u64, length: &[u8], rest: &[u8]) -> u3
 }
 
 /// The record at `offset`, if it is intact.
-pub(super) fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawRecord<'_>> {
+///
+/// # Errors
+/// `Corruption` with the offset.
+pub fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawRecord<'_>> {
     let at = |e: Error| e.at_offset(offset as u64);
     let mut r = Reader::new(bytes.get(offset..).unwrap_or_default());
     let length = r.take(4).map_err(at)?;
@@ -159,23 +174,28 @@ pub(super) fn vouched(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bo
 
 /// What `CURRENT` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Current {
+pub struct Current {
     /// The number in the manifest's name.
-    pub(super) manifest: u64,
+    pub manifest: u64,
     /// The identity in its header, so that a file swapped in under the name is noticed.
-    pub(super) uid: Uid,
+    pub uid: Uid,
     /// An edit that it held durably when `CURRENT` was written: its snapshot, or after a clean close its last edit.
-    pub(super) edit: u64,
+    pub edit: u64,
 }
 
 impl Current {
-    pub(super) fn encode(&self) -> String {
+    /// Its text.
+    pub fn encode(&self) -> String {
         let name = names::manifest(self.manifest);
         let text = format!("{name}\nuid {:?}\nedit {}\n", self.uid, self.edit);
         format!("{text}checksum {:08x}\n", checksum::checksum(text.as_bytes()))
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Current> {
+    /// Reads what [`Current::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn decode(bytes: &[u8]) -> Result<Current> {
         let damaged =
             || Error::corruption("CURRENT is damaged: restore it from a backup, or run `lava repair`");
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;

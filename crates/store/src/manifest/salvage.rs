@@ -1,21 +1,20 @@
 //! What can be learned from the manifests of a store that recovery refuses: for repair.
 //!
 //! If `CURRENT` is missing or damaged and the newest manifest is whole, that is the state. If the manifest is damaged, every
-//! record in it that is intact is a witness, wherever it stands: it names families, log floors and tables that came and
-//! went. These do not add up to a state, since the edits between them are missing, but they tell apart what the files
-//! alone cannot: a table that was removed from one that counts, and a family by its name.
+//! record in it that is intact is a witness, wherever it stands. These do not add up to a state, since the edits between
+//! them are missing, but an engine may learn from its own what its files alone cannot tell.
 
+use super::engine::Engines;
 use super::format::{Current, HEADER_LEN, Header, RECORD_HEADER_LEN, read_record};
+use super::record::{EngineId, Payload, Record};
 use super::replay;
-use crate::edit::{Edit, Record};
-use crate::meta::{FamilyId, FileMeta};
-use crate::state::State;
+use super::state::State;
+use crate::names::{self, FileKind};
 use base::codec::Reader;
-use base::{Error, Result, SeqNo, Uid};
+use base::{Error, Result, Uid};
 use io::{Access, Env, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::names::{self, FileKind};
 
 /// Bytes of a damaged manifest that are searched for records.
 const SEARCH_LEN_MAX: u64 = 1 << 30;
@@ -24,7 +23,7 @@ const EDIT_STEP_MAX: u64 = 1 << 32;
 
 /// What the manifests of a directory tell.
 #[derive(Debug, Default)]
-pub struct ManifestWitness {
+pub struct Witness {
     /// The state, if a manifest tells it whole.
     pub state: Option<State>,
     /// What is wrong with the files: `CURRENT`, or a manifest. Nothing, if recovery would take the state as well.
@@ -33,45 +32,33 @@ pub struct ManifestWitness {
     pub store: Option<Uid>,
     /// The highest edit that was seen.
     pub edit: u64,
-    /// The families, those that were dropped among them.
-    pub families: BTreeMap<FamilyId, FamilyWitness>,
-    /// The tables, each with what was said of it last.
-    pub tables: BTreeMap<u64, TableWitness>,
+    /// The engines besides the key-value engine that a record names, by id, with their names where those are known.
+    pub engines: BTreeMap<EngineId, String>,
 }
 
-/// What is known of a family.
-#[derive(Clone, Debug, Default)]
-pub struct FamilyWitness {
-    /// Its name, if a record that tells it is intact.
-    pub name: Option<String>,
-    /// Its options.
-    pub options: Option<Vec<u8>>,
-    /// Every record of it with a lower sequence is in tables.
-    pub log_floor: SeqNo,
-    /// It was dropped.
-    pub is_dropped: bool,
+/// What is found in damaged manifests, for an engine to look at.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// A manifest begins. They come newest first, so what is known of something already stays.
+    Manifest,
+    /// A step of an engine in an intact record; those of one manifest come in their order.
+    Step(EngineId, &'a [u8]),
 }
 
-/// What is known of a table.
-#[derive(Clone, Debug)]
-pub enum TableWitness {
-    /// It was added, and no record that is intact removes it.
-    Added(FamilyId, Box<FileMeta>),
-    /// It was removed.
-    Removed,
-}
-
-/// Looks through `CURRENT` and the manifests of a directory. Nothing is written.
+/// Looks through `CURRENT` and the manifests of a directory, and shows what is intact in damaged ones. Nothing is written.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote them; those of listing the directory. Damage is no error.
-pub fn look_through(env: &Env, dir: &Path) -> Result<ManifestWitness> {
-    let mut witness = ManifestWitness::default();
-    match replay::find(env, dir) {
+pub fn look_through(
+    env: &Env,
+    dir: &Path,
+    engines: &Engines,
+    mut show: impl FnMut(Seen<'_>),
+) -> Result<Witness> {
+    let mut witness = Witness::default();
+    match replay::find(env, dir, engines) {
         Ok(found) => {
-            witness.edit = found.history.state.edit_number;
-            witness.store = Some(found.history.state.store);
-            witness.state = Some(found.history.state);
+            witness.take_state(found.history.state);
             return Ok(witness);
         }
         Err(e) if e.kind() == base::ErrorKind::Unsupported => return Err(e),
@@ -92,19 +79,20 @@ pub fn look_through(env: &Env, dir: &Path) -> Result<ManifestWitness> {
         let own = current.as_ref().filter(|current| current.manifest == number);
         // Without `CURRENT` the newest manifest is the one: a new one holds what the one before did before it is named.
         if current.is_none() && numbers.last() == Some(&number) {
-            let whole = replay::replay(&bytes).and_then(|history| history.state.verify().map(|()| history));
+            let whole =
+                replay::replay(&bytes, engines).and_then(|history| history.state.verify().map(|()| history));
             match whole {
                 Ok(history) if history.header.number == number => {
-                    witness.edit = history.state.edit_number;
-                    witness.store = Some(history.state.store);
-                    witness.state = Some(history.state);
+                    history.state.check_volumes(dir)?;
+                    witness.take_state(history.state);
                     return Ok(witness);
                 }
                 Ok(_) => {}
                 Err(e) => witness.damage.push(e.at_file(&path)),
             }
         }
-        witness.take_records(&path, &bytes, own.map(|current| current.uid));
+        show(Seen::Manifest);
+        witness.take_records(&path, &bytes, own.map(|current| current.uid), &mut show);
     }
     Ok(witness)
 }
@@ -125,9 +113,16 @@ fn read_what_can_be_read(env: &Env, path: &Path) -> Vec<u8> {
     bytes
 }
 
-impl ManifestWitness {
-    /// Takes in every intact record of a manifest. Manifests come newest first, so what is known already stays.
-    fn take_records(&mut self, path: &Path, bytes: &[u8], uid: Option<Uid>) {
+impl Witness {
+    fn take_state(&mut self, state: State) {
+        (self.edit, self.store) = (state.edit_number, Some(state.uid));
+        let others = state.engines().filter(|engine| engine.id != EngineId::NATIVE);
+        self.engines = others.map(|engine| (engine.id, engine.name.to_owned())).collect();
+        self.state = Some(state);
+    }
+
+    /// Shows every intact record of a manifest.
+    fn take_records(&mut self, path: &Path, bytes: &[u8], uid: Option<Uid>, show: &mut impl FnMut(Seen<'_>)) {
         let header = Header::decode(bytes);
         let uid = match &header {
             Ok(header) => {
@@ -140,63 +135,44 @@ impl ManifestWitness {
                 uid
             }
         };
-        let mut own = ManifestWitness::default();
         let (mut offset, mut budget, mut last) = (HEADER_LEN, SEARCH_LEN_MAX, 0);
         while offset < bytes.len() && budget > 0 {
             match plausible(bytes, offset, last, &mut budget).then(|| read_record(uid, bytes, offset)) {
                 Some(Ok(record)) => {
                     last = record.edit;
-                    if let Ok(edit) = Edit::decode(record.payload) {
-                        own.edit = own.edit.max(record.edit);
-                        // Removals of an edit take effect before its additions: a table may move.
-                        let is_removal = |record: &Record| matches!(record, Record::RemoveFile { .. });
-                        let (removals, others): (Vec<_>, Vec<_>) = edit.0.into_iter().partition(is_removal);
-                        removals.into_iter().chain(others).for_each(|record| own.note(record));
+                    if let Ok(edit) = Payload::decode(record.payload) {
+                        self.edit = self.edit.max(record.edit);
+                        self.take_edit(&edit, show);
                     }
                     offset += record.len();
                 }
                 _ => offset += 1,
             }
         }
-        self.merge(own);
     }
 
-    fn note(&mut self, record: Record) {
-        match record {
-            Record::AddFile { family, meta, .. } => {
-                self.tables.insert(meta.number, TableWitness::Added(family, Box::new(meta)));
+    fn take_edit(&mut self, edit: &Payload<'_>, show: &mut impl FnMut(Seen<'_>)) {
+        for record in &edit.records {
+            match record {
+                Record::AddEngine { engine, name, .. } => {
+                    let known = self.engines.entry(*engine).or_default();
+                    if known.is_empty() {
+                        known.clone_from(name);
+                    }
+                }
+                Record::AddEngineFile { engine, .. } | Record::EngineFloor { engine, .. }
+                    if *engine != EngineId::NATIVE =>
+                {
+                    self.engines.entry(*engine).or_default();
+                }
+                _ => {}
             }
-            Record::RemoveFile { number, .. } => {
-                self.tables.insert(number, TableWitness::Removed);
-            }
-            Record::LogFloor { family, seq } => {
-                let known = self.families.entry(family).or_default();
-                known.log_floor = known.log_floor.max(seq);
-            }
-            Record::CreateFamily { id, name, options } => {
-                let known = self.families.entry(id).or_default();
-                (known.name, known.options) = (Some(name), Some(options));
-            }
-            Record::UpdateFamily { id, options } => {
-                self.families.entry(id).or_default().options = Some(options);
-            }
-            Record::DropFamily { id } => self.families.entry(id).or_default().is_dropped = true,
-            _ => {}
         }
-    }
-
-    /// Takes in what an older manifest says.
-    fn merge(&mut self, older: ManifestWitness) {
-        self.edit = self.edit.max(older.edit);
-        for (number, table) in older.tables {
-            self.tables.entry(number).or_insert(table);
-        }
-        for (id, older) in older.families {
-            let known = self.families.entry(id).or_default();
-            known.name = known.name.take().or(older.name);
-            known.options = known.options.take().or(older.options);
-            known.log_floor = known.log_floor.max(older.log_floor);
-            known.is_dropped |= older.is_dropped;
+        for (id, step) in edit.all_steps() {
+            if id != EngineId::NATIVE {
+                self.engines.entry(id).or_default();
+            }
+            show(Seen::Step(id, step));
         }
     }
 }
@@ -213,6 +189,3 @@ fn plausible(bytes: &[u8], offset: usize, last: u64, budget: &mut u64) -> bool {
     *budget = budget.saturating_sub(RECORD_HEADER_LEN as u64 + u64::from(len));
     true
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,14 +1,14 @@
 //! Reading a manifest: recovery, and the listing of `lava dump`.
 
+use super::engine::Engines;
 use super::format::{Current, HEADER_LEN, Header, RawRecord, read_record, vouched};
-use crate::edit::Edit;
-use crate::meta::damaged;
-use crate::state::State;
+use super::record::{EngineId, Payload, Record};
+use super::state::State;
+use crate::names::{self, FileKind};
+use crate::numbers::NUMBER_REACHED_MAX;
 use base::{Error, ErrorKind, Result};
 use io::{Access, Env};
 use std::path::Path;
-use store::names::{self, FileKind};
-use store::numbers::NUMBER_REACHED_MAX;
 
 /// The longest manifest that is read.
 pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
@@ -17,17 +17,20 @@ pub(super) const MANIFEST_LEN_MAX: u64 = 4 << 30;
 const SECTOR: usize = 512;
 
 /// The history in a manifest.
-pub(super) struct History {
-    pub(super) header: Header,
-    pub(super) state: State,
+#[derive(Debug)]
+pub struct History {
+    /// The manifest's.
+    pub header: Header,
+    /// Where it leads.
+    pub state: State,
     /// Edits after the snapshot.
-    pub(super) edits: u64,
+    pub edits: u64,
     /// Bytes before that, the header among them.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Bytes after the last intact record: torn by a crash, and relied on by nobody.
-    pub(super) torn_bytes: u64,
+    pub torn_bytes: u64,
     /// The last edit for which a later record vouches, or which has nothing in it to lose.
-    pub(super) vouched: u64,
+    pub vouched: u64,
 }
 
 /// Replays a manifest.
@@ -35,13 +38,13 @@ pub(super) struct History {
 /// # Errors
 /// `Corruption` with the offset, if a record is damaged that anything later in the file vouches for, or an intact one
 /// contradicts the history; `Unsupported` if a newer release wrote it.
-pub(super) fn replay(bytes: &[u8]) -> Result<History> {
-    let (history, damage) = replay_up_to_damage(bytes)?;
+pub fn replay(bytes: &[u8], engines: &Engines) -> Result<History> {
+    let (history, damage) = replay_up_to_damage(bytes, engines)?;
     damage.map_or(Ok(history), Err)
 }
 
 /// The history up to the first damage after the snapshot, and what that is.
-pub(super) fn replay_up_to_damage(bytes: &[u8]) -> Result<(History, Option<Error>)> {
+pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(History, Option<Error>)> {
     let header = Header::decode(bytes)?;
     let offset = HEADER_LEN;
     let first = read_record(header.manifest, bytes, offset).map_err(|e| {
@@ -50,12 +53,11 @@ pub(super) fn replay_up_to_damage(bytes: &[u8]) -> Result<(History, Option<Error
         e.context(why).with_kind(ErrorKind::Corruption)
     })?;
     let at = |e: Error| e.at_offset(offset as u64);
-    let snapshot = Edit::decode(first.payload).map_err(at)?;
     check_numbers(&first, first.edit, first.edit, first.edit).map_err(at)?;
-    let state = State::from_snapshot(header.store, first.edit, &snapshot);
+    let state = State::from_snapshot(header.store, first.edit, first.payload, engines).map_err(at)?;
     let mut history = History {
         header,
-        state: state.map_err(damaged).map_err(at)?,
+        state,
         edits: 0,
         bytes: (offset + first.len()) as u64,
         torn_bytes: 0,
@@ -94,14 +96,20 @@ impl History {
             }
         };
         check_numbers(&record, expected, *durable, expected - 1).map_err(at)?;
-        let edit = Edit::decode(record.payload).map_err(at)?;
-        self.state = self.state.apply(&edit).map_err(damaged).map_err(at)?;
+        self.state = self.state.after(record.payload).map_err(at)?;
         *durable = record.durable;
         self.edits += 1;
         self.vouched = if record.payload.is_empty() { expected } else { *durable };
         self.bytes += record.len() as u64;
         Ok(true)
     }
+}
+
+/// What must hold of a state before anything is made of it.
+fn check_state(dir: &Path, state: &State) -> Result<()> {
+    state.verify()?;
+    check_reached(state)?;
+    state.check_volumes(dir)
 }
 
 /// A history whose next numbers could run out was not written by any store, and cannot be gone on with.
@@ -115,7 +123,7 @@ fn check_reached(state: &State) -> Result<()> {
 
 /// An intact record whose numbers do not continue the history was not torn: the file is not what was written.
 fn check_numbers(record: &RawRecord<'_>, edit: u64, durable_min: u64, durable_max: u64) -> Result<()> {
-    let in_range = (1..=store::numbers::NUMBER_MAX).contains(&record.edit);
+    let in_range = (1..=crate::numbers::NUMBER_MAX).contains(&record.edit);
     if record.edit == edit && in_range && (durable_min..=durable_max).contains(&record.durable) {
         return Ok(());
     }
@@ -135,23 +143,23 @@ pub(super) struct Found {
 }
 
 /// Finds the manifest of a directory and replays it; writes nothing.
-pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
+pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
     let (kinds, largest_number) = look(env, dir)?;
     let current_path = io::fs::join(dir, names::CURRENT);
     let bytes = match env.fs.read_all(&current_path, 4096) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Err(without_current(env, dir, &kinds)),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(without_current(env, dir, &kinds, engines)),
         Err(e) => return Err(e),
     };
     let current = Current::decode(&bytes).map_err(|e| e.at_file(&current_path))?;
     let name = names::manifest(current.manifest);
     let path = io::fs::join(dir, &name);
     let mut history =
-        read_manifest(env, &path).and_then(|bytes| replay(&bytes)).map_err(|e| e.at_file(&path))?;
+        read_manifest(env, &path).and_then(|bytes| replay(&bytes, engines)).map_err(|e| e.at_file(&path))?;
     history.vouched = history.vouched.max(current.edit);
     check_is_named(&history, &current).map_err(|e| e.at_file(&path))?;
     check_reaches(&history, &current).map_err(|e| e.at_file(&path))?;
-    history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
+    check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
     Ok(Found { history, name, largest_number })
 }
 
@@ -160,12 +168,12 @@ pub(super) fn find(env: &Env, dir: &Path) -> Result<Found> {
 ///
 /// # Errors
 /// `NotFound` if there is no store; `Corruption` if there is no manifest whose snapshot is whole, or `CURRENT` names another.
-pub(super) fn find_up_to_damage(env: &Env, dir: &Path) -> Result<(Found, Vec<Error>)> {
+pub(super) fn find_up_to_damage(env: &Env, dir: &Path, engines: &Engines) -> Result<(Found, Vec<Error>)> {
     let (kinds, largest_number) = look(env, dir)?;
     let current_path = io::fs::join(dir, names::CURRENT);
     let mut damage = Vec::new();
     let read = env.fs.read_all(&current_path, 4096).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => without_current(env, dir, &kinds),
+        ErrorKind::NotFound => without_current(env, dir, &kinds, engines),
         _ => e,
     });
     let current = match read.and_then(|bytes| Current::decode(&bytes)) {
@@ -182,10 +190,10 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path) -> Result<(Found, Vec<Err
         _ => None,
     });
     let number = current.as_ref().map(|current| current.manifest).or(newest.max());
-    let number = number.ok_or_else(|| without_current(env, dir, &kinds))?;
+    let number = number.ok_or_else(|| without_current(env, dir, &kinds, engines))?;
     let name = names::manifest(number);
     let path = io::fs::join(dir, &name);
-    let replayed = read_manifest(env, &path).and_then(|bytes| replay_up_to_damage(&bytes));
+    let replayed = read_manifest(env, &path).and_then(|bytes| replay_up_to_damage(&bytes, engines));
     let (history, torn) = replayed.map_err(|e| e.at_file(&path))?;
     damage.extend(torn.map(|e| e.at_file(&path)));
     if let Some(current) = &current {
@@ -196,7 +204,7 @@ pub(super) fn find_up_to_damage(env: &Env, dir: &Path) -> Result<(Found, Vec<Err
             damage.push(e.at_file(&path));
         }
     }
-    history.state.verify().and_then(|()| check_reached(&history.state)).map_err(|e| e.at_file(&path))?;
+    check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
     Ok((Found { history, name, largest_number }, damage))
 }
 
@@ -256,9 +264,9 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
         return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
     }
     // The files that the new state names may be there.
-    let strange = |k: &FileKind| k.number().is_none_or(|n| state.place_of(n).is_none());
+    let strange = |k: &FileKind| k.number().is_none_or(|n| !state.holds(n));
     let strangers: Vec<FileKind> = kinds.iter().copied().filter(strange).collect();
-    match without_current(env, dir, &strangers) {
+    match without_current(env, dir, &strangers, &state.engines_here()) {
         e if e.kind() == ErrorKind::NotFound => Ok(names::largest_number(kinds)),
         e => Err(e),
     }
@@ -266,16 +274,16 @@ pub(super) fn check_vacant(env: &Env, dir: &Path, state: &State) -> Result<u64> 
 
 /// Why a directory without `CURRENT` does not open. A crash while a store was created leaves at most a manifest that
 /// says nothing; everything else means that `CURRENT` was lost, and must not be mistaken for an empty directory.
-fn without_current(env: &Env, dir: &Path, kinds: &[FileKind]) -> Error {
+fn without_current(env: &Env, dir: &Path, kinds: &[FileKind], engines: &Engines) -> Error {
     let says_nothing = |number: u64| {
         let read = read_manifest(env, &io::fs::join(dir, &names::manifest(number)));
-        match read.and_then(|bytes| replay(&bytes)) {
-            Ok(history) => history.edits == 0 && history.state.files().next().is_none(),
+        match read.and_then(|bytes| replay(&bytes, engines)) {
+            Ok(history) => history.edits == 0 && history.state.is_blank(),
             Err(e) => e.is_corruption(), // not even synced
         }
     };
     let lost = kinds.iter().any(|kind| match *kind {
-        FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_) => true,
+        FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Log(_) | FileKind::Engine { .. } => true,
         FileKind::Manifest(number) => !says_nothing(number),
         _ => false,
     });
@@ -289,7 +297,7 @@ fn without_current(env: &Env, dir: &Path, kinds: &[FileKind]) -> Error {
 
 /// Lists a manifest for people: a line for the header, each record and each change in it. Never fails: what cannot be
 /// read is said in the last line.
-pub fn dump_manifest(bytes: &[u8]) -> Vec<String> {
+pub fn dump_manifest(bytes: &[u8], engines: &Engines) -> Vec<String> {
     let header = match Header::decode(bytes) {
         Ok(header) => header,
         Err(e) => return vec![e.to_string()],
@@ -315,12 +323,30 @@ pub fn dump_manifest(bytes: &[u8]) -> Vec<String> {
         };
         let (edit, durable, len) = (record.edit, record.durable, record.payload.len());
         lines.push(format!("offset {offset}: edit {edit}, durable {durable}, {len} bytes"));
-        match Edit::decode(record.payload) {
-            Ok(edit) => lines.extend(edit.0.iter().map(|record| format!("  {record}"))),
+        match list(record.payload, engines) {
+            Ok(records) => lines.extend(records.iter().map(|record| format!("  {record}"))),
             Err(e) => lines.push(format!("  {e}")),
         }
         offset += record.len();
     }
-    lines.extend(replay(bytes).err().map(|e| format!("does not replay: {e}")));
+    lines.extend(replay(bytes, engines).err().map(|e| format!("does not replay: {e}")));
     lines
+}
+
+/// The records of an edit: the store's, then those of each engine.
+fn list(edit: &[u8], engines: &Engines) -> Result<Vec<String>> {
+    let edit = Payload::decode(edit)?;
+    let mut lines: Vec<String> = edit.records.iter().map(Record::to_string).collect();
+    for (id, step) in edit.all_steps() {
+        let listed = match engines.find(id) {
+            Some(engine) => engine.list(step)?,
+            None => vec![format!("{} bytes", step.len())],
+        };
+        let of = |line: String| match id {
+            EngineId::NATIVE => line,
+            _ => format!("engine {id}: {line}"),
+        };
+        lines.extend(listed.into_iter().map(of));
+    }
+    Ok(lines)
 }

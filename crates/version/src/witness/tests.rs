@@ -1,7 +1,8 @@
 use super::*;
-use crate::manifest::{InitialState, Manifest};
+use crate::manifest::Manifest;
 use io::sim::SimEnv;
-use std::sync::Arc;
+use store::manifest::InitialState;
+use store::manifest::format::HEADER_LEN;
 
 const DIR: &str = "/db";
 
@@ -10,7 +11,7 @@ fn family(id: FamilyId) -> Record {
 }
 
 /// A store whose every edit says something, and its last state.
-fn store() -> (SimEnv, Arc<State>) {
+fn store() -> (SimEnv, State) {
     let sim = SimEnv::new(5);
     let manifest = Manifest::create(&sim.env(), Path::new(DIR), InitialState::default()).unwrap();
     for id in 0..6 {
@@ -31,10 +32,10 @@ fn manifest_path(sim: &SimEnv) -> String {
 fn without_current_the_newest_manifest_is_the_state() {
     let (sim, state) = store();
     let whole = look_through(&sim.env(), Path::new(DIR)).unwrap();
-    assert!(whole.state.as_ref() == Some(&*state) && whole.damage.is_empty());
+    assert!(whole.state.as_ref() == Some(&state) && whole.damage.is_empty());
     sim.env().fs.remove(Path::new("/db/CURRENT")).unwrap();
     let found = look_through(&sim.env(), Path::new(DIR)).unwrap();
-    assert!(found.state.as_ref() == Some(&*state) && found.damage.len() == 1);
+    assert!(found.state.as_ref() == Some(&state) && found.damage.len() == 1);
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn every_intact_record_of_a_damaged_manifest_is_a_witness() {
         assert_eq!(damaged.state_hash(), hash, "nothing is written");
         assert!(found.state.is_none() && !found.damage.is_empty(), "offset {at}");
         assert!(found.damage.iter().all(|e| e.file().is_some()));
-        assert_eq!((found.edit, found.store), (state.edit_number, Some(state.store)));
+        assert_eq!((found.edit, found.store), (state.store.edit_number, Some(state.store.uid)));
         let names = found.families.values().filter(|f| f.name.is_some()).count();
         let floors = found.families.values().filter(|f| f.log_floor > 0).count();
         assert!(names + floors >= 11, "offset {at}: {:?}", found.families);
@@ -70,7 +71,7 @@ fn a_header_is_done_without_if_current_is_there() {
     let path = manifest_path(&sim);
     sim.overwrite(&path, 0, &[0; HEADER_LEN]).unwrap();
     let found = look_through(&sim.env(), Path::new(DIR)).unwrap();
-    assert_eq!((found.edit, found.families.len()), (state.edit_number, 6));
+    assert_eq!((found.edit, found.families.len()), (state.store.edit_number, 6));
     assert!(found.families[&4].is_dropped);
     sim.env().fs.remove(Path::new("/db/CURRENT")).unwrap();
     let found = look_through(&sim.env(), Path::new(DIR)).unwrap();

@@ -1,0 +1,125 @@
+//! A manifest in the hands of one engine: what it commits, and the store as it sees it.
+
+use super::engine::{Engine, Engines};
+use super::state::{Commit, State, StateOf};
+use super::{InitialState, Manifest};
+use base::{Error, Result};
+use io::Env;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A manifest, for an engine that is here. Everything that is not the engine's own is asked of the [`Manifest`] behind it.
+pub struct Handle<E> {
+    manifest: Arc<Manifest>,
+    engine: PhantomData<fn() -> E>,
+}
+
+impl<E: Engine> Handle<E> {
+    /// A handle of an engine that the manifest was opened with.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was opened without the engine, `Unsupported` if the store has a newer format of it than it
+    /// knows: its records and files are then kept as those of an engine that is away.
+    pub fn of(manifest: &Arc<Manifest>) -> Result<Self> {
+        StateOf::<E>::of(manifest.state())?;
+        Ok(Handle { manifest: manifest.clone(), engine: PhantomData })
+    }
+
+    /// The manifest itself, to be shared with other engines.
+    pub fn shared(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// A new store with this engine alone. See [`Manifest::create`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create(env: &Env, dir: &Path, seed: InitialState) -> Result<Self> {
+        Self::of(&Arc::new(Manifest::create(env, dir, seed, &Engines::of::<E>())?))
+    }
+
+    /// A new store whose history begins with `state`. See [`Manifest::create_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_with(env: &Env, dir: &Path, state: StateOf<E>) -> Result<Self> {
+        Self::of(&Arc::new(Manifest::create_with(env, dir, State::clone(&state.store))?))
+    }
+
+    /// Recovers a store with this engine alone. See [`Manifest::recover`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn recover(env: &Env, dir: &Path, read_only: bool) -> Result<Self> {
+        Self::of(&Arc::new(Manifest::recover(env, dir, read_only, &Engines::of::<E>())?))
+    }
+
+    /// For somebody who only reads. See [`Manifest::recover_up_to_damage`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn recover_up_to_damage(env: &Env, dir: &Path) -> Result<(Self, Vec<Error>)> {
+        let (manifest, damage) = Manifest::recover_up_to_damage(env, dir, &Engines::of::<E>())?;
+        Ok((Self::of(&Arc::new(manifest))?, damage))
+    }
+
+    /// The published state.
+    pub fn state(&self) -> StateOf<E> {
+        StateOf::of(self.manifest.state()).expect("the engine was here when the handle was made")
+    }
+
+    /// Applies an edit, makes it durable and publishes the new state. See [`Handle::commit_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit(&self, edit: impl Into<Commit<E>>) -> Result<StateOf<E>> {
+        self.commit_with(|_| Ok(edit), |_| ())
+    }
+
+    /// Makes one edit durable and publishes the state after it.
+    ///
+    /// `build` gets the state with every edit accepted before (a job revalidates its inputs there) and returns the
+    /// edit; its error is passed on and changes nothing. `publish` gets the new state after [`Handle::state`] shows
+    /// it. Both run under the manifest's lock, `publish` in the order of edit numbers; neither may commit or roll.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the edit contradicts the state; `NoSpace` if the disk is full; `ReadOnly`. After any other
+    /// failed write, and after a failed sync, the outcome of the edit is unknown and all later calls fail with
+    /// `Poisoned`: leave the edit's files alone until the store has been reopened.
+    pub fn commit_with<C: Into<Commit<E>>>(
+        &self,
+        build: impl FnOnce(&StateOf<E>) -> Result<C>,
+        publish: impl FnOnce(&StateOf<E>),
+    ) -> Result<StateOf<E>> {
+        let change = |tip: &Arc<State>| {
+            let tip = StateOf::<E>::of(tip.clone())?;
+            let commit = build(&tip)?.into();
+            let (next, payload) = tip.committed(&commit)?;
+            Ok((next.store, payload))
+        };
+        let seen = |state: Arc<State>| StateOf::of(state).expect("the engine is here");
+        self.manifest.commit_bytes(change, |state| publish(&seen(state.clone()))).map(seen)
+    }
+}
+
+impl<E> Clone for Handle<E> {
+    fn clone(&self) -> Self {
+        Handle { manifest: self.manifest.clone(), engine: PhantomData }
+    }
+}
+
+impl<E> Deref for Handle<E> {
+    type Target = Manifest;
+    fn deref(&self) -> &Manifest {
+        &self.manifest
+    }
+}
+
+impl<E> fmt::Debug for Handle<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.manifest.fmt(f)
+    }
+}

@@ -1,0 +1,368 @@
+//! What a store knows of itself, as changes: log groups, counters, and the engines that keep something in it.
+//!
+//! An edit is encoded as a row of `tag varint, body bytes`. The tags of the store's own records are here; those of the
+//! key-value engine (1 to 11, 19, 20), which is older than the engines, lie between them and are passed on as they are; the
+//! records of every other engine are the body of one tag, which the store does not look into. A tag that nobody knows, or a
+//! body with bytes left over, was written by a newer release: `Unsupported`, because skipping a change that somebody
+//! thought worth recording cannot be right. The numbers of the tags never change meaning.
+
+use crate::field::{flags, newer, number, sequence, small};
+use crate::numbers::NUMBER_MAX;
+use crate::volumes::Volume;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Error, Result, SeqNo, Uid};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Which engine. The key-value engine is 0; others choose a number for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EngineId(pub u32);
+
+impl EngineId {
+    /// The engine whose records have tags of their own: LavaKV.
+    pub const NATIVE: EngineId = EngineId(0);
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The longest name of an engine, bytes.
+pub const ENGINE_NAME_LEN_MAX: usize = 64;
+
+/// How many engines one store may have.
+pub(super) const ENGINES_MAX: usize = 64;
+
+/// A file of an engine, as the store lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineFile {
+    /// File number.
+    pub number: u64,
+    /// What kind of file it is to its engine: part of its name.
+    pub kind: u8,
+    /// Which volume holds it.
+    pub volume: Volume,
+}
+
+/// A log group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogGroupMeta {
+    /// Log tag number: the group's place in the log. Never reused.
+    pub ltn: u64,
+    /// The number of its file (a file is recycled under a new tag).
+    pub file: u64,
+    /// Length of the file, bytes.
+    pub len: u64,
+    /// Which volume holds it.
+    pub volume: Volume,
+    /// The page number at which recovery ended it: nothing from there on counts.
+    pub sealed_end: Option<u64>,
+    /// True if recovery found it to lie after the torn tail: nothing in it counts.
+    pub discarded: bool,
+    /// Its identity: random, new each time a file becomes a group, and part of the mask of its pages. Numbers do not tell
+    /// a group from that of a copy of the store, whose blocks it may use. `None`: an older release listed it.
+    pub uid: Option<Uid>,
+}
+
+/// One change of what the store knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A log group exists and may hold records.
+    AddLogGroup {
+        /// The group.
+        group: LogGroupMeta,
+    },
+    /// Recovery ended a group at a page: nothing from there on counts.
+    SealLogGroup {
+        /// The group.
+        ltn: u64,
+        /// The first page that does not count.
+        end_lpn: u64,
+    },
+    /// Recovery found the whole group to lie after the torn tail.
+    DiscardLogGroup {
+        /// The group.
+        ltn: u64,
+    },
+    /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
+    RemoveLogGroup {
+        /// The group.
+        ltn: u64,
+    },
+    /// The next file number is at least this.
+    NextFileNumber(u64),
+    /// The last sequence in use is at least this.
+    LastSeq(SeqNo),
+    /// The next log tag number is at least this.
+    NextLtn(u64),
+    /// An engine keeps something in this store from now on, in this format. Said again when its format changes.
+    AddEngine {
+        /// The engine: not the key-value engine, which has been here before there were others.
+        engine: EngineId,
+        /// Its name, for people.
+        name: String,
+        /// The newest format that its records and files have.
+        format: u32,
+    },
+    /// Nothing of the engine below `seq` is needed from the log. Written for those who open the store without it.
+    EngineFloor {
+        /// The engine.
+        engine: EngineId,
+        /// The first sequence that may still be in the log only.
+        seq: SeqNo,
+    },
+    /// An engine has a file.
+    AddEngineFile {
+        /// The engine.
+        engine: EngineId,
+        /// The file.
+        file: EngineFile,
+    },
+    /// A file of an engine leaves. Takes effect before the additions of the same edit.
+    RemoveEngineFile {
+        /// The engine.
+        engine: EngineId,
+        /// The file.
+        number: u64,
+    },
+}
+
+pub(super) mod tag {
+    /// The tags of the key-value engine.
+    pub(super) const NATIVE: [std::ops::RangeInclusive<u64>; 2] = [1..=11, 19..=20];
+    pub(super) const ADD_LOG_GROUP: u64 = 12;
+    pub(super) const SEAL_LOG_GROUP: u64 = 13;
+    pub(super) const DISCARD_LOG_GROUP: u64 = 14;
+    pub(super) const REMOVE_LOG_GROUP: u64 = 15;
+    pub(super) const NEXT_FILE_NUMBER: u64 = 16;
+    pub(super) const LAST_SEQ: u64 = 17;
+    pub(super) const NEXT_LTN: u64 = 18;
+    /// A step of an engine: its id, and bytes that are its own.
+    pub(super) const ENGINE_STEP: u64 = 21;
+    pub(super) const ADD_ENGINE: u64 = 22;
+    pub(super) const ENGINE_FLOOR: u64 = 23;
+    pub(super) const ADD_ENGINE_FILE: u64 = 24;
+    pub(super) const REMOVE_ENGINE_FILE: u64 = 25;
+}
+
+impl LogGroupMeta {
+    fn encode_into(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.ltn);
+        put_varint(out, self.file);
+        put_varint(out, self.len);
+        out.push(self.volume.0);
+        let flags = [self.sealed_end.is_some(), self.discarded, self.uid.is_some()];
+        out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
+        if let Some(end) = self.sealed_end {
+            put_varint(out, end);
+        }
+        if let Some(uid) = self.uid {
+            out.extend_from_slice(&uid.0);
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let (ltn, file) = (number(r)?, number(r)?);
+        let (len, volume) = (r.varint()?, Volume(r.u8()?));
+        let flags = flags(r, 0b111)?;
+        let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
+        let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
+        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded: flags & 2 != 0, uid })
+    }
+}
+
+impl Record {
+    /// Appends the record.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        let tag = self.encode_body(&mut body);
+        put_varint(out, tag);
+        put_bytes(out, &body);
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) -> u64 {
+        match self {
+            Record::AddLogGroup { group } => {
+                group.encode_into(out);
+                tag::ADD_LOG_GROUP
+            }
+            Record::SealLogGroup { ltn, end_lpn } => put_all(out, tag::SEAL_LOG_GROUP, [*ltn, *end_lpn]),
+            Record::DiscardLogGroup { ltn } => put_all(out, tag::DISCARD_LOG_GROUP, [*ltn]),
+            Record::RemoveLogGroup { ltn } => put_all(out, tag::REMOVE_LOG_GROUP, [*ltn]),
+            Record::NextFileNumber(n) => put_all(out, tag::NEXT_FILE_NUMBER, [*n]),
+            Record::LastSeq(n) => put_all(out, tag::LAST_SEQ, [*n]),
+            Record::NextLtn(n) => put_all(out, tag::NEXT_LTN, [*n]),
+            Record::AddEngine { engine, name, format } => {
+                put_varint(out, u64::from(engine.0));
+                put_bytes(out, name.as_bytes());
+                put_varint(out, u64::from(*format));
+                tag::ADD_ENGINE
+            }
+            Record::EngineFloor { engine, seq } => {
+                put_all(out, tag::ENGINE_FLOOR, [u64::from(engine.0), *seq])
+            }
+            Record::AddEngineFile { engine, file } => {
+                put_all(out, 0, [u64::from(engine.0), file.number]);
+                out.extend_from_slice(&[file.kind, file.volume.0]);
+                tag::ADD_ENGINE_FILE
+            }
+            Record::RemoveEngineFile { engine, number } => {
+                put_all(out, tag::REMOVE_ENGINE_FILE, [u64::from(engine.0), *number])
+            }
+        }
+    }
+
+    /// The record of this tag; `None` if the tag is not one of the store's own.
+    ///
+    /// # Errors
+    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    pub fn decode(tag: u64, body: &[u8]) -> Result<Option<Record>> {
+        let r = &mut Reader::new(body);
+        let record = match tag {
+            tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r)? },
+            tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: number(r)?, end_lpn: number(r)? },
+            tag::DISCARD_LOG_GROUP => Record::DiscardLogGroup { ltn: number(r)? },
+            tag::REMOVE_LOG_GROUP => Record::RemoveLogGroup { ltn: number(r)? },
+            tag::NEXT_FILE_NUMBER => Record::NextFileNumber(number(r)?),
+            tag::LAST_SEQ => Record::LastSeq(sequence(r)?),
+            tag::NEXT_LTN => Record::NextLtn(number(r)?),
+            tag::ADD_ENGINE => {
+                Record::AddEngine { engine: engine(r)?, name: engine_name(r)?, format: small(r)? }
+            }
+            tag::ENGINE_FLOOR => Record::EngineFloor { engine: engine(r)?, seq: sequence(r)? },
+            tag::ADD_ENGINE_FILE => {
+                let (engine, number) = (engine(r)?, number(r)?);
+                let file = EngineFile { number, kind: r.u8()?, volume: Volume(r.u8()?) };
+                Record::AddEngineFile { engine, file }
+            }
+            tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
+            _ => return Ok(None),
+        };
+        match r.is_empty() {
+            true => Ok(Some(record)),
+            false => Err(newer(format!("a manifest record of kind {tag} with additional fields"))),
+        }
+    }
+}
+
+fn put_all<const N: usize>(out: &mut Vec<u8>, tag: u64, numbers: [u64; N]) -> u64 {
+    numbers.into_iter().for_each(|n| put_varint(out, n));
+    tag
+}
+
+fn engine(r: &mut Reader<'_>) -> Result<EngineId> {
+    small(r).map(EngineId)
+}
+
+fn engine_name(r: &mut Reader<'_>) -> Result<String> {
+    let len = r.length(ENGINE_NAME_LEN_MAX)?;
+    let name = std::str::from_utf8(r.take(len)?);
+    Ok(name.map_err(|e| Error::corruption("the name of an engine is not UTF-8").caused_by(e))?.to_owned())
+}
+
+/// An edit as it lies in a manifest: the store's records, and the step of each engine, undecoded.
+#[derive(Debug, Default)]
+pub struct Payload<'a> {
+    /// The store's own.
+    pub records: Vec<Record>,
+    /// What the key-value engine's tags say, in their order: one step, before its other steps.
+    pub native: Cow<'a, [u8]>,
+    /// The steps of engines, in their order.
+    pub steps: Vec<(EngineId, &'a [u8])>,
+}
+
+impl<'a> Payload<'a> {
+    /// Takes an edit apart.
+    ///
+    /// # Errors
+    /// `Unsupported` for what only a newer release can have written, `Corruption` for everything else that is wrong.
+    pub fn decode(bytes: &'a [u8]) -> Result<Payload<'a>> {
+        let mut payload = Payload::default();
+        // Native records that follow each other, as in a snapshot, are not copied.
+        let mut run = 0..0;
+        let mut r = Reader::new(bytes);
+        while !r.is_empty() {
+            let start = bytes.len() - r.rest().len();
+            let (tag, body) = (r.varint()?, r.bytes()?);
+            let end = bytes.len() - r.rest().len();
+            if tag::NATIVE.iter().any(|own| own.contains(&tag)) {
+                if run.end == start && !run.is_empty() {
+                    run.end = end;
+                } else {
+                    payload.put_native(bytes.get(run).unwrap_or_default());
+                    run = start..end;
+                }
+            } else if tag == tag::ENGINE_STEP {
+                let mut r = Reader::new(body);
+                payload.steps.push((engine(&mut r)?, r.rest()));
+            } else {
+                let record = Record::decode(tag, body)?;
+                payload
+                    .records
+                    .push(record.ok_or_else(|| newer(format!("a manifest record of kind {tag}")))?);
+            }
+        }
+        payload.put_native(bytes.get(run).unwrap_or_default());
+        Ok(payload)
+    }
+
+    fn put_native(&mut self, run: &'a [u8]) {
+        match self.native.is_empty() {
+            true => self.native = Cow::Borrowed(run),
+            false => self.native.to_mut().extend_from_slice(run),
+        }
+    }
+
+    /// Every step, those of the native engine's own tags first.
+    pub fn all_steps(&self) -> impl Iterator<Item = (EngineId, &[u8])> + '_ {
+        let native = Some((EngineId::NATIVE, &*self.native)).filter(|(_, bytes)| !bytes.is_empty());
+        native.into_iter().chain(self.steps.iter().copied())
+    }
+}
+
+/// Appends a step of an engine as the store writes it for those whose records have no tags of their own.
+pub(super) fn put_step(out: &mut Vec<u8>, engine: EngineId, step: &[u8]) {
+    let mut body = Vec::with_capacity(step.len() + 5);
+    put_varint(&mut body, u64::from(engine.0));
+    body.extend_from_slice(step);
+    put_varint(out, tag::ENGINE_STEP);
+    put_bytes(out, &body);
+}
+
+/// True if a file may have this number.
+pub(super) fn is_file_number(number: u64) -> bool {
+    (1..=NUMBER_MAX).contains(&number)
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::AddLogGroup { group: g } => {
+                write!(f, "add log group {} file {} {} B location {}", g.ltn, g.file, g.len, g.volume)?;
+                g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
+                f.write_str(if g.discarded { " discarded" } else { "" })?;
+                g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))
+            }
+            Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
+            Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),
+            Record::RemoveLogGroup { ltn } => write!(f, "remove log group {ltn}"),
+            Record::NextFileNumber(n) => write!(f, "next file number {n}"),
+            Record::LastSeq(n) => write!(f, "last seq {n}"),
+            Record::NextLtn(n) => write!(f, "next log group {n}"),
+            Record::AddEngine { engine, name, format } => {
+                write!(f, "engine {engine} \"{}\" format {format}", name.escape_debug())
+            }
+            Record::EngineFloor { engine, seq } => write!(f, "log floor engine {engine} seq {seq}"),
+            Record::AddEngineFile { engine, file } => {
+                write!(
+                    f,
+                    "add engine {engine} file {} kind {} location {}",
+                    file.number, file.kind, file.volume
+                )
+            }
+            Record::RemoveEngineFile { engine, number } => write!(f, "remove engine {engine} file {number}"),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the key-value engine learns from the manifests of a store that recovery refuses: for repair.
+//!
+//! Every record that is intact is a witness: it names families, log floors and tables that came and went. These do not add
+//! up to a state, since the edits between them are missing, but they tell apart what the files alone cannot: a table that
+//! was removed from one that counts, and a family by its name.
+
+use crate::edit::{Edit, Record};
+use crate::manifest::{Kv, State};
+use crate::meta::{FamilyId, FileMeta};
+use base::{Error, Result, SeqNo, Uid};
+use io::Env;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use store::manifest as history;
+use store::manifest::{EngineId, Engines, Seen};
+
+/// What the manifests of a directory tell.
+#[derive(Debug, Default)]
+pub struct ManifestWitness {
+    /// The state, if a manifest tells it whole.
+    pub state: Option<State>,
+    /// What is wrong with the files: `CURRENT`, or a manifest. Nothing, if recovery would take the state as well.
+    pub damage: Vec<Error>,
+    /// The store.
+    pub store: Option<Uid>,
+    /// The highest edit that was seen.
+    pub edit: u64,
+    /// The other engines that keep something in the store, with their names where those are known.
+    pub other_engines: BTreeMap<EngineId, String>,
+    /// The families, those that were dropped among them.
+    pub families: BTreeMap<FamilyId, FamilyWitness>,
+    /// The tables, each with what was said of it last.
+    pub tables: BTreeMap<u64, TableWitness>,
+}
+
+/// What is known of a family.
+#[derive(Clone, Debug, Default)]
+pub struct FamilyWitness {
+    /// Its name, if a record that tells it is intact.
+    pub name: Option<String>,
+    /// Its options.
+    pub options: Option<Vec<u8>>,
+    /// Every record of it with a lower sequence is in tables.
+    pub log_floor: SeqNo,
+    /// It was dropped.
+    pub is_dropped: bool,
+}
+
+/// What is known of a table.
+#[derive(Clone, Debug)]
+pub enum TableWitness {
+    /// It was added, and no record that is intact removes it.
+    Added(FamilyId, Box<FileMeta>),
+    /// It was removed.
+    Removed,
+}
+
+/// Looks through `CURRENT` and the manifests of a directory. Nothing is written.
+///
+/// # Errors
+/// `Unsupported` if a newer release wrote them; those of listing the directory. Damage is no error.
+pub fn look_through(env: &Env, dir: &Path) -> Result<ManifestWitness> {
+    let (mut all, mut newest) = (ManifestWitness::default(), ManifestWitness::default());
+    let found = history::look_through(env, dir, &Engines::of::<Kv>(), |seen| match seen {
+        Seen::Manifest => all.merge(std::mem::take(&mut newest)),
+        Seen::Step(EngineId::NATIVE, step) => newest.take_step(step),
+        Seen::Step(..) => {}
+    })?;
+    all.merge(newest);
+    let state = found.state.map(|state| State::of(Arc::new(state))).transpose()?;
+    let (damage, store, edit, other_engines) = (found.damage, found.store, found.edit, found.engines);
+    Ok(ManifestWitness { state, damage, store, edit, other_engines, ..all })
+}
+
+impl ManifestWitness {
+    fn take_step(&mut self, step: &[u8]) {
+        let Ok(edit) = Edit::decode(step) else { return };
+        // Removals of an edit take effect before its additions: a table may move.
+        let is_removal = |record: &Record| matches!(record, Record::RemoveFile { .. });
+        let (removals, others): (Vec<_>, Vec<_>) = edit.0.into_iter().partition(is_removal);
+        removals.into_iter().chain(others).for_each(|record| self.note(record));
+    }
+
+    fn note(&mut self, record: Record) {
+        match record {
+            Record::AddFile { family, meta, .. } => {
+                self.tables.insert(meta.number, TableWitness::Added(family, Box::new(meta)));
+            }
+            Record::RemoveFile { number, .. } => {
+                self.tables.insert(number, TableWitness::Removed);
+            }
+            Record::LogFloor { family, seq } => {
+                let known = self.families.entry(family).or_default();
+                known.log_floor = known.log_floor.max(seq);
+            }
+            Record::CreateFamily { id, name, options } => {
+                let known = self.families.entry(id).or_default();
+                (known.name, known.options) = (Some(name), Some(options));
+            }
+            Record::UpdateFamily { id, options } => {
+                self.families.entry(id).or_default().options = Some(options);
+            }
+            Record::DropFamily { id } => self.families.entry(id).or_default().is_dropped = true,
+            _ => {}
+        }
+    }
+
+    /// Takes in what an older manifest says.
+    fn merge(&mut self, older: ManifestWitness) {
+        for (number, table) in older.tables {
+            self.tables.entry(number).or_insert(table);
+        }
+        for (id, older) in older.families {
+            let known = self.families.entry(id).or_default();
+            known.name = known.name.take().or(older.name);
+            known.options = known.options.take().or(older.options);
+            known.log_floor = known.log_floor.max(older.log_floor);
+            known.is_dropped |= older.is_dropped;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
