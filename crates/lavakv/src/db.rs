@@ -1,21 +1,26 @@
 //! The public handle of a store.
 
-use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest};
-use crate::admin::repair::{RepairOptions, RepairReport};
+use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
+use crate::admin::families;
 use crate::admin::space::Space;
-use crate::admin::verify::VerifyReport;
+use crate::batch::payload::Payload;
+use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::context::event::DamagedFile;
 use crate::context::options::{Durability, FamilyOptions, Options, WriteOptions};
 use crate::context::stats::Statistics;
 use crate::engine::Engine;
-use crate::large::large_value::{self, ValueReader, ValueWriter};
+use crate::large::segments::threshold;
 use crate::read::iterator::DbIterator;
 use crate::read::options::ReadOptions;
 use crate::read::read_path::{GetOp, Value};
+use crate::read::value_reader::{self, ValueReader};
 use crate::tree::family::{ColumnFamily, Family};
 use crate::tree::snapshot::Snapshot;
-use crate::write::batch::{Change, DEFAULT_FAMILY, WriteBatch};
-use crate::write::write_path::{Payload, WriteOp};
+use crate::work::jobs::Jobs;
+use crate::work::jobs::requests::GcRequest;
+use crate::work::verify::VerifyReport;
+use crate::write::large_value::{self, ValueWriter};
+use crate::write::write_path::WriteOp;
 use base::{Error, Result, ValueKind};
 use io::Env;
 use std::path::Path;
@@ -78,41 +83,10 @@ impl Db {
         Self::from_engine(engine)
     }
 
-    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
-    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
-    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
-    ///
-    /// # Errors
-    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
-    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
-    pub fn repair(
-        path: impl AsRef<Path>,
-        into: impl AsRef<Path>,
-        options: &RepairOptions,
-    ) -> Result<RepairReport> {
-        let env = Env::kernel();
-        Self::repair_in(&env, path, &env, into, options)
-    }
-
-    /// As [`Db::repair`], from one environment into another, or into the same.
-    ///
-    /// # Errors
-    /// Those of [`Db::repair`].
-    pub fn repair_in(
-        from: &Env,
-        path: impl AsRef<Path>,
-        to: &Env,
-        into: impl AsRef<Path>,
-        options: &RepairOptions,
-    ) -> Result<RepairReport> {
-        let places = crate::admin::repair::Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
-        crate::admin::repair::repair(&places, options)
-    }
-
     pub(crate) fn from_engine(engine: Arc<Engine>) -> Result<Db> {
-        let family = engine
-            .family(DEFAULT_FAMILY)
-            .ok_or_else(|| Error::corruption("the manifest has no family `default`").at_file(&engine.dir))?;
+        let family = engine.tree.family(DEFAULT_FAMILY).ok_or_else(|| {
+            Error::corruption("the manifest has no family `default`").at_file(&engine.context.dir)
+        })?;
         Ok(Db { handle: Arc::new(Handle { engine, default: ColumnFamily(family) }) })
     }
 
@@ -144,11 +118,11 @@ impl Db {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<()> {
-        if value.len() < crate::large::segments::threshold(self.engine()) {
+        if value.len() < threshold(&self.engine().context.options) {
             return self.change(family, ValueKind::Value, key, value, options);
         }
         let (family, durability) = (self.own(family)?, self.writable(options)?);
-        crate::large::segments::put(self.engine(), family, key, value, durability)
+        large_value::put(&self.engine().writes, family, key, value, durability)
     }
 
     /// Sets a key to a value that is written piece by piece, in constant memory; see [`ValueWriter`].
@@ -162,7 +136,7 @@ impl Db {
         options: WriteOptions,
     ) -> Result<ValueWriter> {
         let (family, durability) = (self.own(family)?, self.writable(&options)?);
-        ValueWriter::new(self.engine(), family, key, durability)
+        ValueWriter::new(&self.engine().writes, family, key, durability)
     }
 
     /// Deletes a key from the default family. Deleting what is not there is fine.
@@ -220,23 +194,29 @@ impl Db {
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {
         let (engine, durability) = (self.engine(), self.writable(options)?);
         match &payload {
-            Payload::Batch(batch) if batch.longest_value() >= crate::large::segments::threshold(engine) => {
-                crate::large::segments::write_batch(engine, batch, durability)
+            Payload::Batch(batch) if batch.longest_value() >= threshold(&engine.context.options) => {
+                large_value::write_batch(&engine.writes, batch, durability)
             }
-            _ => WriteOp::new(engine, payload, durability).run(),
+            _ => WriteOp::new(&engine.writes, payload, durability).run(),
         }
+    }
+
+    /// The store's jobs, once it serves: see [`Engine::serve`].
+    fn served(&self) -> Result<&Arc<Jobs>> {
+        self.engine().serve()?;
+        Ok(&self.engine().jobs)
     }
 
     /// What a write with these options promises.
     fn writable(&self, options: &WriteOptions) -> Result<Durability> {
         let engine = self.engine();
-        crate::admin::maintenance::must_be_writable(engine)?;
-        Ok(options.durability.unwrap_or(engine.options.durability))
+        engine.serve()?;
+        Ok(options.durability.unwrap_or(engine.context.options.durability))
     }
 
     /// Checks that a handle is of this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
-        match self.engine().family(family.id()) {
+        match self.engine().tree.family(family.id()) {
             Some(own) if Arc::ptr_eq(&own, &family.0) => Ok(&family.0),
             _ if family.0.is_dropped() => Err(Error::not_found(format!(
                 "column family {} does not exist: it was dropped",
@@ -267,7 +247,7 @@ impl Db {
     fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], options: &ReadOptions) -> Result<GetOp<'a>> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(options.snapshot.as_ref())?;
-        Ok(GetOp::new(self.engine(), family, key, snapshot, options.fill_cache))
+        Ok(GetOp::new(&self.engine().tree, family, key, snapshot, options.fill_cache))
     }
 
     /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
@@ -278,7 +258,7 @@ impl Db {
         options: &ReadOptions,
     ) -> Result<Option<ValueReader>> {
         let content = self.read(family, key, options)?.find()?;
-        Ok(content.map(|content| ValueReader::new(self.engine(), content)))
+        Ok(content.map(|content| ValueReader::new(&self.engine().tree, content)))
     }
 
     /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
@@ -291,12 +271,12 @@ impl Db {
         len: usize,
     ) -> Result<Option<Vec<u8>>> {
         let content = self.read(family, key, &ReadOptions::default())?.find()?;
-        content.map(|content| large_value::range_of(&content, offset, len)).transpose()
+        content.map(|content| value_reader::range_of(&content, offset, len)).transpose()
     }
 
     fn sequence_of(&self, snapshot: Option<&Snapshot>) -> Result<Option<u64>> {
         match snapshot {
-            Some(s) if !s.is_of(&self.engine().snapshots) => {
+            Some(s) if !s.is_of(&self.engine().tree.snapshots) => {
                 Err(Error::invalid("the snapshot belongs to another store"))
             }
             other => Ok(other.map(Snapshot::sequence)),
@@ -311,7 +291,7 @@ impl Db {
     /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
     /// found.
     pub fn snapshot_named(&self, name: &str) -> Snapshot {
-        Snapshot::take(&self.engine().snapshots, name, self.engine().env.clock.now_ns())
+        Snapshot::take(&self.engine().tree.snapshots, name, self.engine().context.env.clock.now_ns())
     }
 
     /// Iterates over the default family.
@@ -321,7 +301,7 @@ impl Db {
 
     /// Iterates over a family.
     pub fn iter_cf(&self, family: &ColumnFamily, options: ReadOptions) -> Result<DbIterator> {
-        DbIterator::new(self.engine(), self.own(family)?, options)
+        DbIterator::new(&self.engine().tree, self.own(family)?, options)
     }
 
     /// Makes a column family.
@@ -329,7 +309,9 @@ impl Db {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` for an option out of range or a name over 1024 bytes.
     pub fn create_column_family(&self, name: &str, options: FamilyOptions) -> Result<ColumnFamily> {
-        crate::admin::families::create(self.engine(), name, options).map(ColumnFamily)
+        families::check_name(name)?;
+        families::check(&self.engine().context.options, name, &options)?;
+        families::create(self.served()?, name, options).map(ColumnFamily)
     }
 
     /// Replaces the options of a column family, from now on. Data that is there stays as it is until compaction or
@@ -338,7 +320,9 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` for an option out of range.
     pub fn set_family_options(&self, family: &ColumnFamily, options: FamilyOptions) -> Result<()> {
-        crate::admin::families::set_options(self.engine(), self.own(family)?, options)
+        let family = self.own(family)?;
+        families::check(&self.engine().context.options, &family.name, &options)?;
+        families::set_options(self.served()?, family, options)
     }
 
     /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
@@ -360,22 +344,26 @@ impl Db {
 
     /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
-        crate::admin::families::drop(self.engine(), self.own(family)?)
+        let family = self.own(family)?;
+        if family.id == DEFAULT_FAMILY {
+            return Err(Error::invalid("column family default cannot be dropped"));
+        }
+        families::drop(self.served()?, family)
     }
 
     /// The family with this name.
     pub fn column_family(&self, name: &str) -> Option<ColumnFamily> {
-        self.engine().all_families().into_iter().find(|f| f.name == name).map(ColumnFamily)
+        self.engine().tree.all_families().into_iter().find(|f| f.name == name).map(ColumnFamily)
     }
 
     /// The names of all families, in order of their creation.
     pub fn column_families(&self) -> Vec<String> {
-        self.engine().all_families().iter().map(|f| f.name.clone()).collect()
+        self.engine().tree.all_families().iter().map(|f| f.name.clone()).collect()
     }
 
     /// Writes all memtables to tables. What was written before the call is then durable.
     pub fn flush(&self) -> Result<()> {
-        crate::admin::maintenance::flush(self.engine())
+        crate::admin::maintenance::flush(self.served()?)
     }
 
     /// Compacts a range of a family (`None`: unbounded) down to its last level.
@@ -385,7 +373,12 @@ impl Db {
         start: Option<&[u8]>,
         end: Option<&[u8]>,
     ) -> Result<()> {
-        crate::admin::maintenance::compact_range(self.engine(), self.own(family)?, start, end)
+        let family = self.own(family)?;
+        if start.zip(end).is_some_and(|(start, end)| start > end) {
+            return Err(Error::invalid("compact_range: the start is after the end"));
+        }
+        family.check_served()?;
+        crate::admin::maintenance::compact_range(self.served()?, family, start, end)
     }
 
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
@@ -407,52 +400,56 @@ impl Db {
         request: GcRequest,
         tell: &mut dyn FnMut(&GcProgress),
     ) -> Result<GcReport> {
-        crate::admin::collect::collect(self.engine(), request, tell)
+        request.check()?;
+        crate::admin::collect::collect(self.served()?, request, tell)
     }
 
     /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
     pub fn gc_plan(&self, request: GcRequest) -> Result<GcPlan> {
-        crate::admin::collect::plan(self.engine(), request)
+        crate::admin::collect::plan(&self.engine().jobs, request)
     }
 
     /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
     /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
     pub fn pause_gc(&self) -> GcPause {
-        GcPause::begin(self.engine())
+        GcPause::begin(&self.engine().jobs)
     }
 
     /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        crate::admin::checkpoint::checkpoint(self.engine(), dir.as_ref())
+        crate::admin::checkpoint::checkpoint(self.served()?, &self.engine().checkpointing, dir.as_ref())
     }
 
     /// Reads and checks every byte of every table. Damage is reported, not returned as an error, so that one damaged
     /// file does not hide another.
     pub fn verify(&self) -> Result<VerifyReport> {
-        crate::admin::verify::verify(self.engine())
+        crate::work::verify::verify(&self.engine().jobs)
     }
 
     /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
     /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
     /// damage is saved by [`Db::repair`].
     pub fn damage(&self) -> Vec<Error> {
-        self.engine().tables.quarantine.damage()
+        self.engine().files.tables.quarantine.damage()
     }
 
     /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
     /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
-        crate::files::damaged::list(self.engine())
+        {
+            let engine = self.engine();
+            engine.tree.damaged_files(|number| engine.large.segments.holds(number))
+        }
     }
 
     /// Counters since the store was opened.
     pub fn stats(&self) -> Statistics {
-        crate::admin::maintenance::statistics(self.engine())
+        crate::admin::maintenance::statistics(&self.engine().jobs)
     }
 
     /// Statistics of the block cache.
     pub fn cache_stats(&self) -> cache::CacheStats {
-        self.engine().cache.stats()
+        self.engine().files.cache.stats()
     }
 
     /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
@@ -461,34 +458,34 @@ impl Db {
     /// # Errors
     /// Those of listing the directory.
     pub fn metrics(&self) -> Result<String> {
-        crate::admin::metrics::metrics(self.engine())
+        crate::admin::metrics::metrics(&self.engine().jobs)
     }
 
     /// Who owns which bytes on disk.
     pub fn space(&self) -> Result<Space> {
-        crate::admin::space::space(self.engine())
+        crate::admin::space::space(&self.engine().jobs)
     }
 
     /// What the manifest names now, for tests that compare it with the directory.
     #[doc(hidden)]
-    pub fn live_files(&self) -> crate::files::obsolete::LiveFiles {
-        crate::files::obsolete::LiveFiles::of(self.engine())
+    pub fn live_files(&self) -> crate::admin::live_files::LiveFiles {
+        crate::admin::live_files::LiveFiles::of(&self.engine().jobs)
     }
 
     /// Shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
-        crate::admin::maintenance::describe(self.engine())
+        crate::admin::maintenance::describe(&self.engine().jobs)
     }
 
     /// Waits until there is no background work left, at most `timeout`. True if there is none.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        crate::admin::maintenance::wait_idle(self.engine(), timeout)
+        crate::admin::maintenance::wait_idle(&self.engine().jobs, timeout)
     }
 
     /// In a simulated environment: does one step of background work. False if there was none.
     #[doc(hidden)]
     pub fn run_background_step(&self) -> bool {
-        self.engine().env.is_simulated() && self.engine().scheduler.run_one(self.engine())
+        self.engine().context.env.is_simulated() && self.engine().scheduler.run_one()
     }
 
     /// In a simulated environment: how many jobs are between two of their steps.
@@ -500,7 +497,7 @@ impl Db {
     /// Closes the store if this is the last handle; otherwise only this handle goes. Reports what a drop would hide.
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.handle) {
-            Ok(handle) => crate::admin::maintenance::close(&handle.engine),
+            Ok(handle) => handle.engine.close(),
             Err(_) => Ok(()),
         }
     }
@@ -509,12 +506,12 @@ impl Db {
 impl Drop for Handle {
     fn drop(&mut self) {
         // What fails here was reported to the listener, and recovery handles it as it handles a crash.
-        let _ = crate::admin::maintenance::close(&self.engine);
+        let _ = self.engine.close();
     }
 }
 
 impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Db({})", self.engine().dir.display())
+        write!(f, "Db({})", self.engine().context.dir.display())
     }
 }

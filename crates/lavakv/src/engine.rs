@@ -1,179 +1,135 @@
-//! The engine behind a [`crate::Db`]: what all paths share, and nothing they do.
+//! The engine behind a [`crate::Db`]: its parts, put together, and how they begin and end.
+//!
+//! Each part owns its state and knows only those above it in this list. No function below the roof takes an `Engine`.
 //!
 //! Locks, in the order in which they may be taken: `writer` (the serialization point of all writes), `inserting` (of
-//! what they do to memtables), the manifest's own lock, `claims` (what running jobs have claimed), a family's view. Readers
-//! take none but the view's.
+//! what they do to memtables), the manifest's own lock, `claims` (what running jobs have claimed), what keeps families together
+//! while they freeze, a family's view. Readers take the list of families, their view, the open tables, and the list of readers
+//! or snapshots, each for a moment and none inside another.
 
-use crate::context::event::Event;
-use crate::context::health::Health;
-use crate::context::options::Options;
-use crate::context::stats::Stats;
-use crate::files::log_groups::Ballast;
-use crate::files::obsolete::Obsolete;
-use crate::files::tables::Tables;
-use crate::plan::gc_pace::GcPace;
-use crate::plan::quiet::Quiet;
-use crate::run::rate_limit::RateLimit;
+use crate::admin::maintenance;
+use crate::context::Context;
+use crate::files::Files;
+use crate::files::log_groups::Log;
+use crate::large::Large;
+use crate::open::Unstarted;
+use crate::run::drain::Drain;
 use crate::run::scheduler::Scheduler;
 use crate::space::space_limit::SpaceBudget;
+use crate::tree::Tree;
 use crate::tree::family::Family;
-use crate::tree::memory::Memory;
-use crate::tree::snapshot::Snapshots;
-use crate::tree::writer::Writer;
-use crate::work::jobs::Claims;
-use crate::write::throttle::{Pacer, Rate};
-use base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use base::sync::{Mutex, OnceLock, RwLock, rank, read};
-use base::{Error, ErrorKind, HashMap, Result, SeqNo};
-use cache::Cache;
-use io::{Env, FileLock};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use crate::work::jobs::Jobs;
+use crate::write::WritePath;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, rank};
+use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
-use values::Pins;
-use version::{Edit, FamilyId, Manifest, State};
-use wal::Wal;
+use version::{Edit, FamilyId, Record, StoreRecord};
 
 /// Everything a store is at run time.
 pub(crate) struct Engine {
-    pub env: Env,
-    pub dir: PathBuf,
-    pub options: Options,
-    pub manifest: Manifest,
-    pub tables: Arc<Tables>,
-    pub cache: Arc<Cache>,
-    pub families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
-    pub writer: Mutex<Writer, rank::Writer>,
-    /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
-    /// up: writes are inserted in the order in which they were logged, one at a time.
-    pub inserting: Mutex<(), rank::Inserting>,
-    /// What writers owe where they are slowed down; paid before they take the writer's lock.
-    pub pacer: Pacer,
-    pub snapshots: Arc<Snapshots>,
-    /// What tables hold only because of snapshots.
-    pub kept: Arc<crate::work::jobs::kept::KeptVersions>,
-    /// The iterators that are open.
-    pub readers: Arc<crate::tree::readers::Readers>,
-    /// Set once recovery is done; never in a read-only store.
-    pub wal: OnceLock<Wal>,
-    pub log: crate::files::log_groups::LogGroups,
-    pub scheduler: Scheduler,
-    pub claims: Mutex<Claims, rank::Claims>,
-    pub memory: Memory,
-    pub stats: Stats,
-    pub health: Health,
-    pub obsolete: Obsolete,
-    pub segments: crate::large::segments::Segments,
-    pub placement: crate::large::placement::Placement,
+    pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
-    pub rate_limit: RateLimit,
-    pub flush_rate: Rate,
-    pub l0_rate: Rate,
-    /// Bytes that collections free per second.
-    pub gc_rate: Rate,
-    /// What collections may read and write while flushes suffer from it.
-    pub gc_pace: GcPace,
-    /// Names that running jobs need.
-    pub pins: Arc<Pins>,
-    pub quiet: Quiet,
+    pub files: Arc<Files>,
+    pub tree: Arc<Tree>,
+    pub log: Arc<Log>,
+    pub large: Arc<Large>,
+    pub writes: Arc<WritePath>,
+    pub jobs: Arc<Jobs>,
+    pub scheduler: Arc<Scheduler>,
+    /// Held by one checkpoint at a time.
     pub checkpointing: Mutex<(), rank::Checkpoint>,
-    /// Memtables above this sequence are not flushed while a checkpoint is being taken.
-    pub flush_ceiling: AtomicU64,
-    /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
-    /// one edit (see `write_path`).
-    pub volatile_over_families_seq: AtomicU64,
-    /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
-    pub log_over_bound: AtomicBool,
-    /// How many hold garbage collection off.
-    pub gc_pauses: AtomicUsize,
-    pub closed: AtomicBool,
-    /// Held until the last iterator is gone: nobody else may remove the files it reads.
-    pub _lock: Option<Box<dyn FileLock>>,
+    /// As long as the store has no log, for want of room: what it takes to begin one.
+    pub unstarted: Mutex<Option<Unstarted>, rank::LogUnstarted>,
+    closed: AtomicBool,
 }
 
 impl Engine {
-    /// The log. Panics before recovery is done and in read-only stores, where nothing may write.
-    pub fn wal(&self) -> &Wal {
-        self.wal.get().expect("the log is started before the first write")
-    }
-
-    /// True while no collection may start.
-    pub fn gc_is_paused(&self) -> bool {
-        self.gc_pauses.load(Ordering::Acquire) > 0
-    }
-
-    /// Makes the names in the store's directory durable. A failure stops the store: a later sync would not tell which
-    /// names are lost.
-    pub fn sync_dir(&self) -> Result<()> {
-        self.manifest.sync_dir().inspect_err(|e| {
-            if e.kind() != ErrorKind::NoSpace {
-                self.health.poison(e);
-            }
-        })
-    }
-
-    /// Commits an edit that names what a job made, or gives up what it replaced, unless something has failed meanwhile: a
-    /// job that was under way then may rest on what was lost. See [`Manifest::commit_with`].
-    pub fn install(
-        &self,
-        build: impl FnOnce(&State) -> Result<Edit>,
-        publish: impl FnOnce(&State),
-    ) -> Result<State> {
-        let build = |state: &State| self.health.check_sound().and_then(|()| build(state));
-        self.manifest.commit_with(build, publish)
-    }
-
-    /// True if there were no writes for a while: see [`Quiet::is_quiet`].
-    pub fn is_quiet(&self) -> bool {
-        self.quiet.is_quiet(self.snapshots.visible(), self.env.clock.now_ns())
-    }
-
-    /// The family with this id, if it still exists.
-    pub fn family(&self, id: FamilyId) -> Option<Arc<Family>> {
-        read(&self.families).get(&id).cloned()
-    }
-
-    /// All families, by id.
-    pub fn all_families(&self) -> Vec<Arc<Family>> {
-        let mut all: Vec<_> = read(&self.families).values().cloned().collect();
-        all.sort_by_key(|f| f.id);
-        all
-    }
-
-    /// The path of a file of the store.
-    pub fn path(&self, name: &str) -> PathBuf {
-        io::fs::join(&self.dir, name)
-    }
-
-    /// Decides what a failed job means for the store.
-    pub fn background_failed(self: &Arc<Self>, error: Error) {
-        self.stats.background_errors.add(1);
-        match error.kind() {
-            ErrorKind::NoSpace => {
-                self.health.no_space_at(self.env.clock.now_ns());
-                self.space.volume_is_full();
-                // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
-                self.log.give_ballast(self, Ballast::Jobs);
-            }
-            ErrorKind::Closed => {}
-            _ => self.health.poison(&error),
-        }
-        self.tell(&Event::BackgroundError { error });
-        self.scheduler.notify_progress();
-    }
-
-    /// Tells the listener; its panics are its own.
-    pub fn tell(&self, event: &Event) {
-        let Some(listener) = &self.options.listener else { return };
-        if catch_unwind(AssertUnwindSafe(|| listener.event(event))).is_err() {
-            self.stats.listener_panics.add(1);
+    /// The parts over files that are known.
+    pub fn new(
+        context: Arc<Context>,
+        space: Arc<SpaceBudget>,
+        files: Arc<Files>,
+        families: HashMap<FamilyId, Arc<Family>>,
+    ) -> Engine {
+        let tree = Arc::new(Tree::new(&context, &space, &files, families));
+        let log = Arc::new(Log::new(&context, &space, &files));
+        let large = Arc::new(Large::new(&tree));
+        let drain = Arc::new(Drain::new(context.options.rate_limit_bytes_per_s));
+        let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
+        let jobs = Arc::new(Jobs::new(&writes));
+        let scheduler = Scheduler::new(&context, jobs.clone());
+        Engine {
+            context,
+            space,
+            files,
+            tree,
+            log,
+            large,
+            writes,
+            jobs,
+            scheduler,
+            checkpointing: Mutex::new(()),
+            unstarted: Mutex::new(None),
+            closed: AtomicBool::new(false),
         }
     }
 
-    /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
-    pub fn log_floor(&self) -> SeqNo {
-        crate::tree::log_floor::log_floor(&self.snapshots, || {
-            self.all_families().iter().filter_map(|f| f.oldest_unflushed_seq()).min()
-        })
+    /// Fails in a store that was opened for reading. One that found no room for a log when it was opened tries again.
+    pub fn serve(&self) -> Result<()> {
+        if self.log.get().is_some() {
+            return Ok(());
+        }
+        if self.files.manifest.is_read_only() {
+            let why = "the store was opened read-only";
+            return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context.dir));
+        }
+        self.context.health.check()?;
+        crate::open::service::begin(self)
     }
+
+    /// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) || self.log.get().is_none() {
+            return Ok(());
+        }
+        let health = &self.context.health;
+        // Whether a flush was asked for says nothing: it may have found no room.
+        let volatile = self.writes.lock().volatile_seq >= self.tree.log_floor();
+        let flush = volatile && !health.is_poisoned();
+        let flushed = if flush { maintenance::flush(&self.jobs) } else { Ok(()) };
+        {
+            let _writer = self.writes.lock();
+            self.writes.settle();
+            health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
+        }
+        self.scheduler.stop();
+        let placed = self.large.placement.sync();
+        let log_closed = placed.and_then(|()| self.log.wal().close()).and_then(|()| seal(self));
+        // A job may have failed until a moment ago.
+        match health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {
+            Some(e) => Err(e),
+            None => flushed.and(log_closed),
+        }
+    }
+}
+
+/// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of
+/// either end is noticed too: pages and edits vouch for those before them, and nothing else would vouch for the last.
+/// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
+fn seal(engine: &Engine) -> Result<()> {
+    match seal_log(engine).and_then(|()| engine.files.manifest.vouch()) {
+        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+        sealed => sealed,
+    }
+}
+
+fn seal_log(engine: &Engine) -> Result<()> {
+    let Some((ltn, end_lpn)) = engine.log.wal().end() else { return Ok(()) };
+    // What was prepared for writes to come is space that a closed store does not need.
+    let (spares, files) = engine.log.unused(ltn);
+    let mut records = vec![Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn })];
+    records.extend(spares.into_iter().map(|ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })));
+    engine.files.manifest.commit(Edit(records))?;
+    files.iter().try_for_each(|&number| engine.files.remove(&version::names::log(number)))
 }

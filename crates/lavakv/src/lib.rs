@@ -17,6 +17,7 @@
 //! * `db`, `engine`, `open`, `read_only`: the roof.
 
 mod admin;
+mod batch;
 mod context;
 mod db;
 mod engine;
@@ -26,6 +27,7 @@ mod open;
 mod plan;
 mod read;
 mod read_only;
+mod repair;
 mod run;
 mod space;
 mod tree;
@@ -33,12 +35,11 @@ mod work;
 mod write;
 
 pub use ::io::{Access, Env};
-pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
+pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
 pub use admin::dump;
-pub use admin::repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use admin::space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
-pub use admin::verify::{Checked, CheckedCount, VerifyReport};
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
+pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};
 pub use context::ablation::Ablation;
 pub use context::event::{DamagedFile, Event, EventListener, StallCause};
@@ -47,14 +48,17 @@ pub use context::options::{
 };
 pub use context::stats::Statistics;
 pub use db::Db;
-pub use large::large_value::{ValueReader, ValueWriter};
 pub use lsm::policy::PolicyChoice;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::ReadOptions;
 pub use read::read_path::Value;
+pub use read::value_reader::ValueReader;
+pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
-pub use write::batch::WriteBatch;
+pub use work::jobs::requests::GcRequest;
+pub use work::verify::{Checked, CheckedCount, VerifyReport};
+pub use write::large_value::ValueWriter;
 
 /// The environment's building blocks: clock, randomness, files, threads. For benchmarks and tests.
 pub mod io {

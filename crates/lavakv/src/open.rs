@@ -16,25 +16,23 @@
 //!
 //! Nothing is removed before step 5, and steps 1 to 4 can be repeated any number of times.
 
-use crate::context::health::Health;
+use crate::batch::{self, Change, DEFAULT_FAMILY};
+use crate::context::Context;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
-use crate::files::log_groups::{GroupFile, LogGroups};
-use crate::files::tables::Tables;
+use crate::files::Files;
+use crate::files::directory::{make_directory, sync_name};
+use crate::files::log_groups::GroupFile;
 use crate::files::unfinished::{self, Mark};
 use crate::large::placement::Replayed;
-use crate::run::rate_limit::RateLimit;
-use crate::run::scheduler::Scheduler;
-use crate::space::space_limit::SpaceBudget;
+use crate::space::metered_fs::Meter;
+use crate::space::space_limit::fit::Fit;
+use crate::space::space_limit::{SpaceBudget, metered};
+use crate::tree::Tree;
 use crate::tree::family::Family;
-use crate::tree::memory::Memory;
-use crate::tree::writer::Writer;
-use crate::write::batch::{self, Change, DEFAULT_FAMILY};
-use crate::write::throttle::Pacer;
-use base::sync::atomic::{AtomicU64, Ordering};
-use base::sync::{Mutex, OnceLock, RwLock, lock};
+use base::sync::atomic::Ordering;
+use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
-use cache::Cache;
 use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,8 +62,11 @@ pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -
 }
 
 fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) -> Result<Arc<Engine>> {
-    let (mut space, env) = SpaceBudget::over(&env, dir);
+    let (meter, env) = metered(&env, dir);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
+    if !exists {
+        options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
+    }
     if !exists {
         options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
     }
@@ -86,23 +87,28 @@ fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) ->
         create(&env, dir, &options)?
     };
     let listing = env.fs.list(dir)?;
-    space.meter().take_over(&listing);
-    let options = space.fit_to_volume(&env, dir, &options);
+    meter.take_over(&listing);
+    // Makes everything smaller that is too long for what the store may have of its volume, before anything else is asked. A
+    // volume that does not say is taken for a large one.
+    let used_bytes = meter.used_bytes();
+    let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
+    let fit = fit.unwrap_or_default();
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_logs(&env, dir, &listing, &manifest)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
-    let engine = Arc::new(build(env, space, dir, options, manifest, Some(store_lock))?);
-    findings.iter().for_each(|finding| finding.set_aside(&engine));
+    let context = Arc::new(Context::new(env, dir, fit.store(&options)));
+    let engine = Arc::new(build(context, meter, fit, manifest, Some(store_lock))?);
+    findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let recovered = replay(&engine, RecoveryMode::ReadWrite)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
-    engine.log.set_unstarted(Unstarted::new(recovered, removable));
+    *lock(&engine.unstarted) = Some(Unstarted::new(recovered, removable));
     match service::begin(&engine) {
         // There is room for nothing: the store is read, and whoever writes tries again.
         Err(e) if e.kind() == ErrorKind::NoSpace && exists => {}
         begun => begun?,
     }
     service::bound_old_log(&engine)?;
-    engine.scheduler.start(&engine)?;
+    engine.scheduler.start()?;
     Ok(engine)
 }
 
@@ -163,17 +169,6 @@ pub(crate) fn no_store(dir: &Path) -> Error {
     Error::not_found("there is no store here").at_file(dir)
 }
 
-/// Makes a directory that is not there, and what is missing above it, durably.
-///
-/// A name whose sync failed may be lost although it is there to see, and no later sync of it tells: then the directories
-/// made here go again, the innermost first, so that who tries again makes new ones.
-pub(crate) fn make_directory(env: &Env, dir: &Path) -> Result<()> {
-    let is_missing = |d: &&Path| env.fs.metadata(d).is_err_and(|e| e.kind() == ErrorKind::NotFound);
-    let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
-    env.fs.create_dir_all(dir)?;
-    sync_name(env, dir).inspect_err(|_| made.iter().for_each(|d| drop(env.fs.remove_dir(d))))
-}
-
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let first = options.first_number;
     let numbers =
@@ -186,24 +181,6 @@ fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     Manifest::create_with(env, dir, empty.apply(Edit(vec![family]))?)
 }
 
-/// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
-/// two leaves no store, so nobody acknowledges anything in a directory whose name may still be lost.
-fn sync_name(env: &Env, dir: &Path) -> Result<()> {
-    for (nth, ancestor) in dir.ancestors().skip(1).enumerate() {
-        // Any of them may have been made a moment ago, by this process or one that was killed since.
-        let synced = env.fs.sync_dir(ancestor);
-        synced.or_else(|e| if nth > 0 && is_not_ours(&e) { Ok(()) } else { Err(e) })?;
-    }
-    Ok(())
-}
-
-/// True if a directory could not be synced because it belongs to others: whoever made it was somebody else, who could.
-fn is_not_ours(error: &Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<std::io::Error>());
-    let denied = cause.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
-    denied || matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::ReadOnly)
-}
-
 /// A table or value file that the manifest lists and that is not as it says.
 pub(crate) struct Finding {
     number: u64,
@@ -212,8 +189,8 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    pub fn set_aside(&self, engine: &Engine) {
-        crate::files::damaged::set_aside(engine, self.number, &self.error);
+    pub fn set_aside(&self, tree: &Tree) {
+        tree.set_aside(self.number, &self.error);
     }
 }
 
@@ -316,99 +293,40 @@ pub(crate) fn newest_group(
 
 /// The engine over a recovered manifest, before the log is read.
 pub(crate) fn build(
-    env: Env,
-    space: SpaceBudget,
-    dir: &Path,
-    options: Options,
+    context: Arc<Context>,
+    meter: Arc<Meter>,
+    fit: Fit,
     manifest: Manifest,
     store_lock: Option<Box<dyn FileLock>>,
 ) -> Result<Engine> {
-    let state = manifest.state();
-    let cache = Arc::new(Cache::new(options.cache_bytes));
-    let tables = Arc::new(Tables::new(
-        env.clone(),
-        dir.to_owned(),
-        options.access,
-        cache.clone(),
-        options.open_files_max,
-    ));
-    let families = families(&state, dir, &options, &space)?;
-    let next_memtable_id = 1 + families.len() as u64;
-    let snapshots = Arc::new(crate::tree::snapshot::Snapshots::default());
-    snapshots.publish(state.store.last_seq);
-    Ok(Engine {
-        dir: dir.to_owned(),
-        manifest,
-        tables,
-        cache,
-        families: RwLock::new(families),
-        inserting: Mutex::new(()),
-        writer: Mutex::new(Writer {
-            next_seq: state.store.last_seq + 1,
-            next_memtable_id,
-            volatile_over_families: false,
-            volatile_seq: 0,
-            scratch: Vec::new(),
-        }),
-        pacer: Pacer::default(),
-        snapshots,
-        kept: Default::default(),
-        readers: Default::default(),
-        wal: OnceLock::new(),
-        log: LogGroups::default(),
-        scheduler: Scheduler::new(env.rng()),
-        claims: Mutex::default(),
-        memory: Memory::default(),
-        stats: Default::default(),
-        health: Health::default(),
-        obsolete: Default::default(),
-        segments: Default::default(),
-        placement: Default::default(),
-        space: Arc::new(space),
-        rate_limit: RateLimit::new(options.rate_limit_bytes_per_s),
-        flush_rate: Default::default(),
-        l0_rate: Default::default(),
-        gc_rate: Default::default(),
-        gc_pace: Default::default(),
-        pins: values::Pins::new(),
-        quiet: Default::default(),
-        checkpointing: Mutex::new(()),
-        flush_ceiling: AtomicU64::new(SeqNo::MAX),
-        volatile_over_families_seq: AtomicU64::new(0),
-        log_over_bound: false.into(),
-        gc_pauses: 0.into(),
-        closed: false.into(),
-        _lock: store_lock,
-        env,
-        options,
-    })
+    let space = Arc::new(SpaceBudget::new(&context, meter, fit));
+    let families = families(&manifest.state(), &context, fit)?;
+    let files = Arc::new(Files::new(&context, manifest, store_lock));
+    Ok(Engine::new(context, space, files, families))
 }
 
 /// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.
-fn families(
-    state: &State,
-    dir: &Path,
-    options: &Options,
-    space: &SpaceBudget,
-) -> Result<HashMap<FamilyId, Arc<Family>>> {
+fn families(state: &State, context: &Context, fit: Fit) -> Result<HashMap<FamilyId, Arc<Family>>> {
     let family = |(memtable_id, family): (u64, &Arc<FamilyState>)| {
-        let own = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(dir))?;
+        let own = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(&context.dir))?;
         let (name, version) = (family.name.clone(), family.version.clone());
-        let family = Family::new(family.id, name, own, version, memtable_id, options, space.fit());
+        let family = Family::new(family.id, name, own, version, memtable_id, &context.options, fit);
         Ok((family.id, Arc::new(family)))
     };
     (1..).zip(state.families.values()).map(family).collect()
 }
 
 /// Replays the log into memtables.
-pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
-    let state = engine.manifest.state();
+pub(crate) fn replay(engine: &Engine, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
+    let state = engine.files.manifest.state();
     let groups = log_groups(engine, &state, |path| match mode {
-        RecoveryMode::ReadWrite => engine.env.fs.open_in_place(path, engine.options.access),
-        RecoveryMode::ReadOnly => io::open_in_place_read_only(&*engine.env.fs, path, engine.options.access),
+        RecoveryMode::ReadWrite => engine.context.env.fs.open_in_place(path, engine.context.options.access),
+        RecoveryMode::ReadOnly => {
+            io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access)
+        }
     })?;
     // Who only reads may meet what another process is about to move: then it tries again, or is told to go on.
-    let serves = engine.options.damaged_files == DamagedFiles::Serve;
+    let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
     let mut judged = false;
     let mut take = wal::only(TenantId::FIRST, |first_seq, payload| {
@@ -421,12 +339,13 @@ pub(crate) fn replay(engine: &Arc<Engine>, mode: RecoveryMode) -> Result<(Recove
         }
         flush_replayed(engine)
     });
-    let report = wal::recover(&engine.env, &engine.dir, state.store.uid, &groups, mode, &mut take)?;
+    let (env, dir) = (&engine.context.env, &engine.context.dir);
+    let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
     drop(take);
-    engine.manifest.require_edit(report.witness_edit)?;
+    engine.files.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = report.sealed.is_none();
-    placed.judge(engine, closed)?;
+    placed.judge(&engine.large, closed)?;
     Ok((report, placed))
 }
 
@@ -438,8 +357,9 @@ fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> 
         entries.try_for_each(|change| must_know(engine, state, change?.family))
     });
     let mode = RecoveryMode::ReadOnly;
-    let report = wal::recover(&engine.env, &engine.dir, state.store.uid, groups, mode, &mut check)?;
-    engine.manifest.require_edit(report.witness_edit)
+    let report =
+        wal::recover(&engine.context.env, &engine.context.dir, state.store.uid, groups, mode, &mut check)?;
+    engine.files.manifest.require_edit(report.witness_edit)
 }
 
 /// A family in the log is one that the manifest has, or has had.
@@ -448,17 +368,18 @@ fn must_know(engine: &Engine, state: &State, family: FamilyId) -> Result<()> {
         return Ok(());
     }
     let why = "the log names a column family that the manifest does not: it has lost its end";
-    Err(Error::corruption(why).at_file(engine.path(&engine.manifest.report().name)))
+    Err(Error::corruption(why).at_file(engine.context.path(&engine.files.manifest.report().name)))
 }
 
 /// Replays the log for somebody who only reads, up to where it is damaged, if it is.
 pub(crate) fn replay_up_to_damage(
-    engine: &Arc<Engine>,
+    engine: &Engine,
     damage: &mut Vec<Error>,
 ) -> Result<(RecoveryReport, Replayed)> {
-    let state = engine.manifest.state();
+    let state = engine.files.manifest.state();
     let groups = log_groups(engine, &state, |path| {
-        let opened = io::open_in_place_read_only(&*engine.env.fs, path, engine.options.access);
+        let opened =
+            io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access);
         match opened {
             // A group that is missing is one without pages, so that the log does not begin behind it.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Arc::new(MissingGroup(path.to_owned()))),
@@ -469,13 +390,13 @@ pub(crate) fn replay_up_to_damage(
     let mut on_batch = wal::only(TenantId::FIRST, |first_seq: SeqNo, payload: &[u8]| {
         replay_batch(engine, &state, &mut placed, first_seq, payload)
     });
-    let (report, of_log) =
-        wal::recover_up_to_damage(&engine.env, &engine.dir, state.store.uid, &groups, &mut on_batch)?;
+    let (env, dir) = (&engine.context.env, &engine.context.dir);
+    let (report, of_log) = wal::recover_up_to_damage(env, dir, state.store.uid, &groups, &mut on_batch)?;
     drop(on_batch);
     // One that is missing, or too short, was told already.
     damage.extend(of_log.filter(|e| !damage.iter().any(|known| known.file() == e.file())));
     if damage.is_empty() {
-        damage.extend(engine.manifest.require_edit(report.witness_edit).err());
+        damage.extend(engine.files.manifest.require_edit(report.witness_edit).err());
     }
     Ok((report, placed))
 }
@@ -487,7 +408,7 @@ fn log_groups(
 ) -> Result<Vec<LogGroup>> {
     let mut groups = Vec::new();
     for meta in state.store.log_groups.values().filter(|g| !g.discarded) {
-        let file = open(&engine.path(&names::log(meta.file)))?;
+        let file = open(&engine.context.path(&names::log(meta.file)))?;
         engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
     }
@@ -529,12 +450,10 @@ impl InPlaceFile for MissingGroup {
 /// the log does not say so, and would not tell later damage from a torn end.
 /// Batches that were ignored because a value before them is missing are still in the log: the floors are raised above
 /// them, so that they stay ignored whatever is written from now on.
-fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
-    let mut writer = lock(&engine.writer);
-    crate::write::write_path::freeze_all(engine, &mut writer);
-    drop(writer);
-    engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
-    crate::work::jobs::flush::run_inline(engine)?;
+fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
+    engine.writes.freeze_all(&mut engine.writes.lock());
+    engine.tree.together.flush_in_one_edit_to(engine.tree.snapshots.visible());
+    crate::work::jobs::flush::run_inline(&engine.jobs)?;
     let Some(last) = placed.ignored_to else { return Ok(()) };
     let raise = |state: &State| {
         // A family made after the batches that are ignored has a higher floor already.
@@ -545,10 +464,10 @@ fn settle_placed(engine: &Arc<Engine>, placed: &Replayed) -> Result<()> {
         records.push(Record::Store(StoreRecord::LastSeq(last)));
         Ok(Edit(records))
     };
-    engine.manifest.commit_with(raise, |state| crate::work::jobs::output::publish(engine, state))?;
-    let mut writer = lock(&engine.writer);
+    engine.tree.install_everywhere(raise)?;
+    let mut writer = engine.writes.lock();
     writer.next_seq = writer.next_seq.max(last + 1);
-    engine.snapshots.publish(engine.snapshots.visible().max(last));
+    engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(last));
     Ok(())
 }
 
@@ -569,11 +488,11 @@ fn placed_values(
             wanted.push((seq, change));
         }
     }
-    placed.values(engine, &wanted)
+    placed.values(&engine.large, &wanted)
 }
 
 fn replay_batch(
-    engine: &Arc<Engine>,
+    engine: &Engine,
     state: &State,
     placed: &mut Replayed,
     logged_seq: SeqNo,
@@ -593,7 +512,7 @@ fn replay_batch(
     for change in entries {
         let mut change = change?;
         let value;
-        let family = engine.family(change.family);
+        let family = engine.tree.family(change.family);
         match (family, state.families.get(&change.family)) {
             (Some(family), Some(durable))
                 if seq >= durable.version.log_floor || base::canary::is("replay-ignores-floors") =>
@@ -605,9 +524,9 @@ fn replay_batch(
                         change = Change { kind: ValueKind::Value, value: &value, ..change };
                     }
                 } else if change.kind == ValueKind::SegmentReference {
-                    crate::large::segments::check(engine, &family, &change)?;
+                    crate::large::segments::check(&engine.tree, &family, &change)?;
                 }
-                crate::write::write_path::insert_one(engine, &family, seq, &change);
+                engine.writes.insert_one(&family, seq, &change);
             }
             (Some(_), _) => {}
             (None, _) => must_know(engine, state, change.family)?,
@@ -619,37 +538,29 @@ fn replay_batch(
             "a batch in the log has another number of entries than its header says",
         ));
     }
-    let mut writer = lock(&engine.writer);
+    let mut writer = engine.writes.lock();
     if !base::canary::is("replay-gives-sequences-twice") {
         writer.next_seq = writer.next_seq.max(seq);
     }
-    engine.snapshots.publish(engine.snapshots.visible().max(seq - 1));
+    engine.tree.snapshots.publish(engine.tree.snapshots.visible().max(seq - 1));
     Ok(())
 }
 
 /// True if what was replayed is to be flushed, so that recovery keeps within the memory budget.
 fn is_large(engine: &Engine) -> bool {
-    let over_bound = engine.segments.over_bound.swap(false, Ordering::AcqRel);
-    let large = engine.memory.used() >= engine.options.memory_bytes as u64 / 2 || over_bound;
-    large && !engine.health.must_wait(engine.env.clock.now_ns())
+    let over_bound = engine.large.segments.over_bound.swap(false, Ordering::AcqRel);
+    let large = engine.space.memory.used() >= engine.context.options.memory_bytes as u64 / 2 || over_bound;
+    large && !engine.context.health.must_wait(engine.context.env.clock.now_ns())
 }
 
 /// Flushes what was replayed so far, where there is room for tables. What the log holds was in memory once.
-fn flush_replayed(engine: &Arc<Engine>) -> Result<()> {
-    let mut writer = lock(&engine.writer);
-    crate::write::write_path::freeze_all(engine, &mut writer);
-    drop(writer);
+fn flush_replayed(engine: &Engine) -> Result<()> {
+    engine.writes.freeze_all(&mut engine.writes.lock());
     // All families in one edit: what was replayed may so far be in the staging file only, and a power loss must not
     // keep one family's half of a batch.
-    engine.volatile_over_families_seq.fetch_max(engine.snapshots.visible(), Ordering::AcqRel);
-    match crate::work::jobs::flush::run_inline(engine) {
+    engine.tree.together.flush_in_one_edit_to(engine.tree.snapshots.visible());
+    match crate::work::jobs::flush::run_inline(&engine.jobs) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         flushed => flushed,
     }
-}
-
-/// The ring of open pages: a quarter of a group, 64 KB to 8 MB. It must hold what is written while the background
-/// thread that writes it out finishes a step of something else.
-pub(crate) fn staging_len(group_len: u64) -> usize {
-    (group_len / 4).clamp(64 << 10, 8 << 20) as usize
 }

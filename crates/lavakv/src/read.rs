@@ -5,3 +5,4 @@ pub(crate) mod iterator;
 pub(crate) mod options;
 pub(crate) mod prefetch;
 pub(crate) mod read_path;
+pub(crate) mod value_reader;

@@ -14,13 +14,15 @@
 //! and that are gone by now are set aside like any other. What is wrong is told ([`crate::Db::damage`],
 //! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good.
 
+use crate::context::Context;
 use crate::context::event::Event;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::obsolete::DataFile;
 use crate::open::{build, check_files, check_logs, check_remains, no_store, replay, replay_up_to_damage};
-use crate::space::space_limit::SpaceBudget;
+use crate::space::space_limit::fit::Fit;
+use crate::space::space_limit::metered;
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
@@ -97,18 +99,20 @@ fn may_be_the_writer(kind: ErrorKind) -> bool {
 /// Opens all files of data. True if some cannot be opened: they are set aside.
 fn open_all(engine: &Engine) -> Result<bool> {
     let mut damaged = false;
-    for family in engine.all_families() {
+    for family in engine.tree.all_families() {
         for file in DataFile::all_of(&family.view().version) {
             let opened = match &file {
-                DataFile::Table(meta) => engine.tables.table(meta).map(drop),
+                DataFile::Table(meta) => engine.files.tables.table(meta).map(drop),
                 DataFile::Vsst(meta) if meta.segment => {
-                    engine.tables.segment(meta.number, meta.uid).map(drop)
+                    engine.files.tables.segment(meta.number, meta.uid).map(drop)
                 }
-                DataFile::Vsst(meta) => engine.tables.vsst(meta).map(drop),
+                DataFile::Vsst(meta) => engine.files.tables.vsst(meta).map(drop),
             };
             match opened {
-                Err(e) if engine.options.damaged_files == DamagedFiles::Serve && is_of_reading(&e) => {
-                    damaged |= crate::files::damaged::set_aside(engine, file.number(), &e);
+                Err(e)
+                    if engine.context.options.damaged_files == DamagedFiles::Serve && is_of_reading(&e) =>
+                {
+                    damaged |= engine.tree.set_aside(file.number(), &e);
                 }
                 other => other?,
             }
@@ -122,20 +126,22 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_logs(env, dir, &listing, &manifest)?;
-    let engine =
-        Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
-    findings.iter().for_each(|finding| finding.set_aside(&engine));
+    let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
+    let meter = metered(env, dir).0;
+    let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);
+    findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
     if damaged
-        && Manifest::recover(env, dir, true)?.state().store.edit_number != engine.manifest.durable_edit()
+        && Manifest::recover(env, dir, true)?.state().store.edit_number
+            != engine.files.manifest.durable_edit()
     {
         // A file goes only after the edit that drops it is durable: the damage may be no more than that.
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
     let (report, placed) = replay(&engine, RecoveryMode::ReadOnly)?;
-    placed.hold(&engine);
-    let (then, now) = (engine.manifest.state(), Manifest::recover(env, dir, true)?.state());
+    placed.hold(&engine.large);
+    let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn).or(then.store.log_groups.keys().next_back());
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
@@ -154,16 +160,17 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_logs(env, dir, &listing, &manifest).err());
-    let engine =
-        Arc::new(build(env.clone(), SpaceBudget::over(env, dir).0, dir, options.clone(), manifest, None)?);
-    findings.iter().for_each(|finding| finding.set_aside(&engine));
+    let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
+    let meter = metered(env, dir).0;
+    let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);
+    findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
     let (report, placed) = replay_up_to_damage(&engine, &mut damage)?;
-    placed.hold(&engine);
+    placed.hold(&engine.large);
     engine.log.set_replayed(report.history.groups);
     if !damage.is_empty() {
-        engine.tell(&Event::ReadUpToDamage { errors: damage.clone() });
-        engine.tables.quarantine.set_damage(damage);
+        engine.context.tell(&Event::ReadUpToDamage { errors: damage.clone() });
+        engine.files.tables.quarantine.set_damage(damage);
     }
     Ok(engine)
 }

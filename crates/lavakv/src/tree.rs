@@ -1,11 +1,207 @@
-//! A family and what is seen of it: memtables and version as one view, snapshots, who reads.
+//! The families and what is seen of them: memtables and version as one view, snapshots, who reads.
 //!
-//! * `family`: views. `snapshot`, `readers`: who keeps what.
-//! * `log_floor`: what the log still holds for a family.
+//! * `family`: views. `digest`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `snapshot`, `readers`, `kept`: who keeps what.
+//! * `log_floor`: what the log still holds for them.
+//! * `output`: the files that jobs write. `damage`: what it means for a family that a file cannot be read.
 
+pub(crate) mod damage;
+pub(crate) mod demand;
+pub(crate) mod digest;
 pub(crate) mod family;
+pub(crate) mod install;
+pub(crate) mod kept;
 pub(crate) mod log_floor;
-pub(crate) mod memory;
+pub(crate) mod output;
 pub(crate) mod readers;
 pub(crate) mod snapshot;
-pub(crate) mod writer;
+
+use crate::context::Context;
+use crate::files::Files;
+use crate::space::sizes::{EDITS_BYTES, FAMILY_BYTES, with_overhead};
+use crate::space::space_limit::{Demands, SpaceBudget};
+use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
+use base::{HashMap, SeqNo};
+use family::Family;
+use kept::KeptVersions;
+use readers::Readers;
+use snapshot::Snapshots;
+use std::sync::Arc;
+use version::FamilyId;
+
+/// See the module.
+pub(crate) struct Tree {
+    pub context: Arc<Context>,
+    pub space: Arc<SpaceBudget>,
+    pub files: Arc<Files>,
+    families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
+    pub snapshots: Arc<Snapshots>,
+    /// What tables hold only because of snapshots.
+    pub kept: Arc<KeptVersions>,
+    /// The iterators that are open.
+    pub readers: Arc<Readers>,
+    pub together: Together,
+}
+
+/// What flushes must put into tables together, or must not yet.
+#[derive(Debug)]
+pub(crate) struct Together {
+    /// Memtables above this sequence are not flushed while a checkpoint is being taken.
+    flush_ceiling: AtomicU64,
+    /// The highest sequence of a volatile batch over several families: memtables that reach down to it are flushed in
+    /// one edit (see `write_path`).
+    volatile_seq: AtomicU64,
+    /// Held while several families are frozen, and while a flush chooses among what is: it takes none of one family's half
+    /// of a batch before the other's is frozen.
+    freezing: Mutex<(), rank::Freezing>,
+}
+
+impl Together {
+    fn new() -> Together {
+        Together {
+            flush_ceiling: AtomicU64::new(SeqNo::MAX),
+            volatile_seq: AtomicU64::new(0),
+            freezing: Mutex::new(()),
+        }
+    }
+
+    /// Nothing above is flushed from now on; `SeqNo::MAX`: everything may be.
+    pub fn set_flush_ceiling(&self, seq: SeqNo) {
+        self.flush_ceiling.store(seq, Ordering::Release);
+    }
+
+    pub fn flush_ceiling(&self) -> SeqNo {
+        self.flush_ceiling.load(Ordering::Acquire)
+    }
+
+    /// Memtables that reach down to this sequence are flushed in one edit.
+    pub fn flush_in_one_edit_to(&self, seq: SeqNo) {
+        self.volatile_seq.fetch_max(seq, Ordering::AcqRel);
+    }
+
+    pub fn volatile_seq(&self) -> SeqNo {
+        self.volatile_seq.load(Ordering::Acquire)
+    }
+
+    /// See [`Together`].
+    pub fn freezing(&self) -> MutexGuard<'_, ()> {
+        lock(&self.freezing)
+    }
+}
+
+impl Tree {
+    pub fn new(
+        context: &Arc<Context>,
+        space: &Arc<SpaceBudget>,
+        files: &Arc<Files>,
+        families: HashMap<FamilyId, Arc<Family>>,
+    ) -> Tree {
+        let snapshots = Arc::new(Snapshots::default());
+        snapshots.publish(files.manifest.state().store.last_seq);
+        Tree {
+            context: context.clone(),
+            space: space.clone(),
+            files: files.clone(),
+            families: RwLock::new(families),
+            snapshots,
+            kept: Arc::default(),
+            readers: Arc::default(),
+            together: Together::new(),
+        }
+    }
+
+    /// The family with this id, if it still exists.
+    pub fn family(&self, id: FamilyId) -> Option<Arc<Family>> {
+        read(&self.families).get(&id).cloned()
+    }
+
+    /// All families, by id.
+    pub fn all_families(&self) -> Vec<Arc<Family>> {
+        let mut all: Vec<_> = read(&self.families).values().cloned().collect();
+        all.sort_by_key(|f| f.id);
+        all
+    }
+
+    /// The families with these ids; the first id that is not there.
+    pub fn find_all(&self, ids: &[FamilyId]) -> Result<Vec<Arc<Family>>, FamilyId> {
+        let all = read(&self.families);
+        ids.iter().map(|id| all.get(id).cloned().ok_or(*id)).collect()
+    }
+
+    /// True if there is more than one.
+    pub fn has_several_families(&self) -> bool {
+        read(&self.families).len() > 1
+    }
+
+    /// A family was made; its edit is durable.
+    pub fn add_family(&self, family: &Arc<Family>) {
+        write(&self.families).insert(family.id, family.clone());
+    }
+
+    /// The lowest sequence that only the log and memtables hold: groups wholly below it are no longer needed.
+    pub fn log_floor(&self) -> SeqNo {
+        log_floor::log_floor(&self.snapshots, || {
+            self.all_families().iter().filter_map(|f| f.oldest_unflushed_seq()).min()
+        })
+    }
+
+    /// The family with the oldest change that is in memtables only, and that change's sequence.
+    pub fn oldest_unflushed(&self) -> Option<(SeqNo, Arc<Family>)> {
+        let families = self.all_families().into_iter();
+        families.filter_map(|f| f.oldest_unflushed_seq().map(|seq| (seq, f))).min_by_key(|(seq, _)| *seq)
+    }
+
+    /// True if values of some family are placed in the log.
+    fn places_values(&self) -> bool {
+        self.all_families().iter().any(|family| family.options().places_values())
+    }
+
+    /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew.
+    pub fn refresh_space(&self) {
+        self.space.refresh(self.places_values(), |roll_bytes| self.demands(roll_bytes));
+    }
+
+    /// Room may have come back while nobody wrote. Not under the lock of the claims.
+    pub fn look_for_space(&self) {
+        if self.space.look_again() {
+            self.refresh_space();
+        }
+    }
+
+    /// What the families ask of the space. The manifest is rolled at so many bytes from now on.
+    fn demands(&self, roll_bytes: u64) -> Demands {
+        #[cfg(all(test, not(loom)))]
+        crate::space::space_limit::tests::SUMS.with(|sums| sums.set(sums.get() + 1));
+        self.files.manifest.set_roll_len(roll_bytes);
+        let fixed_bytes = EDITS_BYTES + self.files.manifest.growth_bytes();
+        let live_bytes = self.space.gauges.segment_bytes();
+        let mut sum = Demands { fixed_bytes, live_bytes, ..Demands::default() };
+        let mut widest = 0;
+        for family in self.all_families() {
+            let (view, options) = (family.view(), family.options());
+            let (version, ledger) = (&view.version, &view.ledger);
+            let (policy, set_aside) = (family.policy(), family.tables_set_aside());
+            let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
+            let width = policy.map_or(0, |policy| policy.width_bytes(version, &set_aside));
+            widest = widest.max(with_overhead(width));
+            // Of less than one output there is nothing more to collect; what is not flushed yet may be added to it.
+            let records = ledger.record_bytes();
+            sum.places |= options.places_values();
+            let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
+            if separates {
+                let longest = with_overhead(view.digest.collected_bytes.min(records));
+                sum.collected_bytes = sum.collected_bytes.max(longest);
+            }
+            let widens = separates && records < view.digest.collected_bytes;
+            let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
+            let known = tables > 0 && options.min_blob_size > 0 && !widens;
+            sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });
+            sum.fixed_bytes += FAMILY_BYTES;
+            let live = tables.saturating_add(ledger.referenced_bytes());
+            sum.live_bytes += live.saturating_sub(ledger.hidden(version).likely);
+        }
+        sum.pool_bytes = widest + sum.collected_bytes;
+        sum
+    }
+}

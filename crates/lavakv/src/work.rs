@@ -1,3 +1,4 @@
-//! Background work, in steps: see `jobs`.
+//! Background work, in steps: see `jobs`. `verify`: reading everything again, on request and by the scrub.
 
 pub(crate) mod jobs;
+pub(crate) mod verify;

@@ -1,5 +1,103 @@
-//! The write path: `batch` -> `throttle` (the price of a write) -> `write_path`.
+//! The write path: admit -> reserve -> log -> insert -> publish -> durable.
+//!
+//! * `write_path`: the steps of a write. `need`: what a write waits for, and how. `queue`: whose turn it is.
+//! * `payment`, `throttle`: the price of a write, paid before it enters. `room`, `admission`: memory, level 0, log and space.
+//! * `log`: into the log. `insert`: into the memtables. `freeze`: memtables that take no more.
+//! * `large_value`: values that are in a file of their own before they are logged.
 
-pub(crate) mod batch;
+pub(crate) mod admission;
+pub(crate) mod freeze;
+pub(crate) mod insert;
+pub(crate) mod large_value;
+pub(crate) mod log;
+pub(crate) mod need;
+pub(crate) mod payment;
+pub(crate) mod queue;
+pub(crate) mod room;
 pub(crate) mod throttle;
 pub(crate) mod write_path;
+pub(crate) mod writer;
+
+use crate::context::Context;
+use crate::files::Files;
+use crate::files::log_groups::Log;
+use crate::large::Large;
+use crate::run::drain::Drain;
+use crate::space::space_limit::SpaceBudget;
+use crate::tree::Tree;
+use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
+use std::sync::Arc;
+use throttle::Pacer;
+use writer::Writer;
+
+/// Everything that writes need.
+pub(crate) struct WritePath {
+    pub context: Arc<Context>,
+    pub space: Arc<SpaceBudget>,
+    pub files: Arc<Files>,
+    pub tree: Arc<Tree>,
+    pub log: Arc<Log>,
+    pub large: Arc<Large>,
+    pub drain: Arc<Drain>,
+    /// The serialization point of all writes.
+    writer: Mutex<Writer, rank::Writer>,
+    /// Held while a write is put into the memtables and published. Taken under the writer's lock, which may then be given
+    /// up: writes are inserted in the order in which they were logged, one at a time.
+    inserting: Mutex<(), rank::Inserting>,
+    /// What writers owe where they are slowed down; paid before they take the writer's lock.
+    pacer: Pacer,
+}
+
+/// How often who waits for a lock looks whether it is free, before it sleeps; and how long it pauses between two looks.
+const LOOKS: usize = 64;
+const PAUSES: usize = 4;
+
+impl WritePath {
+    pub fn new(tree: &Arc<Tree>, log: &Arc<Log>, large: &Arc<Large>, drain: &Arc<Drain>) -> WritePath {
+        let memtables = tree.all_families().len() as u64;
+        WritePath {
+            context: tree.context.clone(),
+            space: tree.space.clone(),
+            files: tree.files.clone(),
+            tree: tree.clone(),
+            log: log.clone(),
+            large: large.clone(),
+            drain: drain.clone(),
+            writer: Mutex::new(Writer::new(tree.snapshots.visible() + 1, memtables + 1)),
+            inserting: Mutex::new(()),
+            pacer: Pacer::default(),
+        }
+    }
+
+    /// The writer's lock, for whoever does not write.
+    pub fn lock(&self) -> MutexGuard<'_, Writer> {
+        lock(&self.writer)
+    }
+
+    /// The same, if nobody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Writer>> {
+        try_lock(&self.writer)
+    }
+
+    /// The writer's lock, for a write.
+    fn enter(&self) -> MutexGuard<'_, Writer> {
+        self.wait_patiently(&self.writer)
+    }
+
+    /// The lock of insertions.
+    fn order(&self) -> MutexGuard<'_, ()> {
+        self.wait_patiently(&self.inserting)
+    }
+
+    /// Takes a lock that is held for a few microseconds: to sleep until it is free takes longer.
+    fn wait_patiently<'a, T, R: rank::Ranked>(&self, mutex: &'a Mutex<T, R>) -> MutexGuard<'a, T> {
+        let looks = if self.context.env.is_simulated() { 1 } else { LOOKS };
+        for _ in 0..looks {
+            if let Some(guard) = try_lock(mutex) {
+                return guard;
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
+        lock(mutex)
+    }
+}

@@ -101,6 +101,8 @@ ranks! {
     Manifest,
     /// What running jobs have claimed.
     Claims,
+    /// Families: several that are frozen at once, whole, before a flush chooses among what is frozen.
+    Freezing,
     /// All families, by number.
     Families,
     /// Arrival files: which memtable has which.
@@ -135,6 +137,8 @@ ranks! {
     Obsolete,
     /// Files that are set aside, and why.
     Damaged,
+    /// Files of values that are not to be collected, for the sake of damaged ones.
+    Uncollected,
     /// Open tables and value files.
     TableCache,
     /// Manifest: the state that everybody sees.

@@ -11,12 +11,12 @@
 //! two apart; their tables are the same files, and what either makes from then on has a random uid.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
-use crate::admin::maintenance::{freeze_all_and, must_be_writable, wait_flushed};
-use crate::engine::Engine;
+use crate::admin::maintenance::{freeze_all_and, wait_flushed};
+use crate::files::directory::make_directory;
 use crate::files::obsolete::DataFile;
 use crate::files::unfinished::{self, Mark, Work};
-use base::sync::atomic::Ordering;
-use base::sync::lock;
+use crate::work::jobs::Jobs;
+use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
@@ -26,9 +26,13 @@ use version::{Edit, Manifest, Record, State, names};
 /// Bytes copied at a time where linking is not possible.
 const COPY_LEN: usize = 1 << 20;
 
-pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
-    must_be_writable(engine)?;
-    let fs = &engine.env.fs;
+/// `one_at_a_time`: held while the names of a checkpoint are made durable, and while its state is taken.
+pub(crate) fn checkpoint(
+    jobs: &Arc<Jobs>,
+    one_at_a_time: &Mutex<(), rank::Checkpoint>,
+    dir: &Path,
+) -> Result<()> {
+    let fs = &jobs.context.env.fs;
     match fs.metadata(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         Err(e) => return Err(e),
@@ -38,8 +42,8 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     {
         // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
         // syncs it for a checkpoint between this one's name and its sync.
-        let _one_at_a_time = lock(&engine.checkpointing);
-        crate::open::make_directory(&engine.env, dir)?;
+        let _one_at_a_time = lock(one_at_a_time);
+        make_directory(&jobs.context.env, dir)?;
     }
     // To the end: another checkpoint would take the files of this one for those of one that was cut off.
     let _lock = fs.lock(&io::fs::join(dir, names::LOCK), "a checkpoint")?;
@@ -48,19 +52,19 @@ pub(crate) fn checkpoint(engine: &Arc<Engine>, dir: &Path) -> Result<()> {
     }
     let mark = Mark::set(fs, dir, Work::Checkpoint)?;
     // Holding the state keeps its tables from being removed until they are linked.
-    let state = state_at_one_sequence(engine)?;
+    let state = state_at_one_sequence(jobs, one_at_a_time)?;
     for family in state.families.values() {
         for file in DataFile::all_of(&family.version) {
-            link_or_copy(engine, &file.kind().to_string(), dir)?;
+            link_or_copy(jobs, &file.kind().to_string(), dir)?;
         }
     }
     fs.sync_dir(dir)?;
     // From here on it is a store of its own, beside its source and on the same blocks after it.
     let uid = match base::canary::is("checkpoint-keeps-uid") {
         true => state.store.uid,
-        false => engine.env.new_uid(),
+        false => jobs.context.env.new_uid(),
     };
-    Manifest::create_with(&engine.env, dir, State::of(Arc::new(state.store.without_log(uid)))?)?;
+    Manifest::create_with(&jobs.context.env, dir, State::of(Arc::new(state.store.without_log(uid)))?)?;
     mark.finish()
 }
 
@@ -69,43 +73,39 @@ fn not_empty(dir: &Path) -> Error {
 }
 
 /// The manifest's state when it holds exactly the writes up to one sequence.
-fn state_at_one_sequence(engine: &Arc<Engine>) -> Result<State> {
-    let _one_at_a_time = lock(&engine.checkpointing);
+fn state_at_one_sequence(jobs: &Arc<Jobs>, one_at_a_time: &Mutex<(), rank::Checkpoint>) -> Result<State> {
+    let _one_at_a_time = lock(one_at_a_time);
     // The ceiling is set under the writer's lock: whatever is frozen after it belongs to later writes.
-    let upto = freeze_all_and(engine, |upto| {
-        engine.flush_ceiling.store(
-            if base::canary::is("checkpoint-without-a-ceiling") { SeqNo::MAX } else { upto },
-            Ordering::Release,
-        );
+    let upto = freeze_all_and(jobs, |upto| {
+        let ceiling = if base::canary::is("checkpoint-without-a-ceiling") { SeqNo::MAX } else { upto };
+        jobs.tree.together.set_flush_ceiling(ceiling);
     })?;
-    engine.scheduler.notify_work();
-    let state = wait_flushed(engine, upto).and_then(|()| share_files(engine));
-    engine.flush_ceiling.store(SeqNo::MAX, Ordering::Release);
-    engine.scheduler.notify_work();
+    jobs.context.signals.notify_work();
+    let state = wait_flushed(jobs, upto).and_then(|()| share_files(jobs));
+    jobs.tree.together.set_flush_ceiling(SeqNo::MAX);
+    jobs.context.signals.notify_work();
     state
 }
 
 /// Marks all tables and vSSTs as shared, durably; returns the state in which they are.
-fn share_files(engine: &Engine) -> Result<State> {
-    engine.install(
-        |state| {
-            let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
-            let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
-            Ok(Edit(records.collect()))
-        },
-        |state| crate::work::jobs::output::publish(engine, state),
-    )
+fn share_files(jobs: &Jobs) -> Result<State> {
+    jobs.tree.install_everywhere(|state| {
+        let files = state.families.values().flat_map(|f| DataFile::all_of(&f.version));
+        let records = files.filter(|f| !f.is_shared()).map(|f| Record::ShareFile { number: f.number() });
+        Ok(Edit(records.collect()))
+    })
 }
 
-fn link_or_copy(engine: &Engine, name: &str, dir: &Path) -> Result<()> {
-    let (from, to) = (engine.path(name), io::fs::join(dir, name));
-    match engine.env.fs.link(&from, &to) {
+fn link_or_copy(jobs: &Jobs, name: &str, dir: &Path) -> Result<()> {
+    let (from, to) = (jobs.context.path(name), io::fs::join(dir, name));
+    match jobs.context.env.fs.link(&from, &to) {
         Err(e) if e.kind() == ErrorKind::Unsupported => {}
         other => return other,
     }
-    let source = engine.env.fs.open(&from, engine.options.access)?;
+    let source = jobs.context.env.fs.open(&from, jobs.context.options.access)?;
     let len = source.len()?;
-    let mut target = engine.env.fs.create(&to, &CreateOptions { expected_len: len, ..Default::default() })?;
+    let mut target =
+        jobs.context.env.fs.create(&to, &CreateOptions { expected_len: len, ..Default::default() })?;
     let mut buf = vec![0; COPY_LEN];
     let mut offset = 0;
     while offset < len {

@@ -8,41 +8,15 @@
 //! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
 //! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
 
-use crate::admin::maintenance::{must_be_writable, wait_for_jobs};
-use crate::engine::Engine;
+use crate::admin::maintenance::wait_for_jobs;
+use crate::context::Context;
+use crate::run::drain::Drain;
 use crate::tree::family::Family;
-use crate::work::jobs::{Claims, gc};
-use base::sync::atomic::Ordering;
+use crate::work::jobs::requests::{Exposed, GcRequest};
+use crate::work::jobs::{Claims, Jobs, gc};
 use base::sync::lock;
 use base::{Error, ErrorKind, HashSet, Result};
 use std::sync::{Arc, Weak};
-
-/// How much garbage [`crate::Db::collect_garbage`] is to leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GcRequest {
-    /// Collect until exposed garbage is at most so many percent of the records in all vSSTs. `None`: until no vSST has as
-    /// much as the `gc_ratio_percent` of its family.
-    pub until_percent: Option<u32>,
-}
-
-impl GcRequest {
-    fn check(&self) -> Result<()> {
-        match self.until_percent {
-            Some(percent) if percent > 100 => {
-                Err(Error::invalid(format!("until_percent = {percent} is out of range: 0 to 100")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
-    fn threshold(&self, exposed: Exposed, family: &Family) -> Option<u32> {
-        match self.until_percent {
-            None => Some(family.options().gc_ratio_percent),
-            Some(percent) => exposed.is_over(percent).then_some(percent),
-        }
-    }
-}
 
 /// What [`crate::Db::collect_garbage`] did: every collection that ended meanwhile, also those the store started by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,76 +120,28 @@ impl GcPlan {
     }
 }
 
-/// Exposed garbage and records of a store.
-#[derive(Clone, Copy, Debug, Default)]
-struct Exposed {
-    garbage_bytes: u64,
-    record_bytes: u64,
-}
-
-impl Exposed {
-    fn of(engine: &Engine) -> Exposed {
-        let mut sum = Exposed::default();
-        for family in engine.all_families() {
-            let view = family.view();
-            sum.garbage_bytes += view.ledger.exposed_bytes();
-            sum.record_bytes += view.ledger.record_bytes();
-        }
-        sum
-    }
-
-    fn is_over(self, percent: u32) -> bool {
-        u128::from(self.garbage_bytes) * 100 > u128::from(self.record_bytes) * u128::from(percent)
-    }
-}
-
-/// Requests under way. Part of the claims.
-#[derive(Default)]
-pub(crate) struct Requests {
-    asked: Vec<(u64, GcRequest)>,
-    next_id: u64,
-}
-
-impl Requests {
-    /// True if nobody waits for a collection.
-    pub fn is_empty(&self) -> bool {
-        self.asked.is_empty()
-    }
-
-    /// From how much garbage on somebody wants a file of the family rewritten.
-    pub fn threshold(&self, engine: &Engine, family: &Family) -> Option<u32> {
-        if self.asked.is_empty() {
-            return None;
-        }
-        let exposed = Exposed::of(engine);
-        self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
-    }
-}
-
 /// A request that stands until this is dropped.
 struct Asked<'a> {
-    engine: &'a Engine,
+    jobs: &'a Jobs,
     id: u64,
 }
 
 impl Asked<'_> {
-    fn enter(engine: &Engine, request: GcRequest) -> Asked<'_> {
-        let requests = &mut lock(&engine.claims).gc_requests;
-        requests.next_id += 1;
-        requests.asked.push((requests.next_id, request));
-        Asked { engine, id: requests.next_id }
+    fn enter(jobs: &Jobs, request: GcRequest) -> Asked<'_> {
+        let id = lock(&jobs.claims).gc_requests.enter(request);
+        Asked { jobs, id }
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        lock(&self.engine.claims).gc_requests.asked.retain(|(id, _)| *id != self.id);
+        lock(&self.jobs.claims).gc_requests.take_back(self.id);
     }
 }
 
 /// Tells a caller how far a request has come: when a collection ended, and now and then between.
 struct Telling<'a> {
-    engine: &'a Engine,
+    jobs: &'a Jobs,
     request: GcRequest,
     tell: &'a mut dyn FnMut(&GcProgress),
     counted: [u64; 5],
@@ -231,15 +157,15 @@ const TELL_NS: u64 = 200_000_000;
 
 impl Telling<'_> {
     fn now_and_then(&mut self) {
-        let (now, now_ns) = (counters(self.engine), self.engine.env.clock.now_ns());
+        let (now, now_ns) = (counters(self.jobs), self.jobs.context.env.clock.now_ns());
         let ended = [now[0], now[1]];
         if self.told.is_some_and(|(then, at)| then == ended && now_ns.saturating_sub(at) < TELL_NS) {
             return;
         }
         self.told = Some((ended, now_ns));
-        let mut claims = lock(&self.engine.claims);
-        let (plan, exposed) = (plan_with(self.engine, self.request, &mut claims), Exposed::of(self.engine));
-        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(self.engine, &claims));
+        let mut claims = lock(&self.jobs.claims);
+        let (plan, exposed) = (plan_with(self.jobs, self.request, &mut claims), Exposed::of(&self.jobs.tree));
+        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(self.jobs, &claims));
         drop(claims);
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
             std::array::from_fn(|i| now[i] - self.counted[i]);
@@ -257,34 +183,32 @@ impl Telling<'_> {
 }
 
 /// Garbage in the files that jobs rewrite now.
-fn under_way(engine: &Engine, claims: &Claims) -> u64 {
+fn under_way(jobs: &Jobs, claims: &Claims) -> u64 {
     let of_family = |family: Arc<Family>| {
         let (view, busy) = (family.view(), claims.busy.get(&family.id));
         let claimed = view.ledger.iter().filter(|(number, _)| busy.is_some_and(|b| b.has_vsst(*number)));
         claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
     };
-    engine.all_families().into_iter().map(of_family).sum()
+    jobs.tree.all_families().into_iter().map(of_family).sum()
 }
 
 /// Collects until the request is met, waits for it, and tells `tell` how far it has come.
 pub(crate) fn collect(
-    engine: &Arc<Engine>,
+    jobs: &Arc<Jobs>,
     request: GcRequest,
     tell: &mut dyn FnMut(&GcProgress),
 ) -> Result<GcReport> {
-    request.check()?;
-    must_be_writable(engine)?;
-    let (before, counted) = (Exposed::of(engine), counters(engine));
-    let start_ns = engine.env.clock.now_ns();
-    let mut telling = Telling { engine, request, tell, counted, start_ns, told: None };
-    let asked = Asked::enter(engine, request);
-    engine.scheduler.notify_work();
-    wait_for_jobs(engine, NO_SPACE, || {
+    let (before, counted) = (Exposed::of(&jobs.tree), counters(jobs));
+    let start_ns = jobs.context.env.clock.now_ns();
+    let mut telling = Telling { jobs, request, tell, counted, start_ns, told: None };
+    let asked = Asked::enter(jobs, request);
+    jobs.context.signals.notify_work();
+    wait_for_jobs(jobs, NO_SPACE, || {
         telling.now_and_then();
-        is_met(engine, request)
+        is_met(jobs, request)
     })?;
     drop(asked);
-    let (after, now) = (Exposed::of(engine), counters(engine));
+    let (after, now) = (Exposed::of(&jobs.tree), counters(jobs));
     let [collections, abandoned, read_bytes, written_bytes, freed_bytes] =
         std::array::from_fn(|i| now[i] - counted[i]);
     Ok(GcReport {
@@ -299,15 +223,15 @@ pub(crate) fn collect(
     })
 }
 
-fn counters(engine: &Engine) -> [u64; 5] {
-    let s = &engine.stats;
+fn counters(jobs: &Jobs) -> [u64; 5] {
+    let s = &jobs.context.stats;
     [&s.gc_runs, &s.gc_abandoned, &s.gc_bytes_read, &s.gc_bytes_written, &s.gc_bytes_freed].map(|c| c.get())
 }
 
 /// True if nothing is left to collect, and no collection runs.
-fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
-    let mut claims = lock(&engine.claims);
-    if engine.gc_is_paused() {
+fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
+    let mut claims = lock(&jobs.claims);
+    if jobs.drain.gc_is_paused() {
         return Err(Error::new(
             ErrorKind::Busy,
             "garbage collection is paused: end the pause, then ask again",
@@ -316,49 +240,49 @@ fn is_met(engine: &Engine, request: GcRequest) -> Result<bool> {
     if claims.collections > 0 {
         return Ok(false);
     }
-    if next(engine, &mut claims, request, Exposed::of(engine), &HashSet::default()).is_none() {
+    if next(jobs, &mut claims, request, Exposed::of(&jobs.tree), &HashSet::default()).is_none() {
         return Ok(true);
     }
     // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
     // some, nobody ever will.
-    if claims.is_at_work() || gc::is_wanted(engine, &mut claims) {
+    if claims.is_at_work() || gc::is_wanted(jobs, &mut claims) {
         return Ok(false);
     }
-    Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&engine.dir))
+    Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir))
 }
 
 /// What the request would have collected next, of all but `planned`.
 fn next(
-    engine: &Engine,
+    jobs: &Jobs,
     claims: &mut Claims,
     request: GcRequest,
     exposed: Exposed,
     planned: &HashSet<u64>,
 ) -> Option<(Arc<Family>, values::Gc)> {
-    engine.all_families().into_iter().find_map(|family| {
+    jobs.tree.all_families().into_iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family)?;
         let view = family.view();
-        let gc_options = gc::gc_options(engine, &view, threshold);
-        let gc = gc::pick_at(claims, &family, &view, &gc_options, planned)?;
+        let gc_options = gc::gc_options(jobs, &view, threshold);
+        let gc = gc::pick_at(&jobs.files.tables.quarantine, claims, &family, &view, &gc_options, planned)?;
         Some((family, gc))
     })
 }
 
 /// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
-pub(crate) fn plan(engine: &Engine, request: GcRequest) -> Result<GcPlan> {
+pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
     request.check()?;
-    Ok(plan_with(engine, request, &mut lock(&engine.claims)))
+    Ok(plan_with(jobs, request, &mut lock(&jobs.claims)))
 }
 
-fn plan_with(engine: &Engine, request: GcRequest, claims: &mut Claims) -> GcPlan {
-    let mut left = Exposed::of(engine);
+fn plan_with(jobs: &Jobs, request: GcRequest, claims: &mut Claims) -> GcPlan {
+    let mut left = Exposed::of(&jobs.tree);
     let mut plan = GcPlan {
         collections: Vec::new(),
         garbage_bytes: left.garbage_bytes,
         record_bytes: left.record_bytes,
     };
     let mut planned = HashSet::default();
-    while let Some((family, gc)) = next(engine, claims, request, left, &planned) {
+    while let Some((family, gc)) = next(jobs, claims, request, left, &planned) {
         left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
         left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
         planned.extend(gc.numbers());
@@ -389,23 +313,24 @@ fn planned_gc(family: &Family, gc: &values::Gc) -> PlannedGc {
 /// It does not keep the store open.
 #[derive(Debug)]
 pub struct GcPause {
-    engine: Weak<Engine>,
+    context: Weak<Context>,
+    drain: Weak<Drain>,
 }
 
 impl GcPause {
-    pub(crate) fn begin(engine: &Arc<Engine>) -> GcPause {
-        engine.gc_pauses.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn begin(jobs: &Jobs) -> GcPause {
+        jobs.drain.pause_gc();
         // A request under way is to notice.
-        engine.scheduler.notify_progress();
-        GcPause { engine: Arc::downgrade(engine) }
+        jobs.context.signals.notify_progress();
+        GcPause { context: Arc::downgrade(&jobs.context), drain: Arc::downgrade(&jobs.drain) }
     }
 }
 
 impl Drop for GcPause {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.upgrade() {
-            engine.gc_pauses.fetch_sub(1, Ordering::AcqRel);
-            engine.scheduler.notify_work();
+        if let (Some(context), Some(drain)) = (self.context.upgrade(), self.drain.upgrade()) {
+            drain.resume_gc();
+            context.signals.notify_work();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Files of a store as text, for people who have to look inside one.
 
-use crate::write::batch;
+use crate::batch;
 use base::{Error, Result, SeqNo, limits};
 use io::{Access, Env, ReadFile};
 use std::collections::BTreeMap;

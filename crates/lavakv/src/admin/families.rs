@@ -1,24 +1,20 @@
 //! Creating and dropping column families.
 
-use crate::context::options::FamilyOptions;
-use crate::engine::Engine;
-use crate::files::obsolete::DataFile;
+use crate::context::options::{FamilyOptions, Options};
 use crate::tree::family::Family;
-use crate::tree::writer::Writer;
-use crate::write::write_path::settle;
-use base::sync::{MutexGuard, lock, write};
+use crate::work::jobs::Jobs;
+use crate::write::writer::Writer;
+use base::sync::MutexGuard;
 use base::{Error, ErrorKind, Result, limits};
 use std::cell::Cell;
 use std::sync::Arc;
 use version::{Edit, Record, StoreRecord};
 
 /// Makes a family; it exists once the edit is durable.
-pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
-    check_name(name)?;
-    check(engine, name, &options)?;
-    let mut writer = enter(engine)?;
+pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Result<Arc<Family>> {
+    let mut writer = enter(jobs)?;
     let (id, mut version) = (Cell::new(0), None);
-    engine.manifest.commit_with(
+    jobs.files.manifest.commit_with(
         |state| {
             if state.family_named(name).is_some() {
                 return Err(Error::new(
@@ -35,7 +31,7 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
             id.set(state.next_family);
             let record =
                 Record::CreateFamily { id: id.get(), name: name.to_owned(), options: options.encode() };
-            let visible = engine.snapshots.visible();
+            let visible = jobs.tree.snapshots.visible();
             // The floor may lie above the end of the log that a power loss leaves. Sequences then go on above it, or
             // recovery would take later writes for ones that are in tables.
             let floor = Record::LogFloor { family: id.get(), seq: visible + 1 };
@@ -45,65 +41,54 @@ pub(crate) fn create(engine: &Arc<Engine>, name: &str, options: FamilyOptions) -
     )?;
     let version = version.expect("the edit that made the family was published");
     let (id, name, memtable_id) = (id.get(), name.to_owned(), writer.next_memtable_id);
-    let family =
-        Arc::new(Family::new(id, name, options, version, memtable_id, &engine.options, engine.space.fit()));
+    let family = Arc::new(Family::new(
+        id,
+        name,
+        options,
+        version,
+        memtable_id,
+        &jobs.context.options,
+        jobs.space.fit(),
+    ));
     writer.next_memtable_id += 1;
-    write(&engine.families).insert(id, family.clone());
+    jobs.tree.add_family(&family);
     Ok(family)
 }
 
 /// Drops a family: its files become obsolete, its entries in the log are skipped by recovery.
-pub(crate) fn drop(engine: &Arc<Engine>, family: &Arc<Family>) -> Result<()> {
-    if family.id == crate::write::batch::DEFAULT_FAMILY {
-        return Err(Error::invalid("column family default cannot be dropped"));
-    }
-    let _writer = enter(engine)?;
+pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
+    let _writer = enter(jobs)?;
     if family.is_dropped() {
         return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
     }
-    let mut last_view = family.view();
-    engine.manifest.commit_with(
-        |_| Ok(Edit(vec![Record::DropFamily { id: family.id }])),
-        |_| {
-            // Jobs install under the same lock: none can add a file after this.
-            family.mark_dropped();
-            last_view = family.view();
-        },
-    )?;
-    write(&engine.families).remove(&family.id);
-    engine.memory.discarded(last_view.active.bytes());
-    for memtable in &last_view.frozen {
-        engine.memory.flushed(memtable.bytes());
-    }
-    engine.obsolete.add(DataFile::all_of(&last_view.version));
+    let last_view = jobs.tree.drop_family(family)?;
     let listed = |number| last_view.version.vssts.contains_key(&number);
-    engine.segments.family_dropped(engine, family.id, listed);
+    jobs.large.segments.family_dropped(family.id, listed);
     for memtable in last_view.frozen.iter().chain([&last_view.active]) {
-        engine.placement.forget(engine, memtable.id());
+        jobs.large.placement.forget(memtable.id());
     }
     family.discard_view();
-    engine.log.hint_release();
-    engine.scheduler.notify_work();
+    jobs.log.hint_release();
+    jobs.context.signals.notify_work();
     Ok(())
 }
 
-/// The writer's lock, so that no write can meet a family that is only half there. Service begins before it is taken: that
-/// may have to freeze memtables.
-fn enter(engine: &Arc<Engine>) -> Result<MutexGuard<'_, Writer>> {
-    crate::admin::maintenance::must_be_writable(engine)?;
-    let writer = lock(&engine.writer);
-    settle(engine);
-    engine.health.check()?;
+/// The writer's lock, so that no write can meet a family that is only half there.
+fn enter(jobs: &Arc<Jobs>) -> Result<MutexGuard<'_, Writer>> {
+    let writer = jobs.writes.lock();
+    jobs.writes.settle();
+    jobs.context.health.check()?;
     Ok(writer)
 }
 
 /// Options that a family can have from now on.
-fn check(engine: &Engine, name: &str, options: &FamilyOptions) -> Result<()> {
+pub(crate) fn check(store: &Options, name: &str, options: &FamilyOptions) -> Result<()> {
     options.validate()?;
-    options.check_policy(&engine.options).map_err(|e| e.context(format!("column family {name}")))
+    options.check_policy(store).map_err(|e| e.context(format!("column family {name}")))
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses what no family can be called.
+pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_LEN_MAX {
         return Err(Error::invalid(format!(
             "the name of a column family has 1 to {} bytes, not {}",
@@ -116,14 +101,13 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Replaces the options of a family. What is running goes on as it began; data moves to the new options as compaction
 /// and collection rewrite it.
-pub(crate) fn set_options(engine: &Arc<Engine>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
-    check(engine, &family.name, &options)?;
-    let _writer = enter(engine)?;
+pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: FamilyOptions) -> Result<()> {
+    let _writer = enter(jobs)?;
     if *family.given_options() != options {
         let record = Record::UpdateFamily { id: family.id, options: options.encode() };
-        engine.manifest.commit(Edit(vec![record]))?;
+        jobs.files.manifest.commit(Edit(vec![record]))?;
         family.set_options(options);
-        engine.scheduler.notify_work();
+        jobs.context.signals.notify_work();
     }
     Ok(())
 }

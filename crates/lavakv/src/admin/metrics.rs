@@ -7,7 +7,7 @@
 
 use crate::admin::space::{FamilySpace, Holder, LevelSpace, Space};
 use crate::context::stats::Statistics;
-use crate::engine::Engine;
+use crate::work::jobs::Jobs;
 use base::Result;
 use cache::{CacheStats, SegmentStats};
 use std::collections::BTreeMap;
@@ -67,9 +67,9 @@ fn escaped(text: &str) -> String {
 }
 
 /// Everything there is to tell of a store.
-pub(crate) fn metrics(engine: &Engine) -> Result<String> {
-    let space = crate::admin::space::space(engine)?;
-    Ok(text(&space, &crate::admin::maintenance::statistics(engine), &engine.cache.stats()))
+pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
+    let space = crate::admin::space::space(jobs)?;
+    Ok(text(&space, &crate::admin::maintenance::statistics(jobs), &jobs.files.cache.stats()))
 }
 
 fn text(space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {

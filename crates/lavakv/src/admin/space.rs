@@ -4,8 +4,8 @@
 //! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
 //! readers hold is worked out by the module `holders`. docs/space.md tells how to read it.
 
-use crate::engine::Engine;
 use crate::tree::family::Family;
+use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
 use version::Version;
 use version::names::{self, FileKind};
@@ -238,45 +238,50 @@ fn live_bytes_min(version: &Version) -> u64 {
 }
 
 /// Takes the ledger: one directory listing, attributed by the manifest's state.
-pub(crate) fn space(engine: &Engine) -> Result<Space> {
+pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
     let mut out = Space {
-        memtable_bytes: engine.memory.used(),
-        is_read_only: engine.manifest.is_read_only(),
+        memtable_bytes: jobs.space.memory.used(),
+        is_read_only: jobs.files.manifest.is_read_only(),
         ..Default::default()
     };
-    let obsolete = list(engine, &mut out)?;
-    let (mut readers, unheld_bytes) = holders::holders(engine, &obsolete);
-    (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, engine.snapshots.all().len() as u64);
-    let groups = engine.log.in_use(engine);
-    let families = engine.all_families();
+    let obsolete = list(jobs, &mut out)?;
+    let (mut readers, unheld_bytes) = holders::holders(jobs, &obsolete);
+    (out.pinned_unheld_bytes, out.snapshots) = (unheld_bytes, jobs.tree.snapshots.all().len() as u64);
+    let groups = jobs.log.in_use();
+    let families = jobs.tree.all_families();
     for family in &families {
         let (view, mut own) = (family.view(), FamilySpace::of(family, &groups));
         holders::estimate_hidden(&view, &mut readers);
-        let kept = engine.kept.of(holders::tables_of(&view));
+        let kept = jobs.tree.kept.of(holders::tables_of(&view));
         let sums = holders::share_out(&kept, &mut readers);
         out.kept_bytes += sums.held_bytes;
         own.add_hidden(sums.record_bytes, view.ledger.referenced_bytes());
         out.add(own);
     }
-    out.damaged_bytes = crate::files::damaged::list(engine).iter().map(|file| file.bytes).sum();
+    out.damaged_bytes = jobs
+        .tree
+        .damaged_files(|number| jobs.large.segments.holds(number))
+        .iter()
+        .map(|file| file.bytes)
+        .sum();
     out.wal_in_use_bytes = groups.iter().map(|g| g.len).sum();
     out.log_holder = holders::log_holder(&families, &groups);
     out.oldest_snapshot_ns =
         readers.iter().filter(|h| h.kind == HolderKind::Snapshot).map(|h| h.age_ns).max().unwrap_or(0);
     out.holders = readers;
-    out.available_bytes = engine.env.fs.space(&engine.dir)?.available;
-    out.limit_bytes = if engine.space.is_limited() { engine.space.limit_bytes() } else { 0 };
-    out.reserve_bytes = engine.reserve_bytes();
+    out.available_bytes = jobs.context.env.fs.space(&jobs.context.dir)?.available;
+    out.limit_bytes = if jobs.space.is_limited() { jobs.space.limit_bytes() } else { 0 };
+    out.reserve_bytes = jobs.space.reserve_bytes();
     debug_assert_eq!(out.parts().iter().map(|(_, n)| n).sum::<u64>(), out.total_bytes);
     Ok(out)
 }
 
 /// Lists the directory and attributes each file. Returns the obsolete files that are still there, with their bytes.
-fn list(engine: &Engine, out: &mut Space) -> Result<HashMap<u64, u64>> {
-    let entries = engine.env.fs.list(&engine.dir)?;
-    engine.space.meter().correct(&entries);
-    let state = engine.manifest.state();
-    let (listed, segments) = (engine.obsolete.numbers(), engine.segments.live());
+fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
+    let entries = jobs.context.env.fs.list(&jobs.context.dir)?;
+    jobs.space.meter().correct(&entries);
+    let state = jobs.files.manifest.state();
+    let (listed, segments) = (jobs.files.obsolete.numbers(), jobs.large.segments.live());
     let mut obsolete = HashMap::default();
     for entry in &entries {
         let bytes = entry.allocated;

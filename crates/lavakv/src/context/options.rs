@@ -269,6 +269,11 @@ const POLICY_NAME_LEN_MAX: usize = 255;
 const POLICY_PARAMETERS_LEN_MAX: usize = 4 << 10;
 
 impl FamilyOptions {
+    /// True if separated values are placed while they are logged.
+    pub(crate) fn places_values(&self) -> bool {
+        self.value_placement == ValuePlacement::Log && self.min_blob_size > 0
+    }
+
     /// Checks every option.
     pub fn validate(&self) -> Result<()> {
         check("block_bytes", self.block_bytes, 512, 1 << 20)?;

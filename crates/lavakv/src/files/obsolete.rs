@@ -5,10 +5,8 @@
 //! only reference. A file that was moved or marked as shared has several descriptions, one in each of the versions
 //! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a view wake the clean-up.
 
-use crate::engine::Engine;
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};
-use base::{ErrorKind, Result};
 use std::sync::Arc;
 use version::names::FileKind;
 use version::{FileMeta, Place, State, Version, VsstMeta};
@@ -115,57 +113,9 @@ impl Obsolete {
     pub fn numbers(&self) -> Vec<u64> {
         lock(&self.pending).iter().map(DataFile::number).collect()
     }
-}
 
-/// What the manifest and the memtables name at a moment.
-#[derive(Clone, Debug, Default)]
-pub struct LiveFiles {
-    /// Names of all tables and vSSTs, and of the segments that memtables refer to, sorted.
-    pub files: Vec<String>,
-    /// vSSTs and aliases that no table references. None, once the store is idle.
-    pub unreferenced: Vec<String>,
-    /// Names that running jobs have pinned. None, once the store is idle.
-    pub pinned: usize,
-    /// Names of the manifests and log groups that are the store's, those included that wait to be used; sorted.
-    pub others: Vec<String>,
-    /// Names of the files of data that nothing refers to any more and a job will remove.
-    pub obsolete: Vec<String>,
-    /// Bytes of the files that keep placed values safe.
-    pub tail_bytes: u64,
-    /// Bytes that all files occupy, as they are counted without looking at the directory.
-    pub counted_bytes: u64,
-}
-
-impl LiveFiles {
-    pub(crate) fn of(engine: &Engine) -> Self {
-        let mut live = LiveFiles { pinned: engine.pins.len(), ..Default::default() };
-        for (_, family) in engine.manifest.state().families.iter() {
-            live.files.extend(DataFile::all_of(&family.version).map(|file| file.kind().to_string()));
-            let (aliases, vssts) = family.version.unreferenced();
-            live.unreferenced.extend(aliases.iter().map(|name| format!("alias {name}")));
-            live.unreferenced.extend(vssts.iter().map(|number| format!("vSST {number}")));
-        }
-        live.files.extend(engine.segments.live().into_iter().map(version::names::vsst));
-        live.files.sort_unstable();
-        live.files.dedup();
-        live.others = engine.manifest.live_manifest_files();
-        live.others.extend(engine.log.file_numbers().into_iter().map(version::names::log));
-        live.others.sort_unstable();
-        live.obsolete = lock(&engine.obsolete.pending).iter().map(|file| file.kind().to_string()).collect();
-        live.tail_bytes = engine.placement.tails.bytes();
-        live.counted_bytes = engine.space.meter().used_bytes();
-        live
-    }
-}
-
-/// Removes a file of the store; fine if it is gone already.
-pub(crate) fn remove_file(engine: &Engine, name: &str) -> Result<()> {
-    match engine.env.fs.remove(&engine.path(name)) {
-        Ok(()) => {
-            engine.stats.files_removed.add(1);
-            Ok(())
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
+    /// Names of all files on the list.
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.pending).iter().map(|file| file.kind().to_string()).collect()
     }
 }

@@ -3,13 +3,14 @@
 //! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (an
 //! iterator that holds one keeps it open).
 
+use crate::context::Context;
 use crate::files::damaged::Quarantine;
 use base::sync::statistic::{AtomicU64, Ordering};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result, Uid};
 use cache::Cache;
-use io::{Access, Env, ReadFile};
-use std::path::{Path, PathBuf};
+use io::ReadFile;
+use std::path::Path;
 use std::sync::Arc;
 use table::vsst::Vsst;
 use table::{Ksst, SegmentReader};
@@ -18,11 +19,8 @@ use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
 pub(crate) struct Tables {
     /// Those that cannot be read.
     pub quarantine: Quarantine,
-    env: Env,
-    dir: PathBuf,
-    access: Access,
+    context: Arc<Context>,
     cache: Arc<Cache>,
-    open_max: usize,
     /// Open files by number. Files are opened outside of it.
     open: RwLock<HashMap<u64, Open>, rank::TableCache>,
     uses: AtomicU64,
@@ -41,18 +39,10 @@ enum OpenFile {
 }
 
 impl Tables {
-    pub fn new(env: Env, dir: PathBuf, access: Access, cache: Arc<Cache>, open_max: usize) -> Self {
+    pub fn new(context: &Arc<Context>, cache: Arc<Cache>) -> Self {
         let open = RwLock::new(HashMap::default());
-        Tables {
-            quarantine: Quarantine::default(),
-            env,
-            dir,
-            access,
-            cache,
-            open_max,
-            open,
-            uses: AtomicU64::new(0),
-        }
+        let context = context.clone();
+        Tables { quarantine: Quarantine::default(), context, cache, open, uses: AtomicU64::new(0) }
     }
 
     /// Forgets a file that is about to be removed.
@@ -63,8 +53,8 @@ impl Tables {
     }
 
     fn open_file(&self, name: &str) -> Result<Arc<dyn ReadFile>> {
-        let path = io::fs::join(&self.dir, name);
-        self.env.fs.open(&path, self.access).map_err(|e| match e.kind() {
+        let path = self.context.path(name);
+        self.context.env.fs.open(&path, self.context.options.access).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::corruption(
                 "a file that manifest or log refer to is missing; restore it from a checkpoint or backup, or run `lava repair`",
             )
@@ -95,7 +85,7 @@ impl Tables {
         };
         match self.find(number, open)? {
             OpenFile::Segment(segment) => Ok(segment),
-            _ => Err(another_kind(&self.dir, number)),
+            _ => Err(another_kind(&self.context.dir, number)),
         }
     }
 
@@ -113,7 +103,7 @@ impl Tables {
         self.uses.fetch_add(1, Ordering::Relaxed);
         let file = make()?;
         let mut open = write(&self.open);
-        if open.len() >= self.open_max {
+        if open.len() >= self.context.options.open_files_max {
             Self::close_unused(&mut open);
         }
         let entry = Open { file, last_use: AtomicU64::new(self.uses.load(Ordering::Relaxed)) };
@@ -135,7 +125,7 @@ impl TableSource for Tables {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         match self.find(file.number, || self.open_table(file))? {
             OpenFile::Table(table) => Ok(table),
-            _ => Err(another_kind(&self.dir, file.number)),
+            _ => Err(another_kind(&self.context.dir, file.number)),
         }
     }
 }
@@ -144,7 +134,7 @@ impl VsstSource for Tables {
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         match self.find(meta.number, || self.open_vsst(meta))? {
             OpenFile::Vsst(vsst) => Ok(vsst),
-            _ => Err(another_kind(&self.dir, meta.number)),
+            _ => Err(another_kind(&self.context.dir, meta.number)),
         }
     }
 }

@@ -38,13 +38,12 @@
 //! of its own, and the flush writes the values from the memtable to an ordinary vSST. File and tail stay until then, since
 //! the log refers to them.
 
-use crate::context::options::{FamilyOptions, ValuePlacement};
-use crate::engine::Engine;
+use super::segments::Segments;
+use crate::batch::payload::Payload;
+use crate::batch::{Change, Entries, WriteBatch};
+use crate::context::options::FamilyOptions;
 use crate::tree::family::Family;
-use crate::tree::writer::Writer;
-use crate::work::jobs::output;
-use crate::write::batch::{Change, Entries, WriteBatch};
-use crate::write::write_path::Payload;
+use crate::tree::{Tree, output};
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
@@ -63,7 +62,6 @@ mod replayed;
 mod tail;
 
 pub(crate) use replayed::{PlacedValues, Replayed, lost};
-pub(crate) use tail::kept_bytes;
 
 /// Bytes collected before they are handed to the file system.
 const WRITE_BUFFER_LEN: usize = 256 << 10;
@@ -73,8 +71,9 @@ const RESERVED_PART: u64 = 16;
 const SYNC_EVERY: u64 = 4 << 20;
 
 /// The files of memtables that are not flushed yet.
-#[derive(Default)]
 pub(crate) struct Placement {
+    tree: Arc<Tree>,
+    segments: Arc<Segments>,
     /// By memtable.
     files: Mutex<HashMap<u64, Arc<Arrival>>, rank::Arrivals>,
     /// The length of `files`: changed under it, looked at without it.
@@ -117,9 +116,9 @@ enum State {
 }
 
 impl ArrivalFile {
-    fn create(engine: &Engine, family: &Family) -> Result<ArrivalFile> {
-        let number = engine.manifest.allocate_file_number();
-        let path = engine.path(&names::vsst(number));
+    fn create(tree: &Tree, family: &Family) -> Result<ArrivalFile> {
+        let number = tree.files.manifest.allocate_file_number();
+        let path = tree.context.path(&names::vsst(number));
         // Each sync hands over what there is; around the page cache that would write every last page twice.
         let create = CreateOptions {
             access: Access::Buffered,
@@ -127,13 +126,13 @@ impl ArrivalFile {
             write_buffer_len: WRITE_BUFFER_LEN,
             sync_every: SYNC_EVERY,
         };
-        let file = engine.env.fs.create(&path, &create)?;
-        let identity = output::identity(engine, family, number, 0, 0, &[]);
+        let file = tree.context.env.fs.create(&path, &create)?;
+        let identity = output::identity(tree, family, number, 0, 0, &[]);
         let uid = identity.uid;
         let options = VsstOptions { compression: family.options().compression, alignment: 0 };
-        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(engine.cache.clone()))
+        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(tree.files.cache.clone()))
             .in_order_of_arrival();
-        builder.set_created(engine.env.clock.unix_seconds());
+        builder.set_created(tree.context.env.clock.unix_seconds());
         let state = State::Open(Box::new(builder));
         Ok(ArrivalFile {
             number,
@@ -150,15 +149,15 @@ impl ArrivalFile {
     }
 
     /// Takes room for `more` bytes, so that what is logged never meets a full volume afterwards. An error changes nothing.
-    fn reserve(&mut self, engine: &Engine, more: u64) -> Result<()> {
+    fn reserve(&mut self, tree: &Tree, more: u64) -> Result<()> {
         let State::Open(builder) = &mut self.state else { return Ok(()) };
         let needed = builder.written_bytes().saturating_add(more);
         if needed <= self.reserved_bytes {
             return Ok(());
         }
         // In pieces, but where there is too little for one, no more than is needed. A limit admitted no more than the write.
-        let ahead = engine.options.memtable_bytes as u64 / RESERVED_PART;
-        let ahead = if engine.has_room_left(ahead.saturating_add(3 * more)) { ahead } else { 0 };
+        let ahead = tree.context.options.memtable_bytes as u64 / RESERVED_PART;
+        let ahead = if tree.space.has_room_left(ahead.saturating_add(3 * more)) { ahead } else { 0 };
         match builder.reserve(more.saturating_add(ahead)) {
             Ok(()) => self.reserved_bytes = needed.saturating_add(ahead),
             Err(e) if e.kind() == ErrorKind::NoSpace => {
@@ -200,7 +199,7 @@ impl ArrivalFile {
 
     /// Gives the file its index, unless it has one; what the manifest is to know of it. All values are durable: then a
     /// failure of what follows takes none of them.
-    fn finish(&mut self, engine: &Engine) -> Result<VsstMeta> {
+    fn finish(&mut self, token: Arc<()>) -> Result<VsstMeta> {
         if let State::Finished(meta) = &self.state {
             return Ok(VsstMeta::clone(meta));
         }
@@ -214,7 +213,7 @@ impl ArrivalFile {
         let mut meta = values::vsst_meta(&builder.finish(Vec::new())?)?;
         // To the version it is a vSST: only a file of one large value is a segment there.
         meta.segment = false;
-        meta.copies = engine.segments.token(self.number);
+        meta.copies = token;
         self.state = State::Finished(Box::new(meta.clone()));
         Ok(meta)
     }
@@ -275,36 +274,37 @@ impl Arrival {
     }
 
     /// Makes all values in it durable. Others may append meanwhile.
-    fn sync(&self, engine: &Engine) -> Result<()> {
+    fn sync(&self, tree: &Tree) -> Result<()> {
         let synced = self.0.sync(|(file, is_new)| {
-            let named = if is_new { engine.sync_dir() } else { Ok(()) };
+            let named = if is_new { tree.files.sync_dir() } else { Ok(()) };
             named.and_then(|()| file.map_or(Ok(()), |run| run()))
         });
-        synced.map_err(|e| e.at_file(engine.path(&names::vsst(self.lock().number))))
+        synced.map_err(|e| e.at_file(tree.context.path(&names::vsst(self.lock().number))))
     }
 
-    fn append(&self, engine: &Engine, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
+    fn append(&self, tree: &Tree, user_key: &[u8], seq: SeqNo, value: &[u8]) -> Result<RecordReference> {
         // Under the writer's lock: nobody else appends in between.
         let full = self.lock().would_overwrite(record::len_max(user_key.len(), value.len()));
         if full {
-            self.sync(engine)?;
+            self.sync(tree)?;
         }
         self.lock().append(user_key, seq, value)
     }
 
     /// All that was appended since the last call may be logged.
-    fn keep_safe(&self, engine: &Engine) -> Result<()> {
+    fn keep_safe(&self, tree: &Tree) -> Result<()> {
         let unsafe_to_log = {
             let file = self.lock();
             file.over_tail_bytes > file.synced_bytes
         };
-        if unsafe_to_log { self.sync(engine) } else { Ok(()) }
+        if unsafe_to_log { self.sync(tree) } else { Ok(()) }
     }
 
     /// Makes all values durable and gives the file its index; what the manifest is to know of it.
-    pub fn finish(&self, engine: &Engine) -> Result<VsstMeta> {
-        self.sync(engine)?;
-        self.0.settled().finish(engine)
+    pub fn finish(&self, tree: &Tree, segments: &Segments) -> Result<VsstMeta> {
+        self.sync(tree)?;
+        let token = segments.token(self.lock().number);
+        self.0.settled().finish(token)
     }
 
     /// Nothing more is appended. `durable`: see [`State::Failed`].
@@ -314,6 +314,17 @@ impl Arrival {
 }
 
 impl Placement {
+    pub fn new(tree: &Arc<Tree>, segments: &Arc<Segments>) -> Placement {
+        Placement {
+            tree: tree.clone(),
+            segments: segments.clone(),
+            files: Mutex::default(),
+            count: AtomicUsize::default(),
+            tails: Tails::new(&tree.space, &tree.files),
+            lost: Mutex::default(),
+        }
+    }
+
     /// A value in this file is lost.
     pub fn set_lost(&self, meta: &VsstMeta) {
         lock(&self.lost).insert(meta.number, meta.clone());
@@ -325,9 +336,9 @@ impl Placement {
     }
 
     /// What the manifest is to say of a file of which a value is lost, once a table refers to it.
-    pub fn lost(&self, engine: &Engine, number: u64) -> Option<VsstMeta> {
+    pub fn lost(&self, number: u64) -> Option<VsstMeta> {
         let meta = lock(&self.lost).get(&number)?.clone();
-        Some(VsstMeta { copies: engine.segments.token(number), ..meta })
+        Some(VsstMeta { copies: self.segments.token(number), ..meta })
     }
 
     /// The file of a memtable, if it has one.
@@ -340,7 +351,7 @@ impl Placement {
 
     /// A value in a file cannot be read any more. The flush then writes all values of its memtable from memory, as after a
     /// failed write. Under the writer's lock; the memtable is to be frozen before it is let go.
-    pub fn distrust(&self, engine: &Engine, number: u64) {
+    pub fn distrust(&self, number: u64) {
         let files: Vec<_> = lock(&self.files).values().cloned().collect();
         for file in files {
             let concerned = {
@@ -351,41 +362,41 @@ impl Placement {
                 continue;
             }
             // The values that can be read are to stay as durable as they were promised.
-            match file.sync(engine) {
+            match file.sync(&self.tree) {
                 Ok(()) => file.fail(true),
-                Err(e) => engine.health.poison(&e),
+                Err(e) => self.tree.context.health.poison(&e),
             }
         }
     }
 
     /// The memtable is in tables, or its family is gone.
-    pub fn forget(&self, engine: &Engine, memtable: u64) {
+    pub fn forget(&self, memtable: u64) {
         let mut files = lock(&self.files);
         let file = files.remove(&memtable);
         self.count.store(files.len(), Ordering::Release);
         drop(files);
         if let Some(tail) = file.and_then(|file| file.lock().tail.take()) {
-            self.tails.put(engine, tail);
+            self.tails.put(tail);
         }
     }
 
     /// The file of the family's active memtable. It is made if there is none, for `more` bytes to begin with.
-    fn file_for(&self, engine: &Engine, family: &Family, more: u64) -> Result<Arc<Arrival>> {
+    fn file_for(&self, family: &Family, more: u64) -> Result<Arc<Arrival>> {
         let active = family.view().active.clone();
         let mut files = lock(&self.files);
         if let Some(file) = files.get(&active.id()) {
             return Ok(file.clone());
         }
-        let tail = self.tails.take(engine, more)?;
-        let mut file = match ArrivalFile::create(engine, family) {
+        let tail = self.tails.take(more)?;
+        let mut file = match ArrivalFile::create(&self.tree, family) {
             Ok(file) => file,
             Err(e) => {
-                self.tails.put(engine, tail);
+                self.tails.put(tail);
                 return Err(e);
             }
         };
         file.tail = Some(tail);
-        engine.segments.hold(engine, file.number, family.id, &active, 0);
+        self.segments.hold(file.number, family.id, &active, 0);
         let file = Arc::new(Arrival(Beside::new(file)));
         files.insert(active.id(), file.clone());
         self.count.store(files.len(), Ordering::Release);
@@ -393,12 +404,12 @@ impl Placement {
     }
 
     /// Makes every value placed so far durable.
-    pub fn sync(&self, engine: &Engine) -> Result<()> {
-        self.sync_all_but(engine, |_| false)
+    pub fn sync(&self) -> Result<()> {
+        self.sync_all_but(|_| false)
     }
 
     /// The same, but for values of memtables that are in tables in a moment.
-    pub fn sync_all_but(&self, engine: &Engine, in_tables: impl Fn(u64) -> bool) -> Result<()> {
+    pub fn sync_all_but(&self, in_tables: impl Fn(u64) -> bool) -> Result<()> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -408,13 +419,8 @@ impl Placement {
             all.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, file)| file.clone()).collect()
         };
         let skipped = usize::from(base::canary::is("placed-values-of-one-file-not-synced"));
-        files.iter().skip(skipped).try_for_each(|file| file.sync(engine))
+        files.iter().skip(skipped).try_for_each(|file| file.sync(&self.tree))
     }
-}
-
-/// True if separated values of a family are placed while they are logged.
-pub(crate) fn is_on(options: &FamilyOptions) -> bool {
-    options.value_placement == ValuePlacement::Log && options.min_blob_size > 0
 }
 
 /// True if the value of a change is to be placed: it is separated, and no shorter than what the log would say instead, so that
@@ -424,161 +430,160 @@ fn is_long(change: &Change<'_>, options: &FamilyOptions) -> bool {
     change.kind == ValueKind::Value && change.value.len() >= least
 }
 
-/// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
-/// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
-/// may be tried again.
-pub(crate) fn reserve(
-    engine: &Engine,
-    payload: &Payload<'_>,
-    families: &[Arc<Family>],
-) -> Result<Vec<FamilyId>> {
-    let mut places = Vec::new();
-    for family in families {
-        let options = family.options();
-        if !is_on(&options) {
-            continue;
-        }
-        let len = |change: &Change<'_>| {
-            if is_long(change, &options) {
-                record::len_max(change.key.len(), change.value.len()) as u64
-            } else {
-                0
-            }
-        };
-        let bytes: u64 = match payload {
-            Payload::One(_, change) => len(change),
-            Payload::Batch(batch) => {
-                let own = Entries::of(batch.body()).flatten().filter(|change| change.family == family.id);
-                own.map(|change| len(&change)).sum()
-            }
-        };
-        if bytes == 0 {
-            continue;
-        }
-        if has_place(engine, family, bytes)? {
-            places.push(family.id);
-        } else {
-            engine.stats.writes_not_placed.add(1);
-        }
-    }
-    Ok(places)
-}
-
-/// True if there is a file with room for so many bytes of values of the family.
-fn has_place(engine: &Engine, family: &Family, bytes: u64) -> Result<bool> {
-    let reserved = engine
-        .placement
-        .file_for(engine, family, 3 * bytes)
-        .and_then(|file| file.lock().reserve(engine, bytes));
-    match reserved {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::NoSpace => {
-            let active = family.view().active.clone();
-            if active.is_empty()
-                && let Some(file) = engine.placement.of(active.id())
-            {
-                let number = file.lock().number;
-                engine.placement.forget(engine, active.id());
-                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
-                engine.segments.unlogged(engine, number);
-            }
-            Ok(false)
-        }
-        Err(e) => Err(e),
-    }
-}
-
-/// Places the values of a write whose first sequence is given, under the writer's lock, in `places`: the families that
-/// [`reserve`] found. The body to log instead of the payload's own; `None` if nothing was placed.
-pub(crate) fn place(
-    engine: &Engine,
-    payload: &Payload<'_>,
-    families: &[Arc<Family>],
-    places: &[FamilyId],
-    first_seq: SeqNo,
-) -> Result<Option<Vec<u8>>> {
-    let placed = match payload {
-        Payload::One(family, change) => {
-            let mut body = Vec::new();
-            place_one(engine, family, places, first_seq, change, &mut body)?.then_some(body)
-        }
-        Payload::Batch(batch) => place_batch(engine, batch, families, places, first_seq)?,
-    };
-    if placed.is_some() {
+impl Placement {
+    /// Takes room for the values of a write, under the writer's lock, before anything of it is placed or logged. The families
+    /// whose values are to be placed: not those without room for that. After an error nothing has changed, and the same write
+    /// may be tried again.
+    pub fn reserve(&self, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<Vec<FamilyId>> {
+        let mut places = Vec::new();
         for family in families {
-            if let Some(file) = engine.placement.of(family.view().active.id()) {
-                file.keep_safe(engine)?;
+            let options = family.options();
+            if !options.places_values() {
+                continue;
             }
-        }
-    }
-    Ok(placed)
-}
-
-fn place_batch(
-    engine: &Engine,
-    batch: &WriteBatch,
-    families: &[Arc<Family>],
-    places: &[FamilyId],
-    first_seq: SeqNo,
-) -> Result<Option<Vec<u8>>> {
-    let (mut body, mut any) = (Vec::new(), false);
-    for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
-        let change = change.expect("a batch encodes its own entries");
-        let family = families.iter().find(|f| f.id == change.family);
-        let family = family.expect("families were looked up by the batch's list");
-        any |= place_one(engine, family, places, seq, &change, &mut body)?;
-    }
-    Ok(any.then_some(body))
-}
-
-/// Appends the entry to log for one change. True if its value was placed.
-fn place_one(
-    engine: &Engine,
-    family: &Family,
-    places: &[FamilyId],
-    seq: SeqNo,
-    change: &Change<'_>,
-    body: &mut Vec<u8>,
-) -> Result<bool> {
-    if !is_long(change, &family.options()) || !places.contains(&family.id) {
-        change.encode_into(body);
-        return Ok(false);
-    }
-    let file = engine.placement.file_for(engine, family, 0)?;
-    let reference = file.append(engine, change.key, seq, change.value)?;
-    engine.stats.segment_bytes_written.add(reference.stored_len);
-    engine.stats.values_placed.add(1);
-    let reference = reference.encode();
-    Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
-    Ok(true)
-}
-
-/// A write that had placed values was not logged, or could not place them: nothing more is appended to these files, as
-/// the sequences will be used again. See the module on failure. `unlogged`: nothing of the write is in the log for sure.
-pub(crate) fn give_up(engine: &Arc<Engine>, writer: &mut Writer, families: &[Arc<Family>], unlogged: bool) {
-    for family in families {
-        let active = family.view().active.clone();
-        let Some(file) = engine.placement.of(active.id()) else { continue };
-        let (number, logged_bytes, synced_bytes) = {
-            let file = file.lock();
-            let logged = file.places.iter().filter(|(seq, _)| **seq < writer.next_seq);
-            (file.number, logged.map(|(_, lens)| lens.stored_len).sum::<u64>(), file.synced_bytes)
-        };
-        file.fail(synced_bytes >= logged_bytes || file.sync(engine).is_ok());
-        if let Err(e) = file.sync(engine) {
-            // No later durable write may be acknowledged.
-            engine.health.poison(&e);
-        }
-        if active.is_empty() {
-            engine.placement.forget(engine, active.id());
-            if unlogged && logged_bytes == 0 {
-                // The memtable lives on: it must not keep a file that neither it nor the log refers to.
-                engine.segments.unlogged(engine, number);
+            let len = |change: &Change<'_>| {
+                if is_long(change, &options) {
+                    record::len_max(change.key.len(), change.value.len()) as u64
+                } else {
+                    0
+                }
+            };
+            let bytes: u64 = match payload {
+                Payload::One(_, change) => len(change),
+                Payload::Batch(batch) => {
+                    let own = Entries::of(batch.body()).flatten().filter(|change| change.family == family.id);
+                    own.map(|change| len(&change)).sum()
+                }
+            };
+            if bytes == 0 {
+                continue;
+            }
+            if self.has_place(family, bytes)? {
+                places.push(family.id);
             } else {
-                engine.segments.dropped(engine, &[number]);
+                self.tree.context.stats.writes_not_placed.add(1);
             }
-        } else {
-            crate::write::write_path::freeze(engine, writer, family);
         }
+        Ok(places)
+    }
+
+    /// True if there is a file with room for so many bytes of values of the family.
+    fn has_place(&self, family: &Family, bytes: u64) -> Result<bool> {
+        let reserved =
+            self.file_for(family, 3 * bytes).and_then(|file| file.lock().reserve(&self.tree, bytes));
+        match reserved {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                let active = family.view().active.clone();
+                if active.is_empty()
+                    && let Some(file) = self.of(active.id())
+                {
+                    let number = file.lock().number;
+                    self.forget(active.id());
+                    // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                    self.segments.unlogged(number);
+                }
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Places the values of a write whose first sequence is given, under the writer's lock, in `places`: the families that
+    /// [`reserve`] found. The body to log instead of the payload's own; `None` if nothing was placed.
+    pub fn place(
+        &self,
+        payload: &Payload<'_>,
+        families: &[Arc<Family>],
+        places: &[FamilyId],
+        first_seq: SeqNo,
+    ) -> Result<Option<Vec<u8>>> {
+        let placed = match payload {
+            Payload::One(family, change) => {
+                let mut body = Vec::new();
+                self.place_one(family, places, first_seq, change, &mut body)?.then_some(body)
+            }
+            Payload::Batch(batch) => self.place_batch(batch, families, places, first_seq)?,
+        };
+        if placed.is_some() {
+            for family in families {
+                if let Some(file) = self.of(family.view().active.id()) {
+                    file.keep_safe(&self.tree)?;
+                }
+            }
+        }
+        Ok(placed)
+    }
+
+    fn place_batch(
+        &self,
+        batch: &WriteBatch,
+        families: &[Arc<Family>],
+        places: &[FamilyId],
+        first_seq: SeqNo,
+    ) -> Result<Option<Vec<u8>>> {
+        let (mut body, mut any) = (Vec::new(), false);
+        for (seq, change) in (first_seq..).zip(Entries::of(batch.body())) {
+            let change = change.expect("a batch encodes its own entries");
+            let family = families.iter().find(|f| f.id == change.family);
+            let family = family.expect("families were looked up by the batch's list");
+            any |= self.place_one(family, places, seq, &change, &mut body)?;
+        }
+        Ok(any.then_some(body))
+    }
+
+    /// Appends the entry to log for one change. True if its value was placed.
+    fn place_one(
+        &self,
+        family: &Family,
+        places: &[FamilyId],
+        seq: SeqNo,
+        change: &Change<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if !is_long(change, &family.options()) || !places.contains(&family.id) {
+            change.encode_into(body);
+            return Ok(false);
+        }
+        let file = self.file_for(family, 0)?;
+        let reference = file.append(&self.tree, change.key, seq, change.value)?;
+        self.tree.context.stats.segment_bytes_written.add(reference.stored_len);
+        self.tree.context.stats.values_placed.add(1);
+        let reference = reference.encode();
+        Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
+        Ok(true)
+    }
+
+    /// A write that had placed values was not logged, or could not place them: nothing more is appended to these files, as
+    /// the sequences from `next_seq` on will be used again. See the module on failure. `unlogged`: nothing of the write is in the log
+    /// for sure. The families whose memtables are to be frozen before anything else is written.
+    pub fn give_up(&self, next_seq: SeqNo, families: &[Arc<Family>], unlogged: bool) -> Vec<Arc<Family>> {
+        let mut to_freeze = Vec::new();
+        for family in families {
+            let active = family.view().active.clone();
+            let Some(file) = self.of(active.id()) else { continue };
+            let (number, logged_bytes, synced_bytes) = {
+                let file = file.lock();
+                let logged = file.places.iter().filter(|(seq, _)| **seq < next_seq);
+                (file.number, logged.map(|(_, lens)| lens.stored_len).sum::<u64>(), file.synced_bytes)
+            };
+            file.fail(synced_bytes >= logged_bytes || file.sync(&self.tree).is_ok());
+            if let Err(e) = file.sync(&self.tree) {
+                // No later durable write may be acknowledged.
+                self.tree.context.health.poison(&e);
+            }
+            if active.is_empty() {
+                self.forget(active.id());
+                if unlogged && logged_bytes == 0 {
+                    // The memtable lives on: it must not keep a file that neither it nor the log refers to.
+                    self.segments.unlogged(number);
+                } else {
+                    self.segments.dropped(&[number]);
+                }
+            } else {
+                to_freeze.push(family.clone());
+            }
+        }
+        to_freeze
     }
 }

@@ -26,40 +26,34 @@
 //! fail ([`check`]). A segment that neither the manifest nor a replayed memtable names is one whose write was not
 //! logged: open removes it with the other files that nothing names.
 
-use crate::context::options::{DamagedFiles, Durability};
-use crate::engine::Engine;
-use crate::files::damaged;
+use crate::batch::Change;
+use crate::context::options::{DamagedFiles, Options};
 use crate::files::obsolete::DataFile;
-use crate::space::space_limit::admission;
+use crate::files::{Files, damaged};
+use crate::space::gauges::SegmentBytes;
+use crate::space::space_limit::SpaceBudget;
+use crate::tree::Tree;
 use crate::tree::family::Family;
-use crate::write::batch::{Change, Entries, WriteBatch};
-use crate::write::write_path::{Payload, WriteOp, pace_segment};
 use base::key::encode;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
-use io::{AppendFile, CreateOptions};
 use memtable::MemTable;
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use table::segment::RecordReference;
-use table::{SegmentIdentity, SegmentReader, SegmentReference, SegmentWriter};
+use table::{SegmentReader, SegmentReference};
 use version::{FamilyId, VsstMeta, names};
-
-/// Bytes collected before they are written.
-const WRITE_BUFFER_LEN: usize = 1 << 20;
-/// Write-back begins every so many bytes, so that the sync at the end does not come as one burst.
-const SYNC_EVERY: u64 = 8 << 20;
 
 /// From so many bytes on a value is written to a segment: above a quarter of a log group, and above what log and
 /// memtable take.
-pub(crate) fn threshold(engine: &Engine) -> usize {
-    usize::try_from(engine.options.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
+pub(crate) fn threshold(options: &Options) -> usize {
+    usize::try_from(options.log_group_bytes / 4).unwrap_or(usize::MAX).min(limits::VALUE_LEN_MAX) + 1
 }
 
 /// The segments that memtables refer to.
-#[derive(Debug, Default)]
 pub(crate) struct Segments {
+    space: Arc<SpaceBudget>,
+    files: Arc<Files>,
     /// By number.
     known: Mutex<HashMap<u64, Known>, rank::Segments>,
     /// The segments of one memtable exceed `wal_bytes_max`: it is to be frozen, however small it is.
@@ -75,6 +69,8 @@ struct Known {
     /// See the module.
     token: Arc<()>,
     fate: Fate,
+    /// While it is held: live bytes that no version has.
+    counted: Option<SegmentBytes>,
 }
 
 /// Who sees to the file's end.
@@ -89,15 +85,17 @@ enum Fate {
 }
 
 impl Segments {
+    pub fn new(space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Segments {
+        Segments {
+            space: space.clone(),
+            files: files.clone(),
+            known: Mutex::default(),
+            over_bound: AtomicBool::default(),
+        }
+    }
+
     /// An entry that refers to a file goes into a memtable, or into the log with it.
-    pub fn hold(
-        &self,
-        engine: &Engine,
-        number: u64,
-        family: FamilyId,
-        memtable: &Arc<MemTable>,
-        stored_len: u64,
-    ) {
+    pub fn hold(&self, number: u64, family: FamilyId, memtable: &Arc<MemTable>, stored_len: u64) {
         let mut known = lock(&self.known);
         let one = Known {
             memtable: Arc::downgrade(memtable),
@@ -106,10 +104,11 @@ impl Segments {
             stored_len,
             token: Arc::new(()),
             fate: Fate::Held,
+            counted: Some(SegmentBytes::count(&self.space, stored_len)),
         };
         known.insert(number, one);
         let of_memtable = known.values().filter(|k| k.memtable_id == memtable.id());
-        if of_memtable.map(|k| k.stored_len).sum::<u64>() > engine.options.wal_bytes_max {
+        if of_memtable.map(|k| k.stored_len).sum::<u64>() > self.files.context.options.wal_bytes_max {
             self.over_bound.store(true, Ordering::Release);
         }
     }
@@ -117,11 +116,6 @@ impl Segments {
     /// True if a memtable refers to the file.
     pub fn holds(&self, number: u64) -> bool {
         lock(&self.known).contains_key(&number)
-    }
-
-    /// Bytes of the segments that only memtables refer to.
-    pub fn bytes(&self) -> u64 {
-        lock(&self.known).values().filter(|k| k.fate == Fate::Held).map(|k| k.stored_len).sum()
     }
 
     /// Numbers of the segments that memtables refer to and no edit names.
@@ -170,7 +164,7 @@ impl Segments {
 
     /// A flush of these memtables was installed that took in some of their files: no edit will ever name the others.
     /// Called while the flush still holds the memtables.
-    pub fn flushed(&self, engine: &Engine, memtables: &[Arc<MemTable>], taken: impl Fn(u64) -> bool) {
+    pub fn flushed(&self, memtables: &[Arc<MemTable>], taken: impl Fn(u64) -> bool) {
         let mut known = lock(&self.known);
         let mut left = Vec::new();
         for (&number, known) in known.iter_mut() {
@@ -178,38 +172,38 @@ impl Segments {
                 continue;
             }
             match known.fate {
-                Fate::Held if taken(number) => known.fate = Fate::Listed,
+                Fate::Held if taken(number) => (known.fate, known.counted) = (Fate::Listed, None),
                 Fate::Held => left.push(number),
                 Fate::Listed | Fate::Dropped => {}
             }
         }
         std::mem::drop(known);
-        self.dropped(engine, &left);
+        self.dropped(&left);
     }
 
     /// No edit will ever name these files, if none has.
-    pub fn dropped(&self, engine: &Engine, numbers: &[u64]) {
+    pub fn dropped(&self, numbers: &[u64]) {
         let mut known = lock(&self.known);
         let gone = numbers.iter().filter_map(|number| Some((number, known.get_mut(number)?.drop_token()?)));
         let gone: Vec<DataFile> = gone.map(|(&number, token)| obsolete(number, token)).collect();
         std::mem::drop(known);
-        engine.obsolete.add(gone);
+        self.files.obsolete.add(gone);
     }
 
     /// Neither the log nor a memtable refers to the file, though one was to.
-    pub fn unlogged(&self, engine: &Engine, number: u64) {
-        self.dropped(engine, &[number]);
+    pub fn unlogged(&self, number: u64) {
+        self.dropped(&[number]);
         lock(&self.known).remove(&number);
-        engine.scheduler.notify_work();
+        self.files.context.signals.notify_work();
     }
 
     /// A family was dropped: its segments go, except those that its last version lists (they go with the version).
-    pub fn family_dropped(&self, engine: &Engine, family: FamilyId, listed: impl Fn(u64) -> bool) {
+    pub fn family_dropped(&self, family: FamilyId, listed: impl Fn(u64) -> bool) {
         let known = lock(&self.known);
         let of_family = known.iter().filter(|(number, k)| k.family == family && !listed(**number));
         let numbers: Vec<u64> = of_family.map(|(&number, _)| number).collect();
         std::mem::drop(known);
-        self.dropped(engine, &numbers);
+        self.dropped(&numbers);
     }
 }
 
@@ -219,7 +213,7 @@ impl Known {
         if self.fate != Fate::Held {
             return None;
         }
-        self.fate = Fate::Dropped;
+        (self.fate, self.counted) = (Fate::Dropped, None);
         Some(self.token.clone())
     }
 }
@@ -231,16 +225,16 @@ fn obsolete(number: u64, copies: Arc<()>) -> DataFile {
 
 /// Checks, in recovery, that the segment of a logged entry is what the log says. One that cannot be read is told, unless it
 /// is to refuse the open.
-pub(crate) fn check(engine: &Engine, family: &Family, change: &Change<'_>) -> Result<()> {
-    match open(engine, change.key, change.value) {
-        Err(e) if damaged::is_of_reading(&e) && engine.options.damaged_files == DamagedFiles::Serve => {
+pub(crate) fn check(tree: &Tree, family: &Family, change: &Change<'_>) -> Result<()> {
+    match open(&tree.files, change.key, change.value) {
+        Err(e) if damaged::is_of_reading(&e) && tree.context.options.damaged_files == DamagedFiles::Serve => {
             let reference = SegmentReference::decode(change.value)?;
             // A file that is missing keeps its number. If recovery has given it away by now it cannot be listed any more.
-            engine.manifest.bump_file_number(reference.file);
-            if engine.manifest.state().place_of(reference.file).is_some() {
+            tree.files.manifest.bump_file_number(reference.file);
+            if tree.files.manifest.state().place_of(reference.file).is_some() {
                 return Err(e);
             }
-            damaged::set_segment_aside(engine, family, change.key, &reference, &e);
+            tree.set_segment_aside(family, change.key, &reference, &e);
             Ok(())
         }
         other => other.map(drop),
@@ -248,85 +242,36 @@ pub(crate) fn check(engine: &Engine, family: &Family, change: &Change<'_>) -> Re
 }
 
 /// Opens the segment of an entry of kind `SegmentReference`.
-pub(crate) fn open(engine: &Engine, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
+pub(crate) fn open(files: &Files, user_key: &[u8], encoded: &[u8]) -> Result<Arc<SegmentReader>> {
     if RecordReference::is_one(encoded) {
-        return Err(crate::large::placement::lost(engine, &RecordReference::decode(encoded)?));
+        return Err(crate::large::placement::lost(&files.context, &RecordReference::decode(encoded)?));
     }
     let reference = SegmentReference::decode(encoded)?;
-    let segment = engine.tables.segment(reference.file, reference.uid)?;
+    let segment = files.tables.segment(reference.file, reference.uid)?;
     let same = (segment.raw_len(), segment.file_len(), segment.checksum(), segment.identity().uid)
         == (reference.raw_len, reference.stored_len, reference.checksum, reference.uid);
     if same && segment.user_key() == user_key {
         return Ok(segment);
     }
-    Err(another_value(engine, user_key, reference.file))
+    Err(another_value(files, user_key, reference.file))
 }
 
 /// Opens the segment that a table refers to.
-pub(crate) fn open_listed(engine: &Engine, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
-    let segment = engine.tables.segment(meta.number, meta.uid)?;
+pub(crate) fn open_listed(files: &Files, user_key: &[u8], meta: &VsstMeta) -> Result<Arc<SegmentReader>> {
+    let segment = files.tables.segment(meta.number, meta.uid)?;
     if (segment.raw_len(), segment.file_len()) == (meta.raw_bytes, meta.len) && segment.user_key() == user_key
     {
         return Ok(segment);
     }
-    Err(another_value(engine, user_key, meta.number))
+    Err(another_value(files, user_key, meta.number))
 }
 
-fn another_value(engine: &Engine, user_key: &[u8], number: u64) -> Error {
+fn another_value(files: &Files, user_key: &[u8], number: u64) -> Error {
     Error::corruption(format!(
         "the segment holds another value than the one of key \"{}\": restore it from a checkpoint or backup, or run `lava repair`",
         user_key.escape_ascii()
     ))
-    .at_file(engine.path(&names::vsst(number)))
-}
-
-/// Sets a key to a value that is above the [`threshold`].
-pub(crate) fn put(
-    engine: &Arc<Engine>,
-    family: &Arc<Family>,
-    key: &[u8],
-    value: &[u8],
-    durability: Durability,
-) -> Result<()> {
-    let (reference, draft) = write(engine, family, key, value)?;
-    let change = Change { kind: ValueKind::SegmentReference, family: family.id, key, value: &reference };
-    WriteOp::with_drafts(engine, Payload::One(family, change), durability, vec![draft]).run()
-}
-
-/// Writes a batch some of whose values are above the [`threshold`].
-pub(crate) fn write_batch(engine: &Arc<Engine>, batch: &WriteBatch, durability: Durability) -> Result<()> {
-    let longest = threshold(engine) - 1;
-    let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
-    // What is not going to be logged does not count. Before any of it is written.
-    let changes = Entries::of(batch.body()).flatten();
-    batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
-    let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
-    for change in Entries::of(batch.body()) {
-        let change = change.expect("a batch encodes its own entries");
-        if !is_long(&change) {
-            referring.push(change.kind, change.family, change.key, change.value);
-            continue;
-        }
-        let family = engine.family(change.family).ok_or_else(|| {
-            Error::not_found(format!(
-                "column family with id {} does not exist: it was dropped",
-                change.family
-            ))
-        })?;
-        let (reference, draft) = write(engine, &family, change.key, change.value)?;
-        referring.push(ValueKind::SegmentReference, change.family, change.key, &reference);
-        drafts.push(draft);
-    }
-    WriteOp::with_drafts(engine, Payload::Batch(&referring), durability, drafts).run()
-}
-
-/// Writes a value to a segment; the reference, encoded.
-fn write(engine: &Arc<Engine>, family: &Arc<Family>, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Draft)> {
-    validate(key, value.len() as u64)?;
-    let mut draft = Draft::begin(engine, family, key, value.len() as u64)?;
-    draft.append(value)?;
-    let reference = draft.finish()?.encode();
-    Ok((reference, draft))
+    .at_file(files.context.path(&names::vsst(number)))
 }
 
 /// Refuses keys and values over the limits of what a segment takes.
@@ -337,93 +282,4 @@ pub(crate) fn validate(key: &[u8], len: u64) -> Result<()> {
         return Err(Error::new(ErrorKind::TooLarge, why));
     }
     Ok(())
-}
-
-/// A segment that is being written, or is written and belongs to no logged batch yet. Its file is removed when it is
-/// dropped, unless [`Draft::keep`] was called.
-pub(crate) struct Draft {
-    engine: Arc<Engine>,
-    family: Arc<Family>,
-    path: PathBuf,
-    number: u64,
-    identity: SegmentIdentity,
-    writer: Option<SegmentWriter>,
-    kept: bool,
-    /// Room was found for all of it when it began.
-    admitted: bool,
-}
-
-impl Draft {
-    /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
-    pub fn begin(engine: &Arc<Engine>, family: &Arc<Family>, key: &[u8], expected_len: u64) -> Result<Draft> {
-        engine.health.check()?;
-        admission::admit_stream(engine, expected_len)?;
-        let number = engine.manifest.allocate_file_number();
-        let path = engine.path(&names::vsst(number));
-        let identity = SegmentIdentity {
-            number,
-            uid: engine.env.new_uid(),
-            family: family.id,
-            edit: engine.manifest.durable_edit(),
-            created_unix_seconds: engine.env.clock.unix_seconds(),
-        };
-        let create = CreateOptions {
-            access: engine.options.access,
-            expected_len: if expected_len == 0 { 0 } else { expected_len + expected_len / 4096 + 4096 },
-            write_buffer_len: WRITE_BUFFER_LEN,
-            sync_every: SYNC_EVERY,
-        };
-        let file: Box<dyn AppendFile> = engine.env.fs.create(&path, &create)?;
-        let admitted = expected_len > 0;
-        let mut draft = Draft {
-            engine: engine.clone(),
-            family: family.clone(),
-            path,
-            number,
-            identity,
-            writer: None,
-            kept: false,
-            admitted,
-        };
-        draft.writer = Some(SegmentWriter::new(file, &draft.path, &draft.identity, key)?);
-        Ok(draft)
-    }
-
-    /// Appends bytes of the value, which pay here as those of a write pay that is logged whole.
-    pub fn append(&mut self, data: &[u8]) -> Result<()> {
-        pace_segment(&self.engine, &self.family, data.len() as u64)?;
-        if !self.admitted {
-            admission::admit_stream(&self.engine, data.len() as u64)?;
-        }
-        self.writer.as_mut().expect("appended to before it is finished").append(data)
-    }
-
-    /// Ends the file and makes it durable, name included. The reference to log.
-    pub fn finish(&mut self) -> Result<SegmentReference> {
-        let finished = self.writer.take().expect("finished once").finish()?;
-        self.engine.sync_dir()?;
-        self.engine.stats.segment_bytes_written.add(finished.len);
-        Ok(SegmentReference {
-            file: self.number,
-            uid: self.identity.uid,
-            raw_len: finished.raw_len,
-            stored_len: finished.len,
-            checksum: finished.checksum,
-        })
-    }
-
-    /// The batch that refers to it is logged, or may be: the file stays.
-    pub fn keep(&mut self) {
-        self.kept = true;
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.writer = None;
-            // What cannot be removed now is removed at the next open.
-            let _ = self.engine.env.fs.remove(&self.path);
-        }
-    }
 }

@@ -16,15 +16,15 @@
 //! If even that is too little the store is open all the same: everything in it is read, and each write (and whatever else
 //! needs a log) tries again, so that it goes on when room returns.
 
-use super::{settle_placed, staging_len};
+use super::settle_placed;
+use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
-use crate::files::log_groups::{Ballast, Need, shortest_bytes};
+use crate::files::log_groups::Need;
 use crate::large::placement::Replayed;
-use crate::write::batch::DEFAULT_FAMILY;
+use crate::space::sizes::{Ballast, shortest_group_bytes, staging_len};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
-use std::sync::Arc;
 use version::names::{self, FileKind};
 use version::{Edit, Place, Record, StoreRecord};
 use wal::{History, PreparedGroup, RecoveryReport, Wal, WalOptions};
@@ -61,10 +61,10 @@ impl Unstarted {
         Unstarted { report, listing, placed, flushed: false, first: None }
     }
 
-    fn start(&mut self, engine: &Arc<Engine>) -> Result<()> {
+    fn start(&mut self, engine: &Engine) -> Result<()> {
         if let Some(placed) = &self.placed {
             settle_placed(engine, placed)?;
-            placed.hold(engine);
+            placed.hold(&engine.large);
             self.placed = None;
         }
         self.end_old_log(engine)?;
@@ -72,27 +72,35 @@ impl Unstarted {
         let first = match self.first.take() {
             Some(first) => first,
             None => {
-                let wanted = shortest_bytes(&engine.options);
-                engine.log.list_new_group(engine, wanted, GROUP_BYTES_MIN.min(wanted), Need::Last)?
+                let wanted = shortest_group_bytes(&engine.context.options);
+                engine.log.list_new_group(wanted, GROUP_BYTES_MIN.min(wanted), Need::Last)?
             }
         };
         let first = self.first.insert(first).clone();
-        let (state, report) = (engine.manifest.state(), &self.report);
+        let (state, report) = (engine.files.manifest.state(), &self.report);
         let options = WalOptions {
-            group_len: engine.options.log_group_bytes,
-            staging_len: staging_len(shortest_bytes(&engine.options)),
+            group_len: engine.context.options.log_group_bytes,
+            staging_len: staging_len(shortest_group_bytes(&engine.context.options)),
             ..Default::default()
         };
-        let next_lpn = report.next_lpn.max(engine.options.first_number);
+        let next_lpn = report.next_lpn.max(engine.context.options.first_number);
         let history = if self.flushed { History::default() } else { report.history.clone() };
-        let log = Wal::start(&engine.env, &engine.dir, options, state.store.uid, next_lpn, first, history)?;
-        engine.wal.set(log).unwrap_or_else(|_| unreachable!("a store starts its log once"));
+        let log = Wal::start(
+            &engine.context.env,
+            &engine.context.dir,
+            options,
+            state.store.uid,
+            next_lpn,
+            first,
+            history,
+        )?;
+        engine.log.begin(log);
         Ok(())
     }
 
     /// Makes the end of the old log durable, and lets go of the groups that are not needed.
     fn end_old_log(&self, engine: &Engine) -> Result<()> {
-        let state = engine.manifest.state();
+        let state = engine.files.manifest.state();
         let first = self.first.as_ref().map(|group| group.ltn);
         let cut =
             |ltn: u64, discarded: bool| self.flushed || discarded || self.report.discarded.contains(&ltn);
@@ -106,27 +114,27 @@ impl Unstarted {
             records.push(Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn }));
         }
         if !records.is_empty() {
-            engine.manifest.commit(Edit(records))?;
-        } else if engine.manifest.should_roll() {
+            engine.files.manifest.commit(Edit(records))?;
+        } else if engine.files.manifest.should_roll() {
             // Its new file must find room before the log takes any.
-            engine.manifest.roll()?;
+            engine.files.manifest.roll()?;
         }
-        engine.log.discard(engine, &dropped)
+        engine.log.discard(&dropped)
     }
 
     /// True if this may have made room.
-    fn make_way(&mut self, engine: &Arc<Engine>, way: Way) -> Result<bool> {
+    fn make_way(&mut self, engine: &Engine, way: Way) -> Result<bool> {
         match way {
             Way::Orphans if self.placed.is_none() => {
                 remove_orphans(engine, &self.listing)?;
                 Ok(true)
             }
             Way::Orphans => Ok(false),
-            Way::Ballast(part) => Ok(engine.log.give_ballast(engine, part)),
+            Way::Ballast(part) => Ok(engine.log.give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
-                crate::write::write_path::freeze_all(engine, &mut lock(&engine.writer));
-                match crate::work::jobs::flush::run_inline(engine) {
+                engine.writes.freeze_all(&mut engine.writes.lock());
+                match crate::work::jobs::flush::run_inline(&engine.jobs) {
                     Err(e) if e.kind() == ErrorKind::NoSpace => return Ok(false),
                     flushed => flushed?,
                 }
@@ -141,10 +149,10 @@ impl Unstarted {
 ///
 /// # Errors
 /// `NoSpace`: nothing is lost, and the same call may be made again.
-pub(crate) fn begin(engine: &Arc<Engine>) -> Result<()> {
-    let mut waiting = lock(engine.log.unstarted());
+pub(crate) fn begin(engine: &Engine) -> Result<()> {
+    let mut waiting = lock(&engine.unstarted);
     let Some(unstarted) = waiting.as_mut() else { return Ok(()) };
-    engine.log.adopt_ballast(engine, &unstarted.listing)?;
+    engine.log.adopt_ballast(&unstarted.listing)?;
     let mut ways = WAYS.into_iter();
     loop {
         let Err(e) = unstarted.start(engine) else { break };
@@ -162,23 +170,23 @@ pub(crate) fn begin(engine: &Arc<Engine>) -> Result<()> {
     *waiting = None;
     drop(waiting);
     // What recovery found no room for is tried again.
-    engine.health.space_found();
+    engine.context.health.space_found();
     update_default_options(engine)?;
-    if let Err(e) = engine.log.fill_ballast(engine)
+    if let Err(e) = engine.log.fill_ballast()
         && e.kind() != ErrorKind::NoSpace
     {
         return Err(e);
     }
     flush_recovered(engine);
     engine.log.hint_release();
-    engine.space.refresh(engine);
-    engine.scheduler.notify_work();
+    engine.tree.refresh_space();
+    engine.context.signals.notify_work();
     Ok(())
 }
 
 fn no_room(engine: &Engine, e: &Error) -> Error {
     let why = "there is no room on the volume to begin a log: reads go on; make room, and writes and deletes resume";
-    Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir).caused_by(e.clone())
+    Error::new(ErrorKind::NoSpace, why).at_file(&engine.context.dir).caused_by(e.clone())
 }
 
 /// Groups of earlier logs that are left alone at open. A few records are cheaper in the log than in a table of their
@@ -192,24 +200,24 @@ const OLD_GROUPS_BOUND: usize = 16;
 const OLD_GROUPS_SHORT: usize = 1;
 
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
-fn flush_recovered(engine: &Arc<Engine>) {
-    if engine.manifest.state().store.log_groups.len() > OLD_GROUPS_MAX + 1 {
-        let mut writer = lock(&engine.writer);
-        crate::write::write_path::freeze_all(engine, &mut writer);
+fn flush_recovered(engine: &Engine) {
+    if engine.files.manifest.state().store.log_groups.len() > OLD_GROUPS_MAX + 1 {
+        engine.writes.freeze_all(&mut engine.writes.lock());
     }
 }
 
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
-pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
+pub(super) fn bound_old_log(engine: &Engine) -> Result<()> {
     let short = engine.log.ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
-    let within = engine.manifest.state().store.log_groups.len() <= bound + 1;
-    if engine.wal.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
+    let within = engine.files.manifest.state().store.log_groups.len() <= bound + 1;
+    if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
-    crate::write::write_path::freeze_all(engine, &mut lock(&engine.writer));
-    let flushed = crate::work::jobs::flush::run_inline(engine).and_then(|()| engine.log.release(engine));
-    let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast(engine) } else { Ok(()) });
+    engine.writes.freeze_all(&mut engine.writes.lock());
+    let flushed = crate::work::jobs::flush::run_inline(&engine.jobs)
+        .and_then(|()| engine.log.release(engine.tree.log_floor()));
+    let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast() } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
@@ -219,27 +227,27 @@ pub(super) fn bound_old_log(engine: &Arc<Engine>) -> Result<()> {
 
 /// Removes the files that neither the manifest nor the log names.
 fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
-    let state = engine.manifest.state();
-    let live_manifests = engine.manifest.live_manifest_files();
+    let state = engine.files.manifest.state();
+    let live_manifests = engine.files.manifest.live_manifest_files();
     for entry in listing {
         let orphan = match names::parse(&entry.name) {
             Some(FileKind::Ksst(n)) => !matches!(state.place_of(n), Some(Place::Table { .. })),
             Some(FileKind::Vsst(n)) => {
-                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.segments.holds(n)
+                !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.large.segments.holds(n)
             }
             Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.is_kept(n),
+            // Another engine's, listed or not, are its own affair: it alone knows what is still needed.
+            Some(FileKind::Engine { .. }) => false,
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             // What was read from a tail is in tables since a moment ago.
             Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
             // One with contents is that of a repair, which removes it when it is done.
             Some(FileKind::Unfinished) => entry.len == 0,
-            // Another engine's, listed or not, are its own affair: it alone knows what is still needed.
-            Some(FileKind::Engine { .. }) => false,
             Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
         if orphan && !base::canary::is("orphans-left-at-open") {
-            crate::files::obsolete::remove_file(engine, &entry.name)?;
+            engine.files.remove(&entry.name)?;
         }
     }
     Ok(())
@@ -247,13 +255,13 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
 
 /// Stores the options of the default family if they changed.
 fn update_default_options(engine: &Engine) -> Result<()> {
-    let Some(family) = engine.family(DEFAULT_FAMILY) else { return Ok(()) };
-    let wanted = &engine.options.family;
+    let Some(family) = engine.tree.family(DEFAULT_FAMILY) else { return Ok(()) };
+    let wanted = &engine.context.options.family;
     // A policy that is not known here stays until somebody says expressly that the family is to have another.
     if *family.given_options() != *wanted && family.policy().is_some() {
-        wanted.check_policy(&engine.options).map_err(|e| e.context("column family default"))?;
+        wanted.check_policy(&engine.context.options).map_err(|e| e.context("column family default"))?;
         let edit = Edit(vec![Record::UpdateFamily { id: DEFAULT_FAMILY, options: wanted.encode() }]);
-        match engine.manifest.commit(edit) {
+        match engine.files.manifest.commit(edit) {
             // Then the next open stores them.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             stored => drop(stored?),

@@ -23,68 +23,14 @@
 //! These are bounds, not pools: a thread for which one class has no work serves the other (see `jobs::next_job`), and
 //! flush and the compaction of level 0 ask nobody.
 
+use crate::tree::digest::Tally;
+
 /// How full the space of the store may be before it matters to garbage collection, in percent.
 pub(crate) const FILL_LAZY_PERCENT: u64 = 75;
 /// From here on everything runs that frees space.
 pub(crate) const FILL_URGENT_PERCENT: u64 = 90;
 /// A class gains or loses a thread when its share differs by more than so many threads.
 const HYSTERESIS: f64 = 0.75;
-
-/// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
-    /// Bytes of the last level of the tree.
-    last_bytes: f64,
-    /// Bytes of the tree above its ideal size.
-    excess_bytes: f64,
-    /// Live bytes of separated values.
-    live_bytes: f64,
-    /// Bytes of exposed garbage above what the threshold leaves.
-    garbage_bytes: f64,
-}
-
-impl Tally {
-    /// What a tree with levels of these sizes (level 0 first) and such values add to the pressures. `multiplier` is the
-    /// ratio of sizes between levels, `ratio_percent` the threshold of garbage collection.
-    pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Tally {
-        let used: Vec<f64> = levels.iter().skip(1).filter(|&&n| n > 0).map(|&n| n as f64).collect();
-        let level0 = levels.first().copied().unwrap_or(0) as f64;
-        // Without deeper levels the tables of level 0 are the tree: there is nothing to compact it into.
-        let last_bytes = used.last().copied().unwrap_or(level0);
-        let all_bytes = level0 + used.iter().sum::<f64>();
-        let step = 1.0 / f64::from(multiplier.max(2));
-        let ideal = 1.0 + (1..used.len()).map(|i| step.powi(i as i32)).sum::<f64>();
-        let ratio = f64::from(ratio_percent.min(99)) / 100.0;
-        Tally {
-            last_bytes,
-            excess_bytes: (all_bytes - ideal * last_bytes).max(0.0),
-            live_bytes: live as f64,
-            garbage_bytes: (exposed as f64 - live as f64 * ratio / (1.0 - ratio)).max(0.0),
-        }
-    }
-
-    /// Both together.
-    pub fn add(&mut self, other: &Tally) {
-        self.last_bytes += other.last_bytes;
-        self.excess_bytes += other.excess_bytes;
-        self.live_bytes += other.live_bytes;
-        self.garbage_bytes += other.garbage_bytes;
-    }
-
-    fn index_pressure(&self) -> f64 {
-        self.excess_bytes / self.last_bytes.max(1.0)
-    }
-
-    fn value_pressure(&self) -> f64 {
-        self.garbage_bytes / self.live_bytes.max(1.0)
-    }
-
-    /// The part of the threads that is due to garbage collection.
-    fn gc_share(&self) -> f64 {
-        let (index, value) = (self.index_pressure(), self.value_pressure());
-        if value > 0.0 { value / (index + value) } else { 0.0 }
-    }
-}
 
 /// Bounds on what runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

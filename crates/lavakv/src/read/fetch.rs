@@ -4,7 +4,7 @@
 //! A reference is only ever resolved in the version it was read from: garbage collection moves records under the names,
 //! and the version knows where they were at its time. The files stay as long as the version does.
 
-use crate::engine::Engine;
+use crate::tree::Tree;
 use base::limits::LARGE_VALUE_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
@@ -49,31 +49,31 @@ impl Content {
 
 /// Fetches the value of an entry that is not inline, whatever its length.
 pub(crate) fn value(
-    engine: &Engine,
+    tree: &Tree,
     version: &Version,
     entry: (&[u8], SeqNo, ValueKind),
     reference: &[u8],
     fill_cache: bool,
     counters: &mut ReadCounters,
 ) -> Result<BlockSlice> {
-    content(engine, version, entry, reference, fill_cache, counters)?.into_bytes()
+    content(tree, version, entry, reference, fill_cache, counters)?.into_bytes()
 }
 
 /// Finds the value of an entry that is not inline, and fetches it if it is not large.
 pub(crate) fn content(
-    engine: &Engine,
+    tree: &Tree,
     version: &Version,
     entry: (&[u8], SeqNo, ValueKind),
     reference: &[u8],
     fill_cache: bool,
     counters: &mut ReadCounters,
 ) -> Result<Content> {
-    let found = look_up(engine, version, entry, reference, fill_cache, counters);
+    let found = look_up(tree, version, entry, reference, fill_cache, counters);
     crate::files::damaged::in_value(found, entry.0)
 }
 
 fn look_up(
-    engine: &Engine,
+    tree: &Tree,
     version: &Version,
     entry: (&[u8], SeqNo, ValueKind),
     reference: &[u8],
@@ -86,13 +86,14 @@ fn look_up(
             let reference = Reference::decode(reference)?;
             let meta = resolve(version, user_key, seq, &reference)?;
             if meta.segment {
-                return crate::large::segments::open_listed(engine, user_key, meta).map(Content::Segment);
+                return crate::large::segments::open_listed(&tree.files, user_key, meta)
+                    .map(Content::Segment);
             }
-            let vsst = engine.tables.vsst(meta)?;
+            let vsst = tree.files.tables.vsst(meta)?;
             vsst.get(user_key, seq, &reference, fill_cache, counters).map(Content::Bytes)
         }
         ValueKind::SegmentReference => {
-            crate::large::segments::open(engine, user_key, reference).map(Content::Segment)
+            crate::large::segments::open(&tree.files, user_key, reference).map(Content::Segment)
         }
         kind => {
             let why = format!("entry of kind {kind:?} where this release stores none: use a newer release");

@@ -4,12 +4,12 @@
 //! asked for, once for each position. A scan over keys thus costs no more than the keys do; one that asks for values
 //! reads them in batches (see [`crate::read::prefetch`]).
 
-use crate::engine::Engine;
 use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
+use crate::tree::Tree;
 use crate::tree::family::{Family, View};
-use crate::tree::readers::Reading;
+use crate::tree::readers::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
 use base::{Error, Result};
 use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
@@ -25,24 +25,31 @@ pub struct DbIterator {
     keys_only: bool,
     /// The last move went forward.
     forward: bool,
-    // Order of fields is order of dropping: the view last but the engine, so that clean-up sees the view gone.
+    // Order of fields is order of dropping: the view last but the tree, so that clean-up sees the view gone.
     view: Option<Arc<View>>,
     _snapshot: Option<Snapshot>,
     /// In the ledger it holds what the view holds.
     _reading: Reading,
-    engine: Arc<Engine>,
+    tree: Arc<Tree>,
 }
 
 impl DbIterator {
-    pub(crate) fn new(engine: &Arc<Engine>, family: &Family, options: ReadOptions) -> Result<Self> {
+    pub(crate) fn new(tree: &Arc<Tree>, family: &Family, options: ReadOptions) -> Result<Self> {
         if let Some(snapshot) = &options.snapshot
-            && !snapshot.is_of(&engine.snapshots)
+            && !snapshot.is_of(&tree.snapshots)
         {
             return Err(Error::invalid("the snapshot belongs to another store"));
         }
-        engine.stats.iterators.add(1);
-        let (view, seq) = pin(engine, family, options.snapshot.as_ref().map(Snapshot::sequence));
-        let reading = Reading::begin(engine, family.id, &options.name, seq, &view);
+        tree.context.stats.iterators.add(1);
+        let (view, seq) = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let reader = Reader {
+            name: options.name.as_str().into(),
+            family: family.id,
+            seq,
+            since_ns: tree.context.now_ns(),
+            view: Arc::downgrade(&view),
+        };
+        let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
         let iter_options =
             IterOptions { fill_cache: options.fill_cache, readahead_bytes: options.readahead_bytes };
         let mut visible = VisibleOptions::at(seq);
@@ -51,7 +58,7 @@ impl DbIterator {
         if let Some(prefix) = &options.prefix {
             visible = visible.with_prefix(prefix);
         }
-        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let tables: Arc<dyn TableSource> = tree.files.tables.clone();
         let mut sources = Sources::new(Readers::At(seq), tables, iter_options);
         for memtable in [&view.active].into_iter().chain(&view.frozen) {
             sources.cursors.push(Box::new(memtable.iter()));
@@ -63,7 +70,7 @@ impl DbIterator {
         sources.add(view.version.levels.iter().enumerate(), bounds)?;
         let merged = MergingIterator::new(sources.cursors);
         let values = Arc::new(Values {
-            engine: engine.clone(),
+            tree: tree.clone(),
             view: view.clone(),
             fill_cache: options.fill_cache,
             demand: family.demand.clone(),
@@ -80,7 +87,7 @@ impl DbIterator {
             view: Some(view),
             _snapshot: options.snapshot,
             _reading: reading,
-            engine: engine.clone(),
+            tree: tree.clone(),
         })
     }
 
@@ -187,8 +194,8 @@ impl Drop for DbIterator {
     fn drop(&mut self) {
         self.inner = None;
         self.view = None;
-        if self.engine.obsolete.has_ready() {
-            self.engine.scheduler.notify_work();
+        if self.tree.files.obsolete.has_ready() {
+            self.tree.context.signals.notify_work();
         }
     }
 }

@@ -8,9 +8,9 @@
 //! The path is a state machine ([`GetOp`]): it finishes without I/O when a memtable has the answer, and says `NeedIo`
 //! before each table it asks, so that an asynchronous caller can go on elsewhere.
 
-use crate::engine::Engine;
 use crate::files::damaged;
 use crate::read::fetch::{self, Content};
+use crate::tree::Tree;
 use crate::tree::family::{Family, View};
 use crate::tree::snapshot::Snapshots;
 use base::hash::key_hash;
@@ -66,10 +66,10 @@ pub(crate) enum GetStep {
 }
 
 /// Pins a view and a sequence to read at: the given snapshot, or the visible frontier.
-pub(crate) fn pin(engine: &Engine, family: &Family, snapshot: Option<SeqNo>) -> (Arc<View>, SeqNo) {
+pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc<View>, SeqNo) {
     match snapshot {
         Some(seq) => (family.view(), seq),
-        None => pin_at(&engine.snapshots, family),
+        None => pin_at(&tree.snapshots, family),
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<View>, SeqN
 
 /// A point read as resumable steps.
 pub(crate) struct GetOp<'a> {
-    engine: &'a Engine,
+    tree: &'a Tree,
     view: Arc<View>,
     key: &'a [u8],
     snapshot: SeqNo,
@@ -111,16 +111,16 @@ enum Source {
 impl<'a> GetOp<'a> {
     /// `fill_cache`: whether a separated value that is read goes into the cache.
     pub fn new(
-        engine: &'a Engine,
+        tree: &'a Tree,
         family: &Family,
         key: &'a [u8],
         snapshot: Option<SeqNo>,
         fill_cache: bool,
     ) -> Self {
-        let (view, snapshot) = pin(engine, family, snapshot);
+        let (view, snapshot) = pin(tree, family, snapshot);
         let counters = ReadCounters::default();
         GetOp {
-            engine,
+            tree,
             view,
             key,
             snapshot,
@@ -156,7 +156,7 @@ impl<'a> GetOp<'a> {
             Source::Memtables => {
                 self.at = Source::Tables(0, 0);
                 if let Some(answer) = self.ask_memtables() {
-                    self.engine.stats.gets_memtable.add(1);
+                    self.tree.context.stats.gets_memtable.add(1);
                     return Ok(GetStep::Done(answer));
                 }
                 Ok(GetStep::NeedIo)
@@ -164,7 +164,7 @@ impl<'a> GetOp<'a> {
             Source::Segment(seq, reference) => {
                 let entry = (self.key, *seq, ValueKind::SegmentReference);
                 let (version, fill) = (&self.view.version, self.fill_cache);
-                let found = fetch::content(self.engine, version, entry, reference, fill, &mut self.counters);
+                let found = fetch::content(self.tree, version, entry, reference, fill, &mut self.counters);
                 found.map(|content| GetStep::Done(Some(content)))
             }
             &Source::Tables(level, index) => match self.next_file(level, index) {
@@ -220,7 +220,7 @@ impl<'a> GetOp<'a> {
     }
 
     fn ask_table(&mut self, file: &FileMeta) -> Result<Option<Option<Content>>> {
-        let opened = self.engine.tables.table(file);
+        let opened = self.tree.files.tables.table(file);
         if base::canary::is("damaged-table-read-past") && opened.is_err() {
             return Ok(None);
         }
@@ -242,14 +242,14 @@ impl<'a> GetOp<'a> {
                 let counters = &mut self.counters;
                 let version = &self.view.version;
                 let content =
-                    fetch::content(self.engine, version, entry, &found.value, self.fill_cache, counters)?;
+                    fetch::content(self.tree, version, entry, &found.value, self.fill_cache, counters)?;
                 Ok(Some(Some(content)))
             }
         }
     }
 
     fn book(&self, found: bool) {
-        let (stats, c) = (&self.engine.stats, &self.counters);
+        let (stats, c) = (&self.tree.context.stats, &self.counters);
         stats.gets.add(1);
         stats.gets_found.add(u64::from(found));
         if c.device_reads > 0 {

@@ -2,25 +2,25 @@
 //!
 //! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
 //! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
-//! decided in one place ([`crate::work::jobs::next_job`]), by class: the log first (writers wait for it), then flush, then
+//! decided in one place ([`Work::next`]), by class: the log first (writers wait for it), then flush, then
 //! clean-up, L0, deeper levels, garbage collection, the scrub.
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
-//!   no worker has to be reserved for it.
+//!   no thread has to be reserved.
 //! * A worker without work sleeps, for twice as long each time it looks in vain, up to a second. What becomes due in a store
 //!   where nothing happens (the watermark of the log, another try after a refusal, the work of a quiet store) is due some time
 //!   after something did, and is met before that time has passed once more. Whoever writes wakes those that sleep long
-//!   ([`Scheduler::wake_dozing`]).
-//! * One thread beside the workers does the log's work and nothing else: writers wait for it soonest, and a step of anything else
+//!   (`context::signals`).
+//! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
 //!   may be longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
-//!   Whoever has to wait calls it ([`Scheduler::wait_until`]).
+//!   Whoever has to wait calls it (`context::signals`).
 
-use crate::engine::Engine;
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Condvar, Mutex, lock, rank, wait_timeout};
-use base::{Error, Result, SeqNo};
+use crate::context::Context;
+use crate::context::signals::Driver;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, Result};
 use io::{Priority, Rng, ThreadHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -82,34 +82,38 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// A piece of background work.
+/// A piece of background work. It owns what it needs.
 pub(crate) trait Job: Send {
     /// How urgent it is.
     fn class(&self) -> JobClass;
     /// Advances by a bounded amount.
-    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress>;
+    fn step(&mut self) -> Result<Progress>;
     /// The numbers of the files it reads, in case that it fails by one of them without saying which.
     fn inputs(&self) -> Vec<u64> {
         Vec::new()
     }
     /// Called once when the job is given up, after an error or at shutdown: removes what it created, releases what it
     /// claimed.
-    fn abandon(&mut self, engine: &Arc<Engine>);
+    fn abandon(&mut self);
 }
 
-/// The queue's state: jobs themselves are found by [`crate::work::jobs::next_job`] when a worker is free.
+/// Where work comes from. There are no queues: it looks at the state of the store whenever somebody is free.
+pub(crate) trait Work: Send + Sync {
+    /// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
+    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>>;
+    /// A job failed that had read these files. Before it is abandoned: it must keep its files if nobody knows whether its
+    /// edit is durable.
+    fn failed(&self, error: Error, inputs: &[u64]);
+    /// True if a job runs or could start that may free space.
+    fn can_free(&self) -> bool;
+    /// Rises with every write: where somebody writes all the time nobody sleeps long.
+    fn last_write(&self) -> u64;
+}
+
+/// Runs jobs on threads, or in simulation.
 pub(crate) struct Scheduler {
-    /// Raised whenever there may be new work; workers compare it before they look.
-    work_epoch: AtomicU64,
-    /// Raised whenever a waiting foreground call should look again.
-    progress_epoch: AtomicU64,
-    parked: Mutex<(), rank::Parked>,
-    work: Condvar,
-    progress: Condvar,
-    waiters: AtomicU64,
-    /// Some worker sleeps longer than [`IDLE_POLL`].
-    dozing: AtomicBool,
-    stopping: AtomicBool,
+    context: Arc<Context>,
+    work: Arc<dyn Work>,
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation only: the jobs under way and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
@@ -127,96 +131,34 @@ struct Simulated {
 const IDLE_POLL: Duration = Duration::from_millis(10);
 /// How long it sleeps at most while nothing happens.
 const DOZE_MAX: Duration = Duration::from_secs(1);
-/// Steps of simulated idleness after which a wait is declared a deadlock.
-const IDLE_ROUNDS_MAX: u64 = 100_000;
 
 impl Scheduler {
-    pub fn new(rng: Rng) -> Self {
-        Scheduler {
-            work_epoch: AtomicU64::new(1),
-            progress_epoch: AtomicU64::new(0),
-            parked: Mutex::new(()),
-            work: Condvar::new(),
-            progress: Condvar::new(),
-            waiters: AtomicU64::new(0),
-            dozing: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            threads: Mutex::new(Vec::new()),
-            simulated: Mutex::new((Vec::new(), rng)),
-        }
+    /// Of a store, which waits for its jobs by the signals of `context`.
+    pub fn new(context: &Arc<Context>, work: Arc<dyn Work>) -> Arc<Scheduler> {
+        let simulated = Mutex::new((Vec::new(), context.env.rng()));
+        let scheduler =
+            Arc::new(Scheduler { context: context.clone(), work, threads: Mutex::default(), simulated });
+        let driver: Arc<dyn Driver> = scheduler.clone();
+        context.signals.set_driver(Arc::downgrade(&driver));
+        scheduler
     }
 
     /// Starts the workers (none in simulation).
-    pub fn start(&self, engine: &Arc<Engine>) -> Result<()> {
-        let Some(spawner) = engine.env.spawner.clone() else { return Ok(()) };
-        for n in 0..engine.options.background_threads {
-            let engine = engine.clone();
-            let body = Box::new(move || Worker::new(Duty::AllButLog).run(&engine));
-            lock(&self.threads).push(spawner.spawn(&format!("lava-bg-{n}"), Priority::Background, body)?);
-        }
-        let log = engine.clone();
-        let body = Box::new(move || Worker::new(Duty::Log).run(&log));
-        // Writers wait for it, and at a low priority it would wait for their neighbours. It is mostly asleep.
-        lock(&self.threads).push(spawner.spawn("lava-log", Priority::Foreground, body)?);
-        Ok(())
-    }
-
-    /// There may be new work.
-    pub fn notify_work(&self) {
-        self.work_epoch.fetch_add(1, Ordering::Release);
-        drop(lock(&self.parked));
-        self.work.notify_all();
-    }
-
-    /// Something was written. Workers that look for work often enough are not told.
-    ///
-    /// A worker that falls asleep in the same moment may be missed: then it sleeps on for [`DOZE_MAX`] at most, as if that
-    /// write had brought no work, and the next write wakes it.
-    pub fn wake_dozing(&self) {
-        if self.dozing.load(Ordering::Relaxed) && self.dozing.swap(false, Ordering::AcqRel) {
-            self.notify_work();
-        }
-    }
-
-    /// Something that foreground calls wait for may have happened.
-    pub fn notify_progress(&self) {
-        self.progress_epoch.fetch_add(1, Ordering::SeqCst);
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            drop(lock(&self.parked));
-            self.progress.notify_all();
-        }
-    }
-
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
-    pub fn wait_until<T>(&self, engine: &Arc<Engine>, mut ready: impl FnMut() -> Option<T>) -> T {
-        if engine.env.is_simulated() {
-            for _ in 0..IDLE_ROUNDS_MAX {
-                if let Some(out) = ready() {
-                    return out;
-                }
-                if !self.run_one(engine) {
-                    engine.env.clock.sleep_ns(1_000_000);
-                }
-            }
-            panic!("simulated deadlock: a foreground call waits for work that no job will do");
-        }
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        let out = loop {
-            let seen = self.progress_epoch.load(Ordering::SeqCst);
-            if let Some(out) = ready() {
-                break out;
-            }
-            let guard = lock(&self.parked);
-            if self.progress_epoch.load(Ordering::SeqCst) == seen {
-                drop(wait_timeout(&self.progress, guard, Duration::from_millis(50)));
-            }
+    pub fn start(&self) -> Result<()> {
+        let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
+        let body = |duty| {
+            let worker = Worker::new(&self.context, &self.work, duty);
+            Box::new(move || worker.run()) as Box<dyn FnOnce() + Send>
         };
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
-        out
+        for n in 0..self.context.options.background_threads {
+            let name = format!("lava-bg-{n}");
+            let thread = spawner.spawn(&name, Priority::Background, body(Duty::AllButLog))?;
+            lock(&self.threads).push(thread);
+        }
+        // Writers wait for it, and at a low priority it would wait for their neighbours. It is mostly asleep.
+        let log = spawner.spawn("lava-log", Priority::Foreground, body(Duty::Log))?;
+        lock(&self.threads).push(log);
+        Ok(())
     }
 
     /// In simulation: jobs that are between two of their steps.
@@ -225,16 +167,17 @@ impl Scheduler {
     }
 
     /// Simulation: starts a job or advances one by a step. False if there is nothing to do now.
-    pub fn run_one(&self, engine: &Arc<Engine>) -> bool {
+    pub fn run_one(&self) -> bool {
+        let clock = &self.context.env.clock;
         let mut job = {
             let mut sim = lock(&self.simulated);
             let (jobs, rng) = &mut *sim;
-            let now_ns = engine.env.clock.now_ns();
+            let now_ns = clock.now_ns();
             let ready: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].ready_ns <= now_ns).collect();
-            let limit = engine.options.background_threads + 1;
+            let limit = self.context.options.background_threads + 1;
             // On top of jobs that wait another may be started, as with threads.
             let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
-                crate::work::jobs::next_job(engine, Duty::All, JobClass::Idle)
+                self.work.clone().next(Duty::All, JobClass::Idle)
             } else {
                 None
             };
@@ -243,7 +186,7 @@ impl Scheduler {
                 None if jobs.is_empty() => return false,
                 None if ready.is_empty() => {
                     let next_ns = jobs.iter().map(|job| job.ready_ns).min().unwrap_or(now_ns);
-                    engine.env.clock.sleep_ns(next_ns - now_ns);
+                    clock.sleep_ns(next_ns - now_ns);
                     return true;
                 }
                 None => {
@@ -252,44 +195,50 @@ impl Scheduler {
                 }
             }
         };
-        match step_guarded(&mut job, engine) {
-            Ok(Progress::Done) => self.notify_progress(),
+        // The job runs without the lock: it may wait, and then others go on.
+        match job.step() {
+            Ok(Progress::Done) => self.context.signals.notify_progress(),
             Ok(Progress::More) => lock(&self.simulated).0.push(Simulated { job, ready_ns: 0 }),
             Ok(Progress::Wait(ns)) => {
                 // Others go on meanwhile, as they would with threads.
-                let ready_ns = engine.env.clock.now_ns().saturating_add(ns);
+                let ready_ns = clock.now_ns().saturating_add(ns);
                 lock(&self.simulated).0.push(Simulated { job, ready_ns });
             }
             Err(e) => {
-                // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
-                crate::files::damaged::job_failed(engine, e, &job.inputs());
-                job.abandon(engine);
+                self.work.failed(e, &job.inputs());
+                job.abandon();
             }
         }
         true
     }
 
     /// Ends all background work: running jobs are abandoned at their next step.
-    pub fn stop(&self, engine: &Arc<Engine>) {
-        self.stopping.store(true, Ordering::Release);
-        self.notify_work();
+    pub fn stop(&self) {
+        self.context.signals.stop();
         for thread in std::mem::take(&mut *lock(&self.threads)) {
             thread.join();
         }
         let jobs = std::mem::take(&mut lock(&self.simulated).0);
         for mut simulated in jobs {
-            simulated.job.abandon(engine);
+            simulated.job.abandon();
         }
-        self.notify_progress();
+        self.context.signals.notify_progress();
     }
 }
 
-/// Runs a step; a panic (a bug) becomes an error that poisons the engine instead of taking the process down.
-fn step_guarded(job: &mut Box<dyn Job>, engine: &Arc<Engine>) -> Result<Progress> {
-    if engine.env.is_simulated() {
-        return job.step(engine);
+impl Driver for Scheduler {
+    fn step(&self) -> bool {
+        self.run_one()
     }
-    catch_unwind(AssertUnwindSafe(|| job.step(engine))).unwrap_or_else(|panic| {
+
+    fn can_free(&self) -> bool {
+        self.work.can_free()
+    }
+}
+
+/// Runs a step; a panic (a bug) becomes an error that poisons the store instead of taking the process down.
+fn step_guarded(job: &mut Box<dyn Job>) -> Result<Progress> {
+    catch_unwind(AssertUnwindSafe(|| job.step())).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .cloned()
@@ -304,13 +253,15 @@ fn step_guarded(job: &mut Box<dyn Job>, engine: &Arc<Engine>) -> Result<Progress
 
 /// One background thread: a stack of jobs, the most urgent on top.
 struct Worker {
+    context: Arc<Context>,
+    work: Arc<dyn Work>,
     duty: Duty,
     stack: Vec<Box<dyn Job>>,
     seen: u64,
     /// How often in a row it has slept while nothing happened.
     naps: u32,
-    /// The last sequence when it last went to sleep.
-    slept_at_seq: SeqNo,
+    /// The last write when it last went to sleep.
+    slept_at: u64,
 }
 
 /// How long a worker sleeps that has slept `naps` times already while nothing happened.
@@ -319,17 +270,17 @@ fn nap(naps: u32) -> Duration {
 }
 
 impl Worker {
-    fn new(duty: Duty) -> Self {
-        Worker { duty, stack: Vec::new(), seen: 0, naps: 0, slept_at_seq: 0 }
+    fn new(context: &Arc<Context>, work: &Arc<dyn Work>, duty: Duty) -> Self {
+        let (context, work) = (context.clone(), work.clone());
+        Worker { context, work, duty, stack: Vec::new(), seen: 0, naps: 0, slept_at: 0 }
     }
 
-    fn run(&mut self, engine: &Arc<Engine>) {
-        let scheduler = &engine.scheduler;
-        while !scheduler.is_stopping() {
-            let epoch = scheduler.work_epoch.load(Ordering::Acquire);
+    fn run(mut self) {
+        while !self.context.signals.is_stopping() {
+            let epoch = self.context.signals.work_epoch();
             if epoch != self.seen || self.stack.is_empty() {
                 let below = self.stack.last().map_or(JobClass::Idle, |job| job.class());
-                match crate::work::jobs::next_job(engine, self.duty, below) {
+                match self.work.clone().next(self.duty, below) {
                     Some(job) => self.stack.push(job),
                     None => self.seen = epoch,
                 }
@@ -337,59 +288,46 @@ impl Worker {
             match self.stack.pop() {
                 Some(job) => {
                     self.naps = 0;
-                    self.advance(job, engine);
+                    self.advance(job);
                 }
-                None => self.park(engine),
+                None => self.park(),
             }
         }
         for mut job in self.stack.drain(..).rev() {
-            job.abandon(engine);
+            job.abandon();
         }
     }
 
-    fn advance(&mut self, mut job: Box<dyn Job>, engine: &Arc<Engine>) {
-        match step_guarded(&mut job, engine) {
+    fn advance(&mut self, mut job: Box<dyn Job>) {
+        match step_guarded(&mut job) {
             Ok(Progress::More) => self.stack.push(job),
             Ok(Progress::Wait(ns)) => {
                 self.stack.push(job);
-                let scheduler = &engine.scheduler;
-                let guard = lock(&scheduler.parked);
                 // Work that came since it looked may be more urgent.
-                if scheduler.work_epoch.load(Ordering::Acquire) == self.seen {
-                    drop(wait_timeout(&scheduler.work, guard, Duration::from_nanos(ns)));
-                }
+                self.context.signals.sleep(self.seen, Duration::from_nanos(ns), false);
                 // What nobody tells of is looked for as if it had slept.
                 self.seen = 0;
             }
             Ok(Progress::Done) => {
                 drop(job);
-                engine.scheduler.notify_progress();
-                engine.scheduler.notify_work();
+                self.context.signals.notify_progress();
+                self.context.signals.notify_work();
             }
             Err(e) => {
-                // First the verdict: a job must keep its files if nobody knows whether its edit is durable.
-                crate::files::damaged::job_failed(engine, e, &job.inputs());
-                job.abandon(engine);
+                self.work.failed(e, &job.inputs());
+                job.abandon();
             }
         }
     }
 
-    fn park(&mut self, engine: &Engine) {
-        let scheduler = &engine.scheduler;
-        // Where somebody writes all the time nobody sleeps long, and so nobody has to be woken.
-        let seq = engine.snapshots.visible();
-        if seq != std::mem::replace(&mut self.slept_at_seq, seq) {
+    fn park(&mut self) {
+        let last_write = self.work.last_write();
+        if last_write != std::mem::replace(&mut self.slept_at, last_write) {
             self.naps = 0;
         }
-        let guard = lock(&scheduler.parked);
-        if scheduler.work_epoch.load(Ordering::Acquire) == self.seen && !scheduler.is_stopping() {
-            let nap = nap(self.naps);
-            if nap > IDLE_POLL {
-                scheduler.dozing.store(true, Ordering::Release);
-            }
-            drop(wait_timeout(&scheduler.work, guard, nap));
-        }
-        let woken = scheduler.work_epoch.load(Ordering::Acquire) != self.seen;
+        let nap = nap(self.naps);
+        self.context.signals.sleep(self.seen, nap, nap > IDLE_POLL);
+        let woken = self.context.signals.work_epoch() != self.seen;
         self.naps = if woken { 0 } else { self.naps.saturating_add(1) };
     }
 }
@@ -405,18 +343,5 @@ mod tests {
         // What is due after a second of rest is met before another one has passed.
         let slept: Duration = (0..7).map(nap).sum();
         assert!(slept > DOZE_MAX && slept < 2 * DOZE_MAX, "{slept:?}");
-    }
-
-    #[test]
-    fn a_write_wakes_those_that_sleep_long_and_does_so_once() {
-        let scheduler = Scheduler::new(Rng::new(1));
-        let epoch = || scheduler.work_epoch.load(Ordering::Acquire);
-        let before = epoch();
-        scheduler.wake_dozing();
-        assert_eq!(epoch(), before, "nobody sleeps long");
-        scheduler.dozing.store(true, Ordering::Release);
-        scheduler.wake_dozing();
-        scheduler.wake_dozing();
-        assert_eq!(epoch(), before + 1);
     }
 }

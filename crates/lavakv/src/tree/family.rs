@@ -3,8 +3,8 @@
 use crate::context::ablation::Ablation;
 use crate::context::options::{FamilyOptions, Options};
 use crate::space::space_limit::fit::Fit;
-use crate::work::jobs::gc::when::Digest;
-use crate::work::jobs::rebuild::Demand;
+use crate::tree::demand::Demand;
+use crate::tree::digest::Digest;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock, rank};
@@ -13,7 +13,7 @@ use lsm::policy::{CompactionPolicy, Policies, SetAside};
 use memtable::MemTable;
 use std::sync::Arc;
 use values::{DropCache, Ledger};
-use version::{FamilyId, State, Version};
+use version::{FamilyId, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
 #[derive(Debug)]
@@ -53,6 +53,14 @@ impl View {
         let (is_damaged, is_unserved) = (false, false);
         View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged, is_unserved }
     }
+}
+
+/// What is worked out of a version: see [`Family::derive`].
+#[derive(Debug)]
+pub(crate) struct Derived {
+    view: View,
+    options: Arc<FamilyOptions>,
+    set_aside: Arc<SetAside>,
 }
 
 /// Options as they were given, and with sizes that fit the volume; and the policy that they choose.
@@ -226,32 +234,34 @@ impl Family {
         });
     }
 
-    /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
-    /// misses their entries or meets them twice.
-    pub fn install(&self, version: Arc<Version>, flushed: &[u64]) {
-        let options = self.options();
-        let (policy, set_aside) = (self.policy(), self.tables_set_aside());
+    /// What readers will see of a version once it is installed: worked out before anybody is held up.
+    pub fn derive(&self, version: Arc<Version>) -> Derived {
+        let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
         let l0_depth = l0_depth(&version, policy.as_deref(), &set_aside, &options, self.memtable_bytes);
-        // What is derived of the version is worked out before readers are held up.
-        let derived = View::new(self.view().active.clone(), Vec::new(), version, l0_depth, &options);
+        let active = self.view().active.clone();
+        Derived { view: View::new(active, Vec::new(), version, l0_depth, &options), options, set_aside }
+    }
+
+    /// True if it was derived with the options and the damage of now.
+    fn is_fresh(&self, derived: &Derived) -> bool {
+        Arc::ptr_eq(&derived.options, &self.options())
+            && Arc::ptr_eq(&derived.set_aside, &lock(&self.set_aside))
+    }
+
+    /// Installs a version, and drops the memtables whose ids are in `flushed` in the same step, so that no reader ever
+    /// misses their entries or meets them twice. `derived` is what was worked out of a version with the same content, if
+    /// anything was.
+    pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64]) {
+        let derived = derived.filter(|derived| self.is_fresh(derived));
+        let derived = derived.unwrap_or_else(|| self.derive(version.clone()));
         self.update(|v| View {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,
-            ..derived
+            version,
+            ..derived.view
         });
-    }
-
-    /// Installs what the manifest says of the family, under the manifest's lock. False if the family was dropped: by the
-    /// answer a job that publishes an edit knows whose its inputs and outputs are. A moment later it may have been dropped,
-    /// and then both its last version and what that version replaced still have readers.
-    pub fn install_durable(&self, state: &State, flushed: &[u64]) -> bool {
-        let durable = state.families.get(&self.id).filter(|_| !self.is_dropped());
-        if let Some(durable) = durable {
-            self.install(durable.version.clone(), flushed);
-        }
-        durable.is_some()
     }
 
     /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.

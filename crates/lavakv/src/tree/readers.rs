@@ -1,7 +1,6 @@
 //! The iterators that are open: who they are and which view each holds, so that the space ledger can say who keeps which
 //! files. Nothing else asks here: a view is held by its reference count, not by its being listed.
 
-use crate::engine::Engine;
 use crate::tree::family::View;
 use base::SeqNo;
 use base::sync::{Mutex, lock, rank};
@@ -40,17 +39,10 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub fn begin(engine: &Engine, family: FamilyId, name: &str, seq: SeqNo, view: &Arc<View>) -> Reading {
-        let id = engine.snapshots.new_id();
-        let reader = Reader {
-            name: name.into(),
-            family,
-            seq,
-            since_ns: engine.env.clock.now_ns(),
-            view: Arc::downgrade(view),
-        };
-        lock(&engine.readers.0).insert(id, reader);
-        Reading { readers: engine.readers.clone(), id }
+    /// `id`: a number that no snapshot has ([`Snapshots::new_id`](super::snapshot::Snapshots::new_id)).
+    pub fn begin(readers: &Arc<Readers>, id: u64, reader: Reader) -> Reading {
+        lock(&readers.0).insert(id, reader);
+        Reading { readers: readers.clone(), id }
     }
 }
 

@@ -9,24 +9,92 @@ pub(crate) mod compaction;
 pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_cold;
-pub(crate) mod kept;
 pub(crate) mod log;
-pub(crate) mod output;
 pub(crate) mod rebuild;
+pub(crate) mod requests;
 pub(crate) mod scrub;
 pub(crate) mod separate;
+mod verdict;
 
-use crate::engine::Engine;
-use crate::run::scheduler::{Duty, Job, JobClass};
+use crate::context::Context;
+use crate::files::Files;
+use crate::files::log_groups::Log;
+use crate::large::Large;
+use crate::plan::gc_pace::GcPace;
+use crate::plan::quiet::Quiet;
+use crate::run::drain::Drain;
+use crate::run::scheduler::{Duty, Job, JobClass, Work};
+use crate::space::space_limit::SpaceBudget;
+use crate::tree::Tree;
 use crate::tree::family::Family;
-use base::sync::lock;
-use base::{HashMap, SeqNo};
+use crate::write::WritePath;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, HashMap, SeqNo};
 use lsm::policy::{Compaction, Facts, InProgress, ManualRange, ManualStep, Need, Reason, Rebuild};
 use std::sync::{Arc, Weak};
 use version::{FamilyId, FileMeta, Version};
 
 /// Near the space limit a file that is collected is a quarter garbage or more: three bytes are copied for one.
 const WORTH_BYTES: u32 = 3;
+
+/// What jobs work on and with.
+pub(crate) struct Jobs {
+    pub context: Arc<Context>,
+    pub space: Arc<SpaceBudget>,
+    pub files: Arc<Files>,
+    pub tree: Arc<Tree>,
+    pub log: Arc<Log>,
+    pub large: Arc<Large>,
+    /// For the scrub, which has what it finds damaged in the log written to tables.
+    pub writes: Arc<WritePath>,
+    pub drain: Arc<Drain>,
+    pub claims: Mutex<Claims, rank::Claims>,
+    /// What collections may read and write while flushes suffer from it.
+    pub gc_pace: GcPace,
+    pub quiet: Quiet,
+}
+
+impl Jobs {
+    pub fn new(writes: &Arc<WritePath>) -> Jobs {
+        Jobs {
+            context: writes.context.clone(),
+            space: writes.space.clone(),
+            files: writes.files.clone(),
+            tree: writes.tree.clone(),
+            log: writes.log.clone(),
+            large: writes.large.clone(),
+            writes: writes.clone(),
+            drain: writes.drain.clone(),
+            claims: Mutex::default(),
+            gc_pace: GcPace::default(),
+            quiet: Quiet::default(),
+        }
+    }
+
+    /// True if there were no writes for a while: see [`Quiet::is_quiet`].
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.is_quiet(self.tree.snapshots.visible(), self.context.now_ns())
+    }
+}
+
+impl Work for Jobs {
+    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+        next_job(&self, duty, below)
+    }
+
+    fn failed(&self, error: Error, inputs: &[u64]) {
+        self.job_failed(error, inputs);
+    }
+
+    fn can_free(&self) -> bool {
+        let over = self.context.health.is_poisoned() || self.context.signals.is_stopping();
+        self.log.get().is_some() && !over && !is_idle(self)
+    }
+
+    fn last_write(&self) -> u64 {
+        self.tree.snapshots.visible()
+    }
+}
 
 /// What running jobs work on.
 #[derive(Default)]
@@ -58,7 +126,7 @@ pub(crate) struct Claims {
     /// Tables in which a compaction may have kept entries for snapshots, with their sequences.
     pub retained: HashMap<u64, Vec<SeqNo>>,
     /// Collections somebody asked for, and pauses.
-    pub gc_requests: crate::admin::collect::Requests,
+    pub gc_requests: requests::Requests,
     /// Passes of the scrub.
     pub scrub: scrub::Turn,
     pub next_job: u64,
@@ -83,114 +151,114 @@ impl Claims {
 }
 
 /// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
-pub(crate) fn next_job(engine: &Arc<Engine>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
-    if engine.scheduler.is_stopping() || engine.health.is_poisoned() || engine.wal.get().is_none() {
+pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+    if jobs.context.signals.is_stopping() || jobs.context.health.is_poisoned() || jobs.log.get().is_none() {
         return None;
     }
     // The sums behind a limit are not for the thread of the log, on which writers wait.
     if duty != Duty::Log {
-        engine.space.look_again(engine);
+        jobs.tree.look_for_space();
     }
-    let mut claims = lock(&engine.claims);
-    let log = duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(engine);
-    if log && !engine.log.gives_way() {
+    let mut claims = lock(&jobs.claims);
+    let log = duty.includes(JobClass::Log) && JobClass::Log < below && !claims.log && log::wanted(jobs);
+    if log && !jobs.log.gives_way() {
         claims.log = true;
-        return Some(Box::new(log::LogJob));
+        return Some(Box::new(log::LogJob(jobs.clone())));
     }
     if duty == Duty::Log {
         return None;
     }
-    if engine.health.must_wait(engine.env.clock.now_ns()) {
+    if jobs.context.health.must_wait(jobs.context.env.clock.now_ns()) {
         return None;
     }
     if JobClass::Flush < below
         && !claims.flush
-        && let Some(job) = flush::FlushJob::pick(engine, &mut claims)
+        && let Some(job) = flush::FlushJob::pick(jobs, &mut claims)
     {
         claims.flush = true;
         return Some(Box::new(job));
     }
     if JobClass::Cleanup < below
         && !claims.cleanup
-        && let Some(job) = cleanup::CleanupJob::pick(engine)
+        && let Some(job) = cleanup::CleanupJob::pick(jobs)
     {
         claims.cleanup = true;
         return Some(Box::new(job));
     }
-    if let Some(job) = pick_within_slots(engine, &mut claims, below) {
+    if let Some(job) = pick_within_slots(jobs, &mut claims, below) {
         return Some(job);
     }
     if below <= JobClass::Scrub {
         return None;
     }
-    scrub::ScrubJob::start(engine, &mut claims).map(|job| Box::new(job) as Box<dyn Job>)
+    scrub::ScrubJob::start(jobs, &mut claims).map(|job| Box::new(job) as Box<dyn Job>)
 }
 
 /// Compactions and collections: within their slots, and then whatever a thread can be spared for.
-fn pick_within_slots(engine: &Arc<Engine>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
+fn pick_within_slots(jobs: &Arc<Jobs>, claims: &mut Claims, below: JobClass) -> Option<Box<dyn Job>> {
     if below <= JobClass::L0 {
         return None;
     }
-    let slots = gc::when::slots(engine, claims);
+    let slots = gc::when::slots(jobs, claims);
     // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction.
     let deeper = below > JobClass::Compaction;
     if below > JobClass::UrgentGc && claims.collections < slots.urgent {
-        let l0 = pick_compaction(engine, claims, false);
-        if let Some(job) = l0.or_else(|| gc::GcJob::start(engine, claims, &slots, true)) {
+        let l0 = pick_compaction(jobs, claims, false);
+        if let Some(job) = l0.or_else(|| gc::GcJob::start(jobs, claims, &slots, true)) {
             return Some(job);
         }
     }
-    if let Some(job) = pick_compaction(engine, claims, deeper && claims.merges() < slots.compactions) {
+    if let Some(job) = pick_compaction(jobs, claims, deeper && claims.merges() < slots.compactions) {
         return Some(job);
     }
     if below > JobClass::Gc
-        && let Some(job) = gc::GcJob::start(engine, claims, &slots, false)
+        && let Some(job) = gc::GcJob::start(jobs, claims, &slots, false)
     {
         return Some(job);
     }
     // Collection has no use for its threads.
-    let spare = claims.collections == 0 && claims.merges() < engine.options.compaction_slots();
+    let spare = claims.collections == 0 && claims.merges() < jobs.context.options.compaction_slots();
     if deeper
         && spare
         && claims.merges() >= slots.compactions
-        && let Some(job) = pick_compaction(engine, claims, true)
+        && let Some(job) = pick_compaction(jobs, claims, true)
     {
         return Some(job);
     }
     if JobClass::Gc < below
-        && let Some((family, compaction, walk)) = rebuild::pick(engine, claims)
+        && let Some((family, compaction, walk)) = rebuild::pick(jobs, claims)
     {
         claims.rebuilds.insert(family.id, walk);
-        return claim_and_start(engine, claims, &family, compaction);
+        return claim_and_start(jobs, claims, &family, compaction);
     }
     None
 }
 
-fn pick_compaction(engine: &Arc<Engine>, claims: &mut Claims, deeper: bool) -> Option<Box<dyn Job>> {
+fn pick_compaction(jobs: &Arc<Jobs>, claims: &mut Claims, deeper: bool) -> Option<Box<dyn Job>> {
     if deeper && let Some(compaction) = claims.manual.take() {
-        match engine.family(compaction.family) {
-            Some(_) if !fits(engine, &compaction) => claims.manual = Some(compaction),
-            Some(family) => return start(engine, claims, &family, compaction),
+        match jobs.tree.family(compaction.family) {
+            Some(_) if !fits(jobs, &compaction) => claims.manual = Some(compaction),
+            Some(family) => return start(jobs, claims, &family, compaction),
             None => release_busy(claims, &compaction),
         }
     }
-    for family in engine.all_families() {
-        let Some(compaction) = find_compaction(engine, claims, &family, !deeper) else { continue };
-        return claim_and_start(engine, claims, &family, compaction);
+    for family in jobs.tree.all_families() {
+        let Some(compaction) = find_compaction(jobs, claims, &family, !deeper) else { continue };
+        return claim_and_start(jobs, claims, &family, compaction);
     }
     if !deeper {
         return None;
     }
-    let (family, compaction) = pick_quiet(engine, claims)?;
-    claim_and_start(engine, claims, &family, compaction)
+    let (family, compaction) = pick_quiet(jobs, claims)?;
+    claim_and_start(jobs, claims, &family, compaction)
 }
 
 /// What pays while nobody writes. A version in which nothing does is not looked at again.
-fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Compaction)> {
-    if !engine.options.ablation.quiet_compaction || !engine.is_quiet() {
+fn pick_quiet(jobs: &Jobs, claims: &mut Claims) -> Option<(Arc<Family>, Compaction)> {
+    if !jobs.context.options.ablation.quiet_compaction || !jobs.is_quiet() {
         return None;
     }
-    for family in engine.all_families() {
+    for family in jobs.tree.all_families() {
         let version = family.view().version.clone();
         let known = claims.at_rest.get(&family.id);
         if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&version))) {
@@ -200,7 +268,7 @@ fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Comp
         let set_aside = family.tables_set_aside();
         let busy = claims.busy.entry(family.id).or_default();
         match policy.quiet(&Facts { version: &version, set_aside: &set_aside, busy }) {
-            Some(compaction) if fits(engine, &compaction) => return Some((family, compaction)),
+            Some(compaction) if fits(jobs, &compaction) => return Some((family, compaction)),
             Some(_) => {}
             // What is in the way of a compaction now may be out of it without a new version.
             None if busy.is_empty() => {
@@ -214,28 +282,23 @@ fn pick_quiet(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Comp
 
 /// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
 /// over its target.
-fn find_compaction(
-    engine: &Engine,
-    claims: &mut Claims,
-    family: &Family,
-    only_l0: bool,
-) -> Option<Compaction> {
+fn find_compaction(jobs: &Jobs, claims: &mut Claims, family: &Family, only_l0: bool) -> Option<Compaction> {
     let version = family.view().version.clone();
     let (policy, set_aside) = (family.policy()?, family.tables_set_aside());
-    let fitting = |compaction: &Compaction| fits(engine, compaction);
+    let fitting = |compaction: &Compaction| fits(jobs, compaction);
     let busy = claims.busy.entry(family.id).or_default();
     let facts = Facts { version: &version, set_aside: &set_aside, busy };
     let wanted = if only_l0 { policy.l0(&facts) } else { policy.levels(&facts) }.filter(fitting);
-    if wanted.is_some() || only_l0 || !engine.is_space_short() {
+    if wanted.is_some() || only_l0 || !jobs.space.is_short() {
         return wanted;
     }
     // As long as collection makes room, a compaction must do so at no higher price.
-    let collected = claims.collections > 0 || gc::is_wanted(engine, claims);
+    let collected = claims.collections > 0 || gc::is_wanted(jobs, claims);
     let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
     let busy = claims.busy.entry(family.id).or_default();
     let retained = &claims.retained;
     let released = |file: u64| {
-        retained.get(&file).is_some_and(|for_snapshots| engine.snapshots.let_go_of(for_snapshots))
+        retained.get(&file).is_some_and(|for_snapshots| jobs.tree.snapshots.let_go_of(for_snapshots))
     };
     policy
         .for_space(&Facts { version: &version, set_aside: &set_aside, busy }, need, &released)
@@ -244,16 +307,16 @@ fn find_compaction(
 
 /// Bytes of outputs that a compaction may write. Those of its inputs, but for what range tombstones cover in the deeper
 /// level: a store that is full, and was cleared by one, has no room for a copy of what is gone.
-fn output_bytes(engine: &Engine, compaction: &Compaction) -> u64 {
+fn output_bytes(jobs: &Jobs, compaction: &Compaction) -> u64 {
     // What is rebuilt beside it ends with the table by which it is a vSST's worth.
-    let rebuilt = engine.family(compaction.family).filter(|_| !compaction.rebuild_vssts.is_empty());
+    let rebuilt = jobs.tree.family(compaction.family).filter(|_| !compaction.rebuild_vssts.is_empty());
     let all = compaction.input_bytes() + rebuilt.map_or(0, |family| 2 * family.options().vsst_bytes);
     let covering =
         |(level, f): &(usize, &Arc<FileMeta>)| *level == compaction.level && f.range_tombstones > 0;
     let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();
     match compaction.trivial_move {
         true => 0,
-        false if covered == 0 || engine.snapshots.is_any() => all,
+        false if covered == 0 || jobs.tree.snapshots.is_any() => all,
         false => {
             let lower = || compaction.input_files().filter(|(level, _)| *level != compaction.level);
             let (len, raw) = lower().fold((0, 1), |(len, raw), (_, f)| (len + f.len, raw + f.raw_bytes));
@@ -263,23 +326,23 @@ fn output_bytes(engine: &Engine, compaction: &Compaction) -> u64 {
 }
 
 /// True if there is room for the outputs of a compaction.
-fn fits(engine: &Engine, compaction: &Compaction) -> bool {
-    compaction.trivial_move || engine.space.would_grant(engine, output_bytes(engine, compaction))
+fn fits(jobs: &Jobs, compaction: &Compaction) -> bool {
+    compaction.trivial_move || jobs.space.would_grant(output_bytes(jobs, compaction))
 }
 
 fn claim_and_start(
-    engine: &Arc<Engine>,
+    jobs: &Arc<Jobs>,
     claims: &mut Claims,
     family: &Arc<Family>,
     compaction: Compaction,
 ) -> Option<Box<dyn Job>> {
     claims.busy.entry(family.id).or_default().add(&compaction);
-    start(engine, claims, family, compaction)
+    start(jobs, claims, family, compaction)
 }
 
 /// Starts a compaction whose files are claimed.
 fn start(
-    engine: &Arc<Engine>,
+    jobs: &Arc<Jobs>,
     claims: &mut Claims,
     family: &Arc<Family>,
     compaction: Compaction,
@@ -293,8 +356,8 @@ fn start(
     claims.manual_running += usize::from(compaction.reason == Reason::Manual);
     claims.rebuild_runs |= compaction.reason == Reason::Rebuild;
     let number = claims.job_number();
-    let grant = engine.space.grant(engine, output_bytes(engine, &compaction));
-    Some(Box::new(compaction::CompactionJob::new(engine, family.clone(), compaction, policy, number, grant)))
+    let grant = jobs.space.grant(output_bytes(jobs, &compaction));
+    Some(Box::new(compaction::CompactionJob::new(jobs, family.clone(), compaction, policy, number, grant)))
 }
 
 /// Gives back the files a compaction had claimed.
@@ -305,20 +368,20 @@ pub(crate) fn release_busy(claims: &mut Claims, compaction: &Compaction) {
 }
 
 /// Starts the next compaction that a `compact_range` needs, if it can. True when there is none left, waiting or running.
-pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: &mut ManualRange) -> bool {
-    let mut claims = lock(&engine.claims);
+pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut ManualRange) -> bool {
+    let mut claims = lock(&jobs.claims);
     if family.is_dropped() {
         return true;
     }
     if let Some(compaction) = &claims.manual
-        && !fits(engine, compaction)
+        && !fits(jobs, compaction)
         && claims.compactions == 0
         && claims.collections == 0
     {
         // Nobody is about to make room for it: the caller is told, and it is given up.
         let compaction = claims.manual.take().expect("looked at above");
         release_busy(&mut claims, &compaction);
-        engine.health.no_space_at(engine.env.clock.now_ns());
+        jobs.context.health.no_space_at(jobs.context.env.clock.now_ns());
         return false;
     }
     // One at a time: the walk asks where things are only when its last step is done.
@@ -335,36 +398,29 @@ pub(crate) fn advance_manual(engine: &Arc<Engine>, family: &Arc<Family>, range: 
             busy.add(&compaction);
             claims.manual = Some(*compaction);
             drop(claims);
-            engine.scheduler.notify_work();
+            jobs.context.signals.notify_work();
             false
         }
     }
 }
 
 /// True if no job runs and none could start. (The log's idle watermark is not counted: it is due only after a while.)
-pub(crate) fn is_idle(engine: &Arc<Engine>) -> bool {
-    let mut claims = lock(&engine.claims);
+pub(crate) fn is_idle(jobs: &Jobs) -> bool {
+    let mut claims = lock(&jobs.claims);
     let compacting = claims.compactions > 0 || claims.manual.is_some();
     if claims.log || claims.flush || claims.cleanup || claims.collections > 0 || compacting {
         return false;
     }
-    if log::wanted(engine)
-        || cleanup::CleanupJob::pick(engine).is_some()
-        || gc::is_wanted(engine, &mut claims)
+    if log::wanted(jobs) || cleanup::CleanupJob::is_wanted(jobs).is_some() || gc::is_wanted(jobs, &mut claims)
     {
         return false;
     }
-    if pick_quiet(engine, &mut claims).is_some() || rebuild::pick(engine, &mut claims).is_some() {
+    if pick_quiet(jobs, &mut claims).is_some() || rebuild::pick(jobs, &mut claims).is_some() {
         return false;
     }
-    let families = engine.all_families();
+    let families = jobs.tree.all_families();
     families.iter().all(|f| f.view().frozen.is_empty())
-        && !families.iter().any(|family| find_compaction(engine, &mut claims, family, false).is_some())
-}
-
-/// True if a job runs or could start that may free space.
-pub(crate) fn can_work(engine: &Arc<Engine>) -> bool {
-    !engine.health.is_poisoned() && !engine.scheduler.is_stopping() && !is_idle(engine)
+        && !families.iter().any(|family| find_compaction(jobs, &mut claims, family, false).is_some())
 }
 
 #[cfg(all(test, not(loom)))]

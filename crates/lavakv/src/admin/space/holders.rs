@@ -9,10 +9,10 @@
 //!
 //! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.
 
-use crate::engine::Engine;
 use crate::tree::family::{Family, View};
+use crate::tree::kept::Kept;
 use crate::tree::readers::Reader;
-use crate::work::jobs::kept::Kept;
+use crate::work::jobs::Jobs;
 use base::{HashMap, HashSet, SeqNo};
 use std::sync::Arc;
 use wal::{PriorGroup, TenantId};
@@ -137,8 +137,8 @@ pub(super) fn share_out(kept: &[Kept], holders: &mut [Holder]) -> KeptSums {
 
 /// All snapshots and iterators, the oldest first, with the files that iterators keep. `obsolete`: the obsolete files that
 /// are still there, with their bytes. Also: bytes of those that no iterator keeps.
-pub(super) fn holders(engine: &Engine, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>, u64) {
-    let now_ns = engine.env.clock.now_ns();
+pub(super) fn holders(jobs: &Jobs, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>, u64) {
+    let now_ns = jobs.context.env.clock.now_ns();
     let snapshot = |(sequence, held): (SeqNo, crate::tree::snapshot::Held)| Holder {
         id: held.id,
         name: held.name.to_string(),
@@ -146,9 +146,9 @@ pub(super) fn holders(engine: &Engine, obsolete: &HashMap<u64, u64>) -> (Vec<Hol
         age_ns: now_ns.saturating_sub(held.since_ns),
         ..Holder::default()
     };
-    let mut all: Vec<Holder> = engine.snapshots.all().into_iter().map(snapshot).collect();
-    let readers = engine.readers.all();
-    let kept_by = kept_files(engine, &readers, obsolete);
+    let mut all: Vec<Holder> = jobs.tree.snapshots.all().into_iter().map(snapshot).collect();
+    let readers = jobs.tree.readers.all();
+    let kept_by = kept_files(jobs, &readers, obsolete);
     let mut keepers: HashMap<u64, usize> = HashMap::default();
     kept_by.iter().flatten().for_each(|&number| *keepers.entry(number).or_default() += 1);
     for ((id, reader), files) in readers.iter().zip(&kept_by) {
@@ -158,7 +158,7 @@ pub(super) fn holders(engine: &Engine, obsolete: &HashMap<u64, u64>) -> (Vec<Hol
             id: *id,
             kind: HolderKind::Iterator,
             name: reader.name.to_string(),
-            family: engine.family(reader.family).map(|f| f.name.clone()).unwrap_or_default(),
+            family: jobs.tree.family(reader.family).map(|f| f.name.clone()).unwrap_or_default(),
             sequence: reader.seq,
             age_ns: now_ns.saturating_sub(reader.since_ns),
             file_bytes: files.iter().map(bytes_of).sum(),
@@ -172,7 +172,7 @@ pub(super) fn holders(engine: &Engine, obsolete: &HashMap<u64, u64>) -> (Vec<Hol
 }
 
 /// The obsolete files that each of the iterators keeps.
-fn kept_files(engine: &Engine, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u64>) -> Vec<HashSet<u64>> {
+fn kept_files(jobs: &Jobs, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u64>) -> Vec<HashSet<u64>> {
     if obsolete.is_empty() {
         return vec![HashSet::default(); readers.len()];
     }
@@ -180,21 +180,21 @@ fn kept_files(engine: &Engine, readers: &[(u64, Reader)], obsolete: &HashMap<u64
     let mut of_views: HashMap<*const View, HashSet<u64>> = HashMap::default();
     let files = readers.iter().map(|(_, reader)| {
         let Some(view) = reader.view.upgrade() else { return HashSet::default() };
-        let files = of_views.entry(Arc::as_ptr(&view)).or_insert_with(|| files_of(engine, &view, obsolete));
+        let files = of_views.entry(Arc::as_ptr(&view)).or_insert_with(|| files_of(jobs, &view, obsolete));
         files.clone()
     });
     let files = files.collect();
     // A reader that went meanwhile has left its view to this function, and nobody else tells that files are free now.
-    if engine.obsolete.has_ready() {
-        engine.scheduler.notify_work();
+    if jobs.files.obsolete.has_ready() {
+        jobs.context.signals.notify_work();
     }
     files
 }
 
-fn files_of(engine: &Engine, view: &View, obsolete: &HashMap<u64, u64>) -> HashSet<u64> {
+fn files_of(jobs: &Jobs, view: &View, obsolete: &HashMap<u64, u64>) -> HashSet<u64> {
     let memtables: Vec<u64> = view.frozen.iter().chain([&view.active]).map(|m| m.id()).collect();
     let vssts = view.version.vssts.keys();
-    let all = tables_of(view).chain(vssts).chain(engine.segments.of_memtables(&memtables));
+    let all = tables_of(view).chain(vssts).chain(jobs.large.segments.of_memtables(&memtables));
     all.filter(|number| obsolete.contains_key(number)).collect()
 }
 

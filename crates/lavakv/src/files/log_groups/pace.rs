@@ -8,6 +8,7 @@
 //! number stays small: a family that is never flushed does not open a file for each 64 KB that others write.
 
 use crate::context::options::Options;
+use crate::space::sizes::shortest_group_bytes;
 use io::PAGE;
 
 /// A group that was used up faster is followed by a longer one.
@@ -18,19 +19,6 @@ const SLOW_NS: u64 = 60_000_000_000;
 const FACTOR: u64 = 4;
 /// No group is shorter than this part of the log.
 const LOG_PART: u64 = 16;
-/// The shortest groups, bytes: a part of the longest, within bounds.
-const SHORTEST_PART: u64 = 8;
-const SHORTEST_BYTES: (u64, u64) = (4 * PAGE as u64, 64 << 10);
-
-/// Bytes of the shortest group of a store with these options.
-pub(crate) fn shortest_bytes(options: &Options) -> u64 {
-    let (least, most) = SHORTEST_BYTES;
-    if base::canary::is("log-groups-as-long-as-allowed") {
-        return options.log_group_bytes;
-    }
-    (options.log_group_bytes / SHORTEST_PART / PAGE as u64 * PAGE as u64).clamp(least, most)
-}
-
 /// The length of the last group, and when it was made. All zero: there was none.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -41,7 +29,7 @@ pub(super) struct Pace {
 impl Pace {
     /// The length of groups now.
     pub fn len(&self, options: &Options) -> u64 {
-        self.len.max(shortest_bytes(options))
+        self.len.max(shortest_group_bytes(options))
     }
 
     /// What the next group of a log of `live_bytes` should have if it were made now.
@@ -56,7 +44,7 @@ impl Pace {
             () => len,
         };
         let part = (live_bytes / LOG_PART / PAGE as u64).next_power_of_two() * PAGE as u64;
-        next.max(part).clamp(shortest_bytes(options), options.log_group_bytes)
+        next.max(part).clamp(shortest_group_bytes(options), options.log_group_bytes)
     }
 
     /// A group of this length was made.

@@ -8,8 +8,9 @@
 //! the first value that is missing the log is read once more for them.
 
 use super::tail::FoundTails;
-use crate::engine::Engine;
-use crate::write::batch::{self, Change};
+use crate::batch::{self, Change};
+use crate::context::Context;
+use crate::large::Large;
 use base::key::{compare, encode};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use io::{Access, ReadFile};
@@ -58,25 +59,25 @@ impl PlacedValues {
     /// Fails if the value of a change is neither in its file nor in a tail, whole: in a store that is at work as well.
     pub fn check(
         &mut self,
-        engine: &Engine,
+        large: &Large,
         user_key: &[u8],
         seq: SeqNo,
         reference: &RecordReference,
     ) -> Result<()> {
-        let why = match self.in_file(engine, reference)? {
-            Ok(record) => return is_of(engine, &record, user_key, seq, reference),
+        let why = match self.in_file(large, reference)? {
+            Ok(record) => return is_of(large, &record, user_key, seq, reference),
             Err(why) => why,
         };
-        if engine.wal.get().is_some() && self.reaches(reference) {
+        if large.tree.space.gauges.serves() && self.reaches(reference) {
             // It was handed over. What a tail has of it does not outlive a loss of power.
             return Err(why);
         }
-        if self.in_tails(engine, reference)?.is_some() {
+        if self.in_tails(large, reference)?.is_some() {
             return Ok(());
         }
         // What was opened may be of before the file was begun, or the record has moved on.
         (self.tails, _) = (None, self.open.remove(&reference.file));
-        if self.in_tails(engine, reference)?.is_some() || self.in_file(engine, reference)?.is_ok() {
+        if self.in_tails(large, reference)?.is_some() || self.in_file(large, reference)?.is_ok() {
             return Ok(());
         }
         Err(why)
@@ -90,10 +91,10 @@ impl PlacedValues {
     }
 
     /// The record from a tail.
-    fn in_tails(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
+    fn in_tails(&mut self, large: &Large, reference: &RecordReference) -> Result<Option<LooseRecord>> {
         let tails = match &mut self.tails {
             Some(tails) => tails,
-            None => self.tails.insert(FoundTails::open(engine)?),
+            None => self.tails.insert(FoundTails::open(&large.tree.context)?),
         };
         tails.find(reference)
     }
@@ -101,11 +102,11 @@ impl PlacedValues {
     /// The record from its file, or why it is not there.
     fn in_file(
         &mut self,
-        engine: &Engine,
+        large: &Large,
         reference: &RecordReference,
     ) -> Result<std::result::Result<LooseRecord, Error>> {
-        let path = engine.path(&names::vsst(reference.file));
-        let open = || match engine.env.fs.open(&path, Access::Buffered) {
+        let path = large.tree.context.path(&names::vsst(reference.file));
+        let open = || match large.tree.context.env.fs.open(&path, Access::Buffered) {
             Ok(file) => Ok(Some(file)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -129,14 +130,14 @@ impl PlacedValues {
 }
 
 /// Why a value cannot be read that only the log refers to.
-pub(crate) fn lost(engine: &Engine, reference: &RecordReference) -> Error {
+pub(crate) fn lost(context: &Context, reference: &RecordReference) -> Error {
     let why = "a value that was placed in the log and was durable is gone; restore the file from a checkpoint or backup";
-    Error::corruption(why).at_file(engine.path(&names::vsst(reference.file))).at_offset(reference.offset)
+    Error::corruption(why).at_file(context.path(&names::vsst(reference.file))).at_offset(reference.offset)
 }
 
 /// Fails if a record is not the one that a change refers to.
 fn is_of(
-    engine: &Engine,
+    large: &Large,
     record: &LooseRecord,
     user_key: &[u8],
     seq: SeqNo,
@@ -146,16 +147,17 @@ fn is_of(
         return Ok(());
     }
     let why = "the record that the log refers to is of another key";
-    let path = engine.path(&names::vsst(reference.file));
+    let path = large.tree.context.path(&names::vsst(reference.file));
     Err(Error::corruption(why).at_file(path).at_offset(reference.offset))
 }
 
 impl Marks {
     /// Reads the log for them.
-    fn read(engine: &Engine, groups: &[LogGroup]) -> Result<Marks> {
+    fn read(large: &Large, groups: &[LogGroup]) -> Result<Marks> {
         let mut marks = Marks::default();
         let mut take = wal::only(TenantId::FIRST, |seq, payload: &[u8]| marks.take(seq, payload));
-        let (env, dir, store) = (&engine.env, &engine.dir, engine.manifest.store());
+        let (env, dir, store) =
+            (&large.tree.context.env, &large.tree.context.dir, large.tree.files.manifest.store());
         let (report, _) = wal::recover_up_to_damage(env, dir, store, groups, &mut take)?;
         drop(take);
         marks.closed = report.sealed.is_none();
@@ -207,7 +209,7 @@ impl Replayed {
     /// The values of a batch's placed entries, in order, without those that are lost; `None` if the batch is to be ignored.
     pub fn values(
         &mut self,
-        engine: &Engine,
+        large: &Large,
         placed: &[(SeqNo, Change<'_>)],
     ) -> Result<Option<Vec<Option<Vec<u8>>>>> {
         let mut values = Vec::new();
@@ -218,12 +220,12 @@ impl Replayed {
             if self.ended {
                 continue;
             }
-            match self.find(engine, &reference)? {
+            match self.find(large, &reference)? {
                 Some(record) => {
-                    is_of(engine, &record, change.key, *seq, &reference)?;
+                    is_of(large, &record, change.key, *seq, &reference)?;
                     values.push(Some(record.value));
                 }
-                None if self.is_lost(engine, change.family, &reference)? => values.push(None),
+                None if self.is_lost(large, change.family, &reference)? => values.push(None),
                 None => self.ended = true,
             }
         }
@@ -231,47 +233,49 @@ impl Replayed {
     }
 
     /// True if a value that is nowhere was durable, and the store goes on without it: then its file is set aside.
-    fn is_lost(&mut self, engine: &Engine, family: FamilyId, reference: &RecordReference) -> Result<bool> {
+    fn is_lost(&mut self, large: &Large, family: FamilyId, reference: &RecordReference) -> Result<bool> {
         if !self.serves_the_rest || base::canary::is("lost-value-taken-for-a-torn-end") {
             return Ok(false);
         }
         let marks = match &self.marks {
             Some(marks) => marks,
-            None => self.marks.insert(Marks::read(engine, &self.groups)?),
+            None => self.marks.insert(Marks::read(large, &self.groups)?),
         };
         let Some((synced_bytes, meta)) = marks.files.get(&reference.file) else { return Ok(false) };
         let end = reference.offset.saturating_add(reference.stored_len);
-        let Some(family) = engine.family(family).filter(|_| marks.closed || end <= *synced_bytes) else {
+        let Some(family) = large.tree.family(family).filter(|_| marks.closed || end <= *synced_bytes) else {
             return Ok(false);
         };
-        engine.manifest.bump_file_number(reference.file);
-        if engine
+        large.tree.files.manifest.bump_file_number(reference.file);
+        if large
+            .tree
+            .files
             .manifest
             .state()
             .place_of(reference.file)
-            .is_some_and(|_| !engine.placement.is_lost(meta.number))
+            .is_some_and(|_| !large.placement.is_lost(meta.number))
         {
             let why = "a value that the log refers to is lost, and its file's number was given away; run `lava repair`";
-            return Err(Error::corruption(why).at_file(engine.path(&names::vsst(reference.file))));
+            return Err(Error::corruption(why).at_file(large.tree.context.path(&names::vsst(reference.file))));
         }
         let why = self.absent.get(&reference.file).map(|(_, why)| why.clone());
-        let why = why.unwrap_or_else(|| lost(engine, reference));
-        crate::files::damaged::set_placed_aside(engine, &family, meta, &why);
-        engine.placement.set_lost(meta);
+        let why = why.unwrap_or_else(|| lost(&large.tree.context, reference));
+        large.tree.set_placed_aside(&family, meta, &why);
+        large.placement.set_lost(meta);
         Ok(true)
     }
 
-    fn find(&mut self, engine: &Engine, reference: &RecordReference) -> Result<Option<LooseRecord>> {
-        let why = match self.records.in_file(engine, reference)? {
+    fn find(&mut self, large: &Large, reference: &RecordReference) -> Result<Option<LooseRecord>> {
+        let why = match self.records.in_file(large, reference)? {
             Ok(record) => return Ok(Some(record)),
             Err(why) => why,
         };
         self.absent.entry(reference.file).or_insert((*reference, why));
-        if let Some(record) = self.records.in_tails(engine, reference)? {
+        if let Some(record) = self.records.in_tails(large, reference)? {
             return Ok(Some(record));
         }
         // A process that writes the store may have moved it from the tail to the file meanwhile.
-        Ok(self.records.in_file(engine, reference)?.ok())
+        Ok(self.records.in_file(large, reference)?.ok())
     }
 
     /// True if the log refers to placed values.
@@ -280,7 +284,7 @@ impl Replayed {
     }
 
     /// After the whole log: fails if a value is gone that was durable. `closed`: the log was closed cleanly.
-    pub fn judge(&mut self, engine: &Engine, closed: bool) -> Result<()> {
+    pub fn judge(&mut self, large: &Large, closed: bool) -> Result<()> {
         if self.serves_the_rest {
             // What is lost was set aside; what a tail has is in memory now, and in tables before the store serves.
             return Ok(());
@@ -289,7 +293,7 @@ impl Replayed {
             let synced_bytes = self.files.get(&reference.file).map_or(0, |(synced_bytes, _)| *synced_bytes);
             let durable = reference.offset.saturating_add(reference.stored_len) <= synced_bytes;
             // The process that writes the store may have synced it since.
-            if (closed || durable) && self.records.in_file(engine, &reference)?.is_err() {
+            if (closed || durable) && self.records.in_file(large, &reference)?.is_err() {
                 let advice = "a value that was durable is gone; restore the file from a checkpoint or backup, or run `lava repair`";
                 return Err(why.context(advice));
             }
@@ -298,12 +302,12 @@ impl Replayed {
     }
 
     /// Keeps the files until what was read from them is in tables.
-    pub fn hold(&self, engine: &Engine) {
+    pub fn hold(&self, large: &Large) {
         for (&number, &(_, family)) in &self.files {
-            let Some(family) = engine.family(family) else { continue };
+            let Some(family) = large.tree.family(family) else { continue };
             let active = family.view().active.clone();
             if !active.is_empty() {
-                engine.segments.hold(engine, number, family.id, &active, 0);
+                large.segments.hold(number, family.id, &active, 0);
             }
         }
     }

@@ -12,34 +12,22 @@
 //! A tail serves one file until the values of that file are in tables, and then another. Which file's bytes it holds is
 //! written nowhere: the checksum of a record says to which file and offset it belongs. Recovery tries each tail there is.
 //!
-//! Tails occupy space. Under a limit [`KEPT_MAX`] of them are part of the reserve (`space_limit`). More are made only where
+//! Tails occupy space. Under a limit [`TAILS_KEPT_MAX`] of them are part of the reserve (`space_limit`). More are made only where
 //! there is room for them as for a write, and go as soon as room is short and no file needs them: whoever gets none does
 //! not place its values.
 
-use crate::context::options::Options;
-use crate::engine::Engine;
+use crate::context::Context;
+use crate::files::Files;
+use crate::space::sizes::{TAILS_KEPT_MAX, tail_len};
+use crate::space::space_limit::SpaceBudget;
 use base::Result;
-use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
-use io::{Access, PAGE, ReadFile, ScratchFile};
+use io::{Access, ReadFile, ScratchFile};
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, open_loose};
 use version::names::{self, FileKind};
-
-/// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
-const KEPT_MAX: usize = 2;
-
-/// Bytes of a tail.
-fn tail_len(options: &Options) -> usize {
-    crate::open::staging_len(options.log_group_bytes) / PAGE * PAGE
-}
-
-/// Bytes of the tails that are part of the reserve where values are placed in the log.
-pub(crate) fn kept_bytes(options: &Options) -> u64 {
-    (KEPT_MAX * tail_len(options)) as u64
-}
 
 /// The ring of one file of values.
 pub(crate) struct Tail {
@@ -48,16 +36,16 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    fn create(engine: &Engine) -> Result<Tail> {
-        let number = engine.manifest.allocate_file_number();
-        let path = engine.path(&names::tail(number));
-        let ring = engine.env.fs.create_scratch(&path, tail_len(&engine.options))?;
+    fn create(files: &Files) -> Result<Tail> {
+        let number = files.manifest.allocate_file_number();
+        let path = files.context.path(&names::tail(number));
+        let ring = files.context.env.fs.create_scratch(&path, tail_len(&files.context.options))?;
         Ok(Tail { number, ring })
     }
 
-    fn remove(self, engine: &Engine) {
+    fn remove(self, files: &Files) {
         // What cannot be removed now is removed at the next open.
-        let _ = engine.env.fs.remove(&engine.path(&names::tail(self.number)));
+        let _ = files.context.env.fs.remove(&files.context.path(&names::tail(self.number)));
     }
 
     /// Bytes of the ring.
@@ -78,62 +66,65 @@ impl Tail {
 }
 
 /// All tails of the store.
-#[derive(Default)]
 pub(crate) struct Tails {
+    space: Arc<SpaceBudget>,
+    files: Arc<Files>,
     /// Those that serve no file now.
     free: Mutex<Vec<Tail>, rank::Tails>,
-    /// What all of them occupy.
-    bytes: AtomicU64,
 }
 
 impl Tails {
+    pub fn new(space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Tails {
+        Tails { space: space.clone(), files: files.clone(), free: Mutex::default() }
+    }
+
     /// One for a new file, whose first values are `more` bytes. `NoSpace` if there is no room for it.
-    pub fn take(&self, engine: &Engine, more: u64) -> Result<Tail> {
+    pub fn take(&self, more: u64) -> Result<Tail> {
         if let Some(free) = lock(&self.free).pop() {
             return Ok(free);
         }
-        let len = tail_len(&engine.options) as u64;
-        if engine.tail_reserve_bytes() < len && !engine.has_room_left(len.saturating_add(more)) {
+        let len = tail_len(&self.files.context.options) as u64;
+        if self.space.tail_reserve_bytes() < len && !self.space.has_room_left(len.saturating_add(more)) {
             let why = "no room for what keeps values that are placed in the log";
-            return Err(Error::new(ErrorKind::NoSpace, why).at_file(&engine.dir));
+            return Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.files.context.dir));
         }
-        let tail = Tail::create(engine)?;
-        self.bytes.fetch_add(tail.len(), Ordering::Relaxed);
+        let tail = Tail::create(&self.files)?;
+        self.space.gauges.tail_made(tail.len());
         Ok(tail)
     }
 
     /// Nobody needs the records in it any more.
-    pub fn put(&self, engine: &Engine, tail: Tail) {
+    pub fn put(&self, tail: Tail) {
         lock(&self.free).push(tail);
-        self.let_go(engine, KEPT_MAX);
-        if engine.is_space_short() {
-            self.let_go_of_spare(engine);
+        self.let_go(TAILS_KEPT_MAX);
+        if self.space.is_short() {
+            self.let_go_of_spare();
         }
     }
 
     /// What all tails occupy.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.space.gauges.tail_bytes()
     }
 
     /// Room is short: what the reserve has no part for goes, unless a file needs it.
-    pub fn let_go_of_spare(&self, engine: &Engine) {
-        let spare_bytes = self.bytes().saturating_sub(engine.space.tails_bytes());
-        let spare = spare_bytes.div_ceil(tail_len(&engine.options) as u64);
+    pub fn let_go_of_spare(&self) {
+        let spare_bytes = self.bytes().saturating_sub(self.space.tails_bytes());
+        let spare = spare_bytes.div_ceil(tail_len(&self.files.context.options) as u64);
         let free = lock(&self.free).len();
-        self.let_go(engine, free.saturating_sub(usize::try_from(spare).unwrap_or(free)));
+        self.let_go(free.saturating_sub(usize::try_from(spare).unwrap_or(free)));
     }
 
     /// Keeps at most so many that are free.
-    fn let_go(&self, engine: &Engine, most: usize) {
+    fn let_go(&self, most: usize) {
         let surplus: Vec<Tail> = {
             let mut free = lock(&self.free);
             let keep = most.min(free.len());
             free.drain(keep..).collect()
         };
         for tail in surplus {
-            self.bytes.fetch_sub(tail.len(), Ordering::Relaxed);
-            tail.remove(engine);
+            self.space.gauges.tail_removed(tail.len());
+            tail.remove(&self.files);
         }
     }
 }
@@ -143,13 +134,13 @@ pub(crate) struct FoundTails(Vec<Arc<dyn ReadFile>>);
 
 impl FoundTails {
     /// Those in the directory of the store.
-    pub fn open(engine: &Engine) -> Result<FoundTails> {
+    pub fn open(context: &Context) -> Result<FoundTails> {
         let mut files = Vec::new();
-        for entry in engine.env.fs.list(&engine.dir)? {
+        for entry in context.env.fs.list(&context.dir)? {
             if !matches!(names::parse(&entry.name), Some(FileKind::Tail(_))) {
                 continue;
             }
-            match engine.env.fs.open(&engine.path(&entry.name), Access::Buffered) {
+            match context.env.fs.open(&context.path(&entry.name), Access::Buffered) {
                 Ok(file) => files.push(file),
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),

@@ -9,10 +9,10 @@
 //! single read that follows gives it the second look, or the error, that all point reads get.
 
 use super::{Entry, FetchValues};
-use crate::engine::Engine;
 use crate::read::fetch;
+use crate::tree::Tree;
+use crate::tree::demand::Demand;
 use crate::tree::family::View;
-use crate::work::jobs::rebuild::Demand;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use io::FileRead;
@@ -32,7 +32,7 @@ const RUN_LEN_MAX: u64 = 256 << 10;
 /// Reads the values behind the references of one view.
 pub(crate) struct Values {
     pub view: Arc<View>,
-    pub engine: Arc<Engine>,
+    pub tree: Arc<Tree>,
     pub fill_cache: bool,
     /// Told how many requests were made.
     pub demand: Arc<Demand>,
@@ -69,7 +69,7 @@ impl Values {
         if meta.segment || reference.stored_len > RECORD_LEN_MAX as u64 {
             return None;
         }
-        let vsst = self.engine.tables.vsst(meta).ok()?;
+        let vsst = self.tree.files.tables.vsst(meta).ok()?;
         let offset = vsst.locate(user_key, seq, counters).ok()?;
         offset.checked_add(reference.stored_len).filter(|&end| end <= vsst.properties().record_bytes)?;
         let cached = vsst.cached(offset, user_key, seq, &reference, counters);
@@ -78,7 +78,7 @@ impl Values {
 
     /// Reads runs, all together.
     fn read_runs(&self, places: &[Place], runs: &[Run]) -> Option<Vec<Vec<u8>>> {
-        let stats = &self.engine.stats;
+        let stats = &self.tree.context.stats;
         let mut bufs: Vec<Vec<u8>> =
             runs.iter().map(|run| vec![0; (run.bytes.end - run.bytes.start) as usize]).collect();
         let with_files = runs.iter().filter_map(|run| Some((run, places.get(run.places.start)?.vsst.file())));
@@ -101,7 +101,7 @@ impl Values {
         if self.fill_cache {
             place.vsst.fill(place.offset, &value);
         }
-        self.engine.stats.iter_values_read.add(1);
+        self.tree.context.stats.iter_values_read.add(1);
         Some(value)
     }
 }
@@ -111,8 +111,8 @@ impl FetchValues for Values {
         let (version, mut counters) = (&self.view.version, ReadCounters::default());
         let Entry { user_key, seq, kind, value } = *entry;
         let value =
-            fetch::value(&self.engine, version, (user_key, seq, kind), value, self.fill_cache, &mut counters);
-        let stats = &self.engine.stats;
+            fetch::value(&self.tree, version, (user_key, seq, kind), value, self.fill_cache, &mut counters);
+        let stats = &self.tree.context.stats;
         stats.iter_values_read.add(counters.value_reads);
         stats.iter_value_reads.add(counters.value_reads);
         stats.iter_value_bytes.add(counters.device_read_bytes);

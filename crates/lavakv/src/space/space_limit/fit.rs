@@ -6,9 +6,8 @@
 //! volume has little for the store, all of these are halved until the overhead of an empty store is a small part of that.
 //! The options are what they are at most, and are stored as they were given; each opening looks at the volume anew.
 
-use super::overhead_bytes;
 use crate::context::options::{FamilyOptions, Options};
-use crate::large::placement;
+use crate::space::sizes::overhead_bytes;
 
 /// The overhead of an empty store is at most this part of what the volume has for it.
 const OVERHEAD_PART: u64 = 4;
@@ -26,7 +25,7 @@ pub(crate) struct Fit {
 impl Fit {
     /// For a store that may have so many bytes of its volume.
     pub fn to(options: &Options, volume_bytes: u64) -> Fit {
-        let places = placement::is_on(&options.family);
+        let places = options.family.places_values();
         let fits = |fit: &Fit| {
             let overhead = overhead_bytes(&fit.store(options), &fit.family(&options.family), places);
             overhead <= volume_bytes / OVERHEAD_PART

@@ -1,11 +1,11 @@
-use crate::{Db, Options, context::options::FamilyOptions, sim::SimEnv};
+use crate::{Db, Options, SpaceLimit, context::options::FamilyOptions, sim::SimEnv};
 use std::time::Duration;
 
 const DIR: &str = "/store";
 
 thread_local! {
     /// How often the sums behind the reserve were taken, on this thread.
-    pub(super) static SUMS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    pub(crate) static SUMS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 fn small() -> Options {
@@ -37,7 +37,7 @@ fn the_count_agrees_with_the_directory() {
     let mut peak = 0;
     for round in 0..4u64 {
         let db = Db::open_in(sim.env(), DIR, small()).unwrap();
-        assert_eq!(db.engine().used_bytes(), listed(&sim), "after open {round}");
+        assert_eq!(db.engine().space.used_bytes(), listed(&sim), "after open {round}");
         for i in 0..3000u64 {
             let key = format!("key{:05}", rng.below(600));
             match rng.below(20) {
@@ -46,19 +46,23 @@ fn the_count_agrees_with_the_directory() {
                 2 => db.put(key.as_bytes(), &vec![7; 100 + rng.below(50_000) as usize]).unwrap(),
                 _ => db.put(key.as_bytes(), &vec![7; rng.below(3000) as usize]).unwrap(),
             }
-            let (counted, there) = (db.engine().used_bytes(), listed(&sim));
+            let (counted, there) = (db.engine().space.used_bytes(), listed(&sim));
             assert!(counted >= there, "counted {counted} bytes of {there}");
             peak = peak.max(counted - there);
         }
         assert!(db.wait_idle(Duration::from_secs(60)));
-        assert_eq!(db.engine().used_bytes(), listed(&sim), "at rest {round}");
-        assert_eq!(db.engine().used_bytes(), db.space().unwrap().total_bytes);
+        assert_eq!(db.engine().space.used_bytes(), listed(&sim), "at rest {round}");
+        assert_eq!(db.engine().space.used_bytes(), db.space().unwrap().total_bytes);
         sim.set_capacity(Some(sim.used() * 4));
         sim.advance_ns(1_000_000_000);
         db.flush().unwrap();
         db.put(b"key", &[1; 5000]).unwrap();
         db.flush().unwrap();
-        assert!((24..=26).contains(&db.engine().fill_percent()), "{}", db.engine().fill_percent());
+        assert!(
+            (24..=26).contains(&db.engine().space.fill_percent()),
+            "{}",
+            db.engine().space.fill_percent()
+        );
         sim.set_capacity(None);
     }
     // Outputs of jobs are counted with what is reserved for them.
@@ -69,7 +73,7 @@ fn the_count_agrees_with_the_directory() {
 #[test]
 fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
     let sim = SimEnv::new(6);
-    let limit = Some(super::SpaceLimit::Bytes(16 << 20));
+    let limit = Some(SpaceLimit::Bytes(16 << 20));
     let db = Db::open_in(sim.env(), DIR, Options { space_limit: limit, ..small() }).unwrap();
     for i in 0..400u64 {
         db.put(format!("key{i}").as_bytes(), &vec![7; 2000]).unwrap();

@@ -1,7 +1,7 @@
 //! Removes files nobody needs, and rolls the manifest when it has grown long.
 
-use crate::engine::Engine;
-use crate::files::obsolete::{DataFile, remove_file};
+use super::Jobs;
+use crate::files::obsolete::DataFile;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use base::Result;
 use base::sync::lock;
@@ -9,25 +9,32 @@ use std::sync::Arc;
 use version::Edit;
 
 pub(crate) struct CleanupJob {
+    jobs: Arc<Jobs>,
     /// Names or vSSTs can be dropped.
     prune: bool,
 }
 
 impl CleanupJob {
     /// The job, if there is something to clean up.
-    pub fn pick(engine: &Engine) -> Option<CleanupJob> {
-        engine.segments.sweep();
-        let prune = has_unreferenced(engine);
-        let wanted = prune || engine.obsolete.has_ready() || engine.manifest.should_roll();
-        wanted.then_some(CleanupJob { prune })
+    pub fn pick(jobs: &Arc<Jobs>) -> Option<CleanupJob> {
+        let prune = Self::is_wanted(jobs)?;
+        Some(CleanupJob { jobs: jobs.clone(), prune })
+    }
+
+    /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
+    pub fn is_wanted(jobs: &Jobs) -> Option<bool> {
+        jobs.large.segments.sweep();
+        let prune = has_unreferenced(jobs);
+        let wanted = prune || jobs.files.obsolete.has_ready() || jobs.files.manifest.should_roll();
+        wanted.then_some(prune)
     }
 }
 
 /// True if names or vSSTs could be dropped.
-fn has_unreferenced(engine: &Engine) -> bool {
-    engine.all_families().iter().any(|f| {
+fn has_unreferenced(jobs: &Jobs) -> bool {
+    jobs.tree.all_families().iter().any(|f| {
         let view = f.view();
-        view.may_prune && !values::prune(&view.version, &engine.pins).0.is_empty()
+        view.may_prune && !values::prune(&view.version, &jobs.files.pins).0.is_empty()
     })
 }
 
@@ -36,58 +43,42 @@ impl Job for CleanupJob {
         JobClass::Cleanup
     }
 
-    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+    fn step(&mut self) -> Result<Progress> {
+        let jobs = &self.jobs.clone();
         if self.prune {
-            prune(engine)?;
+            prune(jobs)?;
         }
-        remove_ready(engine)?;
-        engine.space.refresh(engine);
-        if engine.manifest.should_roll() {
-            engine.manifest.roll()?;
+        jobs.large.segments.sweep();
+        jobs.tree.remove_obsolete()?;
+        jobs.tree.refresh_space();
+        if jobs.files.manifest.should_roll() {
+            jobs.files.manifest.roll()?;
         }
-        lock(&engine.claims).cleanup = false;
+        lock(&jobs.claims).cleanup = false;
         Ok(Progress::Done)
     }
 
-    fn abandon(&mut self, engine: &Arc<Engine>) {
-        lock(&engine.claims).cleanup = false;
+    fn abandon(&mut self) {
+        let jobs = &self.jobs.clone();
+        lock(&jobs.claims).cleanup = false;
     }
 }
 
 /// Drops names and vSSTs that no table references and no running job has pinned.
-fn prune(engine: &Engine) -> Result<()> {
+fn prune(jobs: &Jobs) -> Result<()> {
     let (mut removed, mut dropped) = (Vec::new(), 0);
-    engine.install(
-        |state| {
-            let mut records = Vec::new();
-            for family in state.families.values() {
-                let (drops, files) = values::prune(&family.version, &engine.pins);
-                dropped += (drops.len() - files.len()) as u64;
-                records.extend(drops);
-                removed.extend(files.into_iter().map(DataFile::Vsst));
-            }
-            Ok(Edit(records))
-        },
-        |state| super::output::publish(engine, state),
-    )?;
-    engine.stats.vssts_pruned.add(removed.len() as u64);
-    engine.stats.aliases_pruned.add(dropped);
-    engine.obsolete.add(removed);
-    Ok(())
-}
-
-/// Removes the files whose last reader is gone. One that cannot be removed holds none of the others up, and stays on the
-/// list.
-pub(crate) fn remove_ready(engine: &Engine) -> Result<()> {
-    engine.segments.sweep();
-    let mut outcome = Ok(());
-    for file in engine.obsolete.take_ready() {
-        engine.tables.forget(file.number());
-        engine.kept.forget(file.number());
-        if let Err(e) = remove_file(engine, &file.kind().to_string()) {
-            engine.obsolete.add([file]);
-            outcome = outcome.and(Err(e));
+    jobs.tree.install_everywhere(|state| {
+        let mut records = Vec::new();
+        for family in state.families.values() {
+            let (drops, files) = values::prune(&family.version, &jobs.files.pins);
+            dropped += (drops.len() - files.len()) as u64;
+            records.extend(drops);
+            removed.extend(files.into_iter().map(DataFile::Vsst));
         }
-    }
-    outcome
+        Ok(Edit(records))
+    })?;
+    jobs.context.stats.vssts_pruned.add(removed.len() as u64);
+    jobs.context.stats.aliases_pruned.add(dropped);
+    jobs.files.obsolete.add(removed);
+    Ok(())
 }

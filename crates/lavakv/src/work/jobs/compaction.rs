@@ -1,16 +1,17 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
+use super::Jobs;
 use super::hot_cold::Drops;
-use super::kept::{CountedTable, Counting};
-use super::output::{TableFiles, VsstFiles, file_meta, remove_outputs};
 use super::rebuild::Rebuilder;
 use super::separate::Separation;
 use crate::context::event::Event;
-use crate::engine::Engine;
 use crate::files::obsolete::DataFile;
 use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::space_limit::Grant;
+use crate::space::grant::Grant;
 use crate::tree::family::Family;
+use crate::tree::install::{Installed, Part};
+use crate::tree::kept::{CountedTable, Counting};
+use crate::tree::output::{TableFiles, VsstFiles, file_meta};
 use base::sync::lock;
 use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
@@ -23,12 +24,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use table::{FinishedTable, IterOptions};
 use values::PinGuard;
-use version::{Edit, FileMeta, Level, Record, Version, VsstMeta};
+use version::{FileMeta, Level, Record, State, Version, VsstMeta};
 
 /// Compaction reads its inputs in runs of this size, around the cache.
 const READAHEAD_BYTES: usize = 512 << 10;
 
 pub(crate) struct CompactionJob {
+    jobs: Arc<Jobs>,
     family: Arc<Family>,
     compaction: Compaction,
     /// The policy that picked it.
@@ -68,7 +70,7 @@ enum Merged {
 impl CompactionJob {
     /// Called under the lock of the claims.
     pub fn new(
-        engine: &Engine,
+        jobs: &Arc<Jobs>,
         family: Arc<Family>,
         compaction: Compaction,
         policy: Arc<dyn CompactionPolicy>,
@@ -78,11 +80,12 @@ impl CompactionJob {
         let version = family.view().version.clone();
         let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
         let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
-        let pins = Some(engine.pins.pin(values::names_to_pin(&version, &files)));
-        let start_ns = engine.env.clock.now_ns();
+        let pins = Some(jobs.files.pins.pin(values::names_to_pin(&version, &files)));
+        let start_ns = jobs.context.env.clock.now_ns();
         let version = Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts));
         let expected_len = compaction.expected_output_len();
         CompactionJob {
+            jobs: jobs.clone(),
             family,
             compaction,
             policy,
@@ -98,21 +101,21 @@ impl CompactionJob {
         }
     }
 
-    fn begin(&mut self, engine: &Arc<Engine>) -> Result<Running> {
+    fn begin(&mut self, jobs: &Arc<Jobs>) -> Result<Running> {
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
-        let snapshots = engine.snapshots.for_job();
+        let snapshots = jobs.tree.snapshots.for_job();
         self.kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
-        let tables: Arc<dyn TableSource> = engine.tables.clone();
+        let tables: Arc<dyn TableSource> = jobs.files.tables.clone();
         let mut sources = Sources::new(Readers::Snapshots(snapshots.clone()), tables, options);
         let levels: Vec<(usize, Level)> =
             self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
         sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
         // Files of level 0 are in order of age by their sequences, so these must stay.
         let zero_sequences = self.compaction.output_level > 0;
-        let counting = Counting::new(&engine.kept, &snapshots, &sources.tombstones);
+        let counting = Counting::new(&jobs.tree.kept, &snapshots, &sources.tombstones);
         let merge_options = MergeOptions { zero_sequences, ..MergeOptions::new(snapshots) };
         let files = || VsstFiles {
-            engine: engine.clone(),
+            tree: jobs.tree.clone(),
             family: self.family.clone(),
             level: self.compaction.output_level,
             job: self.number,
@@ -135,17 +138,17 @@ impl CompactionJob {
         })
     }
 
-    fn merge(&mut self, engine: &Arc<Engine>) -> Result<Merged> {
-        let wait_ns = engine.rate_limit.wait_ns(engine.env.clock.now_ns());
+    fn merge(&mut self, jobs: &Arc<Jobs>) -> Result<Merged> {
+        let wait_ns = jobs.drain.limit.wait_ns(jobs.context.env.clock.now_ns());
         if wait_ns > 0 {
             return Ok(Merged::Not(Progress::Wait(wait_ns)));
         }
         if self.running.is_none() {
-            self.running = Some(self.begin(engine)?);
+            self.running = Some(self.begin(jobs)?);
         }
         let running = self.running.as_mut().expect("just begun");
         let mut files = TableFiles {
-            engine,
+            tree: &jobs.tree,
             family: &self.family,
             level: self.compaction.output_level,
             job: self.number,
@@ -153,7 +156,7 @@ impl CompactionJob {
             expected_len: self.expected_len,
             counting: running.counting.as_ref(),
         };
-        let mut values = running.separation.hook(engine);
+        let mut values = running.separation.hook(jobs);
         let mut hooks = Hooks {
             files: &mut files,
             cutter: &mut *running.cutter,
@@ -163,7 +166,7 @@ impl CompactionJob {
         };
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
-        engine.rate_limit.charge(engine.env.clock.now_ns(), written);
+        jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
         if let Some(grant) = &self.grant {
             grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
         }
@@ -171,97 +174,85 @@ impl CompactionJob {
             Step::More => Ok(Merged::Not(Progress::More)),
             Step::Done(outputs) => {
                 let vssts = running.separation.finish()?;
-                engine.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
+                jobs.context.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
                 for (file, error) in running.separation.take_damaged() {
-                    crate::files::damaged::set_aside(engine, file, &error);
+                    jobs.tree.set_aside(file, &error);
                 }
                 let read: u64 = self.compaction.input_files().map(|(_, f)| f.len).sum();
-                engine.stats.compaction_bytes_read.add(read);
+                jobs.context.stats.compaction_bytes_read.add(read);
                 Ok(Merged::All(outputs, vssts))
             }
         }
     }
 
-    fn install_merged(
-        &mut self,
-        engine: &Arc<Engine>,
-        outputs: &[MergeOutput<FinishedTable>],
-        vssts: Vec<VsstMeta>,
-    ) -> Result<()> {
-        engine.sync_dir()?;
+    fn install_merged(&mut self, outputs: &[MergeOutput<FinishedTable>], vssts: Vec<VsstMeta>) -> Result<()> {
+        let jobs = &self.jobs.clone();
+        jobs.files.sync_dir()?;
         let level = self.compaction.output_level;
         let files: Vec<FileMeta> =
-            outputs.iter().map(|o| file_meta(engine, &self.version, level, o)).collect::<Result<_>>()?;
+            outputs.iter().map(|o| file_meta(&jobs.tree, &self.version, level, o)).collect::<Result<_>>()?;
         let value_bytes: u64 = vssts.iter().map(|meta| meta.len).sum();
-        engine.stats.compaction_bytes_written.add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
+        jobs.context
+            .stats
+            .compaction_bytes_written
+            .add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
         if self.compaction.reason == Reason::Rebuild {
-            engine.stats.rebuild_bytes_written.add(value_bytes);
+            jobs.context.stats.rebuild_bytes_written.add(value_bytes);
         }
-        if !self.install(engine, files, vssts)? {
-            remove_outputs(engine, &self.created());
-        } else if !self.kept_for.is_empty() {
+        if self.install(files, vssts)? == Installed::Whole && !self.kept_for.is_empty() {
             let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
-            lock(&engine.claims).retained.extend(kept);
+            lock(&jobs.claims).retained.extend(kept);
         }
         Ok(())
     }
 
-    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable. False if the family was dropped before.
-    fn install(
-        &mut self,
-        engine: &Arc<Engine>,
-        outputs: Vec<FileMeta>,
-        vssts: Vec<VsstMeta>,
-    ) -> Result<bool> {
-        let (family, level) = (self.family.id, self.compaction.output_level as u32);
+    /// One edit: inputs out, outputs in. Inputs become obsolete once it is durable.
+    fn install(&mut self, outputs: Vec<FileMeta>, vssts: Vec<VsstMeta>) -> Result<Installed> {
         let output_bytes = outputs.iter().map(|f| f.len).sum();
         let compaction = &self.compaction;
-        let mut installed = false;
-        engine.install(
-            |state| {
-                let mut records = Vec::new();
-                if state.families.contains_key(&family) {
-                    let remove = |(l, f): (usize, &Arc<FileMeta>)| Record::RemoveFile {
-                        family,
-                        level: l as u32,
-                        number: f.number,
-                    };
-                    records.extend(compaction.input_files().map(remove));
-                    records.extend(vssts.into_iter().map(|meta| Record::AddVsst { family, meta }));
-                    // A file that is moved may have been marked as shared since the move was picked.
-                    let shared = |number| state.table(number).is_some_and(|known| known.shared);
-                    records.extend(outputs.into_iter().map(|meta| {
-                        let meta = FileMeta { shared: meta.shared || shared(meta.number), ..meta };
-                        Record::AddFile { family, level, meta }
-                    }));
-                }
-                Ok(Edit(records))
-            },
-            |state| {
-                self.grant.iter().for_each(Grant::installed);
-                installed = self.family.install_durable(state, &[]);
-            },
-        )?;
-        if installed && !compaction.trivial_move {
-            engine.obsolete.add(compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())));
+        let mut part = Part::new(&self.family);
+        if !compaction.trivial_move {
+            part.created = self.created();
+            part.retired = compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())).collect();
         }
-        self.book(engine, output_bytes);
-        Ok(installed)
+        let records = |state: &State, _| Some(self.records(state, &outputs, &vssts));
+        let published = || self.grant.iter().for_each(Grant::installed);
+        let installed = self.jobs.tree.install(vec![part], records, published)?;
+        self.book(&self.jobs, output_bytes);
+        Ok(installed[0])
     }
 
-    fn book(&self, engine: &Engine, output_bytes: u64) {
+    fn records(&self, state: &State, outputs: &[FileMeta], vssts: &[VsstMeta]) -> Vec<Record> {
+        let (family, level) = (self.family.id, self.compaction.output_level as u32);
+        let remove = |(l, f): (usize, &Arc<FileMeta>)| Record::RemoveFile {
+            family,
+            level: l as u32,
+            number: f.number,
+        };
+        let mut records: Vec<Record> = self.compaction.input_files().map(remove).collect();
+        records.extend(vssts.iter().map(|meta| Record::AddVsst { family, meta: meta.clone() }));
+        // A file that is moved may have been marked as shared since the move was picked.
+        let shared = |number| state.table(number).is_some_and(|known| known.shared);
+        records.extend(outputs.iter().map(|meta| {
+            let meta = FileMeta { shared: meta.shared || shared(meta.number), ..meta.clone() };
+            Record::AddFile { family, level, meta }
+        }));
+        records
+    }
+
+    fn book(&self, jobs: &Jobs, output_bytes: u64) {
         let c = &self.compaction;
         let from_l0: u64 = c.input_files().filter(|(level, _)| *level == 0).map(|(_, f)| f.raw_bytes).sum();
         // Merging inside L0 drains nothing: counted in, it would let writers run into the stop.
         if from_l0 > 0 && c.output_level > 0 && !c.trivial_move {
-            engine.l0_rate.record(from_l0, engine.env.clock.now_ns() - self.start_ns);
+            jobs.drain.l0.record(from_l0, jobs.context.env.clock.now_ns() - self.start_ns);
         }
-        engine.stats.compactions.add(1);
-        engine.stats.compaction_moves.add(u64::from(c.trivial_move));
-        engine.stats.rebuilds.add(u64::from(c.reason == Reason::Rebuild));
-        engine.health.space_found();
-        engine.space.refresh(engine);
-        engine.tell(&Event::Compaction {
+        jobs.context.stats.compactions.add(1);
+        jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
+        jobs.context.stats.rebuilds.add(u64::from(c.reason == Reason::Rebuild));
+        jobs.context.health.space_found();
+        jobs.tree.refresh_space();
+        jobs.context.tell(&Event::Compaction {
             family: self.family.name.clone(),
             level: c.level,
             output_level: c.output_level,
@@ -276,10 +267,11 @@ impl CompactionJob {
         self.running.as_ref().map(of).unwrap_or_default()
     }
 
-    fn release(&mut self, engine: &Engine) {
+    fn release(&mut self) {
+        let jobs = &self.jobs.clone();
         self.running = None;
         self.version = Arc::new(Version::new(self.family.id));
-        let mut claims = lock(&engine.claims);
+        let mut claims = lock(&jobs.claims);
         super::release_busy(&mut claims, &self.compaction);
         self.inputs.iter().for_each(|number| drop(claims.retained.remove(number)));
         claims.compactions -= 1;
@@ -301,29 +293,30 @@ impl Job for CompactionJob {
         }
     }
 
-    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
+    fn step(&mut self) -> Result<Progress> {
+        let jobs = &self.jobs.clone();
         let progress = if self.compaction.trivial_move {
             let moved = self.compaction.input_files().map(|(_, f)| (**f).clone()).collect();
-            self.install(engine, moved, Vec::new())?;
+            self.install(moved, Vec::new())?;
             Progress::Done
         } else {
-            match self.merge(engine) {
+            match self.merge(jobs) {
                 // Its names lead nowhere any more, and nobody will miss what it makes: no failure of it means anything.
                 _ if self.family.is_dropped() => {
-                    self.abandon(engine);
+                    self.abandon();
                     return Ok(Progress::Done);
                 }
                 merged => match merged? {
                     Merged::Not(progress) => progress,
                     Merged::All(outputs, vssts) => {
-                        self.install_merged(engine, &outputs, vssts)?;
+                        self.install_merged(&outputs, vssts)?;
                         Progress::Done
                     }
                 },
             }
         };
         if progress == Progress::Done {
-            self.release(engine);
+            self.release();
         }
         Ok(progress)
     }
@@ -332,11 +325,12 @@ impl Job for CompactionJob {
         self.inputs.clone()
     }
 
-    fn abandon(&mut self, engine: &Arc<Engine>) {
+    fn abandon(&mut self) {
+        let jobs = &self.jobs.clone();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
-        if !engine.health.outcome_unknown() {
-            remove_outputs(engine, &self.created());
+        if !jobs.context.health.outcome_unknown() {
+            jobs.tree.remove_outputs(&self.created());
         }
-        self.release(engine);
+        self.release();
     }
 }

@@ -9,21 +9,22 @@
 
 pub(crate) mod when;
 
-use super::output::{VsstFiles, remove_outputs};
-use super::{Claims, rebuild};
+use super::{Claims, Jobs, rebuild};
 use crate::context::event::Event;
-use crate::engine::Engine;
+use crate::files::damaged::Quarantine;
 use crate::files::obsolete::DataFile;
 use crate::plan::slots::Slots;
 use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::space_limit::Grant;
+use crate::space::grant::Grant;
 use crate::tree::family::{Family, View};
+use crate::tree::install::{Installed, Part};
+use crate::tree::output::VsstFiles;
 use base::sync::lock;
 use base::{HashSet, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use values::{Gc, GcOptions, GcOutcome, GcStep, GcWorld, Lookups, OutputVsst, PinGuard};
-use version::{Edit, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 
 /// The threshold where the space limit is near: less would free less than the keys of the output take.
 const SHORT_RATIO_PERCENT: u32 = 3;
@@ -33,6 +34,7 @@ pub(super) const CANDIDATES_MAX: usize = 8;
 
 /// A collection under way.
 pub(crate) struct GcJob {
+    jobs: Arc<Jobs>,
     family: Arc<Family>,
     inputs: Vec<Arc<VsstMeta>>,
     input_numbers: Vec<u64>,
@@ -50,8 +52,8 @@ pub(crate) struct GcJob {
 }
 
 /// How a family is collected from so much garbage in a file on.
-pub(crate) fn gc_options(engine: &Engine, view: &View, ratio_percent: u32) -> GcOptions {
-    let ablation = engine.options.ablation;
+pub(crate) fn gc_options(jobs: &Jobs, view: &View, ratio_percent: u32) -> GcOptions {
+    let ablation = jobs.context.options.ablation;
     GcOptions {
         ratio_percent,
         file_bytes: view.digest.file_bytes,
@@ -63,21 +65,21 @@ pub(crate) fn gc_options(engine: &Engine, view: &View, ratio_percent: u32) -> Gc
 }
 
 /// What could be collected in a family now, and how.
-fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> Option<(Gc, GcOptions)> {
+fn pick(jobs: &Jobs, claims: &mut Claims, family: &Family, view: &View) -> Option<(Gc, GcOptions)> {
     if view.version.vssts.is_empty() {
         return None;
     }
     let options = family.options();
-    let usual = when::threshold(engine, view, &options);
-    let own = if engine.is_space_short() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
-    let asked = claims.gc_requests.threshold(engine, family);
-    let gc_options = gc_options(engine, view, asked.map_or(own, |asked| asked.min(own)));
+    let usual = when::threshold(jobs, view, &options);
+    let own = if jobs.space.is_short() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
+    let asked = claims.gc_requests.threshold(&jobs.tree, family);
+    let gc_options = gc_options(jobs, view, asked.map_or(own, |asked| asked.min(own)));
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
-    let all = asked.is_some() || engine.is_space_short();
-    let mut passed_over = if all { HashSet::default() } else { rebuild::taken(engine, claims, family) };
+    let all = asked.is_some() || jobs.space.is_short();
+    let mut passed_over = if all { HashSet::default() } else { rebuild::taken(jobs, claims, family) };
     for _ in 0..CANDIDATES_MAX {
-        let gc = pick_at(claims, family, view, &gc_options, &passed_over)?;
-        if engine.space.would_grant(engine, gc.expected_write) {
+        let gc = pick_at(&jobs.files.tables.quarantine, claims, family, view, &gc_options, &passed_over)?;
+        if jobs.space.would_grant(gc.expected_write) {
             return Some((gc, gc_options));
         }
         passed_over.extend(gc.numbers());
@@ -87,6 +89,7 @@ fn pick(engine: &Engine, claims: &mut Claims, family: &Family, view: &View) -> O
 
 /// What could be collected in a family, leaving out the files `planned`.
 pub(crate) fn pick_at(
+    uncollected: &Quarantine,
     claims: &mut Claims,
     family: &Family,
     view: &View,
@@ -102,39 +105,35 @@ pub(crate) fn pick_at(
         meta.segment
             || busy.has_vsst(meta.number)
             || planned.contains(&meta.number)
+            || uncollected.is_uncollected(meta.number)
             || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
     };
     values::pick(&view.version, ledger, gc_options, &skip)
 }
 
 /// True if a collection could start.
-pub(crate) fn is_wanted(engine: &Engine, claims: &mut Claims) -> bool {
-    if engine.gc_is_paused() {
+pub(crate) fn is_wanted(jobs: &Jobs, claims: &mut Claims) -> bool {
+    if jobs.drain.gc_is_paused() {
         return false;
     }
-    engine.all_families().iter().any(|f| pick(engine, claims, f, &f.view()).is_some())
+    jobs.tree.all_families().iter().any(|f| pick(jobs, claims, f, &f.view()).is_some())
 }
 
 impl GcJob {
     /// A collection, if there is one to start. What it works on is claimed. `urgent`: one that goes before compactions.
-    pub fn start(
-        engine: &Arc<Engine>,
-        claims: &mut Claims,
-        slots: &Slots,
-        urgent: bool,
-    ) -> Option<Box<dyn Job>> {
+    pub fn start(jobs: &Arc<Jobs>, claims: &mut Claims, slots: &Slots, urgent: bool) -> Option<Box<dyn Job>> {
         let free =
-            if urgent { claims.collections < slots.urgent } else { when::may_start(engine, claims, slots) };
-        if !free || engine.gc_is_paused() {
+            if urgent { claims.collections < slots.urgent } else { when::may_start(jobs, claims, slots) };
+        if !free || jobs.drain.gc_is_paused() {
             return None;
         }
-        for family in engine.all_families() {
+        for family in jobs.tree.all_families() {
             let view = family.view();
-            let Some((gc, gc_options)) = pick(engine, claims, &family, &view) else { continue };
-            let Some(grant) = engine.space.grant(engine, gc.expected_write) else { continue };
+            let Some((gc, gc_options)) = pick(jobs, claims, &family, &view) else { continue };
+            let Some(grant) = jobs.space.grant(gc.expected_write) else { continue };
             let busy = claims.busy.entry(family.id).or_default();
             let names = gc.inputs.iter().flat_map(|meta| view.version.names_of(meta.number));
-            let pins = engine.pins.pin(names);
+            let pins = jobs.files.pins.pin(names);
             for meta in &gc.inputs {
                 assert!(busy.claim_vsst(meta.number), "a vSST was picked that a job works on");
             }
@@ -143,7 +142,7 @@ impl GcJob {
             let input_numbers: Vec<u64> = gc.numbers().collect();
             let expected = gc.numbers().map(|n| view.ledger.garbage_of(n).garbage_bytes).collect();
             let files = VsstFiles {
-                engine: engine.clone(),
+                tree: jobs.tree.clone(),
                 family: family.clone(),
                 level: 0,
                 job: claims.job_number(),
@@ -151,6 +150,7 @@ impl GcJob {
                 expected_len: gc.expected_write.min(gc_options.file_bytes),
             };
             return Some(Box::new(GcJob {
+                jobs: jobs.clone(),
                 input_numbers,
                 expected,
                 inputs,
@@ -158,7 +158,7 @@ impl GcJob {
                 pins: Some(pins),
                 grant: Some(grant),
                 files,
-                start_ns: engine.env.clock.now_ns(),
+                start_ns: jobs.context.env.clock.now_ns(),
                 urgent,
                 family,
             }));
@@ -166,68 +166,60 @@ impl GcJob {
         None
     }
 
-    fn finish(&mut self, engine: &Arc<Engine>, outcome: GcOutcome) -> Result<()> {
+    fn finish(&mut self, outcome: GcOutcome) -> Result<()> {
         match outcome {
-            GcOutcome::Replace { outputs, .. } => self.install(engine, outputs),
+            GcOutcome::Replace { outputs, .. } => self.install(outputs),
             GcOutcome::Abandoned { .. } => {
-                engine.stats.gc_abandoned.add(1);
+                let jobs = &self.jobs;
+                jobs.context.stats.gc_abandoned.add(1);
                 // The estimate was wrong and stays wrong until something changes it: it is the estimate that must grow,
                 // beyond what was believed in vain, before the files are tried again.
                 let believed = self.input_numbers.iter().copied().zip(self.expected.iter().copied());
-                lock(&engine.claims).abandoned.extend(believed);
-                remove_outputs(engine, self.created());
+                lock(&jobs.claims).abandoned.extend(believed);
+                jobs.tree.remove_outputs(self.created());
                 Ok(())
             }
         }
     }
 
     /// One edit: the outputs take the place of the inputs under all their names.
-    fn install(&mut self, engine: &Arc<Engine>, outputs: Vec<VsstMeta>) -> Result<()> {
-        engine.sync_dir()?;
+    fn install(&mut self, outputs: Vec<VsstMeta>) -> Result<()> {
+        let jobs = &self.jobs.clone();
+        jobs.files.sync_dir()?;
         let (family, inputs) = (self.family.id, &self.input_numbers);
         let output_bytes: u64 = outputs.iter().map(|meta| meta.len).sum();
-        let (mut overtaken, mut installed) = (false, false);
-        engine.install(
-            |state| {
-                overtaken = !has_all(state, family, inputs);
-                if overtaken {
-                    return Ok(Edit(Vec::new()));
-                }
-                Ok(Edit(vec![Record::ReplaceVsst { family, inputs: inputs.clone(), outputs }]))
-            },
-            |state| {
-                self.grant.iter().for_each(Grant::installed);
-                installed = self.family.install_durable(state, &[]);
-            },
-        )?;
-        if overtaken {
-            remove_outputs(engine, self.created());
-            return Ok(());
+        let part = Part {
+            retired: self.inputs.iter().cloned().map(DataFile::Vsst).collect(),
+            created: self.created().to_vec(),
+            ..Part::new(&self.family)
+        };
+        let replace = |state: &State, _| {
+            let record = || Record::ReplaceVsst { family, inputs: inputs.clone(), outputs: outputs.clone() };
+            has_all(state, family, inputs).then(|| vec![record()])
+        };
+        let published = || self.grant.iter().for_each(Grant::installed);
+        let installed = jobs.tree.install(vec![part], replace, published)?;
+        if installed[0] != Installed::Overtaken {
+            self.book(jobs, output_bytes);
         }
-        if installed {
-            engine.obsolete.add(self.inputs.iter().cloned().map(DataFile::Vsst));
-        } else {
-            remove_outputs(engine, self.created());
-        }
-        self.book(engine, output_bytes);
         Ok(())
     }
 
-    fn book(&self, engine: &Engine, output_bytes: u64) {
+    fn book(&self, jobs: &Jobs, output_bytes: u64) {
         let input_bytes: u64 = self.inputs.iter().map(|meta| meta.len).sum();
         let freed = input_bytes.saturating_sub(output_bytes);
         // A file without live records says nothing of how fast others can be collected.
         if output_bytes > 0 {
             // What runs beside it frees about as much.
-            let together = lock(&engine.claims).collections.max(1) as u64;
-            engine.gc_rate.record(freed * together, engine.env.clock.now_ns() - self.start_ns);
+            let together = lock(&jobs.claims).collections.max(1) as u64;
+            jobs.drain.gc.record(freed * together, jobs.context.env.clock.now_ns() - self.start_ns);
         }
-        engine.stats.gc_runs.add(1);
-        engine.stats.gc_bytes_written.add(output_bytes);
-        engine.stats.gc_bytes_freed.add(freed);
-        engine.health.space_found();
-        engine.space.refresh(engine);
-        engine.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
+        jobs.context.stats.gc_runs.add(1);
+        jobs.context.stats.gc_bytes_written.add(output_bytes);
+        jobs.context.stats.gc_bytes_freed.add(freed);
+        jobs.context.health.space_found();
+        jobs.tree.refresh_space();
+        jobs.context.tell(&Event::Gc { family: self.family.name.clone(), input_bytes, output_bytes });
     }
 
     /// Every output begun.
@@ -235,11 +227,12 @@ impl GcJob {
         self.job.as_ref().map_or(&[], values::GcJob::created)
     }
 
-    fn release(&mut self, engine: &Engine) {
+    fn release(&mut self) {
+        let jobs = &self.jobs.clone();
         // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
         self.inputs.clear();
         self.job = None;
-        let mut claims = lock(&engine.claims);
+        let mut claims = lock(&jobs.claims);
         if let Some(busy) = claims.busy.get_mut(&self.family.id) {
             self.input_numbers.iter().for_each(|&n| busy.release_vsst(n));
         }
@@ -261,35 +254,36 @@ impl Job for GcJob {
         if self.urgent { JobClass::UrgentGc } else { JobClass::Gc }
     }
 
-    fn step(&mut self, engine: &Arc<Engine>) -> Result<Progress> {
-        let now_ns = engine.env.clock.now_ns();
-        let paced_ns = when::paced_ns(engine, now_ns);
-        let wait_ns = engine.rate_limit.wait_ns(now_ns).max(paced_ns);
+    fn step(&mut self) -> Result<Progress> {
+        let jobs = &self.jobs.clone();
+        let now_ns = jobs.context.env.clock.now_ns();
+        let paced_ns = when::paced_ns(jobs, now_ns);
+        let wait_ns = jobs.drain.limit.wait_ns(now_ns).max(paced_ns);
         if wait_ns > 0 {
-            engine.stats.gc_paced_ns.add(paced_ns);
+            jobs.context.stats.gc_paced_ns.add(paced_ns);
             return Ok(Progress::Wait(wait_ns));
         }
         let job = self.job.as_mut().expect("no step follows the release");
         let step = match job.step(&mut World { files: &self.files }) {
             // Nobody will miss what it makes: no failure of it means anything.
             _ if self.family.is_dropped() => {
-                self.abandon(engine);
+                self.abandon();
                 return Ok(Progress::Done);
             }
             step => step?,
         };
         let (read_bytes, written_bytes) = (job.take_read_bytes(), job.take_written_bytes());
-        engine.rate_limit.charge(engine.env.clock.now_ns(), written_bytes);
-        engine.gc_pace.charge(read_bytes + written_bytes);
-        engine.stats.gc_bytes_read.add(read_bytes);
+        jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written_bytes);
+        jobs.gc_pace.charge(read_bytes + written_bytes);
+        jobs.context.stats.gc_bytes_read.add(read_bytes);
         if let Some(grant) = &self.grant {
             grant.wrote(|| job.created().to_vec());
         }
         match step {
             GcStep::More => Ok(Progress::More),
             GcStep::Done(outcome) => {
-                self.finish(engine, outcome)?;
-                self.release(engine);
+                self.finish(outcome)?;
+                self.release();
                 Ok(Progress::Done)
             }
         }
@@ -299,31 +293,32 @@ impl Job for GcJob {
         self.input_numbers.clone()
     }
 
-    fn abandon(&mut self, engine: &Arc<Engine>) {
+    fn abandon(&mut self) {
+        let jobs = &self.jobs.clone();
         // A failed commit may be durable all the same: its files may only go if the manifest does not name them.
-        if !engine.health.outcome_unknown() {
-            remove_outputs(engine, self.created());
+        if !jobs.context.health.outcome_unknown() {
+            jobs.tree.remove_outputs(self.created());
         }
-        self.release(engine);
+        self.release();
     }
 }
 
-/// The engine, as a collection sees it.
+/// The jobs, as a collection sees it.
 struct World<'a> {
     files: &'a VsstFiles,
 }
 
 impl GcWorld for World<'_> {
     fn tables(&self) -> &dyn TableSource {
-        &*self.files.engine.tables
+        &*self.files.tree.files.tables
     }
 
     fn vssts(&self) -> &dyn VsstSource {
-        &*self.files.engine.tables
+        &*self.files.tree.files.tables
     }
 
     fn now_ns(&self) -> Option<u64> {
-        Some(self.files.engine.env.clock.now_ns())
+        Some(self.files.tree.context.env.clock.now_ns())
     }
 
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {

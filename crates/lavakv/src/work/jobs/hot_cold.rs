@@ -8,7 +8,7 @@
 //!
 //! The cache is in memory only. After an open, everything is cold until compactions have dropped something.
 
-use super::output::{CreateVsst, VsstFiles};
+use crate::tree::output::{CreateVsst, VsstFiles};
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use lsm::{DropObserver, DropReason};
@@ -37,7 +37,8 @@ impl ValueFiles {
     pub fn new(files: VsstFiles, flush_bytes: Option<u64>) -> Self {
         let options = files.family.options();
         let cache = files.family.drop_cache();
-        let worth = (files.engine.options.memtable_bytes as u64).min(options.vsst_bytes) / FLUSH_PART_MIN;
+        let worth =
+            (files.tree.context.options.memtable_bytes as u64).min(options.vsst_bytes) / FLUSH_PART_MIN;
         let parting = match (&cache, flush_bytes) {
             (Some(cache), Some(bytes)) if bytes >= worth => cache.parting(),
             _ => Parting::AllCold,

@@ -1,7 +1,7 @@
 //! Correlated compaction: when vSSTs are rebuilt in the order of keys, and how a compaction takes their records along.
 //!
 //! **When.** Nobody reads ahead in a store that is not scanned, so nothing is rebuilt there: the mechanism costs a store
-//! that only writes and gets nothing at all. Scans tell what they lose ([`Demand`]): each request beyond the fewest that
+//! that only writes and gets nothing at all. Scans tell what they lose (`tree::demand`): each request beyond the fewest that
 //! would do. Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are
 //! expected to lose as much again. A walk does not begin, nor go on, while anybody writes (under random overwrites what
 //! is put in order is soon out of order, and its room is needed), while collections are paused, or while anything more
@@ -15,11 +15,9 @@
 //! A record that is damaged, even when it is read again alone, stays where it is, with its reference, and its file is
 //! set aside (`damaged`). Nothing depends on its being moved.
 
-use super::Claims;
-use super::output::{CreateVsst, VsstFiles};
-use crate::engine::Engine;
+use super::{Claims, Jobs};
 use crate::tree::family::{Family, View};
-use base::sync::statistic::{AtomicU64, Ordering};
+use crate::tree::output::{CreateVsst, VsstFiles};
 use base::{Error, HashMap, HashSet, Result, SeqNo};
 use lsm::policy::{Compaction, Facts, InProgress, Rebuild, RebuildOptions, RebuildStep};
 use std::collections::BTreeSet;
@@ -39,57 +37,31 @@ const STORE_PART: u64 = 5;
 const FILES_MIN: u64 = 4;
 /// A walk begins when scans have lost this part of what it will rewrite.
 const PAYS_PART: u64 = 2;
-/// What a request costs, in bytes that a device moves in the same time.
-const REQUEST_BYTES: u64 = 16 << 10;
 /// Bytes of all read buffers of a compaction, and the least and most of one.
 const BUFFERS_BYTES: u64 = 16 << 20;
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 const BUFFER_BYTES_MAX: u64 = 512 << 10;
 
-/// What scans of a family have lost because its values do not lie side by side, in bytes that could have been read
-/// meanwhile.
-#[derive(Debug, Default)]
-pub(crate) struct Demand(AtomicU64);
-
-impl Demand {
-    /// A scan made so many requests where `fewest` would have done.
-    pub fn scanned(&self, requests: u64, fewest: u64) {
-        if requests > fewest {
-            self.0.fetch_add((requests - fewest).saturating_mul(REQUEST_BYTES), Ordering::Relaxed);
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// A walk was begun for so much of it.
-    fn spent(&self, bytes: u64) {
-        // Lost updates of scans at the same time are no matter.
-        self.0.store(self.bytes().saturating_sub(bytes), Ordering::Relaxed);
-    }
-}
-
 /// What can be started, and the walk as it is once that has been started.
 type Picked = (Compaction, Rebuild);
 
 /// The next step of a walk, if a family has one to go on with, or one to begin.
-pub(crate) fn pick(engine: &Engine, claims: &mut Claims) -> Option<(Arc<Family>, Compaction, Rebuild)> {
-    if !engine.options.ablation.correlated || claims.rebuild_runs || engine.gc_is_paused() {
+pub(crate) fn pick(jobs: &Jobs, claims: &mut Claims) -> Option<(Arc<Family>, Compaction, Rebuild)> {
+    if !jobs.context.options.ablation.correlated || claims.rebuild_runs || jobs.drain.gc_is_paused() {
         return None;
     }
     // A walk needs room for all it rewrites.
-    if engine.space_room().is_some_and(|(room, margin)| room < 2 * margin) {
+    if jobs.space.room().is_some_and(|(room, margin)| room < 2 * margin) {
         return None;
     }
-    engine.all_families().into_iter().find_map(|family| {
-        let (compaction, walk) = pick_in(engine, claims, &family)?;
-        super::fits(engine, &compaction).then_some((family, compaction, walk))
+    jobs.tree.all_families().into_iter().find_map(|family| {
+        let (compaction, walk) = pick_in(jobs, claims, &family)?;
+        super::fits(jobs, &compaction).then_some((family, compaction, walk))
     })
 }
 
-fn pick_in(engine: &Engine, claims: &mut Claims, family: &Family) -> Option<Picked> {
-    if !claims.rebuilds.contains_key(&family.id) && family.demand.bytes() == 0 || !engine.is_quiet() {
+fn pick_in(jobs: &Jobs, claims: &mut Claims, family: &Family) -> Option<Picked> {
+    if !claims.rebuilds.contains_key(&family.id) && family.demand.bytes() == 0 || !jobs.is_quiet() {
         return None;
     }
     let view = family.view();
@@ -126,9 +98,9 @@ fn begin(family: &Family, view: &View, busy: &InProgress) -> Option<Rebuild> {
 }
 
 /// The vSSTs of a walk under way: collecting them would be for nothing.
-pub(crate) fn taken(engine: &Engine, claims: &Claims, family: &Family) -> HashSet<u64> {
+pub(crate) fn taken(jobs: &Jobs, claims: &Claims, family: &Family) -> HashSet<u64> {
     match claims.rebuilds.get(&family.id) {
-        Some(walk) if engine.is_quiet() => walk.vssts().iter().copied().collect(),
+        Some(walk) if jobs.is_quiet() => walk.vssts().iter().copied().collect(),
         _ => HashSet::default(),
     }
 }
@@ -156,9 +128,9 @@ impl Rebuilder {
         let mut inputs = HashMap::default();
         let mut class = VsstClass::Mixed;
         for meta in compaction.rebuild_vssts.iter().filter_map(|n| version.vssts.get(n)) {
-            let vsst = match files.engine.tables.vsst(meta) {
+            let vsst = match files.tree.files.tables.vsst(meta) {
                 Err(e) if crate::files::damaged::is_of_reading(&e) => {
-                    crate::files::damaged::set_aside(&files.engine, meta.number, &e);
+                    files.tree.set_aside(meta.number, &e);
                     continue;
                 }
                 opened => opened?,

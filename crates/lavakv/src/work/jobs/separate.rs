@@ -1,12 +1,12 @@
 //! What becomes of values when flush and compaction write entries: large ones go to vSSTs, references get the newest
 //! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
 
+use super::Jobs;
 use super::hot_cold::ValueFiles;
-use super::output::VsstFiles;
 use super::rebuild::Rebuilder;
-use crate::engine::Engine;
 use crate::files::damaged;
 use crate::tree::family::Family;
+use crate::tree::output::VsstFiles;
 use base::{Error, HashMap, Result, SeqNo, ValueKind};
 use lsm::{Rewrite, ValueHook};
 use std::collections::BTreeSet;
@@ -80,8 +80,8 @@ impl Separation {
     }
 
     /// The hook of one step.
-    pub fn hook<'a>(&'a mut self, engine: &'a Engine) -> SeparationHook<'a> {
-        SeparationHook { separation: self, engine }
+    pub fn hook<'a>(&'a mut self, jobs: &'a Jobs) -> SeparationHook<'a> {
+        SeparationHook { separation: self, jobs }
     }
 
     /// Ends the open vSST; all that were written, and the segments that were taken in.
@@ -120,7 +120,7 @@ impl Separation {
 /// See [`Separation::hook`].
 pub(crate) struct SeparationHook<'a> {
     separation: &'a mut Separation,
-    engine: &'a Engine,
+    jobs: &'a Jobs,
 }
 
 impl SeparationHook<'_> {
@@ -143,7 +143,7 @@ impl SeparationHook<'_> {
             match self.bring_in(user_key, seq, bytes, out) {
                 // The reference goes on to where the value cannot be read: the compaction needs no more.
                 Err(e) if damaged::is_of_reading(&e) && !e.is_passing() => {
-                    damaged::set_aside(self.engine, file.number, &e);
+                    self.jobs.tree.set_aside(file.number, &e);
                     return Ok(renamed(reference, file.number, out));
                 }
                 done => return done,
@@ -179,7 +179,7 @@ impl SeparationHook<'_> {
     fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let (view, mut counters) = (self.separation.family.view(), ReadCounters::default());
         let entry = (user_key, seq, ValueKind::Reference);
-        match crate::read::fetch::value(self.engine, &view.version, entry, bytes, false, &mut counters) {
+        match crate::read::fetch::value(&self.jobs.tree, &view.version, entry, bytes, false, &mut counters) {
             Err(_) if self.separation.family.is_dropped() => Ok(Rewrite::Keep),
             value => {
                 out.extend_from_slice(&value?);
@@ -203,7 +203,7 @@ impl SeparationHook<'_> {
             return self.take_in_lost(bytes, out);
         }
         let reference = SegmentReference::decode(bytes)?;
-        self.separation.segments.push(self.engine.segments.meta(user_key, seq, &reference));
+        self.separation.segments.push(self.jobs.large.segments.meta(user_key, seq, &reference));
         reference.in_table().encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
     }
@@ -216,7 +216,7 @@ impl SeparationHook<'_> {
         let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
         let listed = self.separation.family.view().version.vssts.contains_key(&file);
         if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
-            let meta = self.engine.placement.lost(self.engine, file);
+            let meta = self.jobs.large.placement.lost(file);
             self.separation.segments.push(meta.ok_or_else(|| Error::corruption("a lost value in no file"))?);
         }
         Reference { blob_id: file, raw_len, stored_len }.encode_into(out);

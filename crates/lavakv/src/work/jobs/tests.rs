@@ -35,24 +35,24 @@ fn key(i: u64) -> Vec<u8> {
 fn a_table_that_is_moved_stays_shared() {
     let sim = SimEnv::new(1);
     let db = Db::open_in(sim.env(), "/store", options()).unwrap();
-    let engine = db.engine();
+    let jobs = &db.engine().jobs;
     let (mut copies, mut moved) = (0, 0);
     for i in 0..20_000u64 {
         db.put(&key(i), &[7; 100]).unwrap();
         if i % 200 != 0 {
             continue;
         }
-        let Some(mut job) = next_job(engine, Duty::AllButLog, JobClass::Idle) else { continue };
+        let Some(mut job) = next_job(jobs, Duty::AllButLog, JobClass::Idle) else { continue };
         let moves = || db.stats().compaction_moves;
         let (before, compacts) = (moves(), matches!(job.class(), JobClass::L0 | JobClass::Compaction));
         if compacts && copies < 8 {
             copies += 1;
             db.checkpoint(format!("/copy{copies}")).unwrap();
         }
-        let shared: Vec<u64> = tables(engine).filter(|t| t.shared).map(|t| t.number).collect();
-        while job.step(engine).unwrap() != crate::run::scheduler::Progress::Done {}
+        let shared: Vec<u64> = tables(jobs).filter(|t| t.shared).map(|t| t.number).collect();
+        while job.step().unwrap() != crate::run::scheduler::Progress::Done {}
         if moves() > before {
-            let lost = tables(engine).filter(|t| shared.contains(&t.number) && !t.shared).count();
+            let lost = tables(jobs).filter(|t| shared.contains(&t.number) && !t.shared).count();
             assert_eq!(lost, 0, "tables that a move took the mark from");
             moved += usize::from(!shared.is_empty());
         }
@@ -60,8 +60,8 @@ fn a_table_that_is_moved_stays_shared() {
     assert!(moved > 0, "a table was moved after a checkpoint");
 }
 
-fn tables(engine: &Engine) -> impl Iterator<Item = Arc<FileMeta>> {
-    let version = engine.all_families()[0].view().version.clone();
+fn tables(jobs: &Jobs) -> impl Iterator<Item = Arc<FileMeta>> {
+    let version = jobs.tree.all_families()[0].view().version.clone();
     version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
 }
 
@@ -88,13 +88,14 @@ fn with_garbage(sim: &SimEnv) -> Db {
 }
 
 /// Bytes that the first choice of a collection would write, and the one that writes least.
-fn choices(engine: &Engine, claims: &mut Claims) -> (u64, u64) {
-    let family = engine.all_families().remove(0);
+fn choices(jobs: &Jobs, claims: &mut Claims) -> (u64, u64) {
+    let family = jobs.tree.all_families().remove(0);
     let view = family.view();
-    let options = gc::gc_options(engine, &view, 20);
+    let options = gc::gc_options(jobs, &view, 20);
+    let uncollected = &jobs.files.tables.quarantine;
     let mut passed_over = HashSet::default();
     let mut writes = Vec::new();
-    while let Some(gc) = gc::pick_at(claims, &family, &view, &options, &passed_over) {
+    while let Some(gc) = gc::pick_at(uncollected, claims, &family, &view, &options, &passed_over) {
         passed_over.extend(gc.numbers());
         writes.push(gc.expected_write);
     }
@@ -106,21 +107,21 @@ fn choices(engine: &Engine, claims: &mut Claims) -> (u64, u64) {
 fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told() {
     let sim = SimEnv::new(2);
     let db = with_garbage(&sim);
-    let engine = db.engine();
+    let jobs = &db.engine().jobs;
     let mut held = Vec::new();
     {
-        let mut claims = lock(&engine.claims);
-        let (first, least) = choices(engine, &mut claims);
+        let mut claims = lock(&jobs.claims);
+        let (first, least) = choices(jobs, &mut claims);
         assert!(first > least + (20 << 10), "{first} {least}");
-        while engine.space.would_grant(engine, first) {
-            held.extend(engine.space.grant(engine, 1));
+        while jobs.space.would_grant(first) {
+            held.extend(jobs.space.grant(1));
         }
-        assert!(engine.space.would_grant(engine, least));
-        assert!(gc::is_wanted(engine, &mut claims), "another choice fits");
-        while engine.space.would_grant(engine, 1) {
-            held.extend(engine.space.grant(engine, 1));
+        assert!(jobs.space.would_grant(least));
+        assert!(gc::is_wanted(jobs, &mut claims), "another choice fits");
+        while jobs.space.would_grant(1) {
+            held.extend(jobs.space.grant(1));
         }
-        assert!(!gc::is_wanted(engine, &mut claims));
+        assert!(!gc::is_wanted(jobs, &mut claims));
     }
     let refused = db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);

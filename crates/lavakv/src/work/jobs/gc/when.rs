@@ -27,130 +27,22 @@
 //! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
 //! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
 
-use super::super::Claims;
+use super::super::{Claims, Jobs};
 use crate::context::options::FamilyOptions;
-use crate::engine::Engine;
-use crate::plan::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots, Tally};
+use crate::plan::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
+use crate::tree::digest::Tally;
 use crate::tree::family::View;
-use values::Ledger;
-use version::Version;
 
-/// Garbage, in percent of live bytes, from which writers are slowed down.
-const GARBAGE_SLOW_PERCENT: u64 = 22;
-/// The same where a space limit is set: the limit slows them down before, unless it is far away.
-const LIMITED_SLOW_PERCENT: u64 = 100;
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
 const EXPOSED_FULL_PERCENT: u64 = 21;
 /// The same at most where a space limit leaves room for more.
 const EXPOSED_LIMITED_PERCENT: u64 = 60;
-/// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
-/// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
-/// garbage instead of a third (`docs/decisions/0017`).
-const SMALL_VALUES_PERCENT: u64 = 20;
 /// The threshold while there is little garbage.
 const LAZY_RATIO_PERCENT: u64 = 60;
 /// The threshold when there is no room left.
 const FULL_RATIO_PERCENT: u64 = 5;
-/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
-const SLACK_FILES: u64 = 2;
 /// Strain from which collection takes every free thread.
 const STRAIN_BUSY: u64 = 50;
-
-/// Records below this are small: see [`file_bytes`].
-const SMALL_VALUE_BYTES: u64 = 8 << 10;
-/// A longer output is at most this part of all records.
-const STORE_PART: u64 = 64;
-/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
-const SMALL_VALUES_FACTOR: u64 = 4;
-
-/// What is asked of a version again and again: worked out once, when it is installed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Digest {
-    /// Exposed garbage beyond the slack, in percent of live bytes.
-    exposed_percent: u64,
-    /// Exposed garbage and what lies above the last level, likewise. What lies above is hidden garbage where keys are
-    /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
-    /// evenly.
-    garbage_percent: u64,
-    /// How much more garbage there may be because values are small, in percent of live bytes.
-    allowance_percent: u64,
-    /// The size of what a collection writes.
-    pub file_bytes: u64,
-    /// What the collection of one file may have to copy: a file of placed values may be longer than that.
-    pub collected_bytes: u64,
-    /// What the family adds to the pressures.
-    pub tally: Tally,
-}
-
-impl Digest {
-    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> Digest {
-        let separated =
-            |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
-        let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
-        let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
-        let live = ledger.referenced_bytes().saturating_sub(above_bytes);
-        let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
-        let mean_bytes = mean_record_bytes(version);
-        let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
-        let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
-        Digest {
-            exposed_percent: percent(exposed, ledger, options),
-            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
-            allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
-            file_bytes,
-            collected_bytes: collected_bytes(version, file_bytes),
-            tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
-        }
-    }
-
-    /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
-    pub fn garbage_over_percent(&self, limited: bool) -> u64 {
-        self.garbage_percent.saturating_sub(self.slow_percent(limited))
-    }
-
-    /// Garbage in percent of the bound at which writers are slowed down.
-    fn strain_percent(&self, limited: bool) -> u64 {
-        self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
-    }
-
-    fn slow_percent(&self, limited: bool) -> u64 {
-        let usual = GARBAGE_SLOW_PERCENT + self.allowance_percent;
-        if limited { usual.max(LIMITED_SLOW_PERCENT) } else { usual }
-    }
-}
-
-/// Of the records that a collection may have to copy; at least 1.
-fn mean_record_bytes(version: &Version) -> u64 {
-    let copied = version.vssts.values().filter(|meta| !meta.segment);
-    let (bytes, count) = copied.fold((0u64, 0u64), |(bytes, count), meta| {
-        (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
-    });
-    (bytes / count.max(1)).max(1)
-}
-
-/// What the collection of one file may have to copy.
-fn collected_bytes(version: &Version, file_bytes: u64) -> u64 {
-    let files = version.vssts.values().filter(|meta| !meta.segment);
-    let longest = files.map(|meta| meta.record_bytes).max().unwrap_or(0);
-    // The last output of a flush or collection takes in what would have been a short one.
-    if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
-}
-
-/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
-/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
-/// [`SMALL_VALUES_FACTOR`] times as long.
-fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
-    let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
-    let longer = options.vsst_bytes.saturating_mul(factor);
-    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
-    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
-}
-
-/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
-fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
-    let live = ledger.record_bytes().saturating_sub(garbage);
-    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
-}
 
 /// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
 fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
@@ -171,20 +63,20 @@ fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, f
 }
 
 /// The threshold of a family now.
-pub(super) fn threshold(engine: &Engine, view: &View, options: &FamilyOptions) -> u32 {
+pub(super) fn threshold(jobs: &Jobs, view: &View, options: &FamilyOptions) -> u32 {
     // Asked in any case: it is a comparison with what was seen last.
-    let quiet = engine.is_quiet();
-    if !engine.options.ablation.dynamic_scheduling {
+    let quiet = jobs.is_quiet();
+    if !jobs.context.options.ablation.dynamic_scheduling {
         return options.gc_ratio_percent;
     }
     let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
     let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
-    let room = engine.space_room().filter(|_| engine.has_own_limit());
+    let room = jobs.space.room().filter(|_| jobs.space.has_own_limit());
     let full = room.map_or(usual, |(room, _)| {
-        let more = room.saturating_mul(100) / engine.used_bytes().max(1);
+        let more = room.saturating_mul(100) / jobs.space.used_bytes().max(1);
         digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
     });
-    threshold_percent(digest.exposed_percent, full, floor, quiet, engine.fill_percent())
+    threshold_percent(digest.exposed_percent, full, floor, quiet, jobs.space.fill_percent())
 }
 
 fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
@@ -196,45 +88,46 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
 }
 
 /// How near the space is to where somebody suffers: 100 is there. See the module.
-pub(crate) fn strain_percent(engine: &Engine) -> u64 {
-    let limited = engine.has_own_limit();
-    let garbage = engine.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
-    strain(garbage.unwrap_or(0), engine.fill_percent())
+pub(crate) fn strain_percent(jobs: &Jobs) -> u64 {
+    let limited = jobs.space.has_own_limit();
+    let garbage = jobs.tree.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
+    strain(garbage.unwrap_or(0), jobs.space.fill_percent())
 }
 
 /// How long a collection should wait so that flushes are quick.
-pub(super) fn paced_ns(engine: &Engine, now_ns: u64) -> u64 {
-    if !engine.options.ablation.dynamic_scheduling {
+pub(super) fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
+    if !jobs.context.options.ablation.dynamic_scheduling {
         return 0;
     }
-    engine.gc_pace.wait_ns(now_ns, strain_percent(engine))
+    jobs.gc_pace.wait_ns(now_ns, strain_percent(jobs))
 }
 
 /// What collections may read and write in a second now; `None`: they are not bounded.
-pub(crate) fn pace_bytes_per_s(engine: &Engine) -> Option<u64> {
-    engine.gc_pace.bytes_per_s(engine.env.clock.now_ns(), strain_percent(engine))
+pub(crate) fn pace_bytes_per_s(jobs: &Jobs) -> Option<u64> {
+    jobs.gc_pace.bytes_per_s(jobs.context.env.clock.now_ns(), strain_percent(jobs))
 }
 
 /// What may run at once.
-pub(crate) fn slots(engine: &Engine, claims: &mut Claims) -> Slots {
-    let (threads, compactions_max) = (engine.options.background_threads, engine.options.compactions_max);
-    if !engine.options.ablation.dynamic_scheduling {
+pub(crate) fn slots(jobs: &Jobs, claims: &mut Claims) -> Slots {
+    let (threads, compactions_max) =
+        (jobs.context.options.background_threads, jobs.context.options.compactions_max);
+    if !jobs.context.options.ablation.dynamic_scheduling {
         return Slots::fixed(threads).limited(threads, compactions_max);
     }
     let mut tally = Tally::default();
-    engine.all_families().iter().for_each(|family| tally.add(&family.view().digest.tally));
-    let slots = Slots::of(&tally, threads, engine.fill_percent(), claims.gc_slots);
+    jobs.tree.all_families().iter().for_each(|family| tally.add(&family.view().digest.tally));
+    let slots = Slots::of(&tally, threads, jobs.space.fill_percent(), claims.gc_slots);
     claims.gc_slots = slots.by_pressure;
     slots.limited(threads, compactions_max)
 }
 
 /// True if another collection may start.
-pub(super) fn may_start(engine: &Engine, claims: &Claims, slots: &Slots) -> bool {
+pub(super) fn may_start(jobs: &Jobs, claims: &Claims, slots: &Slots) -> bool {
     let running = claims.collections;
-    let free = claims.merges() + running < engine.options.background_threads;
+    let free = claims.merges() + running < jobs.context.options.background_threads;
     let busy = || {
         let asked = !claims.gc_requests.is_empty();
-        asked || engine.is_quiet() || strain_percent(engine) >= STRAIN_BUSY
+        asked || jobs.is_quiet() || strain_percent(jobs) >= STRAIN_BUSY
     };
     running < slots.collections || (free && busy())
 }
@@ -242,6 +135,7 @@ pub(super) fn may_start(engine: &Engine, claims: &Claims, slots: &Slots) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::digest::{Digest, GARBAGE_SLOW_PERCENT};
 
     #[test]
     fn the_threshold_falls_with_garbage_to_the_familys_ratio() {

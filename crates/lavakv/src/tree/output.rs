@@ -1,25 +1,24 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
-use crate::engine::Engine;
+use super::Tree;
 use crate::tree::family::Family;
-use crate::work::jobs::kept::{CountedTable, Counting};
+use crate::tree::kept::{CountedTable, Counting};
 use base::Result;
 use base::range_del::FragmentedRangeTombstones;
 use io::CreateOptions;
 use lsm::{MergeOutput, OutputFile, OutputFiles, TableSource};
-use std::path::PathBuf;
 use std::sync::Arc;
 use table::vsst::{VsstBuilder, VsstOptions};
 use table::{FinishedTable, KsstBuilder, StoreNotes, TableIdentity, TableOptions};
 use values::OutputVsst;
-use version::{FileMeta, State, Version, VsstClass, names};
+use version::{FileMeta, Version, VsstClass, names};
 
 /// Bytes a job collects before it writes them to a table: large enough for the device, small beside a step.
 const WRITE_BUFFER_LEN: usize = 1 << 20;
 
 /// Makes the output files of one job.
 pub(crate) struct TableFiles<'a> {
-    pub engine: &'a Engine,
+    pub tree: &'a Tree,
     pub family: &'a Family,
     pub level: usize,
     pub job: u64,
@@ -30,20 +29,21 @@ pub(crate) struct TableFiles<'a> {
 
 impl OutputFiles<CountedTable> for TableFiles<'_> {
     fn create(&mut self) -> Result<OutputFile<CountedTable>> {
-        let engine = self.engine;
+        let tree = self.tree;
         let options = self.family.options();
-        let number = engine.manifest.allocate_file_number();
-        let path = engine.path(&names::ksst(number));
-        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
-        let identity = identity(engine, self.family, number, self.level, self.job, self.inputs);
+        let number = tree.files.manifest.allocate_file_number();
+        let path = tree.context.path(&names::ksst(number));
+        let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
+        let identity = identity(tree, self.family, number, self.level, self.job, self.inputs);
         let table_options = TableOptions {
             compression: options.compression,
             block_len: options.block_bytes,
             filter_bits_per_key: options.filter_bits_per_key,
             ..Default::default()
         };
-        let mut table = KsstBuilder::new(file, &path, identity, &table_options, Some(engine.cache.clone()));
-        table.set_created(engine.env.clock.unix_seconds());
+        let mut table =
+            KsstBuilder::new(file, &path, identity, &table_options, Some(tree.files.cache.clone()));
+        table.set_created(tree.context.env.clock.unix_seconds());
         let table = CountedTable::new(table, number, self.counting.cloned());
         Ok(OutputFile { number, path, table })
     }
@@ -54,7 +54,7 @@ pub(crate) type CreateVsst = Box<dyn FnMut() -> Result<OutputVsst> + Send>;
 
 /// Makes the vSSTs of one job.
 pub(crate) struct VsstFiles {
-    pub engine: Arc<Engine>,
+    pub tree: Arc<Tree>,
     pub family: Arc<Family>,
     pub level: usize,
     pub job: u64,
@@ -65,25 +65,25 @@ pub(crate) struct VsstFiles {
 impl VsstFiles {
     /// A new vSST. `alignment` 0: chosen from the first record.
     pub fn create(&self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
-        let engine = &*self.engine;
-        let number = engine.manifest.allocate_file_number();
-        let path = engine.path(&names::vsst(number));
-        let file = engine.env.fs.create(&path, &create_options(engine, self.expected_len))?;
-        let identity = identity(engine, &self.family, number, self.level, self.job, &self.inputs);
+        let tree = &*self.tree;
+        let number = tree.files.manifest.allocate_file_number();
+        let path = tree.context.path(&names::vsst(number));
+        let file = tree.context.env.fs.create(&path, &create_options(tree, self.expected_len))?;
+        let identity = identity(tree, &self.family, number, self.level, self.job, &self.inputs);
         let uid = identity.uid;
         let options = VsstOptions { compression: self.family.options().compression, alignment };
-        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(engine.cache.clone()));
-        builder.set_created(engine.env.clock.unix_seconds());
+        let mut builder = VsstBuilder::new(file, &path, identity, &options, Some(tree.files.cache.clone()));
+        builder.set_created(tree.context.env.clock.unix_seconds());
         builder.set_class(class as u8);
         Ok(OutputVsst { number, path, uid, builder })
     }
 }
 
-fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
+fn create_options(tree: &Tree, expected_len: u64) -> CreateOptions {
     CreateOptions {
-        access: engine.options.access,
+        access: tree.context.options.access,
         // What is reserved counts, and most outputs are shorter than expected.
-        expected_len: if engine.space.is_limited() { 0 } else { expected_len },
+        expected_len: if tree.space.is_limited() { 0 } else { expected_len },
         write_buffer_len: WRITE_BUFFER_LEN
             .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
         sync_every: 1 << 20,
@@ -92,7 +92,7 @@ fn create_options(engine: &Engine, expected_len: u64) -> CreateOptions {
 
 /// Who writes a file.
 pub(crate) fn identity(
-    engine: &Engine,
+    tree: &Tree,
     family: &Family,
     number: u64,
     level: usize,
@@ -101,17 +101,17 @@ pub(crate) fn identity(
 ) -> TableIdentity {
     TableIdentity {
         number,
-        uid: engine.env.new_uid(),
+        uid: tree.context.env.new_uid(),
         family: family.id,
         level: level as u32,
         job,
         inputs: inputs.to_vec(),
-        edit: engine.manifest.durable_edit(),
+        edit: tree.files.manifest.durable_edit(),
         store: StoreNotes {
             family_name: family.name.clone(),
             family_options: family.given_options().encode(),
             log_floor: family.view().version.log_floor,
-            gone: engine.obsolete.tables(NOTED_GONE_MAX),
+            gone: tree.files.obsolete.tables(NOTED_GONE_MAX),
         },
     }
 }
@@ -121,7 +121,7 @@ const NOTED_GONE_MAX: usize = 4096;
 
 /// What the manifest says of a finished table.
 pub(crate) fn file_meta(
-    engine: &Engine,
+    tree: &Tree,
     version: &Version,
     level: usize,
     output: &MergeOutput<FinishedTable>,
@@ -130,7 +130,7 @@ pub(crate) fn file_meta(
     meta.hidden_bytes = match meta.range_tombstones {
         0 if meta.tombstones == 0 => 0,
         0 => hidden_bytes(version, level, &meta, &FragmentedRangeTombstones::new(&[])),
-        _ => hidden_bytes(version, level, &meta, engine.tables.table(&meta)?.range_tombstones()),
+        _ => hidden_bytes(version, level, &meta, tree.files.tables.table(&meta)?.range_tombstones()),
     };
     Ok(meta)
 }
@@ -166,24 +166,6 @@ fn hidden_bytes(
         }
     }
     hidden.min(bytes)
-}
-
-/// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
-pub(crate) fn remove_outputs(engine: &Engine, created: &[(u64, PathBuf)]) {
-    for (number, path) in created {
-        engine.tables.forget(*number);
-        engine.kept.forget(*number);
-        let _ = engine.env.fs.remove(path);
-    }
-}
-
-/// After an edit that changed tables without a flush or compaction: gives every family its version.
-pub(crate) fn publish(engine: &Engine, state: &State) {
-    for family in state.families.values() {
-        if let Some(own) = engine.family(family.id) {
-            own.install(family.version.clone(), &[]);
-        }
-    }
 }
 
 #[cfg(test)]

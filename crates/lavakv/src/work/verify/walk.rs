@@ -13,14 +13,14 @@
 //! once more before it counts.
 
 use super::VerifyReport;
+use crate::batch;
 use crate::context::event::Event;
-use crate::engine::Engine;
 use crate::files::damaged;
 use crate::files::obsolete::DataFile;
 use crate::large::placement::PlacedValues;
-use crate::tree::writer::Writer;
-use crate::write::batch;
-use base::sync::{MutexGuard, try_lock};
+use crate::work::jobs::Jobs;
+use crate::write::writer::Writer;
+use base::sync::MutexGuard;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ struct LogSegment {
 }
 
 impl Walk {
-    pub fn new(engine: &Engine) -> Walk {
-        let files = engine.manifest.state().files().map(|(number, _)| number).collect();
+    pub fn new(jobs: &Jobs) -> Walk {
+        let files = jobs.files.manifest.state().files().map(|(number, _)| number).collect();
         Walk { files, file: None, log: None, manifest_done: false }
     }
 
@@ -78,19 +78,19 @@ impl Walk {
     }
 
     /// Goes on. The bytes that were read; `None`: it is done.
-    pub fn step(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport) -> Option<u64> {
+    pub fn step(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport) -> Option<u64> {
         if let Some((file, check, bytes)) = self.file.take() {
-            return Some(self.read(engine, report, file, check, bytes));
+            return Some(self.read(jobs, report, file, check, bytes));
         }
         while let Some(number) = self.files.pop_front() {
-            let Some(file) = DataFile::find(&engine.manifest.state(), number) else { continue };
+            let Some(file) = DataFile::find(&jobs.files.manifest.state(), number) else { continue };
             if base::canary::is("scrub-passes-over-a-file") && number.is_multiple_of(2) {
                 continue;
             }
             report.files += 1;
-            match FileCheck::open(engine, &file) {
-                Ok(check) => return Some(self.read(engine, report, file, check, 0)),
-                Err(e) => file_is_bad(engine, report, &file, e),
+            match FileCheck::open(jobs, &file) {
+                Ok(check) => return Some(self.read(jobs, report, file, check, 0)),
+                Err(e) => file_is_bad(jobs, report, &file, e),
             }
             return Some(0);
         }
@@ -98,19 +98,19 @@ impl Walk {
             return None;
         }
         if self.log.is_none() {
-            self.log = LogWalk::new(engine).map_err(|e| report.errors.push(e)).ok();
+            self.log = LogWalk::new(jobs).map_err(|e| report.errors.push(e)).ok();
         }
-        if let Some(bytes) = self.log.as_mut().and_then(|log| log.step(engine, report)) {
+        if let Some(bytes) = self.log.as_mut().and_then(|log| log.step(jobs, report)) {
             return Some(bytes);
         }
         self.manifest_done = true;
-        Some(check_manifest(engine, report))
+        Some(check_manifest(jobs, report))
     }
 
     /// Reads on in a file.
     fn read(
         &mut self,
-        engine: &Engine,
+        jobs: &Jobs,
         report: &mut VerifyReport,
         file: DataFile,
         mut check: FileCheck,
@@ -119,7 +119,7 @@ impl Walk {
         let step = match check.step() {
             Ok(step) => step,
             Err(e) => {
-                file_is_bad(engine, report, &file, e);
+                file_is_bad(jobs, report, &file, e);
                 return 0;
             }
         };
@@ -141,29 +141,31 @@ impl Walk {
                 bytes.saturating_sub(before)
             }
             Err(e) => {
-                file_is_bad(engine, report, &file, e);
+                file_is_bad(jobs, report, &file, e);
                 step.bytes
             }
         }
     }
 }
 
-fn file_is_bad(engine: &Engine, report: &mut VerifyReport, file: &DataFile, error: Error) {
-    let error = error.at_file(engine.path(&file.kind().to_string()));
+fn file_is_bad(jobs: &Jobs, report: &mut VerifyReport, file: &DataFile, error: Error) {
+    let error = error.at_file(jobs.context.path(&file.kind().to_string()));
     if damaged::is_of_reading(&error) && !error.is_passing() {
-        damaged::set_aside(engine, file.number(), &error);
+        jobs.tree.set_aside(file.number(), &error);
     }
     report.errors.push(error);
 }
 
 impl FileCheck {
-    fn open(engine: &Engine, file: &DataFile) -> Result<FileCheck> {
+    fn open(jobs: &Jobs, file: &DataFile) -> Result<FileCheck> {
         Ok(match file {
-            DataFile::Table(meta) => FileCheck::Table(Box::new(TableCheck::new(engine.tables.table(meta)?))),
-            DataFile::Vsst(meta) if meta.segment => {
-                FileCheck::Segment(SegmentCheck::new(engine.tables.segment(meta.number, meta.uid)?)?)
+            DataFile::Table(meta) => {
+                FileCheck::Table(Box::new(TableCheck::new(jobs.files.tables.table(meta)?)))
             }
-            DataFile::Vsst(meta) => FileCheck::Vsst(Box::new(VsstCheck::new(engine.tables.vsst(meta)?)?)),
+            DataFile::Vsst(meta) if meta.segment => {
+                FileCheck::Segment(SegmentCheck::new(jobs.files.tables.segment(meta.number, meta.uid)?)?)
+            }
+            DataFile::Vsst(meta) => FileCheck::Vsst(Box::new(VsstCheck::new(jobs.files.tables.vsst(meta)?)?)),
         })
     }
 
@@ -201,12 +203,12 @@ impl FileCheck {
 }
 
 impl LogWalk {
-    fn new(engine: &Engine) -> Result<LogWalk> {
-        let state = engine.manifest.state();
+    fn new(jobs: &Jobs) -> Result<LogWalk> {
+        let state = jobs.files.manifest.state();
         let mut groups = Vec::new();
-        for group in engine.log.in_use(engine) {
+        for group in jobs.log.in_use() {
             let listed = state.store.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
-            let file = engine.log.file_of(group.ltn);
+            let file = jobs.log.file_of(group.ltn);
             if let Some((listed, file)) = listed.zip(file) {
                 groups.push(GroupToCheck {
                     ltn: group.ltn,
@@ -216,10 +218,10 @@ impl LogWalk {
                 });
             }
         }
-        let check = LogCheck::new(engine.manifest.store(), groups);
-        let check = match engine.wal.get() {
+        let check = LogCheck::new(jobs.files.manifest.store(), groups);
+        let check = match jobs.log.get() {
             Some(_) => check,
-            None => check.or_staged(&engine.env, &engine.dir)?,
+            None => check.or_staged(&jobs.context.env, &jobs.context.dir)?,
         };
         Ok(LogWalk {
             check,
@@ -230,25 +232,25 @@ impl LogWalk {
         })
     }
 
-    fn step(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport) -> Option<u64> {
+    fn step(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport) -> Option<u64> {
         if let Some((segment, check)) = self.open.take() {
-            return Some(self.read_segment(engine, report, segment, check));
+            return Some(self.read_segment(jobs, report, segment, check));
         }
         if let Some(segment) = self.segments.pop_front() {
-            return Some(self.open_segment(engine, report, segment));
+            return Some(self.open_segment(jobs, report, segment));
         }
         let (mut found, mut batches) = (LogFindings::default(), Batches::default());
         let mut on_batch = |tenant: TenantId, seq: SeqNo, bytes: &[u8]| {
             if tenant == TenantId::FIRST {
-                batches.take(engine, seq, bytes);
+                batches.take(jobs, seq, bytes);
             }
         };
         if !self.check.step(&mut found, &mut on_batch) {
             if std::mem::replace(&mut self.staged_done, true) {
                 return None;
             }
-            if let Some(wal) = engine.wal.get() {
-                self.check.staged(wal, (&engine.env, &engine.dir), &mut found, &mut on_batch);
+            if let Some(wal) = jobs.log.get() {
+                self.check.staged(wal, (&jobs.context.env, &jobs.context.dir), &mut found, &mut on_batch);
             }
         }
         let mut bytes = found.pages * io::PAGE as u64;
@@ -256,44 +258,44 @@ impl LogWalk {
         report.checked.staged_pages.add(found.staged_pages, found.staged_pages * io::PAGE as u64);
         report.checked.log_batches.add(found.batches, batches.bytes);
         for (ltn, error) in found.errors {
-            if is_living(engine, ltn) {
-                log_is_bad(engine, report, error, None);
+            if is_living(jobs, ltn) {
+                log_is_bad(jobs, report, error, None);
             }
         }
         for error in batches.errors {
-            log_is_bad(engine, report, error, None);
+            log_is_bad(jobs, report, error, None);
         }
         self.segments.extend(batches.segments);
         for placed in batches.placed {
-            bytes += self.check_placed(engine, report, &placed);
+            bytes += self.check_placed(jobs, report, &placed);
         }
         Some(bytes)
     }
 
     /// Checks a value that was placed in the log. Returns its bytes.
-    fn check_placed(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport, placed: &Placed) -> u64 {
+    fn check_placed(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport, placed: &Placed) -> u64 {
         let Placed { family, seq, key, reference } = placed;
         let stored_len = reference.stored_len;
-        match self.placed.check(engine, key, *seq, reference) {
+        match self.placed.check(&jobs.large, key, *seq, reference) {
             Ok(()) => report.checked.log_values.add(1, stored_len),
-            Err(_) if !only_the_log_has(engine, *family, *seq) => {}
-            Err(e) => log_is_bad(engine, report, e, Some(reference.file)),
+            Err(_) if !only_the_log_has(jobs, *family, *seq) => {}
+            Err(e) => log_is_bad(jobs, report, e, Some(reference.file)),
         }
         stored_len
     }
 
-    fn open_segment(&mut self, engine: &Arc<Engine>, report: &mut VerifyReport, segment: LogSegment) -> u64 {
-        let opened = crate::large::segments::open(engine, &segment.key, &segment.reference);
+    fn open_segment(&mut self, jobs: &Arc<Jobs>, report: &mut VerifyReport, segment: LogSegment) -> u64 {
+        let opened = crate::large::segments::open(&jobs.files, &segment.key, &segment.reference);
         match opened.and_then(SegmentCheck::new) {
             Ok(check) => self.open = Some((segment, check)),
-            Err(e) => segment_is_bad(engine, report, &segment, e),
+            Err(e) => segment_is_bad(jobs, report, &segment, e),
         }
         0
     }
 
     fn read_segment(
         &mut self,
-        engine: &Arc<Engine>,
+        jobs: &Arc<Jobs>,
         report: &mut VerifyReport,
         segment: LogSegment,
         mut check: SegmentCheck,
@@ -308,7 +310,7 @@ impl LogWalk {
                 bytes
             }
             Err(e) => {
-                segment_is_bad(engine, report, &segment, e);
+                segment_is_bad(jobs, report, &segment, e);
                 0
             }
         }
@@ -333,14 +335,14 @@ struct Batches {
 }
 
 impl Batches {
-    fn take(&mut self, engine: &Engine, first_seq: SeqNo, bytes: &[u8]) {
+    fn take(&mut self, jobs: &Jobs, first_seq: SeqNo, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        if let Err(e) = self.decode(engine, first_seq, bytes) {
-            self.errors.push(e.at_file(&engine.dir));
+        if let Err(e) = self.decode(jobs, first_seq, bytes) {
+            self.errors.push(e.at_file(&jobs.context.dir));
         }
     }
 
-    fn decode(&mut self, engine: &Engine, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
+    fn decode(&mut self, jobs: &Jobs, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
         let (logged_seq, _, entries) = batch::decode(bytes)?;
         if logged_seq != first_seq {
             return Err(Error::corruption("a batch in the log has another sequence than its record"));
@@ -348,7 +350,7 @@ impl Batches {
         for (seq, change) in (first_seq..).zip(entries) {
             let change = change?;
             let (family, key) = (change.family, change.key.to_vec());
-            if change.kind != ValueKind::SegmentReference || !only_the_log_has(engine, family, seq) {
+            if change.kind != ValueKind::SegmentReference || !only_the_log_has(jobs, family, seq) {
                 continue;
             }
             if change.is_placed() {
@@ -364,75 +366,75 @@ impl Batches {
 }
 
 /// True if a change is in no table, as far as the manifest says; in a store that another process writes, as it says now.
-fn only_the_log_has(engine: &Engine, family: FamilyId, seq: SeqNo) -> bool {
-    let state = engine.manifest.state();
+fn only_the_log_has(jobs: &Jobs, family: FamilyId, seq: SeqNo) -> bool {
+    let state = jobs.files.manifest.state();
     state.families.get(&family).is_some_and(|family| seq >= family.version.log_floor)
 }
 
 /// True if a group still belongs to the log.
-fn is_living(engine: &Engine, ltn: u64) -> bool {
-    if engine.wal.get().is_some() {
-        return engine.log.in_use(engine).iter().any(|group| group.ltn == ltn);
+fn is_living(jobs: &Jobs, ltn: u64) -> bool {
+    if jobs.log.get().is_some() {
+        return jobs.log.in_use().iter().any(|group| group.ltn == ltn);
     }
-    let now = Manifest::recover(&engine.env, &engine.dir, true).map(|manifest| manifest.state());
-    let then = engine.manifest.state();
+    let now = Manifest::recover(&jobs.context.env, &jobs.context.dir, true).map(|manifest| manifest.state());
+    let then = jobs.files.manifest.state();
     let uid_of = |state: &version::State| state.store.log_groups.get(&ltn).map(|group| group.uid);
     now.map_or(true, |now| uid_of(&now) == uid_of(&then))
 }
 
 /// Something that the log has cannot be read. `arrival_file`: it is a value in this one.
-fn log_is_bad(engine: &Arc<Engine>, report: &mut VerifyReport, error: Error, arrival_file: Option<u64>) {
+fn log_is_bad(jobs: &Arc<Jobs>, report: &mut VerifyReport, error: Error, arrival_file: Option<u64>) {
     report.errors.push(error.clone());
     if error.is_passing() {
         return;
     }
-    engine.stats.log_damages.add(1);
-    engine.tell(&Event::LogDamaged { error });
-    if engine.wal.get().is_none() || engine.health.is_poisoned() {
+    jobs.context.stats.log_damages.add(1);
+    jobs.context.tell(&Event::LogDamaged { error });
+    if jobs.log.get().is_none() || jobs.context.health.is_poisoned() {
         return;
     }
-    let Some(mut writer) = writer_soon(engine) else { return };
+    let Some(mut writer) = writer_soon(jobs) else { return };
     if let Some(number) = arrival_file {
-        engine.placement.distrust(engine, number);
+        jobs.large.placement.distrust(number);
     }
-    crate::write::write_path::freeze_all(engine, &mut writer);
+    jobs.writes.freeze_all(&mut writer);
 }
 
 /// The writer's lock, if it is to be had within a tenth of a second. Whoever holds it for longer waits for background work, and
 /// may wait for the very thread that is here. The next pass meets the same damage, and tries again.
-fn writer_soon(engine: &Engine) -> Option<MutexGuard<'_, Writer>> {
+fn writer_soon(jobs: &Jobs) -> Option<MutexGuard<'_, Writer>> {
     for _ in 0..100 {
-        if let Some(writer) = try_lock(&engine.writer) {
+        if let Some(writer) = jobs.writes.try_lock() {
             return Some(writer);
         }
-        engine.env.clock.sleep_ns(1_000_000);
+        jobs.context.env.clock.sleep_ns(1_000_000);
     }
     None
 }
 
-fn segment_is_bad(engine: &Engine, report: &mut VerifyReport, segment: &LogSegment, error: Error) {
-    if !only_the_log_has(engine, segment.family, segment.seq) {
+fn segment_is_bad(jobs: &Jobs, report: &mut VerifyReport, segment: &LogSegment, error: Error) {
+    if !only_the_log_has(jobs, segment.family, segment.seq) {
         return;
     }
     if damaged::is_of_reading(&error)
         && !error.is_passing()
         && let Ok(reference) = SegmentReference::decode(&segment.reference)
-        && let Some(family) = engine.family(segment.family)
-        && !engine.tables.quarantine.has(reference.file)
+        && let Some(family) = jobs.tree.family(segment.family)
+        && !jobs.files.tables.quarantine.has(reference.file)
     {
-        damaged::set_segment_aside(engine, &family, &segment.key, &reference, &error);
+        jobs.tree.set_segment_aside(&family, &segment.key, &reference, &error);
     }
     report.errors.push(error);
 }
 
 /// Reads the manifest as an open would, and writes it anew if it is damaged. Returns its bytes.
-fn check_manifest(engine: &Arc<Engine>, report: &mut VerifyReport) -> u64 {
-    if let Err(e) = engine.manifest.state().verify() {
+fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
+    if let Err(e) = jobs.files.manifest.state().verify() {
         report.errors.push(e);
     }
-    let durable_edit = engine.manifest.durable_edit();
+    let durable_edit = jobs.files.manifest.durable_edit();
     let read = || {
-        let found = Manifest::recover(&engine.env, &engine.dir, true)?;
+        let found = Manifest::recover(&jobs.context.env, &jobs.context.dir, true)?;
         found.require_edit(durable_edit)?;
         Ok(found.report().clone())
     };
@@ -452,11 +454,11 @@ fn check_manifest(engine: &Arc<Engine>, report: &mut VerifyReport) -> u64 {
         Err(e) => {
             report.errors.push(e.clone());
             if damaged::is_of_reading(&e) && !e.is_passing() {
-                engine.stats.log_damages.add(1);
-                engine.tell(&Event::LogDamaged { error: e });
-                if engine.wal.get().is_some() {
+                jobs.context.stats.log_damages.add(1);
+                jobs.context.tell(&Event::LogDamaged { error: e });
+                if jobs.log.get().is_some() {
                     // It is told already; a failure to write it anew leaves things as they are.
-                    let _ = engine.manifest.roll();
+                    let _ = jobs.files.manifest.roll();
                 }
             }
             0

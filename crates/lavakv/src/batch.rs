@@ -12,7 +12,9 @@
 //! above a quarter of a log group is in a segment when the batch is logged, and its entry holds the reference (see
 //! `segments`).
 
-use crate::ColumnFamily;
+pub(crate) mod payload;
+
+use crate::tree::family::ColumnFamily;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind, limits};
 use table::SegmentReference;

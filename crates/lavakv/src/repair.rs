@@ -29,6 +29,7 @@ mod values;
 pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
 
 use crate::context::options::Options;
+use crate::db::Db;
 use crate::files::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
@@ -50,6 +51,39 @@ pub(crate) struct Places<'a> {
     pub from: (&'a Env, &'a Path),
     /// The new one.
     pub into: (&'a Env, &'a Path),
+}
+
+impl Db {
+    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
+    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
+    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
+    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
+    pub fn repair(
+        path: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        let env = Env::kernel();
+        Self::repair_in(&env, path, &env, into, options)
+    }
+
+    /// As [`Db::repair`], from one environment into another, or into the same.
+    ///
+    /// # Errors
+    /// Those of [`Db::repair`].
+    pub fn repair_in(
+        from: &Env,
+        path: impl AsRef<Path>,
+        to: &Env,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        let places = Places { from: (from, path.as_ref()), into: (to, into.as_ref()) };
+        repair(&places, options)
+    }
 }
 
 /// See [`crate::Db::repair`].

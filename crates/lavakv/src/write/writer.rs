@@ -1,5 +1,6 @@
 //! What is guarded by the lock of writers.
 
+use super::queue::Queue;
 use base::SeqNo;
 
 /// State of the serialization point.
@@ -11,5 +12,20 @@ pub(crate) struct Writer {
     pub volatile_over_families: bool,
     /// The highest sequence of a volatile change; 0: none since the open. (A clean close flushes what no table holds of it.)
     pub volatile_seq: SeqNo,
+    /// Those that wait for memory.
+    pub queue: Queue,
     pub scratch: Vec<u8>,
+}
+
+impl Writer {
+    pub fn new(next_seq: SeqNo, next_memtable_id: u64) -> Writer {
+        Writer {
+            next_seq,
+            next_memtable_id,
+            volatile_over_families: false,
+            volatile_seq: 0,
+            queue: Queue::default(),
+            scratch: Vec::new(),
+        }
+    }
 }

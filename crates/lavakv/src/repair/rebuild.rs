@@ -17,7 +17,7 @@ use super::scan::{Found, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
 use super::{Places, RepairOptions};
-use crate::write::batch::{self, Change, DEFAULT_FAMILY};
+use crate::batch::{self, Change, DEFAULT_FAMILY};
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};

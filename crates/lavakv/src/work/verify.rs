@@ -4,7 +4,7 @@
 //! the log refers to, which are values placed in it and segments. Of the manifest: every edit. The work is a [`walk`] in
 //! steps, which the background scrub (`jobs::scrub`) takes as well.
 
-use crate::engine::Engine;
+use crate::work::jobs::Jobs;
 use base::{Error, Result};
 use std::sync::Arc;
 
@@ -82,9 +82,9 @@ pub struct VerifyReport {
     pub errors: Vec<Error>,
 }
 
-pub(crate) fn verify(engine: &Arc<Engine>) -> Result<VerifyReport> {
+pub(crate) fn verify(jobs: &Arc<Jobs>) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let mut walk = walk::Walk::new(engine);
-    while walk.step(engine, &mut report).is_some() {}
+    let mut walk = walk::Walk::new(jobs);
+    while walk.step(jobs, &mut report).is_some() {}
     Ok(report)
 }

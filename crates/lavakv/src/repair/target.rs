@@ -6,12 +6,12 @@
 
 use super::Places;
 use super::judge::Plan;
+use crate::batch::{Change, DEFAULT_FAMILY};
 use crate::context::options::{FamilyOptions, Options, WriteOptions};
 use crate::db::Db;
 use crate::files::unfinished::{self, Mark, Work};
 use crate::read::options::ReadOptions;
 use crate::tree::family::ColumnFamily;
-use crate::write::batch::{Change, DEFAULT_FAMILY};
 use base::{Error, ErrorKind, HashMap, Result, ValueKind};
 use io::Env;
 use std::path::Path;
@@ -162,7 +162,7 @@ impl Target {
 /// Makes the directory and marks it. Under the lock, so that two repairs do not clear away each other's files: whenever
 /// nobody holds it the mark is there, or the store is whole.
 fn mark(env: &Env, dir: &Path) -> Result<Mark> {
-    crate::open::make_directory(env, dir)?;
+    crate::files::directory::make_directory(env, dir)?;
     let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
     if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
         let why = "the directory for the repaired store is not empty: choose another";

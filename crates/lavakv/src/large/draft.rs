@@ -1,0 +1,86 @@
+//! A segment that is being written: see `segments`.
+
+use crate::files::Files;
+use base::Result;
+use io::{AppendFile, CreateOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use table::{SegmentIdentity, SegmentReference, SegmentWriter};
+use version::{FamilyId, names};
+
+/// Bytes collected before they are written.
+const WRITE_BUFFER_LEN: usize = 1 << 20;
+/// Write-back begins every so many bytes, so that the sync at the end does not come as one burst.
+const SYNC_EVERY: u64 = 8 << 20;
+
+/// A segment that is being written, or is written and belongs to no logged batch yet. Its file is removed when it is
+/// dropped, unless [`Draft::keep`] was called.
+pub(crate) struct Draft {
+    files: Arc<Files>,
+    path: PathBuf,
+    number: u64,
+    identity: SegmentIdentity,
+    writer: Option<SegmentWriter>,
+    kept: bool,
+}
+
+impl Draft {
+    /// Begins the segment of a value; `expected_len` is a hint, 0: unknown.
+    pub fn begin(files: &Arc<Files>, family: FamilyId, key: &[u8], expected_len: u64) -> Result<Draft> {
+        let context = &files.context;
+        context.health.check()?;
+        let number = files.manifest.allocate_file_number();
+        let path = context.path(&names::vsst(number));
+        let identity = SegmentIdentity {
+            number,
+            uid: context.env.new_uid(),
+            family,
+            edit: files.manifest.durable_edit(),
+            created_unix_seconds: context.env.clock.unix_seconds(),
+        };
+        let create = CreateOptions {
+            access: context.options.access,
+            expected_len: if expected_len == 0 { 0 } else { expected_len + expected_len / 4096 + 4096 },
+            write_buffer_len: WRITE_BUFFER_LEN,
+            sync_every: SYNC_EVERY,
+        };
+        let file: Box<dyn AppendFile> = context.env.fs.create(&path, &create)?;
+        let mut draft = Draft { files: files.clone(), path, number, identity, writer: None, kept: false };
+        draft.writer = Some(SegmentWriter::new(file, &draft.path, &draft.identity, key)?);
+        Ok(draft)
+    }
+
+    /// Appends bytes of the value.
+    pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.writer.as_mut().expect("appended to before it is finished").append(data)
+    }
+
+    /// Ends the file and makes it durable, name included. The reference to log.
+    pub fn finish(&mut self) -> Result<SegmentReference> {
+        let finished = self.writer.take().expect("finished once").finish()?;
+        self.files.sync_dir()?;
+        self.files.context.stats.segment_bytes_written.add(finished.len);
+        Ok(SegmentReference {
+            file: self.number,
+            uid: self.identity.uid,
+            raw_len: finished.raw_len,
+            stored_len: finished.len,
+            checksum: finished.checksum,
+        })
+    }
+
+    /// The batch that refers to it is logged, or may be: the file stays.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.writer = None;
+            // What cannot be removed now is removed at the next open.
+            let _ = self.files.context.env.fs.remove(&self.path);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What it means for a family that one of its files cannot be read: see `files::damaged`.
+
+use super::Tree;
+use super::family::Family;
+use crate::context::event::{DamagedFile, Event};
+use crate::files::damaged::{Entry, Quarantine};
+use crate::files::obsolete::DataFile;
+use base::{Error, key};
+use std::sync::Arc;
+use table::SegmentReference;
+use version::names::{self, FileKind};
+use version::{FamilyId, FileMeta, Place, State, Version, VsstMeta};
+
+/// The family of a file of data, and what it is.
+fn find(state: &State, number: u64) -> Option<(FamilyId, DataFile)> {
+    let (Place::Table { family, .. } | Place::Vsst { family }) = state.place_of(number)?;
+    Some((family, DataFile::find(state, number)?))
+}
+
+fn entry(family: &Family, found: &DataFile, error: &Error) -> Entry {
+    let (kind, bytes, ends, table) = match found {
+        DataFile::Table(f) => (FileKind::Ksst(f.number), f.len, (&f.smallest, &f.largest), Some(f.clone())),
+        DataFile::Vsst(v) => (FileKind::Vsst(v.number), v.len, (&v.smallest, &v.largest), None),
+    };
+    let told = DamagedFile {
+        file: kind.to_string(),
+        family: family.name.clone(),
+        is_table: table.is_some(),
+        bytes,
+        first_key: key::user_key(ends.0).to_vec(),
+        last_key: key::user_key(ends.1).to_vec(),
+        error: error.clone(),
+    };
+    // A copy that does not count as a use of the file.
+    let table = table.map(|f| Arc::new(FileMeta { copies: Arc::default(), ..FileMeta::clone(&f) }));
+    Entry { family: family.id, told, table }
+}
+
+/// The files of values that are not to be collected for the sake of a damaged one.
+fn never_collected(version: &Version, found: &DataFile) -> Vec<u64> {
+    match found {
+        DataFile::Vsst(meta) => vec![meta.number],
+        DataFile::Table(meta) => {
+            let names = meta.dependencies.iter().map(|d| d.blob_id);
+            names.flat_map(|name| version.resolve_all(name)).map(|vsst| vsst.number).collect()
+        }
+    }
+}
+
+impl Tree {
+    fn quarantine(&self) -> &Quarantine {
+        &self.files.tables.quarantine
+    }
+
+    /// Enters a file; the count, and the listener, hear of it. False if it was there.
+    fn enter(&self, number: u64, entry: Entry) -> bool {
+        let told = entry.told.clone();
+        if !self.quarantine().add(number, entry) {
+            return false;
+        }
+        self.context.stats.files_set_aside.add(1);
+        self.context.tell(&Event::FileSetAside { file: told });
+        true
+    }
+
+    /// The files that are set aside and still part of the store. `holds`: whether a memtable refers to a file.
+    pub fn damaged_files(&self, holds: impl Fn(u64) -> bool) -> Vec<DamagedFile> {
+        let state = self.files.manifest.state();
+        let known = |number: u64| state.place_of(number).is_some() || holds(number);
+        self.quarantine()
+            .all()
+            .into_iter()
+            .filter(|(number, _)| known(*number))
+            .map(|(_, told)| told)
+            .collect()
+    }
+
+    /// Sets a file aside that `error` was met in. False if the manifest lists no such file of data.
+    pub fn set_aside(&self, number: u64, error: &Error) -> bool {
+        let Some((id, found)) = find(&self.files.manifest.state(), number) else { return false };
+        if self.quarantine().has(number) {
+            return true;
+        }
+        let Some(family) = self.family(id) else { return true };
+        let entry = entry(&family, &found, error);
+        let told = entry.told.clone();
+        if !self.quarantine().add(number, entry) {
+            return true;
+        }
+        family.set_aside(self.quarantine().tables_of(id));
+        self.quarantine().leave_uncollected(never_collected(&family.view().version, &found));
+        self.context.stats.files_set_aside.add(1);
+        self.context.tell(&Event::FileSetAside { file: told });
+        true
+    }
+
+    /// Sets the segment of a large value aside to which only the log refers so far.
+    pub fn set_segment_aside(
+        &self,
+        family: &Family,
+        user_key: &[u8],
+        reference: &SegmentReference,
+        error: &Error,
+    ) {
+        let told = DamagedFile {
+            file: names::vsst(reference.file),
+            family: family.name.clone(),
+            is_table: false,
+            bytes: reference.stored_len,
+            first_key: user_key.to_vec(),
+            last_key: user_key.to_vec(),
+            error: error.clone(),
+        };
+        self.enter(reference.file, Entry { family: family.id, told, table: None });
+    }
+
+    /// Sets a file aside in which values were placed that only the log refers to, and that are lost.
+    pub fn set_placed_aside(&self, family: &Family, meta: &VsstMeta, error: &Error) {
+        if self.enter(meta.number, entry(family, &DataFile::Vsst(Arc::new(meta.clone())), error)) {
+            self.quarantine().leave_uncollected([meta.number]);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What is asked of a version again and again, worked out once when it is installed.
+
+use crate::context::options::FamilyOptions;
+use values::Ledger;
+use version::Version;
+
+/// Garbage, in percent of live bytes, from which writers are slowed down.
+pub(crate) const GARBAGE_SLOW_PERCENT: u64 = 22;
+/// The same where a space limit is set: the limit slows them down before, unless it is far away.
+const LIMITED_SLOW_PERCENT: u64 = 100;
+/// How much more garbage there may be where values are tiny, in percent of live bytes; in proportion less up to
+/// [`SMALL_VALUE_BYTES`]. Small values cost more work a byte, so there is more to gain by collecting files that are half
+/// garbage instead of a third (`docs/decisions/0017`).
+const SMALL_VALUES_PERCENT: u64 = 20;
+/// So many vSSTs' worth of garbage is nothing to hurry for, however small the store.
+const SLACK_FILES: u64 = 2;
+/// Records below this are small: see [`file_bytes`].
+const SMALL_VALUE_BYTES: u64 = 8 << 10;
+/// A longer output is at most this part of all records.
+const STORE_PART: u64 = 64;
+/// How much longer than the family's vSSTs the outputs of a collection of small values are at most.
+const SMALL_VALUES_FACTOR: u64 = 4;
+
+/// What is asked of a version again and again: worked out once, when it is installed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Digest {
+    /// Exposed garbage beyond the slack, in percent of live bytes.
+    pub exposed_percent: u64,
+    /// Exposed garbage and what lies above the last level, likewise. What lies above is hidden garbage where keys are
+    /// overwritten; with it the sum grows with every flush instead of with every compaction, so that writers are slowed
+    /// evenly.
+    pub garbage_percent: u64,
+    /// How much more garbage there may be because values are small, in percent of live bytes.
+    pub allowance_percent: u64,
+    /// The size of what a collection writes.
+    pub file_bytes: u64,
+    /// What the collection of one file may have to copy: a file of placed values may be longer than that.
+    pub collected_bytes: u64,
+    /// What the family adds to the pressures.
+    pub tally: Tally,
+}
+
+impl Digest {
+    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> Digest {
+        let separated =
+            |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
+        let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
+        let levels: Vec<u64> = version.levels.iter().map(version::Level::compensated_bytes).collect();
+        let live = ledger.referenced_bytes().saturating_sub(above_bytes);
+        let (exposed, ratio) = (ledger.exposed_bytes(), options.gc_ratio_percent);
+        let mean_bytes = mean_record_bytes(version);
+        let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
+        let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
+        Digest {
+            exposed_percent: percent(exposed, ledger, options),
+            garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
+            allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
+            file_bytes,
+            collected_bytes: collected_bytes(version, file_bytes),
+            tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
+        }
+    }
+
+    /// By how much garbage exceeds what writers need not care for, in percent of live bytes.
+    pub fn garbage_over_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_sub(self.slow_percent(limited))
+    }
+
+    /// Garbage in percent of the bound at which writers are slowed down.
+    pub fn strain_percent(&self, limited: bool) -> u64 {
+        self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
+    }
+
+    fn slow_percent(&self, limited: bool) -> u64 {
+        let usual = GARBAGE_SLOW_PERCENT + self.allowance_percent;
+        if limited { usual.max(LIMITED_SLOW_PERCENT) } else { usual }
+    }
+}
+
+/// Of the records that a collection may have to copy; at least 1.
+fn mean_record_bytes(version: &Version) -> u64 {
+    let copied = version.vssts.values().filter(|meta| !meta.segment);
+    let (bytes, count) = copied.fold((0u64, 0u64), |(bytes, count), meta| {
+        (bytes.saturating_add(meta.record_bytes), count.saturating_add(meta.entries))
+    });
+    (bytes / count.max(1)).max(1)
+}
+
+/// What the collection of one file may have to copy.
+fn collected_bytes(version: &Version, file_bytes: u64) -> u64 {
+    let files = version.vssts.values().filter(|meta| !meta.segment);
+    let longest = files.map(|meta| meta.record_bytes).max().unwrap_or(0);
+    // The last output of a flush or collection takes in what would have been a short one.
+    if longest > file_bytes + file_bytes / 2 { longest } else { file_bytes }
+}
+
+/// The size of what a collection writes. Its keys are looked up in one pass over the references of the tables, which
+/// costs the same for few keys as for many: where values are small, files of more keys are written, up to
+/// [`SMALL_VALUES_FACTOR`] times as long.
+fn file_bytes(bytes: u64, mean_bytes: u64, options: &FamilyOptions) -> u64 {
+    let factor = (SMALL_VALUE_BYTES / mean_bytes).clamp(1, SMALL_VALUES_FACTOR);
+    let longer = options.vsst_bytes.saturating_mul(factor);
+    // Inputs and outputs of a collection are there side by side: in a small store that must stay a small part of it.
+    longer.min(bytes / STORE_PART).max(options.vsst_bytes)
+}
+
+/// What part of the records of `ledger` is such garbage, beyond the slack, in percent of the rest.
+fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
+    let live = ledger.record_bytes().saturating_sub(garbage);
+    garbage.saturating_sub(SLACK_FILES * options.vsst_bytes).saturating_mul(100) / live.max(1)
+}
+
+/// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tally {
+    /// Bytes of the last level of the tree.
+    last_bytes: f64,
+    /// Bytes of the tree above its ideal size.
+    excess_bytes: f64,
+    /// Live bytes of separated values.
+    live_bytes: f64,
+    /// Bytes of exposed garbage above what the threshold leaves.
+    garbage_bytes: f64,
+}
+
+impl Tally {
+    /// What a tree with levels of these sizes (level 0 first) and such values add to the pressures. `multiplier` is the
+    /// ratio of sizes between levels, `ratio_percent` the threshold of garbage collection.
+    pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Tally {
+        let used: Vec<f64> = levels.iter().skip(1).filter(|&&n| n > 0).map(|&n| n as f64).collect();
+        let level0 = levels.first().copied().unwrap_or(0) as f64;
+        // Without deeper levels the tables of level 0 are the tree: there is nothing to compact it into.
+        let last_bytes = used.last().copied().unwrap_or(level0);
+        let all_bytes = level0 + used.iter().sum::<f64>();
+        let step = 1.0 / f64::from(multiplier.max(2));
+        let ideal = 1.0 + (1..used.len()).map(|i| step.powi(i as i32)).sum::<f64>();
+        let ratio = f64::from(ratio_percent.min(99)) / 100.0;
+        Tally {
+            last_bytes,
+            excess_bytes: (all_bytes - ideal * last_bytes).max(0.0),
+            live_bytes: live as f64,
+            garbage_bytes: (exposed as f64 - live as f64 * ratio / (1.0 - ratio)).max(0.0),
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: &Tally) {
+        self.last_bytes += other.last_bytes;
+        self.excess_bytes += other.excess_bytes;
+        self.live_bytes += other.live_bytes;
+        self.garbage_bytes += other.garbage_bytes;
+    }
+
+    pub fn index_pressure(&self) -> f64 {
+        self.excess_bytes / self.last_bytes.max(1.0)
+    }
+
+    pub fn value_pressure(&self) -> f64 {
+        self.garbage_bytes / self.live_bytes.max(1.0)
+    }
+
+    /// The part of the threads that is due to garbage collection.
+    pub fn gc_share(&self) -> f64 {
+        let (index, value) = (self.index_pressure(), self.value_pressure());
+        if value > 0.0 { value / (index + value) } else { 0.0 }
+    }
+}

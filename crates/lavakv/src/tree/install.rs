@@ -1,0 +1,224 @@
+//! How a change of the files becomes the families': one way for flush, compaction, collection and clean-up.
+//!
+//! ```text
+//! work out what the families will look like -> commit the edit -> publish -> retire inputs, or remove outputs
+//! ```
+//!
+//! A job says what each family's part in its change is ([`Part`]), and of the state that is current how that reads as
+//! records. What is derived of a version (the ledger of its values goes over all of them) is worked out *before* the lock of
+//! the manifest, from the state as it is published then. Under the lock the records are made once more, of the state with every
+//! edit that was accepted meanwhile; if that has another version of the family, what was derived is thrown away and worked
+//! out anew, under the lock: that is right, only later.
+//!
+//! What comes of a part:
+//!
+//! * **Whole**: the family has its new version; what the change replaced goes with its last reader.
+//! * **Overtaken**: its inputs are not there any more. Its outputs are removed.
+//! * **Dropped**: the family was, and nobody reads the outputs. They are removed.
+//!
+//! After an error nothing is removed: the edit may be durable all the same, and whoever made the files knows what to do.
+
+use super::Tree;
+use super::family::{Derived, Family};
+use crate::files::obsolete::DataFile;
+use base::Result;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use version::{Edit, Record, State, Version};
+
+/// One family's part in a change.
+pub(crate) struct Part {
+    pub family: Arc<Family>,
+    /// Memtables that are in tables from now on.
+    pub flushed: Vec<u64>,
+    /// Bytes of them.
+    pub flushed_bytes: usize,
+    /// What the change replaces: obsolete once it is durable.
+    pub retired: Vec<DataFile>,
+    /// The files that were made for it.
+    pub created: Vec<(u64, PathBuf)>,
+}
+
+impl Part {
+    pub fn new(family: &Arc<Family>) -> Part {
+        let (flushed, retired, created) = (Vec::new(), Vec::new(), Vec::new());
+        Part { family: family.clone(), flushed, flushed_bytes: 0, retired, created }
+    }
+}
+
+/// What came of a part of a change: see the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Installed {
+    Whole,
+    Overtaken,
+    Dropped,
+}
+
+/// What was derived of a part's family, and of which version it begins.
+struct Prepared {
+    before: Arc<Version>,
+    derived: Derived,
+}
+
+impl Tree {
+    /// Makes a change durable and publishes it. `records`: what the manifest is to say for a part, by its place in the list;
+    /// `None`: it is overtaken. It is called twice. `published` is called once the change is the store's, under the manifest's
+    /// lock.
+    ///
+    /// # Errors
+    /// Those of [`version::Manifest::commit_with`], and whatever stopped the store before.
+    pub fn install(
+        &self,
+        parts: Vec<Part>,
+        records: impl Fn(&State, usize) -> Option<Vec<Record>>,
+        published: impl FnOnce(),
+    ) -> Result<Vec<Installed>> {
+        let prepared = RefCell::new(self.prepare(&parts, &records));
+        let mut outcomes = vec![Installed::Dropped; parts.len()];
+        let mut overtaken = Vec::new();
+        self.files.install(
+            |state| {
+                let mut edit = Vec::new();
+                for (nth, part) in parts.iter().enumerate() {
+                    let Some(known) = state.families.get(&part.family.id) else { continue };
+                    let own = &mut prepared.borrow_mut()[nth];
+                    *own = own.take().filter(|own| Arc::ptr_eq(&own.before, &known.version));
+                    match records(state, nth) {
+                        Some(records) => edit.extend(records),
+                        None => overtaken.push(nth),
+                    }
+                }
+                Ok(Edit(edit))
+            },
+            |state| {
+                published();
+                let mut prepared = prepared.take();
+                for ((part, own), outcome) in parts.iter().zip(&mut prepared).zip(&mut outcomes) {
+                    if self.publish_in(state, part, own.take()) {
+                        *outcome = Installed::Whole;
+                    }
+                }
+            },
+        )?;
+        for nth in overtaken {
+            if outcomes[nth] == Installed::Whole {
+                outcomes[nth] = Installed::Overtaken;
+            }
+        }
+        for (part, outcome) in parts.into_iter().zip(&outcomes) {
+            match outcome {
+                Installed::Whole => self.files.obsolete.add(part.retired),
+                Installed::Overtaken | Installed::Dropped => self.remove_outputs(&part.created),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// What the families will look like if nothing comes between.
+    fn prepare(
+        &self,
+        parts: &[Part],
+        records: &impl Fn(&State, usize) -> Option<Vec<Record>>,
+    ) -> Vec<Option<Prepared>> {
+        let state = self.files.manifest.state();
+        let all = (0..parts.len()).filter(|&nth| state.families.contains_key(&parts[nth].family.id));
+        let edit = Edit(all.filter_map(|nth| records(&state, nth)).flatten().collect());
+        // What contradicts the state is refused when it is committed.
+        let Ok(after) = state.apply(edit) else { return parts.iter().map(|_| None).collect() };
+        let derive = |part: &Part| {
+            let (before, after) =
+                (state.families.get(&part.family.id)?, after.families.get(&part.family.id)?);
+            Some(Prepared {
+                before: before.version.clone(),
+                derived: part.family.derive(after.version.clone()),
+            })
+        };
+        parts.iter().map(derive).collect()
+    }
+
+    /// False if the family was dropped: by the answer a job that publishes an edit knows whose its inputs and outputs are. A
+    /// moment later it may have been dropped, and then both its last version and what that version replaced still have
+    /// readers.
+    fn publish_in(&self, state: &State, part: &Part, own: Option<Prepared>) -> bool {
+        let known = state.families.get(&part.family.id).filter(|_| !part.family.is_dropped());
+        let Some(known) = known else { return false };
+        part.family.install(known.version.clone(), own.map(|own| own.derived), &part.flushed);
+        if !part.flushed.is_empty() {
+            self.space.memory.flushed(part.flushed_bytes);
+        }
+        true
+    }
+
+    /// Commits what concerns any number of families, without tables of its own, and gives those that have a new version that
+    /// version.
+    ///
+    /// # Errors
+    /// Those of [`Tree::install`].
+    pub fn install_everywhere(&self, build: impl FnOnce(&State) -> Result<Edit>) -> Result<State> {
+        self.files.install(build, |state| self.publish(state))
+    }
+
+    /// Gives each family the version that the manifest has. Under the manifest's lock.
+    pub fn publish(&self, state: &State) {
+        for family in state.families.values() {
+            if let Some(own) = self.family(family.id)
+                && !Arc::ptr_eq(&own.view().version, &family.version)
+            {
+                own.install(family.version.clone(), None, &[]);
+            }
+        }
+    }
+
+    /// Drops a family, durably. Its last view: what it holds is obsolete, and with it the files of its last version, which are
+    /// on the list when this returns.
+    ///
+    /// # Errors
+    /// Those of [`version::Manifest::commit`].
+    pub fn drop_family(&self, family: &Arc<Family>) -> Result<Arc<super::family::View>> {
+        let mut last_view = family.view();
+        self.files.manifest.commit_with(
+            |_| Ok(Edit(vec![Record::DropFamily { id: family.id }])),
+            |_| {
+                // Jobs install under the same lock: none can add a file after this.
+                family.mark_dropped();
+                last_view = family.view();
+            },
+        )?;
+        base::sync::write(&self.families).remove(&family.id);
+        self.space.memory.discarded(last_view.active.bytes());
+        for memtable in &last_view.frozen {
+            self.space.memory.flushed(memtable.bytes());
+        }
+        self.files.obsolete.add(DataFile::all_of(&last_view.version));
+        Ok(last_view)
+    }
+
+    /// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.
+    pub fn remove_outputs(&self, created: &[(u64, PathBuf)]) {
+        for (number, path) in created {
+            self.forget(*number);
+            let _ = self.context.env.fs.remove(path);
+        }
+    }
+
+    /// A file of data is about to go.
+    fn forget(&self, number: u64) {
+        self.files.tables.forget(number);
+        self.kept.forget(number);
+    }
+
+    /// Removes the files whose last reader is gone. One that cannot be removed holds none of the others up, and stays on the
+    /// list.
+    pub fn remove_obsolete(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for file in self.files.obsolete.take_ready() {
+            self.forget(file.number());
+            if let Err(e) = self.files.remove(&file.kind().to_string()) {
+                self.files.obsolete.add([file]);
+                outcome = outcome.and(Err(e));
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,75 @@
+//! What the failure of a job means for the store.
+//!
+//! * It passes by itself (no descriptor, no memory, interrupted) and concerns a file of data, or one that nothing names yet (a
+//!   new group of the log, a new manifest): the job is tried again a while later. What it wrote is thrown away, so nothing
+//!   is in doubt.
+//! * It comes from reading a file that the manifest lists: the file is set aside (`files::damaged`). A failure that says that
+//!   stored bytes are wrong and names no file sets all of the job's inputs aside.
+//! * There was no room: jobs are tried again, and what was kept for them is given up.
+//! * Anything else poisons the store, as what was written is in doubt.
+
+use super::Jobs;
+use crate::context::event::Event;
+use crate::files::damaged::{is_of_reading, kind_of, number_of};
+use crate::space::sizes::Ballast;
+use base::{Error, ErrorKind};
+use std::path::Path;
+use version::names::{self, FileKind};
+
+impl Jobs {
+    /// What the error of a failed job means. `inputs`: the files it read.
+    pub fn job_failed(&self, error: Error, inputs: &[u64]) {
+        if error.is_passing() && error.file().is_some_and(|path| self.is_thrown_away(path)) {
+            self.context.health.busy_at(self.context.now_ns(), &error);
+        } else if !self.sets_aside(&error, inputs) {
+            self.judge(&error);
+        }
+        self.context.stats.background_errors.add(1);
+        self.context.tell(&Event::BackgroundError { error });
+        self.context.signals.notify_progress();
+    }
+
+    /// A failure that is not of a file that was read.
+    fn judge(&self, error: &Error) {
+        match error.kind() {
+            ErrorKind::NoSpace => {
+                self.context.health.no_space_at(self.context.now_ns());
+                self.space.volume_is_full();
+                // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
+                self.log.give_ballast(Ballast::Jobs);
+            }
+            ErrorKind::Closed => {}
+            _ => self.context.health.poison(error),
+        }
+    }
+
+    /// True if what a job writes to a file is nobody's before the job has come to its end.
+    fn is_thrown_away(&self, path: &Path) -> bool {
+        let manifest = &self.files.manifest;
+        match kind_of(&self.context.dir, path) {
+            Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::CurrentTemp) => true,
+            Some(FileKind::Log(number)) => manifest.state().store.log_group_in(number).is_none(),
+            Some(FileKind::Manifest(number)) => {
+                !manifest.live_manifest_files().contains(&names::manifest(number))
+            }
+            _ => false,
+        }
+    }
+
+    /// Sets the files aside that a job's error concerns. False if there are none: then it is not damage.
+    fn sets_aside(&self, error: &Error, inputs: &[u64]) -> bool {
+        if !is_of_reading(error) {
+            return false;
+        }
+        match error.file() {
+            Some(path) => {
+                let number = number_of(&self.context.dir, path);
+                number.is_some_and(|number| self.tree.set_aside(number, error))
+            }
+            None => {
+                let all = inputs.iter().filter(|&&number| self.tree.set_aside(number, error)).count();
+                error.is_corruption() && all > 0
+            }
+        }
+    }
+}

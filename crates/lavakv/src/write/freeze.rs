@@ -1,0 +1,46 @@
+//! Memtables that take no more: frozen whole, with everything that was logged for them.
+
+use super::WritePath;
+use super::writer::Writer;
+use crate::tree::family::Family;
+use base::sync::lock;
+use std::sync::Arc;
+
+impl WritePath {
+    /// Under the writer's lock: waits until everything that was logged is in the memtables, and visible. Nothing follows as long
+    /// as the writer's lock is held.
+    pub fn settle(&self) {
+        if !base::canary::is("frozen-while-a-write-is-under-way") {
+            drop(lock(&self.inserting));
+        }
+    }
+
+    /// Freezes the active memtables of all families.
+    pub fn freeze_all(&self, writer: &mut Writer) {
+        for family in self.tree.all_families() {
+            self.freeze(writer, &family);
+        }
+    }
+
+    /// Freezes the active memtable of a family (of all families, if a volatile batch spans several) and wakes the flush.
+    pub fn freeze(&self, writer: &mut Writer, family: &Arc<Family>) {
+        self.settle();
+        let all = std::mem::take(&mut writer.volatile_over_families)
+            && !base::canary::is("volatile-batch-frozen-by-halves");
+        let families = if all { self.tree.all_families() } else { vec![Arc::clone(family)] };
+        {
+            let together = all && !base::canary::is("flush-picked-while-families-freeze");
+            let _freezing = together.then(|| self.tree.together.freezing());
+            for family in families {
+                let active = family.view().active.clone();
+                if active.is_empty() && active.range_tombstones().is_empty() {
+                    continue;
+                }
+                self.space.memory.froze(active.bytes());
+                family.freeze(writer.next_memtable_id);
+                writer.next_memtable_id += 1;
+            }
+        }
+        self.context.signals.notify_work();
+    }
+}

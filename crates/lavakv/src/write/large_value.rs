@@ -1,0 +1,240 @@
+//! Values that are in a file of their own before they are logged: large ones, and streams into single values.
+
+use super::WritePath;
+use super::write_path::WriteOp;
+use crate::batch::payload::Payload;
+use crate::batch::{Change, Entries, WriteBatch};
+use crate::context::into_io;
+use crate::context::options::Durability;
+use crate::large::draft::Draft;
+use crate::large::segments;
+use crate::tree::family::Family;
+use base::{Error, Result, ValueKind};
+use std::io::Write;
+use std::sync::Arc;
+use table::SegmentReference;
+use table::segment::CHUNK_LEN;
+
+/// A segment that pays for its bytes as those of a write pay that is logged whole.
+struct PaidDraft {
+    writes: Arc<WritePath>,
+    family: Arc<Family>,
+    draft: Draft,
+    /// Room was found for all of it when it began.
+    admitted: bool,
+}
+
+impl PaidDraft {
+    /// `expected_len` is a hint, 0: unknown.
+    fn begin(
+        writes: &Arc<WritePath>,
+        family: &Arc<Family>,
+        key: &[u8],
+        expected_len: u64,
+    ) -> Result<PaidDraft> {
+        writes.context.health.check()?;
+        writes.admit_segment(expected_len)?;
+        let draft = Draft::begin(&writes.files, family.id, key, expected_len)?;
+        let (writes, family, admitted) = (writes.clone(), family.clone(), expected_len > 0);
+        Ok(PaidDraft { writes, family, draft, admitted })
+    }
+
+    fn append(&mut self, data: &[u8]) -> Result<()> {
+        self.writes.pay_for_segment(&self.family, data.len() as u64)?;
+        if !self.admitted {
+            self.writes.admit_segment(data.len() as u64)?;
+        }
+        self.draft.append(data)
+    }
+
+    /// What to log, and the file that is kept once it is.
+    fn finish(mut self) -> Result<(SegmentReference, Draft)> {
+        let reference = self.draft.finish()?;
+        Ok((reference, self.draft))
+    }
+}
+
+/// Writes one value of up to 1 GiB piece by piece, in constant memory; made by [`crate::Db::put_stream`].
+///
+/// The value exists once [`ValueWriter::finish`] has returned; dropped before, it leaves nothing behind. A value of up
+/// to 256 KiB is held in memory and written like any other; a longer one goes into a file of its own.
+///
+/// ```no_run
+/// use std::io::Write;
+/// # let db = lavastore_lavakv::Db::open("/tmp/example")?;
+/// let film = std::fs::File::open("film.mkv")?;
+/// let mut value = db.put_stream(db.default_column_family(), b"film", Default::default())?;
+/// std::io::copy(&mut &film, &mut value)?;
+/// value.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ValueWriter {
+    writes: Arc<WritePath>,
+    family: Arc<Family>,
+    key: Vec<u8>,
+    durability: Durability,
+    /// The beginning of a value that may turn out to be short.
+    held: Vec<u8>,
+    draft: Option<PaidDraft>,
+    len: u64,
+    failed: Option<Error>,
+}
+
+impl ValueWriter {
+    pub(crate) fn new(
+        writes: &Arc<WritePath>,
+        family: &Arc<Family>,
+        key: &[u8],
+        durability: Durability,
+    ) -> Result<ValueWriter> {
+        segments::validate(key, 0)?;
+        writes.context.health.check()?;
+        Ok(ValueWriter {
+            writes: writes.clone(),
+            family: family.clone(),
+            key: key.to_vec(),
+            durability,
+            held: Vec::new(),
+            draft: None,
+            len: 0,
+            failed: None,
+        })
+    }
+
+    /// Bytes written so far.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True if nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends bytes of the value: what `write_all` of [`Write`] does, with the engine's errors.
+    ///
+    /// # Errors
+    /// `TooLarge` beyond 1 GiB; `NoSpace` and others of writing. After an error the value cannot be finished.
+    pub fn append(&mut self, data: &[u8]) -> Result<()> {
+        if let Some(e) = &self.failed {
+            return Err(e.clone());
+        }
+        self.try_append(data).inspect_err(|e| self.failed = Some(e.clone()))
+    }
+
+    fn try_append(&mut self, data: &[u8]) -> Result<()> {
+        let len = self.len.saturating_add(data.len() as u64);
+        segments::validate(&self.key, len)?;
+        self.len = len;
+        if self.draft.is_none() && self.held.len() + data.len() <= self.held_max() {
+            self.held.extend_from_slice(data);
+            return Ok(());
+        }
+        if self.draft.is_none() {
+            let mut draft = PaidDraft::begin(&self.writes, &self.family, &self.key, 0)?;
+            draft.append(&std::mem::take(&mut self.held))?;
+            self.draft = Some(draft);
+        }
+        self.draft.as_mut().expect("begun above").append(data)
+    }
+
+    /// The longest value that is not worth a file.
+    fn held_max(&self) -> usize {
+        CHUNK_LEN.min(segments::threshold(&self.writes.context.options) - 1)
+    }
+
+    /// Ends the value and commits it, as one put.
+    ///
+    /// # Errors
+    /// Those of a put, and of any `append` before. Nothing is left behind then, unless the error says that the store is
+    /// poisoned.
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
+        let change = |kind, value| Change { kind, family: self.family.id, key: &self.key, value };
+        match self.draft.take() {
+            None => {
+                let payload = Payload::One(&self.family, change(ValueKind::Value, &self.held));
+                WriteOp::new(&self.writes, payload, self.durability).run()
+            }
+            Some(draft) => {
+                let (reference, draft) = draft.finish()?;
+                let reference = reference.encode();
+                let payload = Payload::One(&self.family, change(ValueKind::SegmentReference, &reference));
+                WriteOp::with_drafts(&self.writes, payload, self.durability, vec![draft]).run()
+            }
+        }
+    }
+}
+
+impl Write for ValueWriter {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.append(data).map_err(into_io)?;
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ValueWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ValueWriter({} bytes)", self.len)
+    }
+}
+
+/// Sets a key to a value that is above the [`segments::threshold`].
+pub(crate) fn put(
+    writes: &Arc<WritePath>,
+    family: &Arc<Family>,
+    key: &[u8],
+    value: &[u8],
+    durability: Durability,
+) -> Result<()> {
+    let (reference, draft) = write(writes, family, key, value)?;
+    let change = Change { kind: ValueKind::SegmentReference, family: family.id, key, value: &reference };
+    WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run()
+}
+
+/// Writes a batch some of whose values are above the [`segments::threshold`].
+pub(crate) fn write_batch(writes: &Arc<WritePath>, batch: &WriteBatch, durability: Durability) -> Result<()> {
+    let longest = segments::threshold(&writes.context.options) - 1;
+    let is_long = |change: &Change<'_>| change.kind == ValueKind::Value && change.value.len() > longest;
+    // What is not going to be logged does not count. Before any of it is written.
+    let changes = Entries::of(batch.body()).flatten();
+    batch.check(changes.filter(is_long).map(|change| change.value.len()).sum())?;
+    let (mut referring, mut drafts) = (WriteBatch::new(), Vec::new());
+    for change in Entries::of(batch.body()) {
+        let change = change.expect("a batch encodes its own entries");
+        if !is_long(&change) {
+            referring.push(change.kind, change.family, change.key, change.value);
+            continue;
+        }
+        let family = writes.tree.family(change.family).ok_or_else(|| {
+            Error::not_found(format!(
+                "column family with id {} does not exist: it was dropped",
+                change.family
+            ))
+        })?;
+        let (reference, draft) = write(writes, &family, change.key, change.value)?;
+        referring.push(ValueKind::SegmentReference, change.family, change.key, &reference);
+        drafts.push(draft);
+    }
+    WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run()
+}
+
+/// Writes a value to a segment; the reference, encoded.
+fn write(
+    writes: &Arc<WritePath>,
+    family: &Arc<Family>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(Vec<u8>, Draft)> {
+    segments::validate(key, value.len() as u64)?;
+    let mut draft = PaidDraft::begin(writes, family, key, value.len() as u64)?;
+    draft.append(value)?;
+    let (reference, draft) = draft.finish()?;
+    Ok((reference.encode(), draft))
+}

@@ -1,0 +1,129 @@
+//! What a write waits for between two of its steps.
+//!
+//! A step never sleeps: it lets go of every lock and says what it needs. A blocking call waits for that here
+//! ([`WritePath::wait`]); an asynchronous one may ask now and then ([`WritePath::is_met`]). Then the next step looks at everything
+//! anew: what was free when somebody woke up may be taken when he comes.
+//!
+//! | need | until | who brings it about |
+//! |---|---|---|
+//! | `Time` | so many nanoseconds have passed | the clock: this is the price of a write |
+//! | `Memory` | memtables have become tables | flush |
+//! | `Levels` | level 0 is less deep | compaction |
+//! | `Log` | the log is shorter, or has a group | flush, which releases groups |
+//! | `Space` | something was freed, or a while has passed | collection, compaction, clean-up, whoever deletes |
+//! | `Durable` | the device has it: the next step does that itself | the caller's own thread |
+//!
+//! Each but `Time` and `Durable` also ends where nobody is going to bring it about: the next step then says why.
+
+use super::WritePath;
+use super::admission::Ask;
+use crate::context::event::StallCause;
+use crate::tree::family::Family;
+use base::SeqNo;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) enum Need {
+    /// The price of the write, nanoseconds.
+    Time(u64),
+    /// Memory.
+    Memory {
+        /// Bytes of the write, and of those that came before it.
+        wanted: u64,
+        /// Whether they still wait is looked at then, in clock nanoseconds.
+        until_ns: u64,
+    },
+    /// Level 0 of a family is too deep.
+    Levels(Arc<Family>),
+    /// The log is longer than its bound.
+    ShorterLog {
+        /// Its bound, bytes.
+        live_max: u64,
+        /// The oldest sequence that is in memtables only, when it was asked.
+        oldest_seq: Option<SeqNo>,
+    },
+    /// A group of the log, where there is no room for another.
+    Group {
+        /// Bytes that it must have.
+        least: u64,
+        /// Bytes of the log when it was asked.
+        live_bytes: u64,
+    },
+    /// Room on disk.
+    Space {
+        ask: Ask,
+        /// There was work that may free something when it was asked.
+        working: bool,
+        /// It is looked at again then, in clock nanoseconds.
+        until_ns: u64,
+    },
+    /// The device, which the next step waits for.
+    Durable,
+}
+
+impl Need {
+    /// What a wait for it is booked as; `None`: it is not, or by somebody else.
+    fn cause(&self) -> Option<StallCause> {
+        match self {
+            Need::Memory { .. } => Some(StallCause::Memory),
+            Need::Levels(_) => Some(StallCause::L0),
+            Need::ShorterLog { .. } | Need::Group { .. } => Some(StallCause::Log),
+            Need::Space { .. } => Some(StallCause::Space),
+            Need::Time(_) | Need::Durable => None,
+        }
+    }
+}
+
+impl WritePath {
+    /// True if the next step of a write that needs this has something to do.
+    pub fn is_met(&self, need: &Need) -> bool {
+        let (health, now_ns) = (&self.context.health, self.context.now_ns());
+        let can_free = || self.context.signals.can_free();
+        match need {
+            Need::Time(_) | Need::Durable => true,
+            Need::Memory { wanted, until_ns } => {
+                let memory = &self.space.memory;
+                let fits = memory.used().saturating_add(*wanted) <= self.context.options.memory_bytes as u64;
+                let stuck = self.is_refused() || health.held_up(now_ns).is_some();
+                fits || memory.backlog() == 0 || health.is_poisoned() || stuck || now_ns >= *until_ns
+            }
+            Need::Levels(full) => {
+                let open = full.view().l0_depth < full.options().l0_stop_files;
+                let over = full.is_dropped() || health.is_poisoned();
+                open || over || self.space.is_limited() && !can_free() || health.is_stuck(now_ns)
+            }
+            Need::ShorterLog { live_max, oldest_seq } => {
+                let short = self.log.wal().live_bytes() <= *live_max;
+                let flushed = || self.tree.oldest_unflushed().map(|(seq, _)| seq) != *oldest_seq;
+                short || flushed() || health.is_stuck(now_ns) || !can_free()
+            }
+            Need::Group { least, live_bytes } => {
+                let found = self.log.has_fitting(*least) || self.log.wal().live_bytes() < *live_bytes;
+                found || health.is_stuck(now_ns) || health.is_poisoned() || !can_free()
+            }
+            Need::Space { ask, working, until_ns } => {
+                let changed = self.has_room(*ask) || self.may_free() != *working;
+                changed || health.is_poisoned() || now_ns >= *until_ns
+            }
+        }
+    }
+
+    /// Waits until a step has something to do. Outside of all locks.
+    pub fn wait(&self, need: &Need) {
+        match need {
+            Need::Time(ns) => self.context.env.clock.sleep_ns(*ns),
+            Need::Durable => {}
+            need => {
+                if let Some(cause) = need.cause() {
+                    self.context.stall(cause, || self.is_met(need).then_some(()));
+                }
+            }
+        }
+    }
+
+    /// A job found no room a moment ago. If that was earlier it says nothing: it is tried again.
+    pub fn is_refused(&self) -> bool {
+        let health = &self.context.health;
+        health.out_of_space() && health.must_wait(self.context.now_ns())
+    }
+}

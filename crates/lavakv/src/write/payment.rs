@@ -1,0 +1,116 @@
+//! The price of a write where a limit is near: paid a piece at a time, at the price of the moment, before anything is locked,
+//! so that whoever does not write waits for nothing. See `throttle`.
+
+use super::WritePath;
+use super::need::Need;
+use super::throttle::Pressure;
+use crate::context::event::StallCause;
+use crate::tree::family::Family;
+use base::Result;
+use std::sync::Arc;
+
+/// What a write still owes.
+#[derive(Debug)]
+pub(crate) struct Payment {
+    left_bytes: u64,
+    /// It only deletes: it does not pay for space.
+    frees: bool,
+    /// It goes neither through memory nor through level 0.
+    aside: bool,
+    /// What it waited for, and how long.
+    slept: Option<(StallCause, u64)>,
+}
+
+impl Payment {
+    /// For so many bytes of a write.
+    pub fn of_write(bytes: u64, frees: bool) -> Payment {
+        Payment { left_bytes: bytes, frees, aside: false, slept: None }
+    }
+
+    /// For bytes of a value in a file of its own, which pay for the garbage and the space alone.
+    fn of_segment(bytes: u64) -> Payment {
+        let bytes = if base::canary::is("segments-pay-nothing") { 0 } else { bytes };
+        Payment { left_bytes: bytes, frees: false, aside: true, slept: None }
+    }
+
+    /// Pays what it can. What it needs for the next piece; `None`: all is paid, or nothing is asked any more.
+    pub fn pay(&mut self, writes: &WritePath, families: &[Arc<Family>]) -> Result<Option<Need>> {
+        if self.slept.is_some() {
+            writes.context.health.check().inspect_err(|_| self.book(writes))?;
+        }
+        while self.left_bytes > 0 {
+            let pressure = pressure(writes, families);
+            let pressure = if self.aside { pressure.of_space() } else { pressure };
+            let Some((rate, cause)) = pressure.allowed_rate() else { break };
+            if cause == StallCause::Space && self.frees {
+                break;
+            }
+            let (paid, sleep_ns) = writes.pacer.charge(writes.context.now_ns(), self.left_bytes, rate);
+            let first_only = base::canary::is("writes-pay-for-their-first-piece");
+            self.left_bytes = if first_only { 0 } else { self.left_bytes - paid };
+            if sleep_ns > 0 {
+                let total_ns = self.slept.map_or(0, |(_, ns)| ns) + sleep_ns;
+                self.slept = Some((cause, total_ns));
+                return Ok(Some(Need::Time(sleep_ns)));
+            }
+        }
+        self.book(writes);
+        Ok(None)
+    }
+
+    fn book(&mut self, writes: &WritePath) {
+        self.left_bytes = 0;
+        if let Some((cause, total_ns)) = self.slept.take() {
+            writes.context.record_stall(cause, total_ns);
+        }
+    }
+}
+
+impl WritePath {
+    /// Pays for bytes of a value in a file of its own, and waits meanwhile.
+    pub fn pay_for_segment(&self, family: &Arc<Family>, bytes: u64) -> Result<()> {
+        family.check_served()?;
+        let mut payment = Payment::of_segment(bytes);
+        while let Some(need) = payment.pay(self, std::slice::from_ref(family))? {
+            self.wait(&need);
+        }
+        Ok(())
+    }
+}
+
+fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
+    let (memory, options) = (&writes.space.memory, &writes.context.options);
+    let mut p = Pressure {
+        memory_used: memory.used(),
+        // Memtables grow in pieces of up to a megabyte: near the limit writers must be slow before the last one.
+        memory_max: (options.memory_bytes - options.memtable_bytes / 8) as u64,
+        backlog: memory.backlog(),
+        flush_bytes_per_s: writes.drain.flush.get(),
+        l0_bytes_per_s: writes.drain.l0.get(),
+        gc_bytes_per_s: writes.drain.gc.get(),
+        ..Default::default()
+    };
+    if let Some((room, margin)) = writes.space.room() {
+        (p.space_room, p.space_margin) = (room, margin);
+    }
+    let limited = writes.space.has_own_limit();
+    for family in families {
+        let view = family.view();
+        if !view.is_damaged {
+            p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));
+        }
+        let files = view.l0_depth as u64;
+        if files > p.l0_files {
+            let options = family.options();
+            p.l0_files = files;
+            p.l0_slowdown = options.l0_slowdown_files as u64;
+            p.l0_stop = options.l0_stop_files as u64;
+        }
+    }
+    // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
+    // keep.
+    if p.garbage_over_percent > 0 && writes.drain.gc_is_paused() {
+        p.garbage_over_percent = 0;
+    }
+    p
+}

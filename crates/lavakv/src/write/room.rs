@@ -1,0 +1,159 @@
+//! Whether a write may begin, as far as memory, level 0 and the log go; and what it waits for if not.
+//!
+//! All of it is asked under the writer's lock, right before the write is logged, and nothing waits there: see `need`.
+
+use super::WritePath;
+use super::need::Need;
+use super::queue::Ticket;
+use super::writer::Writer;
+use crate::batch::payload::Payload;
+use crate::space::sizes::live_log_bytes_max;
+use crate::tree::family::Family;
+use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// The longest write during which the next one is logged.
+pub(crate) const UNDER_WAY_BYTES_MAX: usize = 16 << 10;
+
+/// Who waits behind others looks after so long whether they are still there.
+const SLICE_NS: u64 = 10_000_000;
+
+/// What a write has tried already while it waited.
+#[derive(Debug, Default)]
+pub(crate) struct Tried {
+    /// Its place among those that wait for memory.
+    pub ticket: Option<Ticket>,
+    /// Jobs were told to try again although they found no room.
+    retried: bool,
+    /// What it waited for to make the log shorter: its bound, and the oldest sequence there was. Nobody made it so.
+    shortening: Option<(u64, Option<u64>)>,
+    /// The log cannot be made shorter now.
+    log_stays_long: bool,
+}
+
+impl WritePath {
+    /// Freezes full memtables; what the write needs before it may be logged.
+    pub fn make_room(
+        &self,
+        writer: &mut Writer,
+        families: &[Arc<Family>],
+        payload: &Payload<'_>,
+        tried: &mut Tried,
+    ) -> Result<Option<Need>> {
+        self.context.health.check()?;
+        for family in families {
+            let view = family.view();
+            if view.is_unserved {
+                return Err(family.unserved());
+            }
+            let is_full = view.active.bytes() >= self.context.options.memtable_bytes;
+            drop(view);
+            if is_full {
+                self.freeze(writer, family);
+            }
+        }
+        if self.log.take_over_bound()
+            && let Some((_, family)) = self.tree.oldest_unflushed()
+        {
+            self.freeze(writer, &family);
+        }
+        if let Some(need) = self.find_memory(writer, payload, tried)? {
+            return Ok(Some(need));
+        }
+        let is_full = |f: &&Arc<Family>| f.view().l0_depth >= f.options().l0_stop_files;
+        let full = families.iter().find(is_full).map(|full| Need::Levels(full.clone()));
+        // Nobody is going to make it less deep: then it is no reason to wait.
+        Ok(full.filter(|need| !self.is_met(need)))
+    }
+
+    fn find_memory(
+        &self,
+        writer: &mut Writer,
+        payload: &Payload<'_>,
+        tried: &mut Tried,
+    ) -> Result<Option<Need>> {
+        let (memory, health) = (&self.space.memory, &self.context.health);
+        let (weight, max) = (payload.weight() as u64, self.context.options.memory_bytes as u64);
+        let wanted = weight.saturating_add(writer.queue.before(tried.ticket));
+        if memory.used() + wanted + UNDER_WAY_BYTES_MAX as u64 > max {
+            self.settle();
+        }
+        let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
+        if !fits && (memory.backlog() > 0 || self.freeze_largest(writer)) {
+            if self.is_refused() && payload.is_delete_only() && self.log.ballast_is_short() && !tried.retried
+            {
+                // The job that failed was given the ballast. Deletes are what it is there for: they wait for the next try.
+                tried.retried = true;
+                health.retry();
+            }
+            if self.is_refused() {
+                // Deletes are how a user makes room: they may use a quarter more.
+                if payload.is_delete_only() && memory.used() + weight <= max + max / 4 {
+                    self.leave_queue(writer, tried);
+                    return Ok(None);
+                }
+                return Err(self.no_tables());
+            }
+            if let Some(e) = health.held_up(self.context.now_ns()) {
+                return Err(e.context(
+                    "memory is full and tables cannot be written; writes resume when this has passed",
+                ));
+            }
+            tried.ticket.get_or_insert_with(|| writer.queue.join(weight));
+            let until_ns = if wanted > weight { self.context.now_ns() + SLICE_NS } else { u64::MAX };
+            return Ok(Some(Need::Memory { wanted, until_ns }));
+        }
+        self.leave_queue(writer, tried);
+        Ok(None)
+    }
+
+    /// The budget is spread over many families, none of them full: the largest goes first. False if all are empty.
+    fn freeze_largest(&self, writer: &mut Writer) -> bool {
+        let largest = self.tree.all_families().into_iter().max_by_key(|f| f.view().active.bytes());
+        let largest = largest.filter(|family| !family.view().active.is_empty());
+        largest.iter().for_each(|family| self.freeze(writer, family));
+        largest.is_some()
+    }
+
+    /// The write waits for memory no more.
+    pub fn leave_queue(&self, writer: &mut Writer, tried: &mut Tried) {
+        if let Some(ticket) = tried.ticket.take() {
+            writer.queue.leave(ticket);
+            self.context.signals.notify_progress();
+        }
+    }
+
+    fn no_tables(&self) -> Error {
+        let why = "memory is full and tables cannot be written for want of disk space; writes resume when space returns";
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
+    }
+
+    /// Before another group is made for a log that is over its bound: the flushes that make it shorter are waited for. Where
+    /// space is scarce such a group takes what these flushes are going to need, and a durable delete takes a page of it, so
+    /// that small deletes fill groups long before they fill a memtable.
+    ///
+    /// Before anything of the write is placed: a value is to lie in the file of the memtable that takes it, and here memtables
+    /// are frozen.
+    pub fn shorten_log(&self, writer: &mut Writer, payload: &Payload<'_>, tried: &mut Tried) -> Option<Need> {
+        // A change may take more in the log than in the payload: where its value lies, if that is somewhere else.
+        let fits = || self.log.wal().has_room(2 * payload.weight());
+        if tried.log_stays_long || !self.space.is_limited() || fits() {
+            return None;
+        }
+        let live_max = live_log_bytes_max(&self.context.options, self.space.limit_bytes());
+        if self.log.wal().live_bytes() <= live_max {
+            return None;
+        }
+        let oldest = self.tree.oldest_unflushed();
+        let oldest_seq = oldest.as_ref().map(|(seq, _)| *seq);
+        // Woken up, and nothing has become of it: nobody can.
+        if tried.shortening.replace((live_max, oldest_seq)) == Some((live_max, oldest_seq)) {
+            tried.log_stays_long = true;
+            return None;
+        }
+        if let Some((_, family)) = &oldest {
+            self.freeze(writer, family);
+        }
+        Some(Need::ShorterLog { live_max, oldest_seq })
+    }
+}
