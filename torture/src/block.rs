@@ -17,11 +17,11 @@ mod log;
 mod rig;
 mod scenario;
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::driver::scan;
 use crate::files::check_at_rest;
 use crate::plan;
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::difference;
 use crate::tally;
 use lavastore::io::Rng;

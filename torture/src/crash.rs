@@ -4,13 +4,13 @@
 //! writes, die or close, and open again with exactly these on top. In `recrash` the machine dies again while it
 //! recovers, several times in a row.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
 use crate::files::{check_at_rest, check_opened};
 use crate::history::{Found, Loss};
 use crate::machine;
 use crate::plan::{self, Data};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::Contents;
 use crate::tally;
 use lavastore::dump::log_contents;

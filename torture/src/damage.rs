@@ -12,11 +12,11 @@
 //! Damaged are the files that the manifest lists. A damage that `verify` cannot see (it left the bytes as they were) is
 //! drawn anew.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::driver::{DIR, Driver, Knobs, Model, families_of, write_one};
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
 use lavastore::io::Rng;

@@ -6,12 +6,12 @@
 //! shown, files that it lists may be gone: then keys fail with a typed error, and what can be read was there once. The damaged
 //! store does not change by a byte. Then it is repaired, and the rest must be there (see the row `repair`).
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::driver::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
 use crate::repair::{Damaged, Store, bytes_of};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Change, Contents, Entries, FamilyId};
 use lavastore::io::Rng;
 use lavastore::sim::SimEnv;

@@ -7,12 +7,12 @@
 //! Most stores are closed before. Of one that was killed, the log above its persisted watermark cannot be told from a
 //! torn tail: there, a prefix of the writes is right as well, and such cuts are counted apart.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure, show};
 use crate::driver::{DIR, Driver, Knobs, families_of};
 use crate::history::Found;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Contents, Entries};
 use crate::tally;
 use lavastore::io::Rng;

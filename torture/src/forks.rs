@@ -8,12 +8,12 @@
 //! At every opening each of them must hold exactly what was written to it and to its ancestors: after a loss of power up to
 //! some write behind the last durable one. A value tells who wrote it, so that nothing of another can pass for its own.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{check_verify, kind, loss};
 use crate::driver::{scan, write_one};
 use crate::history::Loss;
 use crate::plan::{self, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Change, Contents, difference};
 use crate::{machine, tally};
 use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, Rng, SyncKind, read_around};

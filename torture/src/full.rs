@@ -6,12 +6,12 @@
 //! own count; the machine dies, and nothing that was acknowledged is gone; once there is room, by deletes or by others,
 //! writes resume without a reopen.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::check_verify;
 use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
 use crate::plan::{self, Data, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::tally;
 use crate::{machine, model};
 use lavastore::io::Rng;

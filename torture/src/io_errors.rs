@@ -7,13 +7,13 @@
 //! have been given up. Whatever happens must be a typed error. Afterwards the faults are lifted, the process (sometimes the machine) starts again, and the store must open
 //! with every acknowledged write; a write that failed is there as a whole or not at all.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{TRACE, check_verify, go_on};
 use crate::driver::{DIR, Driver, Knobs, scan};
 use crate::history::Loss;
 use crate::machine;
 use crate::plan::{self, Data};
-use crate::runner::{Context, Outcome, guarded};
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore::{Db, Durability, Options};

@@ -13,8 +13,8 @@
 mod disk;
 mod script;
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
-use crate::runner::{Context, Outcome, guarded};
 use disk::Disk;
 use lavastore::io::Rng;
 use lavastore::io::kernel::IoEngine;

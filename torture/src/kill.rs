@@ -6,12 +6,12 @@
 //!
 //! The same on LavaFS, on an image file: there, `fsck` finds nothing wrong before the mount and after the end.
 
+use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
 use crate::driver::{Model, add, compare, families_of, scan};
 use crate::files::check_at_rest;
 use crate::place::Place;
 use crate::plan::{self, Data};
-use crate::runner::{Context, Outcome};
 use crate::state::Change;
 use crate::tally;
 use lavastore::io::Rng;

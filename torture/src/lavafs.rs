@@ -16,9 +16,9 @@
 mod files;
 mod volume;
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind_of_sectors};
-use crate::runner::{Context, Outcome, guarded};
 use files::Files;
 use lavastore::io::Rng;
 use lavastore::lavafs::fsck::fsck;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_types, reason = "the ledger is a file of the campaign, not of the engine")]
 
-use crate::runner::Totals;
+use crate::totals::Totals;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;

@@ -12,11 +12,13 @@
 //! `torture canary` breaks the engine on purpose and sees that the rows notice. `torture soak --hours N` uses one store on the
 //! real disk for a long time; it is not among `all`.
 //!
-//! Modules: `rows` and `runner` (what there is, and how it is run and counted), `driver` (random operations on a store,
-//! beside a model), `history` (what may be left of them after a crash), and one module for each row.
+//! Modules: `case` and `row` (what a row is made of), `rows`, `runner`, `totals` and `ledger` (which there are, how they are run
+//! and counted), `driver` (random operations on a store, beside a model), `history` (what may be left of them after a crash),
+//! and one module for each row.
 
 mod block;
 mod canary;
+mod case;
 mod check;
 mod crash;
 mod damage;
@@ -40,6 +42,7 @@ mod plan;
 mod reclaim;
 mod regressions;
 mod repair;
+mod row;
 mod rows;
 mod runner;
 mod sched;
@@ -49,6 +52,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod totals;
 
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;

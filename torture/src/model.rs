@@ -1,9 +1,9 @@
 //! Row `model`: random operations, every answer compared with a sorted map.
 
+use crate::case::{Context, Outcome};
 use crate::check::Check;
 use crate::driver::{Driver, Knobs, compare, scan};
 use crate::plan::{self, Data};
-use crate::runner::{Context, Outcome};
 use lavastore::io::Rng;
 
 /// Numbers start here in the row `numbers`: a hundred operations cross 2^32 in sequences, file and page numbers.

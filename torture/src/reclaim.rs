@@ -6,6 +6,7 @@
 //! dies at each sync and each removal of the run: what is opened after that must hold what was promised, come to rest
 //! with exactly the files it names, and still hold the same.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{check_verify, kind, loss};
 use crate::driver::{DIR, Driver, Knobs, compare, scan};
@@ -13,7 +14,6 @@ use crate::files::check_at_rest;
 use crate::history::Loss;
 use crate::machine;
 use crate::plan::{self, Data, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::tally;
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, SimEnv};

@@ -9,12 +9,12 @@
 //! Stores are closed, or killed with readers that hold on to old tables. Of a store that was killed, the end of log and
 //! manifest cannot be told from a torn one, so those are not damaged there, only removed.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::crash::check_verify;
 use crate::driver::{DIR, Driver, Knobs};
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::{Change, Entries, FamilyId};
 use lavastore::io::{Access, Rng};
 use lavastore::sim::{CrashKind, SimEnv};

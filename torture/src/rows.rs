@@ -1,44 +1,11 @@
 //! The rows: what is tried, and how much of it.
 
 use crate::damage;
-use crate::runner::{Context, Outcome};
+use crate::row::{Row, Unit};
 use crate::{
     block, crash, damaged_log, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim,
     repair, sched, threads,
 };
-
-/// What the count of a row counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Cases: one for each seed.
-    Cases,
-    /// Checks, of which a case makes many.
-    Checks,
-    /// Distinct images of the volume.
-    Images,
-}
-
-impl Unit {
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Cases => "cases",
-            Unit::Checks => "checks",
-            Unit::Images => "images",
-        }
-    }
-}
-
-/// A row.
-pub(crate) struct Row {
-    pub name: &'static str,
-    pub about: &'static str,
-    pub unit: Unit,
-    /// The count in the profile `ci`.
-    pub ci: u64,
-    /// Cases use several threads themselves, or the real clock: one at a time.
-    pub alone: bool,
-    pub case: fn(&Context, u64) -> Outcome,
-}
 
 pub(crate) const ROWS: &[Row] = &[
     Row {

@@ -1,18 +1,10 @@
-//! Runs the cases of a row on some threads, counts, and reports.
-//!
-//! A case is a function of its seed; the seeds of a run follow each other. A panic is a failure of its case like any
-//! other: it is caught, and its message and place are kept from being printed in the middle of the progress.
+//! Runs the cases of a row on some threads, counts, and reports. The seeds of a run follow each other.
 
-use crate::check::Check;
-use crate::rows::{Row, Unit};
+use crate::case::{Context, Outcome, guarded};
+use crate::row::{Row, Unit};
+use crate::totals::Totals;
 use crate::{Cli, Profile, ledger, tally};
 use lavastore::Env;
-use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,156 +12,6 @@ use std::sync::{Mutex, PoisonError};
 const FAILURES_MAX: usize = 20;
 /// Time between two lines of progress.
 const PROGRESS_NS: u64 = 20_000_000_000;
-
-/// What a case found.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// Checks that held.
-    pub passed: u64,
-    /// What is wrong.
-    pub failures: Vec<String>,
-    /// The images that were tried, for rows that count distinct ones.
-    pub images: Vec<u64>,
-    /// Other counts worth printing.
-    pub notes: Vec<(&'static str, u64)>,
-    /// What this machine could not try: why, and how much of the row's unit.
-    pub skipped: Option<(String, u64)>,
-}
-
-impl Outcome {
-    /// Counts one check.
-    pub fn take(&mut self, check: Check) {
-        match check {
-            Ok(()) => self.passed += 1,
-            Err(why) => self.failures.push(why),
-        }
-    }
-
-    /// Counts what was not tried, because this machine lacks something.
-    pub fn skip(&mut self, why: String, count: u64) {
-        self.skipped = Some((why, count));
-    }
-
-    pub fn note(&mut self, what: &'static str, count: u64) {
-        self.notes.push((what, count));
-    }
-
-    /// What a case begins with, or `None` and a failure.
-    pub fn made<T>(&mut self, make: impl FnOnce() -> Check<T>) -> Option<T> {
-        let failed = |why| self.failures.push(format!("while making the store: {why}"));
-        guarded(make).and_then(|made| made).map_err(failed).ok()
-    }
-
-    /// Does `damage` to copies of a machine, so many times over, and has each looked at. `None`: nothing was there to damage.
-    pub fn damaged<D>(
-        &mut self,
-        (machine, rng): (&SimEnv, &mut Rng),
-        count: u64,
-        damage: impl Fn(&SimEnv, &mut Rng) -> Check<Option<D>>,
-        mut look: impl FnMut(&mut Outcome, u64, &SimEnv, &D, &mut Rng),
-    ) {
-        for nth in 0..count {
-            let mut rng = rng.fork();
-            let sim = machine.fork(rng.next_u64());
-            match guarded(|| damage(&sim, &mut rng)).and_then(|done| done) {
-                Ok(Some(done)) => look(self, nth, &sim, &done, &mut rng),
-                Ok(None) => {}
-                Err(why) => self.failures.push(format!("damage {nth} could not be done: {why}")),
-            }
-        }
-    }
-}
-
-/// What cases are told besides their seed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
-    /// Where stores on the real disk are made.
-    pub dir: PathBuf,
-    /// How many cases are to be run, where a case wants to divide its time.
-    pub count: u64,
-    /// Failures after which a row gives up; 0: [`FAILURES_MAX`].
-    pub failures_max: usize,
-    /// When to stop, by the clock of the machine, however many were run by then.
-    pub until_ns: Option<u64>,
-}
-
-#[derive(Default)]
-pub(crate) struct Totals {
-    pub passed: u64,
-    pub failed: u64,
-    pub cases: u64,
-    images: BTreeSet<u64>,
-    pub failures: Vec<(u64, String)>,
-    pub notes: BTreeMap<&'static str, u64>,
-    /// What was skipped, by reason.
-    pub skipped: BTreeMap<String, u64>,
-}
-
-impl Totals {
-    /// How much was skipped.
-    pub fn skipped(&self) -> u64 {
-        self.skipped.values().sum()
-    }
-
-    pub fn done(&self, unit: Unit) -> u64 {
-        match unit {
-            Unit::Images => self.images.len() as u64,
-            Unit::Checks => self.passed + self.failed,
-            Unit::Cases => self.cases,
-        }
-    }
-
-    fn add(&mut self, unit: Unit, seed: u64, outcome: Outcome) {
-        self.cases += 1;
-        self.failed += outcome.failures.len() as u64;
-        let before = self.images.len();
-        self.images.extend(outcome.images);
-        self.passed += match unit {
-            Unit::Images => (self.images.len() - before).saturating_sub(outcome.failures.len()) as u64,
-            _ => outcome.passed,
-        };
-        for (what, count) in outcome.notes {
-            *self.notes.entry(what).or_default() += count;
-        }
-        if let Some((why, count)) = outcome.skipped {
-            *self.skipped.entry(why).or_default() += count;
-        }
-        self.failures.extend(outcome.failures.into_iter().map(|why| (seed, why)));
-    }
-}
-
-thread_local! {
-    /// Calls of [`guarded`] that this thread is in.
-    static GUARDS: Cell<usize> = const { Cell::new(0) };
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Keeps the messages of panics inside [`guarded`] instead of printing them.
-fn quiet_panics() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if GUARDS.get() == 0 {
-                return loud(info);
-            }
-            let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-            let payload = info.payload();
-            let text = payload.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("?");
-            PANIC.with(|p| *p.borrow_mut() = Some(format!("panic at {place}: {text}")));
-        }));
-    });
-}
-
-/// Runs something that must not panic.
-pub(crate) fn guarded<T>(body: impl FnOnce() -> T) -> Check<T> {
-    quiet_panics();
-    GUARDS.set(GUARDS.get() + 1);
-    let result = catch_unwind(AssertUnwindSafe(body));
-    GUARDS.set(GUARDS.get() - 1);
-    result.map_err(|_| PANIC.with(|p| p.borrow_mut().take()).unwrap_or_else(|| "panic".to_owned()))
-}
 
 /// Runs one case.
 pub(crate) fn run_case(row: &Row, context: &Context, seed: u64) -> Outcome {

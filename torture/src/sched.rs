@@ -13,13 +13,13 @@
 mod story;
 mod work;
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, check_verify, kind, loss};
 use crate::driver::{DIR, scan};
 use crate::files::check_opened;
 use crate::machine;
 use crate::plan;
-use crate::runner::{Context, Outcome, guarded};
 use io::sim::threads::{Plan, Stuck};
 use lavastore::dump::log_contents;
 use lavastore::io::Rng;

@@ -18,9 +18,9 @@
 
 mod sample;
 
+use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
-use crate::rows::{Row, Unit};
-use crate::runner::{Context, Outcome};
+use crate::row::{Row, Unit};
 use crate::tally;
 use lavastore::io::Rng;
 use lavastore::{

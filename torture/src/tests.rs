@@ -1,8 +1,10 @@
 //! A little of each simulated row, and the seeds that once failed.
 
+use crate::case::Context;
 use crate::regressions::FOUND;
-use crate::rows::{ROWS, Row};
-use crate::runner::{Context, run_case, run_cases};
+use crate::row::Row;
+use crate::rows::ROWS;
+use crate::runner::{run_case, run_cases};
 
 fn row(name: &str) -> &'static Row {
     ROWS.iter().find(|row| row.name == name).expect("a row of that name")

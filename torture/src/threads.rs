@@ -7,12 +7,12 @@
 //!
 //! The same on LavaFS, on an image file.
 
+use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::driver::scan;
 use crate::files::check_at_rest;
 use crate::place::Place;
 use crate::plan::{self, pick};
-use crate::runner::{Context, Outcome, guarded};
 use crate::state::Entries;
 use crate::tally;
 use lavastore::io::Rng;

@@ -1,7 +1,7 @@
 //! What a soaked store and its process take: sampled at rest, and the second half of the samples judged by the first.
 
+use crate::case::Outcome;
 use crate::check::{Check, Doing, ensure};
-use crate::runner::Outcome;
 use lavastore::Db;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,0 +1,51 @@
+//! What the cases of one run of a row found, together.
+
+use crate::case::Outcome;
+use crate::row::Unit;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub passed: u64,
+    pub failed: u64,
+    pub cases: u64,
+    images: BTreeSet<u64>,
+    pub failures: Vec<(u64, String)>,
+    pub notes: BTreeMap<&'static str, u64>,
+    /// What was skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    /// How much was skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+
+    pub fn done(&self, unit: Unit) -> u64 {
+        match unit {
+            Unit::Images => self.images.len() as u64,
+            Unit::Checks => self.passed + self.failed,
+            Unit::Cases => self.cases,
+        }
+    }
+
+    /// Counts what the case of a seed found.
+    pub fn add(&mut self, unit: Unit, seed: u64, outcome: Outcome) {
+        self.cases += 1;
+        self.failed += outcome.failures.len() as u64;
+        let before = self.images.len();
+        self.images.extend(outcome.images);
+        self.passed += match unit {
+            Unit::Images => (self.images.len() - before).saturating_sub(outcome.failures.len()) as u64,
+            _ => outcome.passed,
+        };
+        for (what, count) in outcome.notes {
+            *self.notes.entry(what).or_default() += count;
+        }
+        if let Some((why, count)) = outcome.skipped {
+            *self.skipped.entry(why).or_default() += count;
+        }
+        self.failures.extend(outcome.failures.into_iter().map(|why| (seed, why)));
+    }
+}
