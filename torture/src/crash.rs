@@ -6,10 +6,11 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
-use crate::driver::{DIR, Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
+use crate::driver::{Driver, Knobs, Model, compare, compare_checkpoint, families_of, scan, write_one};
 use crate::files::{check_at_rest, check_opened};
 use crate::history::{Found, Loss};
 use crate::machine;
+use crate::machine::DIR;
 use crate::plan::{self, Data};
 use crate::state::Contents;
 use crate::tally;

@@ -14,7 +14,8 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
-use crate::driver::{DIR, Driver, Knobs, Model, families_of, write_one};
+use crate::driver::{Driver, Knobs, Model, families_of, write_one};
+use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
 use crate::state::{Change, Contents, FamilyId};

@@ -8,7 +8,7 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
-use crate::driver::DIR;
+use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
 use crate::repair::{Damaged, Store, bytes_of};

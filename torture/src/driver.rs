@@ -14,7 +14,7 @@ use crate::check::{Check, Doing, ensure, show};
 use crate::files;
 use crate::history::{Barrier, FamilyChange, History, Write};
 use crate::iterators::{Twin, read_options};
-use crate::machine::{self, room};
+use crate::machine::{self, DIR, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
@@ -27,9 +27,6 @@ use lavastore::{
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Where the store is.
-pub(crate) const DIR: &str = "/db";
 
 /// Writes that fail with these kinds have left no trace.
 const REFUSALS: [ErrorKind; 4] =

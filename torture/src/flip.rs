@@ -9,8 +9,9 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, ensure, show};
-use crate::driver::{DIR, Driver, Knobs, families_of};
+use crate::driver::{Driver, Knobs, families_of};
 use crate::history::Found;
+use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, pick};
 use crate::state::{Contents, Entries};

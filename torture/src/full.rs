@@ -9,8 +9,9 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::check_verify;
-use crate::driver::{DIR, Driver, Knobs, scan};
+use crate::driver::{Driver, Knobs, scan};
 use crate::history::Loss;
+use crate::machine::DIR;
 use crate::plan::{self, Data, pick};
 use crate::tally;
 use crate::{machine, model};

@@ -10,9 +10,10 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{TRACE, check_verify, go_on};
-use crate::driver::{DIR, Driver, Knobs, scan};
+use crate::driver::{Driver, Knobs, scan};
 use crate::history::Loss;
 use crate::machine;
+use crate::machine::DIR;
 use crate::plan::{self, Data};
 use lavastore::io::Rng;
 use lavastore::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};

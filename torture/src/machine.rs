@@ -15,6 +15,9 @@ use lavastore::{Env, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
+/// Where the store is.
+pub(crate) const DIR: &str = "/db";
+
 const DEVICE: &str = "/volume";
 const DEVICE_LEN: u64 = 256 << 20;
 /// The file that takes room.

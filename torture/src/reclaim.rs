@@ -9,10 +9,11 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing};
 use crate::crash::{check_verify, kind, loss};
-use crate::driver::{DIR, Driver, Knobs, compare, scan};
+use crate::driver::{Driver, Knobs, compare, scan};
 use crate::files::check_at_rest;
 use crate::history::Loss;
 use crate::machine;
+use crate::machine::DIR;
 use crate::plan::{self, Data, pick};
 use crate::tally;
 use lavastore::io::Rng;

@@ -12,7 +12,8 @@
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
 use crate::crash::check_verify;
-use crate::driver::{DIR, Driver, Knobs};
+use crate::driver::{Driver, Knobs};
+use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
 use crate::state::{Change, Entries, FamilyId};

@@ -2,19 +2,17 @@
 //!
 //! Each part owns its state and knows only those above it in this list. No function below the roof takes an `Engine`.
 //!
-//! Locks, in the order in which they may be taken: `writer` (the serialization point of all writes), `inserting` (of
-//! what they do to memtables), the manifest's own lock, `claims` (what running jobs have claimed), what keeps families together
-//! while they freeze, a family's view. Readers take the list of families, their view, the open tables, and the list of readers
-//! or snapshots, each for a moment and none inside another.
+//! In which order locks may be taken says `base::sync::rank`, which is checked wherever debug assertions are on. Readers take the
+//! list of families, their view, the open tables, and the list of readers or snapshots, each for a moment and none inside another.
 
 use crate::admin::maintenance;
 use crate::context::Context;
 use crate::files::Files;
 use crate::files::log_groups::Log;
 use crate::large::Large;
-use crate::open::Unstarted;
 use crate::run::drain::Drain;
 use crate::run::scheduler::Scheduler;
+use crate::service::Unstarted;
 use crate::space::space_limit::SpaceBudget;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -85,7 +83,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::ReadOnly, why).at_file(&self.context.dir));
         }
         self.context.health.check()?;
-        crate::open::service::begin(self)
+        crate::service::begin(self)
     }
 
     /// Stops background work and closes the log. Volatile writes are flushed first; nothing else needs to be.

@@ -14,7 +14,7 @@
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
 //! * `admin`: what operators ask for.
-//! * `db`, `engine`, `open`, `read_only`: the roof.
+//! * `db`, `engine`, `open`, `service`, `read_only`: the roof.
 
 mod admin;
 mod batch;
@@ -29,6 +29,7 @@ mod read;
 mod read_only;
 mod repair;
 mod run;
+mod service;
 mod space;
 mod tree;
 mod work;

@@ -9,7 +9,7 @@
 //!    step 4 is done.
 //! 4. Check the witnesses: pages of the log say which manifest edit was durable when they were written, and a page of a group
 //!    that the manifest does not know says that one was. A manifest that ends before it has lost its end.
-//! 5. Begin service ([`service`]): make the end of the old log final, start a new one, remove what nothing names. Where
+//! 5. Begin service ([`crate::service`]): make the end of the old log final, start a new one, remove what nothing names. Where
 //!    there is no room for that, the store is read as it is, and the next write tries again. Nothing is removed if a file
 //!    of data is missing: a manifest that lost its end lists files that were removed since, and then what it does not name
 //!    may be all there is.
@@ -25,6 +25,7 @@ use crate::files::directory::{make_directory, sync_name};
 use crate::files::log_groups::GroupFile;
 use crate::files::unfinished::{self, Mark};
 use crate::large::placement::Replayed;
+use crate::service;
 use crate::space::metered_fs::Meter;
 use crate::space::space_limit::fit::Fit;
 use crate::space::space_limit::{SpaceBudget, metered};
@@ -39,10 +40,6 @@ use std::sync::Arc;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, KvState, Manifest, Record, State, StoreRecord};
 use wal::{LogGroup, RecoveryMode, RecoveryReport, TenantId};
-
-pub(crate) mod service;
-
-pub(crate) use service::Unstarted;
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -101,7 +98,7 @@ fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) ->
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let recovered = replay(&engine, RecoveryMode::ReadWrite)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
-    *lock(&engine.unstarted) = Some(Unstarted::new(recovered, removable));
+    *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, removable));
     match service::begin(&engine) {
         // There is room for nothing: the store is read, and whoever writes tries again.
         Err(e) if e.kind() == ErrorKind::NoSpace && exists => {}
@@ -450,7 +447,7 @@ impl InPlaceFile for MissingGroup {
 /// the log does not say so, and would not tell later damage from a torn end.
 /// Batches that were ignored because a value before them is missing are still in the log: the floors are raised above
 /// them, so that they stay ignored whatever is written from now on.
-fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
+pub(crate) fn settle_placed(engine: &Engine, placed: &Replayed) -> Result<()> {
     engine.writes.freeze_all(&mut engine.writes.lock());
     engine.tree.together.flush_in_one_edit_to(engine.tree.snapshots.visible());
     crate::work::jobs::flush::run_inline(&engine.jobs)?;

@@ -6,11 +6,13 @@
 //! a page continues the log is decided by recovery.
 
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
-use crate::wal::STAGING_LEN_MAX;
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The largest ring that recovery reads back, bytes.
+pub const STAGING_LEN_MAX: usize = 64 << 20;
 
 /// Bytes read at a time.
 const READ_LEN: usize = 256 << 10;

@@ -9,6 +9,7 @@ use crate::check::StagedEnd;
 use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
+use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, PriorGroup, STAGING_NAME, TenantId};
 use base::limits::BATCH_LEN_MAX;
@@ -44,9 +45,6 @@ impl Default for WalOptions {
         }
     }
 }
-
-/// The largest ring that recovery reads back, bytes.
-pub const STAGING_LEN_MAX: usize = 64 << 20;
 
 /// Where a batch ended up: the page of its last byte. Later batches have equal or greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

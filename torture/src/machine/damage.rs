@@ -5,7 +5,7 @@
 
 use super::{DEVICE, mounted_by_hand};
 use crate::check::{Check, Doing};
-use crate::driver::DIR;
+use crate::machine::DIR;
 use lavastore::io::{Access, BlockDevice, CreateOptions, FileSystem, SyncKind};
 use lavastore::lavafs::{LavaFs, dump_journal, layout};
 use lavastore::sim::SimEnv;

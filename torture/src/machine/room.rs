@@ -5,7 +5,7 @@
 
 use super::{BALLAST, is_lavafs};
 use crate::check::{Check, Doing};
-use crate::driver::DIR;
+use crate::machine::DIR;
 use lavastore::io::{AppendFile, CreateOptions, FileSystem, SyncKind};
 use lavastore::sim::SimEnv;
 use std::cell::{Cell, RefCell};

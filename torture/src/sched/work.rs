@@ -2,9 +2,9 @@
 
 use super::story::{Batch, Copy, Guest, Story, contents, key};
 use crate::check::{Check, Doing, ensure};
-use crate::driver::DIR;
 use crate::files::check_at_rest;
 use crate::machine;
+use crate::machine::DIR;
 use crate::plan::{self, pick};
 use crate::state::{Change, Entries};
 use lavastore::io::{Priority, Rng};

@@ -1,6 +1,6 @@
 //! The last part of opening, after which the store can be written: the old log ends for good, a new one begins.
 //!
-//! 1. Values that replay found in their own files go into tables ([`super::settle_placed`]).
+//! 1. Values that replay found in their own files go into tables ([`settle_placed`]).
 //! 2. In one edit, seal the log where it ended and drop what lies beyond, so that nothing that was cut off can come back
 //!    after a second crash.
 //! 3. Remove files that nothing names: what unfinished jobs left.
@@ -16,11 +16,11 @@
 //! If even that is too little the store is open all the same: everything in it is read, and each write (and whatever else
 //! needs a log) tries again, so that it goes on when room returns.
 
-use super::settle_placed;
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
 use crate::files::log_groups::Need;
 use crate::large::placement::Replayed;
+use crate::open::settle_placed;
 use crate::space::sizes::{Ballast, shortest_group_bytes, staging_len};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
@@ -207,7 +207,7 @@ fn flush_recovered(engine: &Engine) {
 }
 
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
-pub(super) fn bound_old_log(engine: &Engine) -> Result<()> {
+pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     let short = engine.log.ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
     let within = engine.files.manifest.state().store.log_groups.len() <= bound + 1;
