@@ -80,6 +80,23 @@ impl FitOptions {
     }
 }
 
+/// Of the store's options, what is the same for all families.
+#[derive(Debug)]
+struct OfStore {
+    fit: Fit,
+    memtable_bytes: usize,
+    ablation: Ablation,
+    policies: Policies,
+    /// Bytes of a drop cache; `None`: there is none.
+    drop_cache_bytes: Option<usize>,
+}
+
+impl OfStore {
+    fn fit_options(&self, given: FamilyOptions) -> FitOptions {
+        FitOptions::new(given, self.fit, self.ablation, &self.policies)
+    }
+}
+
 /// A column family.
 #[derive(Debug)]
 pub(crate) struct Family {
@@ -87,18 +104,13 @@ pub(crate) struct Family {
     pub name: String,
     /// As they were given, and as they fit the volume.
     options: Mutex<FitOptions, rank::FamilyOptions>,
-    fit: Fit,
+    of_store: OfStore,
     /// What reads see. Exchanged as a whole: under the lock of the manifest for its version, under the writer's for its memtables.
     view: RwLock<Arc<View>, rank::View>,
     /// Changed under the lock of the manifest, and never back.
     dropped: AtomicBool,
-    memtable_bytes: usize,
-    ablation: Ablation,
-    policies: Policies,
     /// What scans lose by the order of its values.
     pub demand: Arc<Demand>,
-    /// Bytes of the drop cache; `None`: there is none.
-    drop_cache_bytes: Option<usize>,
     drop_cache: OnceLock<Arc<DropCache>>,
     /// Its tables that cannot be read.
     set_aside: Mutex<Arc<SetAside>, rank::SetAside>,
@@ -114,8 +126,15 @@ impl Family {
         store: &Options,
         fit: Fit,
     ) -> Self {
-        let (memtable_bytes, ablation) = (store.memtable_bytes, store.ablation);
-        let options = FitOptions::new(options, fit, ablation, &store.policies);
+        let memtable_bytes = store.memtable_bytes;
+        let of_store = OfStore {
+            fit,
+            memtable_bytes,
+            ablation: store.ablation,
+            policies: store.policies.clone(),
+            drop_cache_bytes: store.drop_cache_bytes(),
+        };
+        let options = of_store.fit_options(options);
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let policy = options.policy.as_deref();
         let l0_depth = l0_depth(&version, policy, &SetAside::default(), &options.fitting, memtable_bytes);
@@ -125,14 +144,10 @@ impl Family {
             id,
             name,
             options: Mutex::new(options),
-            fit,
+            of_store,
             view: RwLock::new(Arc::new(view)),
             dropped: AtomicBool::new(false),
-            memtable_bytes,
-            ablation,
-            policies: store.policies.clone(),
             demand: Arc::default(),
-            drop_cache_bytes: store.drop_cache_bytes(),
             drop_cache: OnceLock::new(),
             set_aside: Default::default(),
         }
@@ -140,7 +155,7 @@ impl Family {
 
     /// Which keys were overwritten lately; `None` where values are not separated, or not by that.
     pub fn drop_cache(&self) -> Option<Arc<DropCache>> {
-        let bytes = self.drop_cache_bytes.filter(|_| self.options().min_blob_size > 0)?;
+        let bytes = self.of_store.drop_cache_bytes.filter(|_| self.options().min_blob_size > 0)?;
         Some(self.drop_cache.get_or_init(|| Arc::new(DropCache::new(bytes))).clone())
     }
 
@@ -181,7 +196,7 @@ impl Family {
     }
 
     pub fn set_options(&self, options: FamilyOptions) {
-        *lock(&self.options) = FitOptions::new(options, self.fit, self.ablation, &self.policies);
+        *lock(&self.options) = self.of_store.fit_options(options);
         self.derive_again(|v| v.is_damaged);
     }
 
@@ -199,7 +214,13 @@ impl Family {
             active: v.active.clone(),
             frozen: v.frozen.clone(),
             version: v.version.clone(),
-            l0_depth: l0_depth(&v.version, policy.as_deref(), &set_aside, &options, self.memtable_bytes),
+            l0_depth: l0_depth(
+                &v.version,
+                policy.as_deref(),
+                &set_aside,
+                &options,
+                self.of_store.memtable_bytes,
+            ),
             ledger: v.ledger.clone(),
             digest: Digest::of(&v.version, &v.ledger, &options),
             may_prune: v.may_prune,
@@ -222,7 +243,7 @@ impl Family {
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
         self.update(|v| View {
-            active: Arc::new(MemTable::for_bytes(next_memtable_id, self.memtable_bytes)),
+            active: Arc::new(MemTable::for_bytes(next_memtable_id, self.of_store.memtable_bytes)),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
             l0_depth: v.l0_depth,
@@ -237,7 +258,8 @@ impl Family {
     /// What readers will see of a version once it is installed: worked out before anybody is held up.
     pub fn derive(&self, version: Arc<Version>) -> Derived {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        let l0_depth = l0_depth(&version, policy.as_deref(), &set_aside, &options, self.memtable_bytes);
+        let l0_depth =
+            l0_depth(&version, policy.as_deref(), &set_aside, &options, self.of_store.memtable_bytes);
         let active = self.view().active.clone();
         Derived { view: View::new(active, Vec::new(), version, l0_depth, &options), options, set_aside }
     }

@@ -1,6 +1,6 @@
 //! The shape of the code base, checked: layers point down, files and functions stay short, modules say what they are.
 //!
-//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`decisions`], [`functions`], [`imports`]).
+//! Each check is a function of the text it judges, and has tests of its own that show it fail ([`decisions`], [`functions`], [`imports`], [`structs`]).
 
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 
@@ -10,4 +10,5 @@ mod imports;
 mod kernel;
 mod layers;
 mod sources;
+mod structs;
 mod threads;

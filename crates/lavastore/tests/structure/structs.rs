@@ -1,0 +1,99 @@
+//! No god object: what threads share has few fields, and nobody below the roof of the engine knows the whole of it.
+
+use crate::sources;
+use std::fs;
+use std::path::Path;
+
+/// The most fields of a struct that threads share.
+const FIELDS_MAX: usize = 12;
+/// What makes a struct one that threads share: a field that is locked or atomic.
+const SHARED: [&str; 5] = ["Mutex<", "RwLock<", "Atomic", "OnceLock<", "Condvar"];
+
+/// Files of `lavakv` that put the engine together, and so know its type. All others get what they use.
+const ROOF: [&str; 5] = ["db.rs", "engine.rs", "open.rs", "read_only.rs", "service.rs"];
+
+struct Struct<'a> {
+    name: &'a str,
+    fields: Vec<&'a str>,
+}
+
+/// Structs with named fields, as rustfmt lays them out.
+fn structs(text: &str) -> Vec<Struct<'_>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let Some((before, rest)) = line.split_once("struct ") else { continue };
+        let declares = before.trim().is_empty() || before.trim().starts_with("pub");
+        if !declares || !line.ends_with('{') {
+            continue;
+        }
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        let indent = line.len() - line.trim_start().len();
+        let body = lines[start + 1..].iter().take_while(|l| **l != format!("{}}}", " ".repeat(indent)));
+        let is_field = |l: &&&str| {
+            let own = l.len() - l.trim_start().len() == indent + 4;
+            own && l.contains(": ") && !l.trim_start().starts_with(['/', '#'])
+        };
+        out.push(Struct { name, fields: body.filter(is_field).copied().collect() });
+    }
+    out
+}
+
+/// Structs that threads share and that have too many fields.
+fn too_large(text: &str) -> Vec<String> {
+    let shared = |s: &Struct<'_>| s.fields.iter().any(|f| SHARED.iter().any(|mark| f.contains(mark)));
+    let large = structs(text).into_iter().filter(|s| shared(s) && s.fields.len() > FIELDS_MAX);
+    large.map(|s| format!("{}: {} fields", s.name, s.fields.len())).collect()
+}
+
+/// True if the code names the type; comments do not count.
+fn names_engine(text: &str) -> bool {
+    let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
+    let mut words = code.flat_map(|l| l.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':'));
+    // A variant or a path that ends so is something else.
+    words.any(|word| word.trim_matches(':') == "Engine" || word == "crate::engine::Engine")
+}
+
+/// Structs that are still larger, with their fields: these numbers only go down.
+const LARGE: &[(&str, &str)] = &[("volume.rs", "Volume: 17 fields")];
+
+#[test]
+fn what_threads_share_has_few_fields() {
+    let mut all = Vec::new();
+    for path in sources::all().into_iter().filter(|path| !sources::is_test(path)) {
+        let text = fs::read_to_string(&path).unwrap();
+        let file = path.file_name().unwrap().to_string_lossy().into_owned();
+        all.extend(too_large(&text).into_iter().map(|s| (file.clone(), s)));
+    }
+    let known = |(file, s): &&(String, String)| LARGE.iter().any(|(f, l)| f == file && l == s);
+    let new: Vec<_> = all.iter().filter(|found| !known(found)).collect();
+    assert!(new.is_empty(), "more than {FIELDS_MAX} fields: {new:?}");
+    assert_eq!(all.len(), LARGE.len(), "there are fewer now: take them out of LARGE ({all:?})");
+}
+
+#[test]
+fn nobody_below_the_roof_knows_the_engine() {
+    let src = sources::root().join("crates/lavakv/src");
+    let mut files = Vec::new();
+    sources::below(&src, &mut files);
+    for path in files.iter().filter(|path| !sources::is_test(path)) {
+        let inside = path.strip_prefix(&src).unwrap();
+        let is_roof = ROOF.iter().any(|name| inside == Path::new(name));
+        let names = names_engine(&fs::read_to_string(path).unwrap());
+        assert!(is_roof || !names, "{} names Engine: pass what it uses", inside.display());
+    }
+}
+
+#[test]
+fn a_struct_that_is_too_large_is_found_and_so_is_who_knows_the_engine() {
+    let fields: String = (0..13).map(|i| format!("    f{i}: u64,\n")).collect();
+    let plain = format!("pub(crate) struct Plain {{\n{fields}}}\n");
+    assert!(too_large(&plain).is_empty(), "nobody shares it");
+    let shared = format!(
+        "pub(crate) struct Shared<T> {{\n    /// It: guards them.\n    lock: Mutex<()>,\n{fields}}}\n"
+    );
+    assert_eq!(too_large(&shared), ["Shared: 14 fields"]);
+    let few = "struct Few {\n    lock: Mutex<()>,\n    a: u8,\n}\nfn f() {\n    let x: u64 = 1;\n}\n";
+    assert!(too_large(few).is_empty());
+    assert!(names_engine("fn f(engine: &Engine) {}") && !names_engine("// an Engine\nstruct EngineX;"));
+}
