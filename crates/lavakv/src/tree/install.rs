@@ -222,3 +222,6 @@ impl Tree {
         outcome
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

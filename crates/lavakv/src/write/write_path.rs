@@ -315,3 +315,6 @@ impl Drop for WriteOp<'_> {
 fn gone(family: &str) -> Error {
     Error::not_found(format!("column family {family} does not exist: it was dropped"))
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

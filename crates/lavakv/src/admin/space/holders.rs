@@ -4,7 +4,7 @@
 //! on the list of obsolete files, and stay on disk for it.
 //!
 //! A **snapshot** holds no file. It makes compaction keep versions that newer ones hide. What compactions have kept so far
-//! was counted by them (`jobs::kept`), exactly, as key and value bytes; what they have not met yet is estimated from the
+//! was counted by them (`tree::kept`), exactly, as key and value bytes; what they have not met yet is estimated from the
 //! levels like all hidden garbage ([`values::Ledger::hidden_from`]).
 //!
 //! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.

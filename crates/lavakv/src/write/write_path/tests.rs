@@ -1,0 +1,82 @@
+use super::*;
+use crate::batch::Change;
+use crate::{Db, FamilyOptions, Options};
+use base::ValueKind;
+use io::sim::SimEnv;
+
+/// A store whose memory is nearly full: nobody runs jobs but who waits.
+fn nearly_full(sim: &SimEnv) -> Db {
+    let family = FamilyOptions { min_blob_size: 0, ..FamilyOptions::default() };
+    let options = Options {
+        memtable_bytes: 32 << 10,
+        memory_bytes: 96 << 10,
+        log_group_bytes: 512 << 10,
+        family,
+        ..Options::default()
+    };
+    let db = Db::open_in(sim.env(), "/store", options).unwrap();
+    let memory = &db.engine().space.memory;
+    for i in 0u64.. {
+        if memory.used() > (70 << 10) {
+            break;
+        }
+        assert!(matches!(put(&db, &i.to_be_bytes(), &[7; 500]).step().unwrap(), WriteStep::Done));
+    }
+    assert!(memory.backlog() > 0, "there is something to wait for");
+    db
+}
+
+/// A buffered put, its price paid, not driven.
+fn put<'a>(db: &'a Db, key: &'a [u8], value: &'a [u8]) -> WriteOp<'a> {
+    let family = &db.default_column_family().0;
+    let change = Change { kind: ValueKind::Value, family: family.id, key, value };
+    let mut op = WriteOp::new(&db.engine().writes, Payload::One(family, change), Durability::Buffered);
+    op.stage = Stage::Start(Payment::of_write(0, false));
+    op
+}
+
+fn needs_memory(op: &mut WriteOp<'_>) -> bool {
+    matches!(op.step().unwrap(), WriteStep::Needs(Need::Memory { .. }))
+}
+
+#[test]
+fn who_waits_for_memory_holds_no_lock_and_is_not_overtaken() {
+    let sim = SimEnv::new(1);
+    let db = nearly_full(&sim);
+    let (long, short) = (vec![1; 30 << 10], vec![2; 100]);
+    assert!(put(&db, b"first", &short).step().is_ok_and(|step| matches!(step, WriteStep::Done)), "it fits");
+    let (mut large, mut small) = (put(&db, b"large", &long), put(&db, b"small", &short));
+    assert!(needs_memory(&mut large));
+    assert!(db.engine().writes.try_lock().is_some(), "the writer's lock is free meanwhile");
+    assert!(needs_memory(&mut small), "what there is is spoken for");
+    assert!(needs_memory(&mut large) && needs_memory(&mut small), "asking again changes nothing");
+    while needs_memory(&mut large) {
+        assert!(db.run_background_step());
+    }
+    assert!(matches!(small.step().unwrap(), WriteStep::Done));
+    assert_eq!(db.get(b"large").unwrap().as_deref(), Some(&long[..]));
+    assert_eq!(db.get(b"small").unwrap().as_deref(), Some(&short[..]));
+}
+
+#[test]
+fn who_gives_up_makes_way_for_those_behind() {
+    let sim = SimEnv::new(2);
+    let db = nearly_full(&sim);
+    let (long, short) = (vec![1; 30 << 10], vec![2; 100]);
+    let (mut large, mut small) = (put(&db, b"large", &long), put(&db, b"small", &short));
+    assert!(needs_memory(&mut large) && needs_memory(&mut small));
+    drop(large);
+    assert!(matches!(small.step().unwrap(), WriteStep::Done), "nobody is before it any more");
+    assert_eq!(db.engine().writes.lock().queue.before(None), 0);
+}
+
+#[test]
+fn a_dropped_family_ends_the_wait_for_its_level_0() {
+    let sim = SimEnv::new(3);
+    let db = nearly_full(&sim);
+    let family = db.create_column_family("x", FamilyOptions::default()).unwrap();
+    let need = Need::Levels(family.0.clone());
+    assert!(db.engine().writes.is_met(&need), "its level 0 is empty");
+    db.drop_column_family(&family).unwrap();
+    assert!(db.engine().writes.is_met(&need));
+}
