@@ -50,6 +50,7 @@ pub use context::options::{
 pub use context::stats::Statistics;
 pub use db::Db;
 pub use lsm::policy::PolicyChoice;
+pub use plan::requests::GcRequest;
 pub use read::iterator::{DbIterator, Entries};
 pub use read::options::ReadOptions;
 pub use read::read_path::Value;
@@ -57,7 +58,6 @@ pub use read::value_reader::ValueReader;
 pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
-pub use work::jobs::requests::GcRequest;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};
 pub use write::large_value::ValueWriter;
 

@@ -162,7 +162,7 @@ impl Tree {
         self.space.refresh(self.places_values(), |roll_bytes| self.demands(roll_bytes));
     }
 
-    /// Room may have come back while nobody wrote. Not under the lock of the claims.
+    /// Room may have come back while nobody wrote. Not under the lock of what is in progress.
     pub fn look_for_space(&self) {
         if self.space.look_again() {
             self.refresh_space();

@@ -100,7 +100,7 @@ ranks! {
     /// Manifest: accepted edits, who writes, what is durable.
     Manifest,
     /// What running jobs have claimed.
-    Claims,
+    InProgress,
     /// Families: several that are frozen at once, whole, before a flush chooses among what is frozen.
     Freezing,
     /// All families, by number.

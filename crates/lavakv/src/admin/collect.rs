@@ -1,6 +1,6 @@
 //! Garbage collection on request: what it would do, doing it now, and holding it off.
 //!
-//! A request is no second way to collect. It is entered into the claims, where `jobs::next_job` and the picker find it:
+//! A request is no second way to collect. It is entered into what is in progress, where `plan::collection` finds it:
 //! while it stands, the threshold of the picker is at most the one it asks for. So the same jobs run on the same threads
 //! (or steps of a simulation), a request and the collections that the store starts by itself cannot meet in one file, and
 //! the plan of [`plan`] is made by the picker that will carry it out.
@@ -10,10 +10,12 @@
 
 use crate::admin::maintenance::wait_for_jobs;
 use crate::context::Context;
+use crate::plan::collection;
+use crate::plan::facts::{Facts, FamilyFacts};
+use crate::plan::requests::{Exposed, GcRequest};
 use crate::run::drain::Drain;
-use crate::tree::family::Family;
-use crate::work::jobs::requests::{Exposed, GcRequest};
-use crate::work::jobs::{Claims, Jobs, gc};
+use crate::work::jobs::Jobs;
+use crate::work::jobs::seen::Seen;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashSet, Result};
 use std::sync::{Arc, Weak};
@@ -128,14 +130,14 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn enter(jobs: &Jobs, request: GcRequest) -> Asked<'_> {
-        let id = lock(&jobs.claims).gc_requests.enter(request);
+        let id = lock(&jobs.in_progress).gc_requests.enter(request);
         Asked { jobs, id }
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        lock(&self.jobs.claims).gc_requests.take_back(self.id);
+        lock(&self.jobs.in_progress).gc_requests.take_back(self.id);
     }
 }
 
@@ -163,10 +165,11 @@ impl Telling<'_> {
             return;
         }
         self.told = Some((ended, now_ns));
-        let mut claims = lock(&self.jobs.claims);
-        let (plan, exposed) = (plan_with(self.jobs, self.request, &mut claims), Exposed::of(&self.jobs.tree));
-        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(self.jobs, &claims));
-        drop(claims);
+        let set = lock(&self.jobs.in_progress);
+        let seen = Seen::new(self.jobs, &set);
+        let (plan, exposed) = (plan_with(&seen, self.request), exposed(&seen));
+        let remaining_bytes = plan.total().freed_bytes.saturating_add(under_way(&seen));
+        drop(set);
         let [collections, _, read_bytes, written_bytes, freed_bytes] =
             std::array::from_fn(|i| now[i] - self.counted[i]);
         (self.tell)(&GcProgress {
@@ -183,13 +186,24 @@ impl Telling<'_> {
 }
 
 /// Garbage in the files that jobs rewrite now.
-fn under_way(jobs: &Jobs, claims: &Claims) -> u64 {
-    let of_family = |family: Arc<Family>| {
-        let (view, busy) = (family.view(), claims.busy.get(&family.id));
-        let claimed = view.ledger.iter().filter(|(number, _)| busy.is_some_and(|b| b.has_vsst(*number)));
+fn under_way(facts: &dyn Facts) -> u64 {
+    let of_family = |family: &FamilyFacts| {
+        let busy = facts.in_progress().of(family.family.id);
+        let claimed = family.view.ledger.iter().filter(|(number, _)| busy.has_vsst(*number));
         claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
     };
-    jobs.tree.all_families().into_iter().map(of_family).sum()
+    facts.families().iter().map(of_family).sum()
+}
+
+/// Exposed garbage and records of the store.
+fn exposed(facts: &dyn Facts) -> Exposed {
+    Exposed::of(facts.families().iter().map(|family| &*family.view))
+}
+
+/// The same, now.
+fn exposed_now(jobs: &Jobs) -> Exposed {
+    let views: Vec<_> = jobs.tree.all_families().iter().map(|family| family.view()).collect();
+    Exposed::of(views.iter().map(|view| &**view))
 }
 
 /// Collects until the request is met, waits for it, and tells `tell` how far it has come.
@@ -198,7 +212,7 @@ pub(crate) fn collect(
     request: GcRequest,
     tell: &mut dyn FnMut(&GcProgress),
 ) -> Result<GcReport> {
-    let (before, counted) = (Exposed::of(&jobs.tree), counters(jobs));
+    let (before, counted) = (exposed_now(jobs), counters(jobs));
     let start_ns = jobs.context.env.clock.now_ns();
     let mut telling = Telling { jobs, request, tell, counted, start_ns, told: None };
     let asked = Asked::enter(jobs, request);
@@ -208,7 +222,7 @@ pub(crate) fn collect(
         is_met(jobs, request)
     })?;
     drop(asked);
-    let (after, now) = (Exposed::of(&jobs.tree), counters(jobs));
+    let (after, now) = (exposed_now(jobs), counters(jobs));
     let [collections, abandoned, read_bytes, written_bytes, freed_bytes] =
         std::array::from_fn(|i| now[i] - counted[i]);
     Ok(GcReport {
@@ -230,75 +244,73 @@ fn counters(jobs: &Jobs) -> [u64; 5] {
 
 /// True if nothing is left to collect, and no collection runs.
 fn is_met(jobs: &Jobs, request: GcRequest) -> Result<bool> {
-    let mut claims = lock(&jobs.claims);
+    let set = lock(&jobs.in_progress);
     if jobs.drain.gc_is_paused() {
         return Err(Error::new(
             ErrorKind::Busy,
             "garbage collection is paused: end the pause, then ask again",
         ));
     }
-    if claims.collections > 0 {
+    if set.running.collections > 0 {
         return Ok(false);
     }
-    if next(jobs, &mut claims, request, Exposed::of(&jobs.tree), &HashSet::default()).is_none() {
+    let seen = Seen::new(jobs, &set);
+    if next(&seen, request, exposed(&seen), &HashSet::default()).is_none() {
         return Ok(true);
     }
     // There is something left to collect. If there is no room for the output of any of it, and nobody works who may make
     // some, nobody ever will.
-    if claims.is_at_work() || gc::is_wanted(jobs, &mut claims) {
+    if set.running.makes_room() || collection::is_wanted(&seen) {
         return Ok(false);
     }
     Err(Error::new(ErrorKind::NoSpace, NO_SPACE).at_file(&jobs.context.dir))
 }
 
 /// What the request would have collected next, of all but `planned`.
-fn next(
-    jobs: &Jobs,
-    claims: &mut Claims,
+fn next<'a>(
+    facts: &'a dyn Facts,
     request: GcRequest,
     exposed: Exposed,
     planned: &HashSet<u64>,
-) -> Option<(Arc<Family>, values::Gc)> {
-    jobs.tree.all_families().into_iter().find_map(|family| {
-        let threshold = request.threshold(exposed, &family)?;
-        let view = family.view();
-        let gc_options = gc::gc_options(jobs, &view, threshold);
-        let gc = gc::pick_at(&jobs.files.tables.quarantine, claims, &family, &view, &gc_options, planned)?;
-        Some((family, gc))
+) -> Option<(&'a FamilyFacts, values::Gc)> {
+    facts.families().iter().find_map(|family| {
+        let threshold = request.threshold(exposed, &family.options)?;
+        let options = collection::options(facts.options().ablation, &family.view, threshold);
+        Some((family, collection::pick_at(facts, family, &options, planned)?))
     })
 }
 
 /// What [`collect`] would do now. Changes nothing; works in a read-only store, too.
 pub(crate) fn plan(jobs: &Jobs, request: GcRequest) -> Result<GcPlan> {
     request.check()?;
-    Ok(plan_with(jobs, request, &mut lock(&jobs.claims)))
+    Ok(plan_with(&Seen::new(jobs, &lock(&jobs.in_progress)), request))
 }
 
-fn plan_with(jobs: &Jobs, request: GcRequest, claims: &mut Claims) -> GcPlan {
-    let mut left = Exposed::of(&jobs.tree);
+fn plan_with(facts: &dyn Facts, request: GcRequest) -> GcPlan {
+    let mut left = exposed(facts);
     let mut plan = GcPlan {
         collections: Vec::new(),
         garbage_bytes: left.garbage_bytes,
         record_bytes: left.record_bytes,
     };
     let mut planned = HashSet::default();
-    while let Some((family, gc)) = next(jobs, claims, request, left, &planned) {
+    while let Some((family, gc)) = next(facts, request, left, &planned) {
         left.garbage_bytes = left.garbage_bytes.saturating_sub(gc.expected_free);
         left.record_bytes = left.record_bytes.saturating_sub(gc.expected_free);
         planned.extend(gc.numbers());
-        plan.collections.push(planned_gc(&family, &gc));
+        plan.collections.push(planned_gc(&family.family.name, &gc));
     }
     plan
 }
 
-fn planned_gc(family: &Family, gc: &values::Gc) -> PlannedGc {
+fn planned_gc(family: &str, gc: &values::Gc) -> PlannedGc {
     let input_bytes: u64 = gc.inputs.iter().map(|meta| meta.len).sum();
     let record_bytes: u64 = gc.inputs.iter().map(|meta| meta.record_bytes).sum();
     // Keys and index shrink with the records.
     let written = u128::from(input_bytes) * u128::from(gc.expected_write) / u128::from(record_bytes.max(1));
     let written_bytes = (written as u64).min(input_bytes);
     PlannedGc {
-        family: family.name.clone(),
+        family: family.to_owned(),
         files: gc.numbers().collect(),
         input_bytes,
         read_bytes: gc.expected_read,

@@ -120,7 +120,7 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_syncs.set(w.durable_writes + w.syncs);
     }
     jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
-    let pace = jobs::gc::when::pace_bytes_per_s(jobs);
+    let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
     jobs.context.stats.read()
 }

@@ -413,7 +413,7 @@ impl Placement {
         if self.count.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        // The map is asked for by every writer, and under the claims: nobody may wait there for a device.
+        // The map is asked for by every writer, and under the lock of what is in progress: nobody may wait there for a device.
         let files: Vec<_> = {
             let all = lock(&self.files);
             all.iter().filter(|(id, _)| !in_tables(**id)).map(|(_, file)| file.clone()).collect()

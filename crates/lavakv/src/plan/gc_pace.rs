@@ -10,7 +10,7 @@
 //!   Then the bound is [`DECREASE_PERCENT`] of what it was, or of what collection did if that is less.
 //! * **Up.** The bound rises by half of the best flush rate each second. From twice that rate on there is none, as before
 //!   the first sign.
-//! * **Space goes first.** The bound has a floor that rises with strain (see `jobs::gc::when`): from nothing at half to
+//! * **Space goes first.** The bound has a floor that rises with strain (see `plan::collection`): from nothing at half to
 //!   twice the best flush rate at the full strain, where writers begin to be slowed down or the disk is nearly full.
 //!   There collection is not held back at all: what writers would gain from quick flushes they would lose by waiting for
 //!   space.

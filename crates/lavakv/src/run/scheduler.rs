@@ -92,8 +92,8 @@ pub(crate) trait Job: Send {
     fn inputs(&self) -> Vec<u64> {
         Vec::new()
     }
-    /// Called once when the job is given up, after an error or at shutdown: removes what it created, releases what it
-    /// claimed.
+    /// Called once before the job is given up, after an error or at shutdown: removes what it created. What it claimed is given
+    /// back when it is dropped.
     fn abandon(&mut self);
 }
 
@@ -197,7 +197,10 @@ impl Scheduler {
         };
         // The job runs without the lock: it may wait, and then others go on.
         match job.step() {
-            Ok(Progress::Done) => self.context.signals.notify_progress(),
+            Ok(Progress::Done) => {
+                drop(job);
+                self.context.signals.notify_progress();
+            }
             Ok(Progress::More) => lock(&self.simulated).0.push(Simulated { job, ready_ns: 0 }),
             Ok(Progress::Wait(ns)) => {
                 // Others go on meanwhile, as they would with threads.

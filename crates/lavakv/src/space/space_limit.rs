@@ -304,7 +304,7 @@ impl SpaceBudget {
         self.volume.limit_bytes.store(used.saturating_add(space.available), Relaxed);
     }
 
-    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of the claims.
+    /// A job that may write the outputs of `input_bytes` may start; `None`: not now. Under the lock of what is in progress.
     pub fn grant(self: &Arc<Self>, input_bytes: u64) -> Option<Grant> {
         let bytes = with_overhead(input_bytes);
         self.fits_job(bytes).then(|| Grant::new(self, bytes))

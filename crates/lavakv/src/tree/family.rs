@@ -169,6 +169,12 @@ impl Family {
         lock(&self.options).given.clone()
     }
 
+    /// The options in use, and the policy that they choose.
+    pub fn chosen(&self) -> (Arc<FamilyOptions>, Option<Arc<dyn CompactionPolicy>>) {
+        let options = lock(&self.options);
+        (options.fitting.clone(), options.policy.clone())
+    }
+
     /// What decides about compactions; `None` if it is not known here, and then there are none.
     pub fn policy(&self) -> Option<Arc<dyn CompactionPolicy>> {
         lock(&self.options).policy.clone()

@@ -1,10 +1,11 @@
 //! Removes files nobody needs, and rolls the manifest when it has grown long.
 
-use super::Jobs;
+use super::claim::Claim;
+use super::{Claimed, Jobs};
 use crate::files::obsolete::DataFile;
+use crate::plan::in_progress::InProgressSet;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use base::Result;
-use base::sync::lock;
 use std::sync::Arc;
 use version::Edit;
 
@@ -12,22 +13,24 @@ pub(crate) struct CleanupJob {
     jobs: Arc<Jobs>,
     /// Names or vSSTs can be dropped.
     prune: bool,
+    /// Dropped last.
+    _claim: Claim,
 }
 
-impl CleanupJob {
-    /// The job, if there is something to clean up.
-    pub fn pick(jobs: &Arc<Jobs>) -> Option<CleanupJob> {
-        let prune = Self::is_wanted(jobs)?;
-        Some(CleanupJob { jobs: jobs.clone(), prune })
-    }
+/// Claims the clean-up.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, prune: bool) -> Claimed {
+    set.running.cleanup = true;
+    let claim = Claim::new(jobs, |set| set.running.cleanup = false);
+    let jobs = jobs.clone();
+    Box::new(move || Box::new(CleanupJob { jobs, prune, _claim: claim }))
+}
 
-    /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
-    pub fn is_wanted(jobs: &Jobs) -> Option<bool> {
-        jobs.large.segments.sweep();
-        let prune = has_unreferenced(jobs);
-        let wanted = prune || jobs.files.obsolete.has_ready() || jobs.files.manifest.should_roll();
-        wanted.then_some(prune)
-    }
+/// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
+pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
+    jobs.large.segments.sweep();
+    let prune = has_unreferenced(jobs);
+    let wanted = prune || jobs.files.obsolete.has_ready() || jobs.files.manifest.should_roll();
+    wanted.then_some(prune)
 }
 
 /// True if names or vSSTs could be dropped.
@@ -54,14 +57,10 @@ impl Job for CleanupJob {
         if jobs.files.manifest.should_roll() {
             jobs.files.manifest.roll()?;
         }
-        lock(&jobs.claims).cleanup = false;
         Ok(Progress::Done)
     }
 
-    fn abandon(&mut self) {
-        let jobs = &self.jobs.clone();
-        lock(&jobs.claims).cleanup = false;
-    }
+    fn abandon(&mut self) {}
 }
 
 /// Drops names and vSSTs that no table references and no running job has pinned.

@@ -1,11 +1,15 @@
 //! Compaction: what the picker chose, merged into the next level, installed in one edit.
 
-use super::Jobs;
+use super::claim::Claim;
 use super::hot_cold::Drops;
 use super::rebuild::Rebuilder;
 use super::separate::Separation;
+use super::{Claimed, Jobs};
 use crate::context::event::Event;
 use crate::files::obsolete::DataFile;
+use crate::plan::answer::Compact;
+use crate::plan::in_progress::InProgressSet;
+use crate::plan::room::output_bytes;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::space::grant::Grant;
 use crate::tree::family::Family;
@@ -23,7 +27,6 @@ use lsm::{
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{FinishedTable, IterOptions};
-use values::PinGuard;
 use version::{FileMeta, Level, Record, State, Version, VsstMeta};
 
 /// Compaction reads its inputs in runs of this size, around the cache.
@@ -32,22 +35,21 @@ const READAHEAD_BYTES: usize = 512 << 10;
 pub(crate) struct CompactionJob {
     jobs: Arc<Jobs>,
     family: Arc<Family>,
-    compaction: Compaction,
+    compaction: Arc<Compaction>,
     /// The policy that picked it.
     policy: Arc<dyn CompactionPolicy>,
     number: u64,
     inputs: Vec<u64>,
     /// The version it was picked from, with no vSSTs but those it rebuilds: pins the input files.
     version: Arc<Version>,
-    /// The names its inputs use, and those it will write (see `jobs::gc`).
-    pins: Option<PinGuard>,
     /// Bytes to reserve for an output.
     expected_len: u64,
     running: Option<Running>,
-    grant: Option<Grant>,
     /// The snapshots that it keeps entries for.
     kept_for: Vec<SeqNo>,
     start_ns: u64,
+    /// With the names that its inputs use, and those it will write (see `jobs::gc`). Dropped last.
+    claim: Claim,
 }
 
 struct Running {
@@ -67,40 +69,55 @@ enum Merged {
     All(Vec<MergeOutput<FinishedTable>>, Vec<VsstMeta>),
 }
 
-impl CompactionJob {
-    /// Called under the lock of the claims.
-    pub fn new(
-        jobs: &Arc<Jobs>,
-        family: Arc<Family>,
-        compaction: Compaction,
-        policy: Arc<dyn CompactionPolicy>,
-        number: u64,
-        grant: Option<Grant>,
-    ) -> Self {
-        let version = family.view().version.clone();
-        let inputs = compaction.input_files().map(|(_, f)| f.number).collect();
-        let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
-        let pins = Some(jobs.files.pins.pin(values::names_to_pin(&version, &files)));
-        let start_ns = jobs.context.env.clock.now_ns();
-        let version = Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts));
-        let expected_len = compaction.expected_output_len();
-        CompactionJob {
-            jobs: jobs.clone(),
+/// Claims a compaction. `None` if the policy of the family was taken away a moment ago.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact) -> Option<Claimed> {
+    let (family, compaction) = match compact {
+        Compact::Asked(family) => (family, set.manual.take()?),
+        Compact::Picked(family, compaction) => {
+            set.claim(&compaction);
+            (family, *compaction)
+        }
+        Compact::Step(family, compaction, walk) => {
+            set.learned.walks.insert(family.id, *walk);
+            set.claim(&compaction);
+            (family, *compaction)
+        }
+    };
+    let (options, policy) = family.chosen();
+    let Some(policy) = policy else {
+        set.give_back(&compaction);
+        return None;
+    };
+    set.begins(compaction.reason);
+    let number = set.job_number();
+    let output_bytes = output_bytes(&compaction, options.vsst_bytes, jobs.tree.snapshots.is_any());
+    let grant = jobs.space.grant(output_bytes);
+    let version = family.view().version.clone();
+    let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
+    let pins = jobs.files.pins.pin(values::names_to_pin(&version, &files));
+    let compaction = Arc::new(compaction);
+    let held = compaction.clone();
+    let claim = Claim::new(jobs, move |set| set.ended(&held)).with(pins, grant);
+    let jobs = jobs.clone();
+    Some(Box::new(move || {
+        Box::new(CompactionJob {
+            number,
+            inputs: files.iter().map(|f| f.number).collect(),
+            version: Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts)),
+            expected_len: compaction.expected_output_len(),
+            running: None,
+            kept_for: Vec::new(),
+            start_ns: jobs.context.now_ns(),
             family,
             compaction,
             policy,
-            number,
-            inputs,
-            version,
-            pins,
-            expected_len,
-            running: None,
-            grant,
-            kept_for: Vec::new(),
-            start_ns,
-        }
-    }
+            jobs,
+            claim,
+        })
+    }))
+}
 
+impl CompactionJob {
     fn begin(&mut self, jobs: &Arc<Jobs>) -> Result<Running> {
         let options = IterOptions { fill_cache: false, readahead_bytes: READAHEAD_BYTES };
         let snapshots = jobs.tree.snapshots.for_job();
@@ -167,7 +184,7 @@ impl CompactionJob {
         let step = running.merge.step(&mut hooks)?;
         let written = running.merge.take_written_bytes() + running.separation.take_written_bytes();
         jobs.drain.limit.charge(jobs.context.env.clock.now_ns(), written);
-        if let Some(grant) = &self.grant {
+        if let Some(grant) = self.claim.grant() {
             grant.wrote(|| [running.merge.created(), &running.separation.created()].concat());
         }
         match step {
@@ -201,7 +218,7 @@ impl CompactionJob {
         }
         if self.install(files, vssts)? == Installed::Whole && !self.kept_for.is_empty() {
             let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
-            lock(&jobs.claims).retained.extend(kept);
+            lock(&jobs.in_progress).learned.retained.extend(kept);
         }
         Ok(())
     }
@@ -216,7 +233,7 @@ impl CompactionJob {
             part.retired = compaction.input_files().map(|(_, f)| DataFile::Table(f.clone())).collect();
         }
         let records = |state: &State, _| Some(self.records(state, &outputs, &vssts));
-        let published = || self.grant.iter().for_each(Grant::installed);
+        let published = || self.claim.grant().into_iter().for_each(Grant::installed);
         let installed = self.jobs.tree.install(vec![part], records, published)?;
         self.book(&self.jobs, output_bytes);
         Ok(installed[0])
@@ -266,22 +283,6 @@ impl CompactionJob {
         let of = |r: &Running| [r.merge.created(), &r.separation.created()].concat();
         self.running.as_ref().map(of).unwrap_or_default()
     }
-
-    fn release(&mut self) {
-        let jobs = &self.jobs.clone();
-        self.running = None;
-        self.version = Arc::new(Version::new(self.family.id));
-        let mut claims = lock(&jobs.claims);
-        super::release_busy(&mut claims, &self.compaction);
-        self.inputs.iter().for_each(|number| drop(claims.retained.remove(number)));
-        claims.compactions -= 1;
-        claims.manual_running -= usize::from(self.compaction.reason == Reason::Manual);
-        claims.rebuild_runs &= self.compaction.reason != Reason::Rebuild;
-        self.pins = None;
-        self.grant = None;
-        // The files it holds go before its claims: a store without claims is at rest, and must not hold any.
-        self.compaction.inputs.clear();
-    }
 }
 
 impl Job for CompactionJob {
@@ -315,9 +316,6 @@ impl Job for CompactionJob {
                 },
             }
         };
-        if progress == Progress::Done {
-            self.release();
-        }
         Ok(progress)
     }
 
@@ -331,6 +329,5 @@ impl Job for CompactionJob {
         if !jobs.context.health.outcome_unknown() {
             jobs.tree.remove_outputs(&self.created());
         }
-        self.release();
     }
 }

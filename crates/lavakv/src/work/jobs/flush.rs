@@ -5,11 +5,16 @@
 //! edit. The edit that adds a table also raises the family's log floor, so that replay never applies a flushed record
 //! again. In a store with several families the log is made durable before the edit (see `write_path`).
 
+use super::claim::Claim;
+use super::seen::Seen;
 use super::separate::Separation;
-use super::{Claims, Jobs};
+use super::{Claimed, Jobs};
 use crate::context::event::Event;
 use crate::large::placement::Arrival;
-use crate::plan::gc_pace::Flushed;
+use crate::plan::answer::Flushed;
+use crate::plan::gc_pace;
+use crate::plan::in_progress::InProgressSet;
+use crate::plan::next::flush;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::space::grant::Grant;
 use crate::tree::family::Family;
@@ -34,6 +39,8 @@ pub(crate) struct FlushJob {
     current: usize,
     number: u64,
     grant: Grant,
+    /// Dropped last.
+    _claim: Claim,
 }
 
 /// What one family flushes.
@@ -57,37 +64,31 @@ struct Unit {
     start_ns: Option<u64>,
 }
 
-impl FlushJob {
-    /// A flush of what is frozen, if anything is.
-    pub fn pick(jobs: &Arc<Jobs>, claims: &mut Claims) -> Option<FlushJob> {
-        let _frozen_whole = jobs.tree.together.freezing();
-        let ceiling = jobs.tree.together.flush_ceiling();
-        let mut ready: Vec<(SeqNo, Arc<Family>, Vec<Arc<MemTable>>)> = Vec::new();
-        for family in jobs.tree.all_families() {
-            let view = family.view();
-            let fits = |m: &&Arc<MemTable>| m.seq_range().is_none_or(|(_, high)| high <= ceiling);
-            let memtables: Vec<_> = view.frozen.iter().filter(fits).cloned().collect();
-            if let Some(oldest) = memtables.iter().filter_map(|m| m.seq_range()).map(|(low, _)| low).min() {
-                ready.push((oldest, family, memtables));
-            }
-        }
-        let volatile_seq = jobs.tree.together.volatile_seq();
-        let atomic = ready.iter().any(|(oldest, ..)| *oldest <= volatile_seq);
-        if !atomic {
-            ready.sort_by_key(|(oldest, ..)| *oldest);
-            ready.truncate(1);
-        }
-        if ready.is_empty() {
-            return None;
-        }
-        let number = claims.job_number();
-        let snapshots = jobs.tree.snapshots.for_job();
-        let unit = |(_, family, tables)| Unit::new(jobs, number, family, tables, &snapshots);
-        let units = ready.into_iter().map(unit).collect();
-        let grant = jobs.space.watch();
-        Some(FlushJob { jobs: jobs.clone(), units, current: 0, number, grant })
-    }
+/// Claims the flush of these memtables.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, units: Vec<Flushed>) -> Claimed {
+    let start = claim_flush(jobs, set, units);
+    Box::new(|| Box::new(start()))
+}
 
+fn claim_flush(
+    jobs: &Arc<Jobs>,
+    set: &mut InProgressSet,
+    units: Vec<Flushed>,
+) -> impl FnOnce() -> FlushJob + use<> {
+    set.running.flush = true;
+    let number = set.job_number();
+    let claim = Claim::new(jobs, |set| set.running.flush = false);
+    let jobs = jobs.clone();
+    move || {
+        let snapshots = jobs.tree.snapshots.for_job();
+        let unit = |(family, tables)| Unit::new(&jobs, number, family, tables, &snapshots);
+        let units = units.into_iter().map(unit).collect();
+        let grant = jobs.space.watch();
+        FlushJob { jobs, units, current: 0, number, grant, _claim: claim }
+    }
+}
+
+impl FlushJob {
     /// What was written to several families at once must not be in tables by halves after a power loss.
     fn sync_log(&self) -> Result<()> {
         let jobs = &self.jobs;
@@ -129,10 +130,6 @@ impl FlushJob {
         jobs.log.hint_release();
         Ok(())
     }
-
-    fn release(&self) {
-        lock(&self.jobs.claims).flush = false;
-    }
 }
 
 impl Unit {
@@ -171,7 +168,7 @@ impl Unit {
         }
     }
 
-    /// Before the first step. Not when the flush is picked, under the claims: an index may be in the making under a file's lock.
+    /// Before the first step. Not when the flush is claimed: an index may be in the making under a file's lock.
     fn begin(&mut self, jobs: &Jobs) {
         self.start_ns = Some(jobs.context.env.clock.now_ns());
         for file in &self.placed {
@@ -270,7 +267,8 @@ impl Unit {
         // What a short flush takes are its syncs.
         if self.bytes >= jobs.context.options.memtable_bytes / 4 {
             let waited_for = self.memtables.len() > 1 || jobs.space.memory.backlog() > 0;
-            jobs.gc_pace.flushed(now_ns, Flushed { bytes: self.bytes as u64, ns: took_ns, waited_for });
+            jobs.gc_pace
+                .flushed(now_ns, gc_pace::Flushed { bytes: self.bytes as u64, ns: took_ns, waited_for });
         }
         jobs.context.stats.flushes.add(1);
         jobs.context.stats.flush_bytes_written.add(output_bytes);
@@ -296,7 +294,6 @@ impl Job for FlushJob {
             return Ok(Progress::More);
         }
         self.install()?;
-        self.release();
         Ok(Progress::Done)
     }
 
@@ -307,14 +304,21 @@ impl Job for FlushJob {
         if !jobs.context.health.outcome_unknown() {
             jobs.tree.remove_outputs(&created);
         }
-        self.release();
     }
 }
 
 /// Flushes everything frozen on the caller's thread (recovery, before there are workers).
 pub(crate) fn run_inline(jobs: &Arc<Jobs>) -> Result<()> {
     loop {
-        let Some(mut job) = FlushJob::pick(jobs, &mut lock(&jobs.claims)) else { return Ok(()) };
+        let start = {
+            let mut set = lock(&jobs.in_progress);
+            let units = flush(&Seen::new(jobs, &set));
+            if units.is_empty() {
+                return Ok(());
+            }
+            claim_flush(jobs, &mut set, units)
+        };
+        let mut job = start();
         loop {
             match job.step() {
                 Ok(Progress::Done) => break,

@@ -2,14 +2,27 @@
 //!
 //! All of it is short, and writers wait for it sooner or later, so it is the most urgent class.
 
-use super::Jobs;
+use super::claim::Claim;
+use super::{Claimed, Jobs};
+use crate::plan::in_progress::InProgressSet;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::space::sizes::{live_log_bytes_max, shortest_group_bytes};
 use base::Result;
-use base::sync::lock;
 use std::sync::Arc;
 
-pub(crate) struct LogJob(pub Arc<Jobs>);
+pub(crate) struct LogJob {
+    jobs: Arc<Jobs>,
+    /// Dropped last.
+    _claim: Claim,
+}
+
+/// Claims the log's work.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+    set.running.log = true;
+    let claim = Claim::new(jobs, |set| set.running.log = false);
+    let jobs = jobs.clone();
+    Box::new(|| Box::new(LogJob { jobs, _claim: claim }))
+}
 
 /// What there is to do for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +74,7 @@ impl Job for LogJob {
     }
 
     fn step(&mut self) -> Result<Progress> {
-        let jobs = &self.0;
+        let jobs = &self.jobs;
         match task(jobs) {
             Some(Task::WriteOut) => {
                 jobs.log.write_out()?;
@@ -79,12 +92,8 @@ impl Job for LogJob {
             Some(Task::Vouch) => jobs.log.persist_watermark()?,
             None => {}
         }
-        lock(&jobs.claims).log = false;
         Ok(Progress::Done)
     }
 
-    fn abandon(&mut self) {
-        let jobs = &self.0;
-        lock(&jobs.claims).log = false;
-    }
+    fn abandon(&mut self) {}
 }

@@ -1,11 +1,6 @@
-//! Correlated compaction: when vSSTs are rebuilt in the order of keys, and how a compaction takes their records along.
+//! Correlated compaction: how a compaction takes the records of vSSTs along, which it rebuilds in the order of keys.
 //!
-//! **When.** Nobody reads ahead in a store that is not scanned, so nothing is rebuilt there: the mechanism costs a store
-//! that only writes and gets nothing at all. Scans tell what they lose (`tree::demand`): each request beyond the fewest that
-//! would do. Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are
-//! expected to lose as much again. A walk does not begin, nor go on, while anybody writes (under random overwrites what
-//! is put in order is soon out of order, and its room is needed), while collections are paused, or while anything more
-//! urgent is to be done. What it takes, and why whole vSSTs, says `lsm::policy::rebuild`.
+//! **When** says `plan::relocation`.
 //!
 //! **How.** The compaction meets references in the order of keys, and the records of a vSST lie in that order: so one
 //! buffer for each vSST, filled from where the record begins, holds those that follow. Records are verified and
@@ -15,11 +10,9 @@
 //! A record that is damaged, even when it is read again alone, stays where it is, with its reference, and its file is
 //! set aside (`damaged`). Nothing depends on its being moved.
 
-use super::{Claims, Jobs};
-use crate::tree::family::{Family, View};
 use crate::tree::output::{CreateVsst, VsstFiles};
-use base::{Error, HashMap, HashSet, Result, SeqNo};
-use lsm::policy::{Compaction, Facts, InProgress, Rebuild, RebuildOptions, RebuildStep};
+use base::{Error, HashMap, Result, SeqNo};
+use lsm::policy::Compaction;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,83 +20,10 @@ use table::{ReadCounters, Reference, Vsst};
 use values::Separator;
 use version::{Version, VsstClass, VsstMeta, VsstSource};
 
-/// vSSTs that the values of a stretch of keys may be spread over: 8 requests for the two megabytes that a scan reads
-/// together are of 256 KiB, and longer ones are not made.
-const SPREAD_MAX: u64 = 8;
-/// A walk takes this part of what all vSSTs hold: that is the room it needs, and the inverse of how many walks put all
-/// of a store in order.
-const STORE_PART: u64 = 5;
-/// A walk takes this many vSSTs' worth at least.
-const FILES_MIN: u64 = 4;
-/// A walk begins when scans have lost this part of what it will rewrite.
-const PAYS_PART: u64 = 2;
 /// Bytes of all read buffers of a compaction, and the least and most of one.
 const BUFFERS_BYTES: u64 = 16 << 20;
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 const BUFFER_BYTES_MAX: u64 = 512 << 10;
-
-/// What can be started, and the walk as it is once that has been started.
-type Picked = (Compaction, Rebuild);
-
-/// The next step of a walk, if a family has one to go on with, or one to begin.
-pub(crate) fn pick(jobs: &Jobs, claims: &mut Claims) -> Option<(Arc<Family>, Compaction, Rebuild)> {
-    if !jobs.context.options.ablation.correlated || claims.rebuild_runs || jobs.drain.gc_is_paused() {
-        return None;
-    }
-    // A walk needs room for all it rewrites.
-    if jobs.space.room().is_some_and(|(room, margin)| room < 2 * margin) {
-        return None;
-    }
-    jobs.tree.all_families().into_iter().find_map(|family| {
-        let (compaction, walk) = pick_in(jobs, claims, &family)?;
-        super::fits(jobs, &compaction).then_some((family, compaction, walk))
-    })
-}
-
-fn pick_in(jobs: &Jobs, claims: &mut Claims, family: &Family) -> Option<Picked> {
-    if !claims.rebuilds.contains_key(&family.id) && family.demand.bytes() == 0 || !jobs.is_quiet() {
-        return None;
-    }
-    let view = family.view();
-    if !claims.rebuilds.contains_key(&family.id) {
-        let busy = claims.busy.entry(family.id).or_default();
-        let walk = begin(family, &view, busy)?;
-        claims.rebuilds.insert(family.id, walk);
-    }
-    let (policy, set_aside) = (family.policy()?, family.tables_set_aside());
-    let busy = claims.busy.entry(family.id).or_default();
-    let mut walk = claims.rebuilds.get(&family.id)?.clone();
-    match policy.rebuild(&Facts { version: &view.version, set_aside: &set_aside, busy }, &mut walk) {
-        RebuildStep::Start(compaction) => Some((*compaction, walk)),
-        RebuildStep::Wait => None,
-        RebuildStep::Done => {
-            claims.rebuilds.remove(&family.id);
-            None
-        }
-    }
-}
-
-/// A walk that scans have paid for.
-fn begin(family: &Family, view: &View, busy: &InProgress) -> Option<Rebuild> {
-    let vsst_bytes = family.options().vsst_bytes;
-    let bytes_max = (view.ledger.referenced_bytes() / STORE_PART).max(FILES_MIN * vsst_bytes);
-    let price = bytes_max / PAYS_PART;
-    if view.version.vssts.is_empty() || family.demand.bytes() < price.max(1) {
-        return None;
-    }
-    // Also if nothing is scattered: then scans lost it to something else, and it is not asked for each time anew.
-    family.demand.spent(price);
-    let options = RebuildOptions { spread_max: SPREAD_MAX, bytes_max, job_bytes: vsst_bytes };
-    Rebuild::choose(&view.version, &options, busy)
-}
-
-/// The vSSTs of a walk under way: collecting them would be for nothing.
-pub(crate) fn taken(jobs: &Jobs, claims: &Claims, family: &Family) -> HashSet<u64> {
-    match claims.rebuilds.get(&family.id) {
-        Some(walk) if jobs.is_quiet() => walk.vssts().iter().copied().collect(),
-        _ => HashSet::default(),
-    }
-}
 
 /// One vSST that is read from.
 struct Input {

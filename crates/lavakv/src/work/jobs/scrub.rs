@@ -9,54 +9,40 @@
 //! Between two passes there is a pause, so that a store with little in it is not read all the time. A store at rest counts as
 //! idle while it is scrubbed.
 
-use super::{Claims, Jobs};
+use super::claim::Claim;
+use super::{Claimed, Jobs};
+use crate::plan::in_progress::InProgressSet;
 use crate::run::rate_limit::RateLimit;
 use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::work::verify::VerifyReport;
 use crate::work::verify::walk::Walk;
 use base::Result;
-use base::sync::lock;
 use std::sync::Arc;
 
-/// From the end of a pass to the beginning of the next, nanoseconds.
-const PAUSE_NS: u64 = 60_000_000_000;
 /// The longest that a step waits at once, nanoseconds: then it looks whether the store is being closed.
 const WAIT_NS_MAX: u64 = 500_000_000;
-
-/// Whose turn it is.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
-    /// A pass is under way.
-    running: bool,
-    /// The next one begins then.
-    next_ns: u64,
-}
 
 /// A pass.
 pub(crate) struct ScrubJob {
     jobs: Arc<Jobs>,
-    /// It begins with a list of all files, which is not made under the lock of the claims, where the job is.
+    /// It begins with a list of all files, which is long: it is made by the first step.
     walk: Option<Walk>,
     rate: RateLimit,
+    /// Dropped last.
+    _claim: Claim,
 }
 
-impl ScrubJob {
-    /// Begins a pass, if it is time for one.
-    pub fn start(jobs: &Arc<Jobs>, claims: &mut Claims) -> Option<ScrubJob> {
-        let bytes_per_s = jobs.context.options.scrub_bytes_per_s;
-        let turn = &mut claims.scrub;
-        if bytes_per_s == 0 || turn.running || jobs.context.env.clock.now_ns() < turn.next_ns {
-            return None;
-        }
-        turn.running = true;
-        Some(ScrubJob { jobs: jobs.clone(), walk: None, rate: RateLimit::new(bytes_per_s) })
-    }
-
-    fn end(jobs: &Jobs) {
-        jobs.context.stats.scrub_files_left.set(0);
-        lock(&jobs.claims).scrub =
-            Turn { running: false, next_ns: jobs.context.env.clock.now_ns().saturating_add(PAUSE_NS) };
-    }
+/// Claims a pass.
+pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
+    set.scrub.begin();
+    let jobs = jobs.clone();
+    let context = jobs.context.clone();
+    let claim = Claim::new(&jobs, move |set| {
+        context.stats.scrub_files_left.set(0);
+        set.scrub.end(context.now_ns());
+    });
+    let rate = RateLimit::new(jobs.context.options.scrub_bytes_per_s);
+    Box::new(move || Box::new(ScrubJob { jobs, walk: None, rate, _claim: claim }))
 }
 
 impl Job for ScrubJob {
@@ -84,14 +70,10 @@ impl Job for ScrubJob {
             }
             None => {
                 jobs.context.stats.scrub_passes.add(1);
-                Self::end(jobs);
                 Ok(Progress::Done)
             }
         }
     }
 
-    fn abandon(&mut self) {
-        let jobs = &self.jobs.clone();
-        Self::end(jobs);
-    }
+    fn abandon(&mut self) {}
 }

@@ -1,9 +1,12 @@
 //! What happens between two steps of a job, and to jobs for whose outputs there is no room.
 
 use super::*;
+use crate::plan::collection;
+use crate::plan::facts::Facts;
 use crate::{Db, FamilyOptions, GcRequest, Options, SpaceLimit};
 use base::{ErrorKind, HashSet};
 use io::sim::SimEnv;
+use version::FileMeta;
 
 fn options() -> Options {
     let family = FamilyOptions {
@@ -60,6 +63,39 @@ fn a_table_that_is_moved_stays_shared() {
     assert!(moved > 0, "a table was moved after a checkpoint");
 }
 
+/// Whenever a job ends, and however, what it had claimed is given back: nothing is in progress, nothing is pinned, nothing is
+/// granted, and the same is decided again.
+#[test]
+fn a_job_that_goes_leaves_nothing_claimed() {
+    let sim = SimEnv::new(3);
+    let limited = Options { space_limit: Some(SpaceLimit::Bytes(64 << 20)), ..options() };
+    let db = Db::open_in(sim.env(), "/store", limited).unwrap();
+    let jobs = &db.engine().jobs;
+    let mut classes = HashSet::default();
+    for i in 0..6000u64 {
+        db.put(&key(i * 7919 % 1500), &[i as u8; 700]).unwrap();
+        if i % 50 != 0 {
+            continue;
+        }
+        for steps in [0, 200, 1, 200, 200, 3] {
+            let Some(mut job) = next_job(jobs, Duty::All, JobClass::Idle) else { break };
+            classes.insert(job.class() as u8);
+            let works = |jobs: &Jobs| lock(&jobs.in_progress).running.is_any();
+            assert!(works(jobs));
+            let done = (0..steps).any(|_| job.step().unwrap() == crate::run::scheduler::Progress::Done);
+            if !done {
+                job.abandon();
+            }
+            drop(job);
+            assert!(!works(jobs) && jobs.files.pins.is_empty(), "{i}");
+            assert!(lock(&jobs.in_progress).of(db.default_column_family().id()).is_empty());
+        }
+    }
+    assert!(classes.len() >= 5, "log, flush, clean-up, compactions and collections: {classes:?}");
+    while db.run_background_step() {}
+    db.close().unwrap();
+}
+
 fn tables(jobs: &Jobs) -> impl Iterator<Item = Arc<FileMeta>> {
     let version = jobs.tree.all_families()[0].view().version.clone();
     version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
@@ -88,18 +124,16 @@ fn with_garbage(sim: &SimEnv) -> Db {
 }
 
 /// Bytes that the first choice of a collection would write, and the one that writes least.
-fn choices(jobs: &Jobs, claims: &mut Claims) -> (u64, u64) {
-    let family = jobs.tree.all_families().remove(0);
-    let view = family.view();
-    let options = gc::gc_options(jobs, &view, 20);
-    let uncollected = &jobs.files.tables.quarantine;
+fn choices(facts: &dyn Facts) -> (u64, u64) {
+    let family = &facts.families()[0];
+    let options = collection::options(facts.options().ablation, &family.view, 20);
     let mut passed_over = HashSet::default();
     let mut writes = Vec::new();
-    while let Some(gc) = gc::pick_at(uncollected, claims, &family, &view, &options, &passed_over) {
+    while let Some(gc) = collection::pick_at(facts, family, &options, &passed_over) {
         passed_over.extend(gc.numbers());
         writes.push(gc.expected_write);
     }
-    assert!(writes.len() <= gc::CANDIDATES_MAX, "{writes:?}");
+    assert!(writes.len() <= collection::CANDIDATES_MAX, "{writes:?}");
     (writes[0], writes.into_iter().min().unwrap())
 }
 
@@ -110,18 +144,19 @@ fn a_collection_without_room_lets_a_smaller_one_go_first_and_a_request_is_told()
     let jobs = &db.engine().jobs;
     let mut held = Vec::new();
     {
-        let mut claims = lock(&jobs.claims);
-        let (first, least) = choices(jobs, &mut claims);
+        let set = lock(&jobs.in_progress);
+        let seen = Seen::new(jobs, &set);
+        let (first, least) = choices(&seen);
         assert!(first > least + (20 << 10), "{first} {least}");
         while jobs.space.would_grant(first) {
             held.extend(jobs.space.grant(1));
         }
         assert!(jobs.space.would_grant(least));
-        assert!(gc::is_wanted(jobs, &mut claims), "another choice fits");
+        assert!(collection::is_wanted(&seen), "another choice fits");
         while jobs.space.would_grant(1) {
             held.extend(jobs.space.grant(1));
         }
-        assert!(!gc::is_wanted(jobs, &mut claims));
+        assert!(!collection::is_wanted(&seen));
     }
     let refused = db.collect_garbage(GcRequest { until_percent: Some(0) }).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSpace);

@@ -1,7 +1,8 @@
 //! Collections that somebody asked for. See `admin::collect`.
 
-use crate::tree::Tree;
-use crate::tree::family::Family;
+use super::facts::FamilyFacts;
+use crate::context::options::FamilyOptions;
+use crate::tree::family::View;
 use base::{Error, Result};
 
 /// How much garbage [`crate::Db::collect_garbage`] is to leave.
@@ -23,9 +24,9 @@ impl GcRequest {
     }
 
     /// From how much garbage on a file of the family is rewritten, if anything is still to be done.
-    pub(crate) fn threshold(&self, exposed: Exposed, family: &Family) -> Option<u32> {
+    pub(crate) fn threshold(&self, exposed: Exposed, family: &FamilyOptions) -> Option<u32> {
         match self.until_percent {
-            None => Some(family.options().gc_ratio_percent),
+            None => Some(family.gc_ratio_percent),
             Some(percent) => exposed.is_over(percent).then_some(percent),
         }
     }
@@ -39,10 +40,9 @@ pub(crate) struct Exposed {
 }
 
 impl Exposed {
-    pub fn of(tree: &Tree) -> Exposed {
+    pub fn of<'a>(views: impl Iterator<Item = &'a View>) -> Exposed {
         let mut sum = Exposed::default();
-        for family in tree.all_families() {
-            let view = family.view();
+        for view in views {
             sum.garbage_bytes += view.ledger.exposed_bytes();
             sum.record_bytes += view.ledger.record_bytes();
         }
@@ -54,8 +54,8 @@ impl Exposed {
     }
 }
 
-/// Requests under way. Part of the claims.
-#[derive(Default)]
+/// Requests under way. Part of what is in progress.
+#[derive(Debug, Default)]
 pub(crate) struct Requests {
     asked: Vec<(u64, GcRequest)>,
     next_id: u64,
@@ -68,11 +68,11 @@ impl Requests {
     }
 
     /// From how much garbage on somebody wants a file of the family rewritten.
-    pub fn threshold(&self, tree: &Tree, family: &Family) -> Option<u32> {
+    pub fn threshold(&self, families: &[FamilyFacts], family: &FamilyOptions) -> Option<u32> {
         if self.asked.is_empty() {
             return None;
         }
-        let exposed = Exposed::of(tree);
+        let exposed = Exposed::of(families.iter().map(|family| &*family.view));
         self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
     }
 

@@ -27,11 +27,16 @@
 //! **Strain** is how near the space is to where somebody suffers, in percent: garbage of the bound at which writers are
 //! slowed down, or fill, half at the first of its bounds and full at the second. It lifts the pace (`gc_pace`).
 
-use super::super::{Claims, Jobs};
-use crate::context::options::FamilyOptions;
-use crate::plan::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
-use crate::tree::digest::Tally;
+use super::answer::Collection;
+use super::facts::{Facts, FamilyFacts};
+use super::relocation;
+use super::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
+use crate::context::ablation::Ablation;
+use crate::tree::digest::Digest;
 use crate::tree::family::View;
+use base::HashSet;
+use values::{Gc, GcOptions, Lookups};
+use version::VsstMeta;
 
 /// Exposed garbage, in percent of live bytes, at which the threshold has fallen to the family's.
 const EXPOSED_FULL_PERCENT: u64 = 21;
@@ -43,6 +48,114 @@ const LAZY_RATIO_PERCENT: u64 = 60;
 const FULL_RATIO_PERCENT: u64 = 5;
 /// Strain from which collection takes every free thread.
 const STRAIN_BUSY: u64 = 50;
+/// The threshold where the space limit is near: less would free less than the keys of the output take.
+const SHORT_RATIO_PERCENT: u32 = 3;
+/// Where there is no room for the output of a collection, so many others are considered that write less, or elsewhere.
+pub(crate) const CANDIDATES_MAX: usize = 8;
+
+/// The next collection. `urgent`: it goes before compactions.
+pub(super) fn pick(facts: &dyn Facts, urgent: bool) -> Option<Box<Collection>> {
+    if facts.gc_is_paused() {
+        return None;
+    }
+    facts.families().iter().find_map(|family| {
+        let (gc, options) = pick_in(facts, family)?;
+        let (family, view) = (family.family.clone(), family.view.clone());
+        Some(Box::new(Collection { family, view, gc, options, urgent }))
+    })
+}
+
+/// True if a collection could start.
+pub(crate) fn is_wanted(facts: &dyn Facts) -> bool {
+    !facts.gc_is_paused() && facts.families().iter().any(|family| pick_in(facts, family).is_some())
+}
+
+/// True if another collection may start.
+pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
+    let (running, requests) = (&facts.in_progress().running, &facts.in_progress().gc_requests);
+    let free = running.merges() + running.collections < facts.options().background_threads;
+    let busy = || {
+        let limited = facts.has_own_limit();
+        let digests = || facts.families().iter().map(|family| &family.view.digest);
+        let strain = || strain_percent(digests(), limited, facts.fill_percent());
+        !requests.is_empty() || facts.is_quiet() || strain() >= STRAIN_BUSY
+    };
+    running.collections < slots.collections || (free && busy())
+}
+
+/// How a family is collected from so much garbage in a file on.
+pub(crate) fn options(ablation: Ablation, view: &View, ratio_percent: u32) -> GcOptions {
+    GcOptions {
+        ratio_percent,
+        file_bytes: view.digest.file_bytes,
+        lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
+        gap_bytes: (!ablation.readahead).then_some(0),
+        lazy_read: ablation.lazy_read,
+        ..GcOptions::default()
+    }
+}
+
+/// What could be collected in a family now, and how.
+fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
+    if family.view.version.vssts.is_empty() {
+        return None;
+    }
+    let usual = threshold(facts, family);
+    let own = if facts.is_short_of_space() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
+    let asked = facts.in_progress().gc_requests.threshold(facts.families(), &family.options);
+    let ratio = asked.map_or(own, |asked| asked.min(own));
+    let options = options(facts.options().ablation, &family.view, ratio);
+    // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
+    let all = asked.is_some() || facts.is_short_of_space();
+    let mut passed_over = if all { HashSet::default() } else { relocation::taken(facts, family) };
+    for _ in 0..CANDIDATES_MAX {
+        let gc = pick_at(facts, family, &options, &passed_over)?;
+        if facts.would_grant(gc.expected_write) {
+            return Some((gc, options));
+        }
+        passed_over.extend(gc.numbers());
+    }
+    None
+}
+
+/// What could be collected in a family, leaving out the files `planned`.
+pub(crate) fn pick_at(
+    facts: &dyn Facts,
+    family: &FamilyFacts,
+    options: &GcOptions,
+    planned: &HashSet<u64>,
+) -> Option<Gc> {
+    let (ledger, in_progress) = (&family.view.ledger, facts.in_progress());
+    let busy = in_progress.of(family.family.id);
+    let skip = |meta: &VsstMeta| {
+        let known = in_progress.learned.abandoned.get(&meta.number);
+        // A segment has one record: it is live, or pruned. Nothing is gained by copying it.
+        meta.segment
+            || busy.has_vsst(meta.number)
+            || planned.contains(&meta.number)
+            || facts.is_uncollected(meta.number)
+            || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
+    };
+    values::pick(&family.view.version, ledger, options, &skip)
+}
+
+/// The threshold of a family now.
+fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
+    // Asked in any case: it is a comparison with what was seen last.
+    let quiet = facts.is_quiet();
+    let ratio = family.options.gc_ratio_percent;
+    if !facts.options().ablation.dynamic_scheduling {
+        return ratio;
+    }
+    let (digest, floor) = (&family.view.digest, u64::from(ratio));
+    let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    let room = facts.room().filter(|_| facts.has_own_limit());
+    let full = room.map_or(usual, |(room, _)| {
+        let more = room.saturating_mul(100) / facts.used_bytes().max(1);
+        digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
+    });
+    threshold_percent(digest.exposed_percent, full, floor, quiet, facts.fill_percent())
+}
 
 /// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
 fn part_of(span: u64, fill_percent: u64, from: u64, to: u64) -> u64 {
@@ -62,23 +175,6 @@ fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, f
     (by_garbage - eager - last) as u32
 }
 
-/// The threshold of a family now.
-pub(super) fn threshold(jobs: &Jobs, view: &View, options: &FamilyOptions) -> u32 {
-    // Asked in any case: it is a comparison with what was seen last.
-    let quiet = jobs.is_quiet();
-    if !jobs.context.options.ablation.dynamic_scheduling {
-        return options.gc_ratio_percent;
-    }
-    let (digest, floor) = (&view.digest, u64::from(options.gc_ratio_percent));
-    let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
-    let room = jobs.space.room().filter(|_| jobs.space.has_own_limit());
-    let full = room.map_or(usual, |(room, _)| {
-        let more = room.saturating_mul(100) / jobs.space.used_bytes().max(1);
-        digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
-    });
-    threshold_percent(digest.exposed_percent, full, floor, quiet, jobs.space.fill_percent())
-}
-
 fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
     let by_fill = match fill_percent {
         0..FILL_LAZY_PERCENT => 0,
@@ -87,49 +183,14 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
     by_garbage.max(by_fill)
 }
 
-/// How near the space is to where somebody suffers: 100 is there. See the module.
-pub(crate) fn strain_percent(jobs: &Jobs) -> u64 {
-    let limited = jobs.space.has_own_limit();
-    let garbage = jobs.tree.all_families().iter().map(|f| f.view().digest.strain_percent(limited)).max();
-    strain(garbage.unwrap_or(0), jobs.space.fill_percent())
-}
-
-/// How long a collection should wait so that flushes are quick.
-pub(super) fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
-    if !jobs.context.options.ablation.dynamic_scheduling {
-        return 0;
-    }
-    jobs.gc_pace.wait_ns(now_ns, strain_percent(jobs))
-}
-
-/// What collections may read and write in a second now; `None`: they are not bounded.
-pub(crate) fn pace_bytes_per_s(jobs: &Jobs) -> Option<u64> {
-    jobs.gc_pace.bytes_per_s(jobs.context.env.clock.now_ns(), strain_percent(jobs))
-}
-
-/// What may run at once.
-pub(crate) fn slots(jobs: &Jobs, claims: &mut Claims) -> Slots {
-    let (threads, compactions_max) =
-        (jobs.context.options.background_threads, jobs.context.options.compactions_max);
-    if !jobs.context.options.ablation.dynamic_scheduling {
-        return Slots::fixed(threads).limited(threads, compactions_max);
-    }
-    let mut tally = Tally::default();
-    jobs.tree.all_families().iter().for_each(|family| tally.add(&family.view().digest.tally));
-    let slots = Slots::of(&tally, threads, jobs.space.fill_percent(), claims.gc_slots);
-    claims.gc_slots = slots.by_pressure;
-    slots.limited(threads, compactions_max)
-}
-
-/// True if another collection may start.
-pub(super) fn may_start(jobs: &Jobs, claims: &Claims, slots: &Slots) -> bool {
-    let running = claims.collections;
-    let free = claims.merges() + running < jobs.context.options.background_threads;
-    let busy = || {
-        let asked = !claims.gc_requests.is_empty();
-        asked || jobs.is_quiet() || strain_percent(jobs) >= STRAIN_BUSY
-    };
-    running < slots.collections || (free && busy())
+/// How near the space is to where somebody suffers, by all families: 100 is there. See the module.
+pub(crate) fn strain_percent<'a>(
+    digests: impl Iterator<Item = &'a Digest>,
+    limited: bool,
+    fill_percent: u64,
+) -> u64 {
+    let garbage = digests.map(|digest| digest.strain_percent(limited)).max();
+    strain(garbage.unwrap_or(0), fill_percent)
 }
 
 #[cfg(test)]

@@ -1,0 +1,47 @@
+//! What decisions come to: what was found out of each kind of work, and what else was learned.
+
+use crate::tree::family::{Family, View};
+use lsm::policy::{Compaction, Rebuild};
+use memtable::MemTable;
+use std::sync::{Arc, Weak};
+use values::{Gc, GcOptions};
+use version::{FamilyId, Version};
+
+/// The memtables of one family that are flushed together.
+pub(crate) type Flushed = (Arc<Family>, Vec<Arc<MemTable>>);
+
+/// A compaction.
+pub(crate) enum Compact {
+    /// The one that somebody asked for, whose files are claimed.
+    Asked(Arc<Family>),
+    /// One that was picked.
+    Picked(Arc<Family>, Box<Compaction>),
+    /// A step of a walk, and the walk behind it.
+    Step(Arc<Family>, Box<Compaction>, Box<Rebuild>),
+}
+
+/// A collection of vSSTs.
+pub(crate) struct Collection {
+    pub family: Arc<Family>,
+    /// The view it was picked from.
+    pub view: Arc<View>,
+    pub gc: Gc,
+    pub options: GcOptions,
+    /// It goes before compactions.
+    pub urgent: bool,
+}
+
+/// What was learned while something to do was looked for.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// How many collections the pressures allow.
+    pub gc_slots: Option<usize>,
+    /// Versions in which no compaction pays.
+    pub at_rest: Vec<(FamilyId, Weak<Version>)>,
+    /// Walks that have begun, and those that have come to their end.
+    pub walks: Vec<(FamilyId, Option<Rebuild>)>,
+    /// What scans have paid for walks.
+    pub spent: Vec<(Arc<Family>, u64)>,
+    /// The family of the compaction that was asked for is gone.
+    pub manual_is_void: bool,
+}

@@ -1,0 +1,75 @@
+//! What to compact: what the policies of the families pick, as far as there is room and nobody is in the way.
+
+use super::answer::{Compact, Notes};
+use super::collection;
+use super::facts::{Facts, FamilyFacts};
+use super::room::fits;
+use lsm::policy::{Compaction, Need};
+use std::sync::Arc;
+
+/// Near the space limit a file that is collected is a quarter garbage or more: three bytes are copied for one.
+const WORTH_BYTES: u32 = 3;
+
+/// The next compaction: `deeper`, of any level, and what was asked for; else of level 0 alone.
+pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes, deeper: bool) -> Option<Compact> {
+    if deeper && let Some(asked) = facts.in_progress().manual.as_ref().filter(|_| !notes.manual_is_void) {
+        let family = facts.families().iter().find(|of| of.family.id == asked.family);
+        match family.filter(|family| family.policy.is_some()) {
+            Some(family) if !fits(facts, family, asked) => {}
+            Some(family) => return Some(Compact::Asked(family.family.clone())),
+            None => notes.manual_is_void = true,
+        }
+    }
+    for family in facts.families() {
+        let Some(compaction) = find(facts, family, !deeper) else { continue };
+        return Some(Compact::Picked(family.family.clone(), Box::new(compaction)));
+    }
+    if !deeper {
+        return None;
+    }
+    let (family, compaction) = quiet(facts, notes)?;
+    Some(Compact::Picked(family.family.clone(), Box::new(compaction)))
+}
+
+/// What pays while nobody writes. A version in which nothing does is not looked at again.
+fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts, Compaction)> {
+    if !facts.options().ablation.quiet_compaction || !facts.is_quiet() {
+        return None;
+    }
+    for family in facts.families() {
+        let (id, version) = (family.family.id, &family.view.version);
+        let known = facts.in_progress().learned.at_rest.get(&id);
+        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))) {
+            continue;
+        }
+        let Some(policy) = &family.policy else { continue };
+        let busy = facts.in_progress().of(id);
+        match policy.quiet(&family.of_tree(busy)) {
+            Some(compaction) if fits(facts, family, &compaction) => return Some((family, compaction)),
+            Some(_) => {}
+            // What is in the way of a compaction now may be out of it without a new version.
+            None if busy.is_empty() => notes.at_rest.push((id, Arc::downgrade(version))),
+            None => {}
+        }
+    }
+    None
+}
+
+/// What could be compacted in a family now, and has room for its outputs. Where room is short that is also what is not
+/// over its target.
+fn find(facts: &dyn Facts, family: &FamilyFacts, only_l0: bool) -> Option<Compaction> {
+    let policy = family.policy.as_ref()?;
+    let fitting = |compaction: &Compaction| fits(facts, family, compaction);
+    let in_progress = facts.in_progress();
+    let tree = family.of_tree(in_progress.of(family.family.id));
+    let wanted = if only_l0 { policy.l0(&tree) } else { policy.levels(&tree) }.filter(fitting);
+    if wanted.is_some() || only_l0 || !facts.is_short_of_space() {
+        return wanted;
+    }
+    // As long as collection makes room, a compaction must do so at no higher price.
+    let collected = in_progress.running.collections > 0 || collection::is_wanted(facts);
+    let need = if collected { Need::Worth(WORTH_BYTES) } else { Need::Any };
+    let retained = &in_progress.learned.retained;
+    let released = |file: u64| retained.get(&file).is_some_and(|snapshots| facts.are_let_go(snapshots));
+    policy.for_space(&tree, need, &released).filter(fitting)
+}

@@ -1,0 +1,81 @@
+//! What decisions about background work are made from.
+//!
+//! [`Facts`] are asked, not handed over all at once: under the lock of what is in progress nobody works out more than the
+//! decision at hand needs. Each is the same however often it is asked while a decision is made.
+
+use super::in_progress::InProgressSet;
+use crate::context::options::{FamilyOptions, Options};
+use crate::tree::family::{Family, View};
+use base::SeqNo;
+use lsm::policy::{CompactionPolicy, InProgress, SetAside};
+use memtable::MemTable;
+use std::sync::Arc;
+
+/// A family at one moment.
+pub(crate) struct FamilyFacts {
+    pub family: Arc<Family>,
+    pub view: Arc<View>,
+    pub options: Arc<FamilyOptions>,
+    /// `None`: it is not known here.
+    pub policy: Option<Arc<dyn CompactionPolicy>>,
+    pub set_aside: Arc<SetAside>,
+}
+
+impl FamilyFacts {
+    /// As the family is now.
+    pub fn of(family: Arc<Family>) -> FamilyFacts {
+        let ((options, policy), set_aside) = (family.chosen(), family.tables_set_aside());
+        FamilyFacts { view: family.view(), options, policy, set_aside, family }
+    }
+
+    /// What its compaction policy is asked with.
+    pub fn of_tree<'a>(&'a self, busy: &'a InProgress) -> lsm::policy::Facts<'a> {
+        lsm::policy::Facts { version: &self.view.version, set_aside: &self.set_aside, busy }
+    }
+}
+
+/// What is frozen and may be flushed.
+pub(crate) struct Frozen {
+    /// By family: the oldest sequence, and the memtables.
+    pub ready: Vec<(SeqNo, Arc<Family>, Vec<Arc<MemTable>>)>,
+    /// Memtables that reach down to this sequence are flushed in one edit.
+    pub volatile_seq: SeqNo,
+}
+
+/// The state of the store, as far as decisions need it. See the module.
+pub(crate) trait Facts {
+    /// Options of the store.
+    fn options(&self) -> &Options;
+    /// What jobs have claimed, and what was learned.
+    fn in_progress(&self) -> &InProgressSet;
+    /// The families, by id.
+    fn families(&self) -> &[FamilyFacts];
+    /// What may be flushed.
+    fn frozen(&self) -> Frozen;
+    /// Whether names or vSSTs can be dropped; `None`: there is nothing to clean up.
+    fn cleanup(&self) -> Option<bool>;
+    /// There were no writes for a while.
+    fn is_quiet(&self) -> bool;
+    /// Somebody holds garbage collection off.
+    fn gc_is_paused(&self) -> bool;
+    /// The time, nanoseconds.
+    fn now_ns(&self) -> u64;
+    /// True if a job could start that writes the outputs of so many bytes.
+    fn would_grant(&self, input_bytes: u64) -> bool;
+    /// Room is so short that everything should be done that frees some.
+    fn is_short_of_space(&self) -> bool;
+    /// Room that is left, and how much is little; `None`: no limit.
+    fn room(&self) -> Option<(u64, u64)>;
+    /// Somebody set a limit of the space.
+    fn has_own_limit(&self) -> bool;
+    /// Bytes that the store's files occupy.
+    fn used_bytes(&self) -> u64;
+    /// How full the space is, in percent.
+    fn fill_percent(&self) -> u64;
+    /// There are snapshots.
+    fn has_snapshots(&self) -> bool;
+    /// True if none of these snapshots is needed any more.
+    fn are_let_go(&self, snapshots: &[SeqNo]) -> bool;
+    /// The garbage in this vSST stays where it is.
+    fn is_uncollected(&self, vsst: u64) -> bool;
+}

@@ -1,0 +1,141 @@
+//! What running jobs have claimed, and what has been learned of what could run.
+//!
+//! All of it is under one lock. A job claims what it works on when it is started and gives it back when it ends, however it
+//! ends: see `work::jobs::claim`.
+
+use super::requests::Requests;
+use super::scrub::Turn;
+use base::{HashMap, SeqNo};
+use lsm::policy::{Compaction, InProgress, Reason, Rebuild};
+use std::sync::Weak;
+use version::{FamilyId, Version};
+
+/// How many jobs run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Running {
+    pub log: bool,
+    pub flush: bool,
+    pub cleanup: bool,
+    /// Compactions, all families.
+    pub compactions: usize,
+    /// Those of them that somebody asked for.
+    pub manual: usize,
+    /// One of them is a step of a walk that rebuilds vSSTs.
+    pub rebuild: bool,
+    /// Collections of vSSTs, all families.
+    pub collections: usize,
+}
+
+impl Running {
+    /// Compactions that count: what only rebuilds vSSTs waits for all others between its steps.
+    pub fn merges(&self) -> usize {
+        self.compactions - usize::from(self.rebuild)
+    }
+
+    /// True if a job runs that may make room.
+    pub fn makes_room(&self) -> bool {
+        self.flush || self.cleanup || self.compactions > 0 || self.collections > 0
+    }
+
+    /// True if a job runs, but for the scrub.
+    pub fn is_any(&self) -> bool {
+        self.log || self.makes_room()
+    }
+}
+
+/// What was learned by asking, and need not be asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Learned {
+    /// Walks that rebuild vSSTs in the order of keys, by family.
+    pub walks: HashMap<FamilyId, Rebuild>,
+    /// Versions in which a quiet store has no compaction that pays, by family.
+    pub at_rest: HashMap<FamilyId, Weak<Version>>,
+    /// How many collections the pressures allowed when it was asked last (see `slots`).
+    pub gc_slots: usize,
+    /// vSSTs whose collection was given up, with the garbage that the ledger saw in them: not tried again before it sees
+    /// more.
+    pub abandoned: HashMap<u64, u64>,
+    /// Tables in which a compaction may have kept entries for snapshots, with their sequences.
+    pub retained: HashMap<u64, Vec<SeqNo>>,
+}
+
+/// What is in progress. See the module.
+#[derive(Debug, Default)]
+pub(crate) struct InProgressSet {
+    pub running: Running,
+    /// Files and levels under work, by family.
+    families: HashMap<FamilyId, InProgress>,
+    /// Of a family in which nothing is in progress.
+    nothing: InProgress,
+    /// A compaction asked for by `compact_range`, waiting for a thread. What it works on is claimed.
+    pub manual: Option<Compaction>,
+    /// Collections somebody asked for.
+    pub gc_requests: Requests,
+    /// Passes of the scrub.
+    pub scrub: Turn,
+    pub learned: Learned,
+    last_job: u64,
+}
+
+impl InProgressSet {
+    /// A number for the next job, as stored in the properties of its tables.
+    pub fn job_number(&mut self) -> u64 {
+        self.last_job += 1;
+        self.last_job
+    }
+
+    /// What is under work in a family.
+    pub fn of(&self, family: FamilyId) -> &InProgress {
+        self.families.get(&family).unwrap_or(&self.nothing)
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, family: FamilyId) -> &mut InProgress {
+        self.families.entry(family).or_default()
+    }
+
+    /// Nobody else may work on the files of this compaction.
+    pub fn claim(&mut self, compaction: &Compaction) {
+        self.of_mut(compaction.family).add(compaction);
+    }
+
+    /// Gives back the files of a compaction.
+    pub fn give_back(&mut self, compaction: &Compaction) {
+        if let Some(busy) = self.families.get_mut(&compaction.family) {
+            busy.remove(compaction);
+        }
+    }
+
+    /// A compaction begins whose files are claimed.
+    pub fn begins(&mut self, reason: Reason) {
+        self.running.compactions += 1;
+        self.running.manual += usize::from(reason == Reason::Manual);
+        self.running.rebuild |= reason == Reason::Rebuild;
+    }
+
+    /// A compaction has ended: its inputs are gone, or as they were.
+    pub fn ended(&mut self, compaction: &Compaction) {
+        self.give_back(compaction);
+        compaction.input_files().for_each(|(_, f)| drop(self.learned.retained.remove(&f.number)));
+        self.running.compactions -= 1;
+        self.running.manual -= usize::from(compaction.reason == Reason::Manual);
+        self.running.rebuild &= compaction.reason != Reason::Rebuild;
+    }
+
+    /// A collection of these vSSTs begins.
+    pub fn collects(&mut self, family: FamilyId, inputs: &[u64]) {
+        let busy = self.of_mut(family);
+        for &number in inputs {
+            assert!(busy.claim_vsst(number), "a vSST was picked that a job works on");
+        }
+        self.running.collections += 1;
+    }
+
+    /// A collection of these vSSTs has ended.
+    pub fn collected(&mut self, family: FamilyId, inputs: &[u64]) {
+        if let Some(busy) = self.families.get_mut(&family) {
+            inputs.iter().for_each(|&number| busy.release_vsst(number));
+        }
+        self.running.collections -= 1;
+    }
+}

@@ -1,0 +1,115 @@
+//! What to do next: a pure function of the facts.
+//!
+//! There are no queues that could disagree with the state of the store: frozen memtables mean a flush, a level over its
+//! target means a compaction, and so on. Who asks claims what the answer works on before anybody else may ask, and takes note
+//! of what was learned on the way.
+
+use super::answer::{Collection, Compact, Flushed, Notes};
+use super::facts::Facts;
+use super::slots::Slots;
+use super::{collection, compaction, relocation};
+use crate::run::scheduler::JobClass;
+use crate::tree::digest::Tally;
+use base::SeqNo;
+
+/// What is to be done.
+pub(crate) enum Plan {
+    /// These memtables become tables, in one edit.
+    Flush(Vec<Flushed>),
+    /// Files go that nobody needs; `prune`: also names.
+    Cleanup { prune: bool },
+    /// A compaction.
+    Compact(Compact),
+    /// A collection.
+    Collect(Box<Collection>),
+    /// A pass of the scrub.
+    Scrub,
+}
+
+/// The most urgent thing to do of a class above `below`, but for the log, whose thread looks for itself.
+pub(crate) fn next(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
+    let running = &facts.in_progress().running;
+    if JobClass::Flush < below && !running.flush {
+        let flushed = flush(facts);
+        if !flushed.is_empty() {
+            return Some(Plan::Flush(flushed));
+        }
+    }
+    if JobClass::Cleanup < below
+        && !running.cleanup
+        && let Some(prune) = facts.cleanup()
+    {
+        return Some(Plan::Cleanup { prune });
+    }
+    if let Some(plan) = within_slots(facts, below, notes) {
+        return Some(plan);
+    }
+    let scrubs = JobClass::Scrub < below && facts.options().scrub_bytes_per_s > 0;
+    (scrubs && facts.in_progress().scrub.is_due(facts.now_ns())).then_some(Plan::Scrub)
+}
+
+/// All memtables of the family with the oldest data; those of all families where a volatile batch spans several.
+pub(crate) fn flush(facts: &dyn Facts) -> Vec<Flushed> {
+    let frozen = facts.frozen();
+    let mut ready = frozen.ready;
+    let together = |oldest: SeqNo| oldest <= frozen.volatile_seq;
+    if !ready.iter().any(|(oldest, ..)| together(*oldest)) {
+        ready.sort_by_key(|(oldest, ..)| *oldest);
+        ready.truncate(1);
+    }
+    ready.into_iter().map(|(_, family, memtables)| (family, memtables)).collect()
+}
+
+/// Compactions and collections: within their slots, and then whatever a thread can be spared for.
+fn within_slots(facts: &dyn Facts, below: JobClass, notes: &mut Notes) -> Option<Plan> {
+    if below <= JobClass::L0 {
+        return None;
+    }
+    let running = &facts.in_progress().running;
+    let slots = slots(facts, notes);
+    // Level 0 asks for no slot: it may use a thread of its own, or run on top of a deeper compaction.
+    let deeper = below > JobClass::Compaction;
+    if below > JobClass::UrgentGc && running.collections < slots.urgent {
+        let l0 = compaction::pick(facts, notes, false);
+        let l0 = l0.map(Plan::Compact);
+        if let Some(plan) = l0.or_else(|| collection::pick(facts, true).map(Plan::Collect)) {
+            return Some(plan);
+        }
+    }
+    if let Some(compact) = compaction::pick(facts, notes, deeper && running.merges() < slots.compactions) {
+        return Some(Plan::Compact(compact));
+    }
+    if below > JobClass::Gc
+        && collection::may_start(facts, &slots)
+        && let Some(collection) = collection::pick(facts, false)
+    {
+        return Some(Plan::Collect(collection));
+    }
+    // Collection has no use for its threads.
+    let spare = running.collections == 0 && running.merges() < facts.options().compaction_slots();
+    if deeper
+        && spare
+        && running.merges() >= slots.compactions
+        && let Some(compact) = compaction::pick(facts, notes, true)
+    {
+        return Some(Plan::Compact(compact));
+    }
+    if JobClass::Gc < below { relocation::pick(facts, notes).map(Plan::Compact) } else { None }
+}
+
+/// What may run at once.
+fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
+    let options = facts.options();
+    let (threads, compactions_max) = (options.background_threads, options.compactions_max);
+    if !options.ablation.dynamic_scheduling {
+        return Slots::fixed(threads).limited(threads, compactions_max);
+    }
+    let mut tally = Tally::default();
+    facts.families().iter().for_each(|family| tally.add(&family.view.digest.tally));
+    let slots = Slots::of(&tally, threads, facts.fill_percent(), facts.in_progress().learned.gc_slots);
+    notes.gc_slots = Some(slots.by_pressure);
+    slots.limited(threads, compactions_max)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,278 @@
+//! Decisions about stores that are made up: no engine, no disk, no clock.
+
+use super::*;
+use crate::context::options::{FamilyOptions, Options};
+use crate::plan::facts::{FamilyFacts, Frozen};
+use crate::plan::in_progress::InProgressSet;
+use crate::tree::family::Family;
+use base::{Uid, ValueKind, key};
+use memtable::MemTable;
+use std::sync::Arc;
+use version::{Dependency, Edit, FileMeta, Record, State, VsstMeta};
+
+/// A store as facts tell of it.
+struct MadeUp {
+    options: Options,
+    in_progress: InProgressSet,
+    families: Vec<FamilyFacts>,
+    frozen: Vec<(SeqNo, Arc<Family>)>,
+    volatile_seq: SeqNo,
+    cleanup: Option<bool>,
+    quiet: bool,
+    gc_paused: bool,
+    now_ns: u64,
+    /// What may be written still; room that is left.
+    grants: u64,
+    room: Option<(u64, u64)>,
+    fill_percent: u64,
+}
+
+impl Facts for MadeUp {
+    fn options(&self) -> &Options {
+        &self.options
+    }
+    fn in_progress(&self) -> &InProgressSet {
+        &self.in_progress
+    }
+    fn families(&self) -> &[FamilyFacts] {
+        &self.families
+    }
+    fn frozen(&self) -> Frozen {
+        let memtable = || vec![Arc::new(MemTable::new(1))];
+        let ready = self.frozen.iter().map(|(seq, family)| (*seq, family.clone(), memtable()));
+        Frozen { ready: ready.collect(), volatile_seq: self.volatile_seq }
+    }
+    fn cleanup(&self) -> Option<bool> {
+        self.cleanup
+    }
+    fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+    fn gc_is_paused(&self) -> bool {
+        self.gc_paused
+    }
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+    fn would_grant(&self, input_bytes: u64) -> bool {
+        input_bytes <= self.grants
+    }
+    fn is_short_of_space(&self) -> bool {
+        self.room.is_some_and(|(room, margin)| room < margin / 2)
+    }
+    fn room(&self) -> Option<(u64, u64)> {
+        self.room
+    }
+    fn has_own_limit(&self) -> bool {
+        self.room.is_some()
+    }
+    fn used_bytes(&self) -> u64 {
+        1 << 30
+    }
+    fn fill_percent(&self) -> u64 {
+        self.fill_percent
+    }
+    fn has_snapshots(&self) -> bool {
+        false
+    }
+    fn are_let_go(&self, _snapshots: &[SeqNo]) -> bool {
+        true
+    }
+    fn is_uncollected(&self, _vsst: u64) -> bool {
+        false
+    }
+}
+
+/// A table over all keys, and what it references of the vSST 100.
+fn table(number: u64, referenced_bytes: u64) -> FileMeta {
+    let end = |user_key: &[u8]| key::encode(user_key, number, ValueKind::Reference);
+    let (raw_bytes, stored_bytes) = (referenced_bytes, referenced_bytes);
+    let dependency = Dependency { blob_id: 100, count: referenced_bytes / 1000, raw_bytes, stored_bytes };
+    FileMeta {
+        number,
+        uid: Uid::from_words(number, number),
+        len: 1 << 20,
+        smallest: end(b"a"),
+        largest: end(b"z"),
+        min_seq: number,
+        max_seq: number,
+        entries: 1000,
+        raw_bytes: (1 << 20) + raw_bytes,
+        dependencies: if referenced_bytes > 0 { vec![dependency] } else { Vec::new() },
+        ..FileMeta::default()
+    }
+}
+
+/// A family with so many tables in level 0, one in the last level, and a vSST of a megabyte of which so much is referenced.
+fn family(id: u32, l0: u64, referenced_bytes: Option<u64>) -> FamilyFacts {
+    let mut records = vec![Record::CreateFamily { id, name: "made up".into(), options: Vec::new() }];
+    if referenced_bytes.is_some() {
+        let end = |user_key: &[u8]| key::encode(user_key, 1, ValueKind::Value);
+        let (smallest, largest, record_bytes) = (end(b"a"), end(b"z"), 1 << 20);
+        let meta = VsstMeta { number: 100, record_bytes, smallest, largest, ..VsstMeta::default() };
+        records.push(Record::AddVsst { family: id, meta });
+    }
+    let mut add = |level, meta| records.push(Record::AddFile { family: id, level, meta });
+    add(6, table(1, referenced_bytes.unwrap_or(0)));
+    (0..l0).for_each(|n| add(0, table(10 + n, 0)));
+    let state = State::empty(Uid::default(), 1).apply(Edit(records)).unwrap();
+    let version = state.family(id).unwrap().version.clone();
+    let options = FamilyOptions { vsst_bytes: 64 << 10, ..FamilyOptions::default() };
+    let store = Options::default();
+    let name = format!("family {id}");
+    let family = Family::new(id, name, options, version, 1, &store, Default::default());
+    FamilyFacts::of(Arc::new(family))
+}
+
+fn at_rest(families: Vec<FamilyFacts>) -> MadeUp {
+    MadeUp {
+        options: Options { scrub_bytes_per_s: 1 << 20, background_threads: 4, ..Options::default() },
+        in_progress: InProgressSet::default(),
+        families,
+        frozen: Vec::new(),
+        volatile_seq: 0,
+        cleanup: None,
+        quiet: false,
+        gc_paused: false,
+        now_ns: 1,
+        grants: u64::MAX,
+        room: None,
+        fill_percent: 0,
+    }
+}
+
+/// What is decided, in a word.
+fn told_below(facts: &MadeUp, below: JobClass) -> String {
+    match next(facts, below, &mut Notes::default()) {
+        None => "nothing".into(),
+        Some(Plan::Flush(units)) => {
+            let ids: Vec<_> = units.iter().map(|(family, _)| family.id).collect();
+            format!("flush {ids:?}")
+        }
+        Some(Plan::Cleanup { prune }) => format!("cleanup {prune}"),
+        Some(Plan::Compact(Compact::Asked(family))) => format!("asked {}", family.id),
+        Some(Plan::Compact(Compact::Picked(family, c))) => format!("compact {} from {}", family.id, c.level),
+        Some(Plan::Compact(Compact::Step(family, ..))) => format!("rebuild {}", family.id),
+        Some(Plan::Collect(c)) => {
+            format!("collect {}{}", c.family.id, if c.urgent { " at once" } else { "" })
+        }
+        Some(Plan::Scrub) => "scrub".into(),
+    }
+}
+
+fn told(facts: &MadeUp) -> String {
+    told_below(facts, JobClass::Idle)
+}
+
+#[test]
+fn what_holds_up_writers_goes_first() {
+    // All there can be to do: each taken away, the next is what is done.
+    let mut facts = at_rest(vec![family(1, 0, Some(1 << 18)), family(2, 5, None)]);
+    (facts.quiet, facts.cleanup) = (true, Some(true));
+    facts.frozen = vec![(9, facts.families[0].family.clone()), (7, facts.families[1].family.clone())];
+    assert_eq!(told(&facts), "flush [2]");
+    facts.in_progress.running.flush = true;
+    assert_eq!(told(&facts), "cleanup true");
+    facts.in_progress.running.cleanup = true;
+    assert_eq!(told(&facts), "compact 2 from 0");
+    facts.families.remove(1);
+    assert_eq!(told(&facts), "collect 1");
+    facts.gc_paused = true;
+    assert_eq!(told(&facts), "scrub");
+    facts.in_progress.scrub.begin();
+    assert_eq!(told(&facts), "nothing");
+    facts.in_progress.scrub.end(5);
+    facts.now_ns = 6;
+    assert_eq!(told(&facts), "nothing");
+    facts.now_ns = 6 + 60_000_000_000;
+    assert_eq!(told(&facts), "scrub");
+}
+
+#[test]
+fn nothing_is_started_above_what_runs() {
+    let mut facts = at_rest(vec![family(1, 5, Some(1 << 18))]);
+    (facts.quiet, facts.cleanup) = (true, Some(false));
+    facts.frozen = vec![(9, facts.families[0].family.clone())];
+    for (below, what) in
+        [(JobClass::Flush, "nothing"), (JobClass::L0, "flush [1]"), (JobClass::Cleanup, "flush [1]")]
+    {
+        assert_eq!(told_below(&facts, below), what);
+    }
+    facts.frozen.clear();
+    facts.cleanup = None;
+    assert_eq!(told_below(&facts, JobClass::L0), "nothing", "level 0 is no more urgent than itself");
+    assert_eq!(
+        told_below(&facts, JobClass::Compaction),
+        "compact 1 from 0",
+        "level 0 goes before deeper ones"
+    );
+    facts.families = vec![family(1, 0, Some(1 << 18))];
+    assert_eq!(told_below(&facts, JobClass::Gc), "nothing");
+    assert_eq!(told_below(&facts, JobClass::Scrub), "collect 1");
+    facts.gc_paused = true;
+    assert_eq!(told_below(&facts, JobClass::Scrub), "nothing");
+}
+
+/// A volatile batch over several families is flushed whole.
+#[test]
+fn families_of_one_volatile_batch_are_flushed_together() {
+    let mut facts = at_rest(vec![family(1, 0, None), family(2, 0, None)]);
+    facts.frozen = vec![(9, facts.families[0].family.clone()), (7, facts.families[1].family.clone())];
+    facts.volatile_seq = 6;
+    assert_eq!(told(&facts), "flush [2]");
+    facts.volatile_seq = 7;
+    assert_eq!(told(&facts), "flush [1, 2]");
+}
+
+#[test]
+fn where_there_is_no_room_nothing_is_started_that_needs_some() {
+    let mut facts = at_rest(vec![family(1, 5, Some(1 << 18))]);
+    facts.options.scrub_bytes_per_s = 0;
+    facts.quiet = true;
+    facts.grants = 0;
+    assert_eq!(told(&facts), "nothing");
+    facts.grants = 1 << 18;
+    assert_eq!(told(&facts), "collect 1", "that fits, and frees what the compaction needs");
+    facts.grants = 8 << 20;
+    assert_eq!(told(&facts), "compact 1 from 0");
+    // At the end of the room a collection goes first.
+    (facts.fill_percent, facts.families) = (95, vec![family(1, 0, Some(1 << 18)), family(2, 0, None)]);
+    assert_eq!(told(&facts), "collect 1 at once");
+}
+
+/// What a family's policy would say nobody asks where it is not known, and its values are collected all the same.
+#[test]
+fn a_family_whose_policy_is_not_known_is_not_compacted() {
+    let mut facts = at_rest(vec![family(1, 9, Some(1 << 18))]);
+    facts.quiet = true;
+    facts.families[0].policy = None;
+    assert_eq!(told(&facts), "collect 1");
+    let c = facts.families[0].view.version.files(0)[0].clone();
+    let facts_of = family(1, 9, None);
+    let busy = lsm::policy::InProgress::default();
+    let asked = facts_of.policy.as_ref().unwrap().levels(&facts_of.of_tree(&busy)).unwrap();
+    assert!(asked.input_files().any(|(_, f)| f.number == c.number));
+    facts.in_progress.claim(&asked);
+    facts.in_progress.manual = Some(asked);
+    let mut notes = Notes::default();
+    assert!(matches!(next(&facts, JobClass::Idle, &mut notes), Some(Plan::Collect(_))));
+    assert!(notes.manual_is_void, "nobody would ever start it");
+}
+
+/// Being asked twice changes nothing: what was learned is in the notes, and nowhere else.
+#[test]
+fn asking_changes_nothing() {
+    let mut facts = at_rest(vec![family(1, 0, None)]);
+    facts.quiet = true;
+    facts.options.scrub_bytes_per_s = 0;
+    for _ in 0..2 {
+        let mut notes = Notes::default();
+        assert!(next(&facts, JobClass::Idle, &mut notes).is_none());
+        assert_eq!(notes.at_rest.len(), 1, "a version in which nothing pays");
+        assert_eq!(notes.gc_slots, Some(1));
+    }
+    let version = Arc::downgrade(&facts.families[0].view.version);
+    facts.in_progress.learned.at_rest.insert(1, version);
+    let mut notes = Notes::default();
+    assert!(next(&facts, JobClass::Idle, &mut notes).is_none() && notes.at_rest.is_empty());
+}

@@ -1,0 +1,32 @@
+//! Whether there is room for what a compaction writes.
+
+use super::facts::{Facts, FamilyFacts};
+use lsm::policy::Compaction;
+use std::sync::Arc;
+use version::FileMeta;
+
+/// Bytes of outputs that a compaction may write. Those of its inputs, but for what range tombstones cover in the deeper
+/// level: a store that is full, and was cleared by one, has no room for a copy of what is gone.
+pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapshots: bool) -> u64 {
+    // What is rebuilt beside it ends with the table by which it is a vSST's worth.
+    let rebuilt = if compaction.rebuild_vssts.is_empty() { 0 } else { 2 * vsst_bytes };
+    let all = compaction.input_bytes() + rebuilt;
+    let covering =
+        |(level, f): &(usize, &Arc<FileMeta>)| *level == compaction.level && f.range_tombstones > 0;
+    let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();
+    match compaction.trivial_move {
+        true => 0,
+        false if covered == 0 || has_snapshots => all,
+        false => {
+            let lower = || compaction.input_files().filter(|(level, _)| *level != compaction.level);
+            let (len, raw) = lower().fold((0, 1), |(len, raw), (_, f)| (len + f.len, raw + f.raw_bytes));
+            all - (u128::from(len) * u128::from(covered.min(raw)) / u128::from(raw)) as u64
+        }
+    }
+}
+
+/// True if there is room for the outputs of a compaction of this family.
+pub(crate) fn fits(facts: &dyn Facts, family: &FamilyFacts, compaction: &Compaction) -> bool {
+    let bytes = || output_bytes(compaction, family.options.vsst_bytes, facts.has_snapshots());
+    compaction.trivial_move || facts.would_grant(bytes())
+}

@@ -1,0 +1,112 @@
+//! The store as decisions see it.
+
+use super::{Jobs, cleanup};
+use crate::context::options::Options;
+use crate::plan::facts::{Facts, FamilyFacts, Frozen};
+use crate::plan::in_progress::InProgressSet;
+use base::SeqNo;
+use memtable::MemTable;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// What is asked while one decision is made, under the lock of what is in progress.
+pub(crate) struct Seen<'a> {
+    jobs: &'a Jobs,
+    in_progress: &'a InProgressSet,
+    families: OnceCell<Vec<FamilyFacts>>,
+    quiet: OnceCell<bool>,
+}
+
+impl<'a> Seen<'a> {
+    pub fn new(jobs: &'a Jobs, in_progress: &'a InProgressSet) -> Self {
+        Seen { jobs, in_progress, families: OnceCell::new(), quiet: OnceCell::new() }
+    }
+
+    /// True if no memtable waits to be flushed, or for somebody to let it be flushed.
+    pub fn is_flushed(&self) -> bool {
+        self.families().iter().all(|family| family.view.frozen.is_empty())
+    }
+}
+
+impl Facts for Seen<'_> {
+    fn options(&self) -> &Options {
+        &self.jobs.context.options
+    }
+
+    fn in_progress(&self) -> &InProgressSet {
+        self.in_progress
+    }
+
+    fn families(&self) -> &[FamilyFacts] {
+        let of = |family: Arc<_>| FamilyFacts::of(family);
+        self.families.get_or_init(|| self.jobs.tree.all_families().into_iter().map(of).collect())
+    }
+
+    fn frozen(&self) -> Frozen {
+        let tree = &self.jobs.tree;
+        let _frozen_whole = tree.together.freezing();
+        let ceiling = tree.together.flush_ceiling();
+        let mut ready = Vec::new();
+        for family in tree.all_families() {
+            let view = family.view();
+            let fits = |m: &&Arc<_>| MemTable::seq_range(m).is_none_or(|(_, high)| high <= ceiling);
+            let memtables: Vec<_> = view.frozen.iter().filter(fits).cloned().collect();
+            if let Some(oldest) = memtables.iter().filter_map(|m| m.seq_range()).map(|(low, _)| low).min() {
+                ready.push((oldest, family, memtables));
+            }
+        }
+        Frozen { ready, volatile_seq: tree.together.volatile_seq() }
+    }
+
+    fn cleanup(&self) -> Option<bool> {
+        cleanup::is_wanted(self.jobs)
+    }
+
+    fn is_quiet(&self) -> bool {
+        *self.quiet.get_or_init(|| self.jobs.is_quiet())
+    }
+
+    fn gc_is_paused(&self) -> bool {
+        self.jobs.drain.gc_is_paused()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.jobs.context.now_ns()
+    }
+
+    fn would_grant(&self, input_bytes: u64) -> bool {
+        self.jobs.space.would_grant(input_bytes)
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        self.jobs.space.is_short()
+    }
+
+    fn room(&self) -> Option<(u64, u64)> {
+        self.jobs.space.room()
+    }
+
+    fn has_own_limit(&self) -> bool {
+        self.jobs.space.has_own_limit()
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.jobs.space.used_bytes()
+    }
+
+    fn fill_percent(&self) -> u64 {
+        self.jobs.space.fill_percent()
+    }
+
+    fn has_snapshots(&self) -> bool {
+        self.jobs.tree.snapshots.is_any()
+    }
+
+    fn are_let_go(&self, snapshots: &[SeqNo]) -> bool {
+        self.jobs.tree.snapshots.let_go_of(snapshots)
+    }
+
+    fn is_uncollected(&self, vsst: u64) -> bool {
+        self.jobs.files.tables.quarantine.is_uncollected(vsst)
+    }
+}
