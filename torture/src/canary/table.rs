@@ -149,6 +149,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "wal::tests::a_group_goes_when_all_of_its_tenants_have_let_go_of_it",
         "a group of the log goes although a tenant that is not there has records in it",
     ),
+    test(
+        "roll-drops-absent-engines",
+        ("lavastore-store", "--test engines"),
+        "machine::engines_keep_what_they_have_whoever_is_away",
+        "a new manifest leaves out the records of an engine that the store was opened without",
+    ),
     row("recovery-does-not-seal", "recrash", Some(3), "the end of the old log is not sealed"),
     row("manifest-sync-skipped", "crash", Some(2), "edits are taken for durable without a sync"),
     row(

@@ -1,0 +1,99 @@
+//! The power fails anywhere in such histories, and the store is opened with whomever.
+
+use crate::machine::{B, BOTH, Here, Model, check, check_engines, step};
+use base::ErrorKind;
+use io::Rng;
+use io::sim::{CrashKind, FaultEffect, FaultPlan, SimEnv};
+use lavastore_store::manifest::Engine;
+use std::collections::BTreeMap;
+
+/// What was accepted, by edit number; and the edit that each operation had found durable.
+#[derive(Default)]
+struct History {
+    models: BTreeMap<u64, Model>,
+    acknowledged: Vec<(u64, u64)>,
+}
+
+/// Sessions with changing engines, all of them of one store.
+fn sessions(sim: &SimEnv, seed: u64) -> History {
+    let (mut history, mut model, mut rng) = (History::default(), Model::default(), Rng::new(seed));
+    for session in 0..5 {
+        let here = if session == 0 { BOTH } else { Here::any(&mut rng) };
+        let manifest = if session == 0 { here.create(sim).unwrap() } else { here.recover(sim).unwrap() };
+        for _ in 0..6 {
+            history.models.insert(manifest.durable_edit(), model.clone());
+            history.acknowledged.push((sim.op_count(), manifest.durable_edit()));
+            step(&manifest, here, &mut rng, &mut model).unwrap();
+            if rng.one_in(4) {
+                manifest.roll().unwrap();
+            }
+        }
+        history.models.insert(manifest.durable_edit(), model.clone());
+        history.acknowledged.push((sim.op_count(), manifest.durable_edit()));
+        manifest.vouch().unwrap();
+    }
+    history
+}
+
+#[test]
+fn every_crash_leaves_every_engine_what_was_acknowledged() {
+    let (mut tried, mut rng) = (0, Rng::new(5));
+    for seed in 0..8 {
+        let sim = SimEnv::new(seed);
+        let history = sessions(&sim, seed);
+        let record = sim.record();
+        for op in record.mutations() {
+            for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss, CrashKind::PowerLoss] {
+                let what = format!("seed {seed} op {op} {kind:?}");
+                let after = record.crash_at(op, kind, rng.next_u64());
+                let acknowledged =
+                    history.acknowledged.iter().filter(|(at, _)| *at <= op).map(|(_, e)| *e).max();
+                // Whoever opens it first goes on with it and rolls it.
+                let here = Here::any(&mut rng);
+                let manifest = match here.recover(&after) {
+                    Err(e) if acknowledged.is_none() && e.kind() == ErrorKind::NotFound => continue,
+                    recovered => recovered.unwrap_or_else(|e| panic!("{what}: {e}")),
+                };
+                let edit = manifest.state().edit_number;
+                assert!(Some(edit) >= acknowledged, "{what}: {edit}");
+                let mut model = history.models[&edit].clone();
+                check(&manifest.state(), here, &model);
+                step(&manifest, here, &mut rng, &mut model).unwrap();
+                manifest.roll().unwrap();
+                drop(manifest);
+                check(&BOTH.recover(&after).unwrap().state(), BOTH, &model);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 1000, "{tried}");
+}
+
+/// A full disk refuses changes and rolls, and takes nothing from an engine that is away.
+#[test]
+fn a_full_disk_takes_nothing_from_an_engine_that_is_away() {
+    let (mut refused, mut made) = (0, 0);
+    for nth in 0..60 {
+        let (sim, mut rng) = (SimEnv::new(nth), Rng::new(nth));
+        let (mut model, manifest) = (Model::default(), BOTH.create(&sim).unwrap());
+        for _ in 0..12 {
+            step(&manifest, BOTH, &mut rng, &mut model).unwrap();
+        }
+        drop(manifest);
+        let only_a = Here { a: true, b: false };
+        let manifest = only_a.recover(&sim).unwrap();
+        let plan = FaultPlan::nth(nth % 20, FaultEffect::NoSpace);
+        sim.inject(if nth % 2 == 0 { plan } else { plan.sticky() });
+        for _ in 0..6 {
+            let outcome =
+                step(&manifest, only_a, &mut rng, &mut model.clone()).and_then(|()| manifest.roll());
+            (refused, made) = (refused + u32::from(outcome.is_err()), made + u32::from(outcome.is_ok()));
+        }
+        sim.clear_faults();
+        drop(manifest);
+        // What the other engine has is what it had before.
+        model.parts.retain(|id, _| *id == B::ID);
+        check_engines(&BOTH.recover(&sim).unwrap().state(), BOTH, &model);
+    }
+    assert!(refused > 50 && made > 50, "{refused} refused, {made} made");
+}

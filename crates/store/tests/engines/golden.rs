@@ -1,0 +1,108 @@
+//! A manifest with two engines besides the key-value engine, kept for ever. `LAVASTORE_BLESS=1 cargo test` writes it anew,
+//! which is right only while the version number in the header changes with it.
+
+use crate::ledger::Change;
+use crate::machine::{A, B, BOTH, DIR, Here};
+use base::Uid;
+use io::sim::SimEnv;
+use io::{CreateOptions, Env};
+use lavastore_store::manifest::format::{Header, encode_record, read_record};
+use lavastore_store::manifest::{
+    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Record, dump_manifest, replay,
+};
+use lavastore_store::names;
+use lavastore_store::volumes::Volume;
+use std::path::Path;
+
+const MANIFEST: &[u8] = include_bytes!("../golden/manifest-v1-engines.bin");
+const LISTING: &str = include_str!("../golden/manifest-v1-engines.txt");
+
+/// A history in a directory, under fixed identities: one session with both engines, and one with the first alone, whose
+/// snapshot holds the steps of the other.
+fn fixed() -> Vec<u8> {
+    let sim = SimEnv::new(1);
+    let manifest = BOTH.create(&sim).unwrap();
+    let (a, b) = (Handle::<A>::of(&manifest).unwrap(), Handle::<B>::of(&manifest).unwrap());
+    let file = |number, kind| EngineFile { number, kind, volume: Volume::DIRECTORY };
+    let adds = |engine, number, kind| Record::AddEngineFile { engine, file: file(number, kind) };
+    let group = LogGroupMeta {
+        ltn: 1,
+        file: 2,
+        len: 1 << 20,
+        uid: Some(Uid::from_words(5, 6)),
+        ..Default::default()
+    };
+    manifest.commit_store(|_| Ok(vec![Record::AddLogGroup { group }]), |_| ()).unwrap();
+    a.commit(Commit::own(vec![Change::Add(1, 10), Change::Add(2, 20)])).unwrap();
+    b.commit(Commit { store: vec![adds(B::ID, 3, 0)], own: vec![Change::Add(1, 1), Change::Floor(400)] })
+        .unwrap();
+    b.commit(Commit { store: vec![adds(B::ID, 4, 1)], own: vec![Change::Remove(1), Change::Add(1, 2)] })
+        .unwrap();
+    drop((manifest, a, b));
+    let alone = Here { a: true, b: false }.recover(&sim).unwrap();
+    let a = Handle::<A>::of(&alone).unwrap();
+    a.commit(Commit::own(vec![Change::Remove(2), Change::Floor(500)])).unwrap();
+    a.commit(Commit { store: vec![adds(A::ID, 9, 0)], own: Vec::new() }).unwrap();
+    let name = alone.live_manifest_files().pop().unwrap();
+    relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+/// The same records under identities that no generator makes.
+fn relabelled(bytes: &[u8]) -> Vec<u8> {
+    let header = Header::decode(bytes).unwrap();
+    let fixed =
+        Header { store: Uid::from_words(1, 2), manifest: Uid::from_words(3, 4), number: header.number };
+    let mut out = fixed.encode();
+    while out.len() < bytes.len() {
+        let record = read_record(header.manifest, bytes, out.len()).unwrap();
+        let offset = out.len() as u64;
+        out.extend(encode_record(fixed.manifest, offset, record.edit, record.durable, record.payload));
+    }
+    out
+}
+
+fn listing(bytes: &[u8]) -> String {
+    let all = Engines::of::<A>().with::<B>();
+    let mut text = String::new();
+    for engines in [Engines::default(), Engines::of::<A>(), all] {
+        let described = replay(bytes, &engines).unwrap().state.describe();
+        text += &format!("{engines:?}\n{}\n\n{described}\n", dump_manifest(bytes, &engines).join("\n"));
+    }
+    text
+}
+
+#[test]
+fn a_manifest_of_several_engines_is_what_version_1_looks_like() {
+    let bytes = fixed();
+    let now = [
+        ("manifest-v1-engines.bin", bytes.clone(), MANIFEST),
+        ("manifest-v1-engines.txt", listing(&bytes).into_bytes(), LISTING.as_bytes()),
+    ];
+    if std::env::var_os("LAVASTORE_BLESS").is_some() {
+        let (dir, fs) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"), Env::kernel().fs);
+        for (name, bytes, _) in now {
+            let _ = fs.remove(&dir.join(name));
+            let mut file = fs.create(&dir.join(name), &CreateOptions::default()).unwrap();
+            file.append(&bytes).unwrap();
+            file.flush().unwrap();
+        }
+        return;
+    }
+    for (name, bytes, golden) in now {
+        assert!(bytes == golden, "{name} is not what version 1 looks like");
+    }
+}
+
+#[test]
+fn it_is_read() {
+    assert_eq!(listing(MANIFEST), LISTING);
+    let state = replay(MANIFEST, &Engines::of::<A>()).unwrap().state;
+    state.verify().unwrap();
+    let b = state.engines_away().next().unwrap();
+    assert_eq!((b.id, b.name, b.floor, b.files.len()), (B::ID, "ledger", 400, 2));
+    let listed: Vec<String> = state.engine_files().map(|(_, _, name)| name.to_string()).collect();
+    assert_eq!(listed, ["000000000009.e3-0", "000000000003.e7-0", "000000000004.e7-1"]);
+    assert!(listed.iter().all(|name| {
+        names::parse(name).is_some_and(|kind| state.is_of_engine_away(kind) == name.contains("e7"))
+    }));
+}

@@ -1,0 +1,151 @@
+//! What a release meets that another one, or somebody else, wrote.
+
+use crate::ledger::{Change, Ledger};
+use crate::machine::{A, B, BOTH, DIR, Here, Model, check, step};
+use base::{ErrorKind, Uid};
+use io::Rng;
+use io::sim::SimEnv;
+use lavastore_store::manifest::{
+    Commit, Engine, EngineFile, EngineId, Engines, Handle, LogGroupMeta, Manifest, Record, State,
+};
+use lavastore_store::volumes::Volume;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The engine of a later release; and the store, opened with that of this one.
+type LaterB = Ledger<7, 2>;
+
+#[test]
+fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
+    let (sim, mut rng, mut model) = (SimEnv::new(1), Rng::new(1), Model::default());
+    let manifest = BOTH.create(&sim).unwrap();
+    while model.parts.len() < 2 {
+        step(&manifest, BOTH, &mut rng, &mut model).unwrap();
+    }
+    // The later release writes its format down with its first commit in it.
+    let engines = Engines::of::<A>().with::<LaterB>();
+    drop(manifest);
+    let later = Arc::new(Manifest::recover(&sim.env(), Path::new(DIR), false, &engines).unwrap());
+    let newer = Record::AddEngine { engine: B::ID, name: "ledger".into(), format: 2 };
+    let handle = Handle::<LaterB>::of(&later).unwrap();
+    handle.commit(Commit { store: vec![newer], own: vec![Change::Add(100, 1)] }).unwrap();
+    model.parts.get_mut(&B::ID).unwrap().values.insert(100, 1);
+    later.roll().unwrap();
+    drop((later, handle));
+    let manifest = BOTH.recover(&sim).unwrap();
+    assert_eq!(Handle::<B>::of(&manifest).unwrap_err().kind(), ErrorKind::Unsupported);
+    let only_a = Here { a: true, b: false };
+    check(&manifest.state(), only_a, &model);
+    step(&manifest, only_a, &mut rng, &mut model).unwrap();
+    manifest.roll().unwrap();
+    drop(manifest);
+    let later = Arc::new(Manifest::recover(&sim.env(), Path::new(DIR), false, &engines).unwrap());
+    let entries = Handle::<LaterB>::of(&later).unwrap().state();
+    assert_eq!(entries.values.get(&100), Some(&1));
+}
+
+#[test]
+fn a_handle_is_only_for_engines_that_are_here() {
+    let sim = SimEnv::new(2);
+    let manifest = Here { a: true, b: false }.create(&sim).unwrap();
+    assert_eq!(Handle::<B>::of(&manifest).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(Handle::<A>::of(&manifest).is_ok());
+}
+
+#[test]
+fn a_file_on_a_volume_that_is_not_there_is_refused_at_open_and_named() {
+    let away = Volume(2);
+    let group = LogGroupMeta { ltn: 1, file: 5, len: 4096, volume: away, ..Default::default() };
+    let file = EngineFile { number: 6, kind: 1, volume: away };
+    let cases = [
+        (Record::AddLogGroup { group }, "000000000005.log"),
+        (Record::AddEngineFile { engine: A::ID, file }, "000000000006.e3-1"),
+    ];
+    for (record, name) in cases {
+        let sim = SimEnv::new(3);
+        let manifest = BOTH.create(&sim).unwrap();
+        let handle = Handle::<A>::of(&manifest).unwrap();
+        handle.commit(Commit::own(vec![Change::Add(1, 1)])).unwrap();
+        handle.commit(Commit { store: vec![record], own: Vec::new() }).unwrap();
+        drop((manifest, handle));
+        let e = BOTH.recover(&sim).unwrap_err();
+        assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(Path::new(DIR).join(name).as_path())));
+    }
+}
+
+#[test]
+fn what_contradicts_the_engines_is_refused() {
+    let state = State::empty(Uid::default(), 1, &Engines::of::<A>());
+    let add = |engine, name: &str| Record::AddEngine { engine, name: name.into(), format: 1 };
+    let file = |engine, number| Record::AddEngineFile {
+        engine,
+        file: EngineFile { number, kind: 0, volume: Volume::DIRECTORY },
+    };
+    let strange = EngineId(9);
+    for (what, records) in [
+        ("the floor of one that was not added", vec![Record::EngineFloor { engine: strange, seq: 1 }]),
+        ("a file of one that was not added", vec![file(A::ID, 1)]),
+        ("a number twice", vec![add(strange, ""), file(strange, 1), file(strange, 1)]),
+        (
+            "a number of the log",
+            vec![
+                Record::AddLogGroup { group: LogGroupMeta { ltn: 1, file: 4, ..Default::default() } },
+                add(strange, ""),
+                file(strange, 4),
+            ],
+        ),
+        ("a number out of range", vec![add(strange, ""), file(strange, 0)]),
+        (
+            "a file that is not there",
+            vec![add(strange, ""), Record::RemoveEngineFile { engine: strange, number: 1 }],
+        ),
+        ("the key-value engine", vec![add(EngineId::NATIVE, "")]),
+        ("a long name", vec![add(strange, &"x".repeat(65))]),
+    ] {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| record.encode_into(&mut bytes));
+        assert!(state.after(&bytes).is_err_and(|e| e.is_corruption()), "{what}");
+    }
+    // A step of an engine that was not added, of one that is known, one that contradicts it, and a tag of a later release.
+    for (bytes, kind) in [
+        (&[21, 1, 9][..], ErrorKind::Corruption),
+        (&[21, 1, 3], ErrorKind::Corruption),
+        (&[21, 0], ErrorKind::Corruption),
+        (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
+        (&[26, 0], ErrorKind::Unsupported),
+    ] {
+        assert_eq!(state.after(bytes).unwrap_err().kind(), kind, "{bytes:?}");
+    }
+}
+
+/// Random bytes and random changes of good ones: an error or a state that is sound and written again as it is.
+#[test]
+fn hostile_steps() {
+    let mut rng = Rng::new(4);
+    let (sim, mut model) = (SimEnv::new(4), Model::default());
+    let manifest = BOTH.create(&sim).unwrap();
+    for _ in 0..30 {
+        step(&manifest, BOTH, &mut rng, &mut model).unwrap();
+    }
+    let good = manifest.state().snapshot();
+    let mut survived = 0;
+    for _ in 0..20_000 {
+        let mut bytes = good.clone();
+        for _ in 0..rng.range(1, 4) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(3) {
+                0 => bytes[at] = rng.next_u64() as u8,
+                1 => bytes[at] ^= 1 << rng.below(8),
+                _ => bytes.truncate(at + 1),
+            }
+        }
+        for engines in [Engines::default(), Engines::of::<A>().with::<B>()] {
+            let Ok(state) = State::from_snapshot(Uid::default(), 9, &bytes, &engines) else { continue };
+            state.verify().unwrap();
+            let again = State::from_snapshot(Uid::default(), 9, &state.snapshot(), &engines).unwrap();
+            assert_eq!(again, state);
+            survived += 1;
+        }
+    }
+    assert!(survived > 100, "{survived}");
+}
