@@ -30,6 +30,7 @@ pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
 
 use crate::context::options::Options;
 use crate::db::Db;
+use crate::files::other_engines;
 use crate::files::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
@@ -98,6 +99,14 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
         return Err(unfinished::refusal(dir, work));
     }
     let mut found = scan::scan(env, dir)?;
+    if !found.witness.other_engines.is_empty() {
+        let named = |(id, name): (&store::manifest::EngineId, &String)| match name.as_str() {
+            "" => id.to_string(),
+            name => name.to_owned(),
+        };
+        let names: Vec<String> = found.witness.other_engines.iter().map(named).collect();
+        return Err(other_engines::refusal(dir, &names, "the new store would not have"));
+    }
     let plan = judge::judge(&mut found);
     rebuild::rebuild(places, options, found, plan)
 }

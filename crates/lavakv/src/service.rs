@@ -19,6 +19,7 @@
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
 use crate::files::log_groups::Need;
+use crate::files::other_engines;
 use crate::large::placement::Replayed;
 use crate::open::settle_placed;
 use crate::space::sizes::{Ballast, shortest_group_bytes, staging_len};
@@ -84,7 +85,13 @@ impl Unstarted {
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(engine.context.options.first_number);
-        let history = if self.flushed { History::default() } else { report.history.clone() };
+        let mut history = report.history.clone();
+        if self.flushed {
+            // What other engines need is still there, and the log goes on behind it.
+            let kept_from = other_engines::kept_from(&state.store, &history.groups);
+            history.groups.retain(|group| group.ltn >= kept_from);
+            history = if history.groups.is_empty() { History::default() } else { history };
+        }
         let log = Wal::start(
             &engine.context.env,
             &engine.context.dir,
@@ -102,8 +109,10 @@ impl Unstarted {
     fn end_old_log(&self, engine: &Engine) -> Result<()> {
         let state = engine.files.manifest.state();
         let first = self.first.as_ref().map(|group| group.ltn);
-        let cut =
-            |ltn: u64, discarded: bool| self.flushed || discarded || self.report.discarded.contains(&ltn);
+        let kept_from = other_engines::kept_from(&state.store, &self.report.history.groups);
+        let cut = |ltn: u64, discarded: bool| {
+            (self.flushed && ltn < kept_from) || discarded || self.report.discarded.contains(&ltn)
+        };
         let old = state.store.log_groups.values().filter(|group| Some(group.ltn) != first);
         let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
         let mut records: Vec<Record> =

@@ -14,6 +14,7 @@
 use crate::admin::maintenance::{freeze_all_and, wait_flushed};
 use crate::files::directory::make_directory;
 use crate::files::obsolete::DataFile;
+use crate::files::other_engines;
 use crate::files::unfinished::{self, Mark, Work};
 use crate::work::jobs::Jobs;
 use base::sync::{Mutex, lock, rank};
@@ -21,6 +22,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
+use store::manifest::EngineId;
 use version::{Edit, Manifest, Record, State, names};
 
 /// Bytes copied at a time where linking is not possible.
@@ -39,6 +41,7 @@ pub(crate) fn checkpoint(
         Ok(meta) if meta.is_dir && unfinished::is_free(&fs.list(dir)?, Work::Checkpoint) => {}
         Ok(_) => return Err(not_empty(dir)),
     }
+    check_log_of_others(jobs, &jobs.files.manifest.state())?;
     {
         // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
         // syncs it for a checkpoint between this one's name and its sync.
@@ -53,10 +56,14 @@ pub(crate) fn checkpoint(
     let mark = Mark::set(fs, dir, Work::Checkpoint)?;
     // Holding the state keeps its tables from being removed until they are linked.
     let state = state_at_one_sequence(jobs, one_at_a_time)?;
+    check_log_of_others(jobs, &state)?;
     for family in state.families.values() {
         for file in DataFile::all_of(&family.version) {
             link_or_copy(jobs, &file.kind().to_string(), dir)?;
         }
+    }
+    for (_, _, file) in state.store.engine_files() {
+        link_or_copy(jobs, &file.to_string(), dir)?;
     }
     fs.sync_dir(dir)?;
     // From here on it is a store of its own, beside its source and on the same blocks after it.
@@ -66,6 +73,20 @@ pub(crate) fn checkpoint(
     };
     Manifest::create_with(&jobs.context.env, dir, State::of(Arc::new(state.store.without_log(uid)))?)?;
     mark.finish()
+}
+
+/// A checkpoint has no log: what another engine has only there would not be in it.
+fn check_log_of_others(jobs: &Jobs, state: &State) -> Result<()> {
+    if !jobs.log.in_use().iter().any(|group| other_engines::need(&state.store, group)) {
+        return Ok(());
+    }
+    let others = state.store.engines().filter(|engine| engine.id != EngineId::NATIVE);
+    let names: Vec<String> = others.map(|engine| engine.name.to_owned()).collect();
+    Err(other_engines::refusal(
+        &jobs.context.dir,
+        &names,
+        "is only in the log, which a checkpoint leaves out",
+    ))
 }
 
 fn not_empty(dir: &Path) -> Error {

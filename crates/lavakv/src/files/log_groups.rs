@@ -17,7 +17,7 @@
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::context::options::Options;
-use crate::files::Files;
+use crate::files::{Files, other_engines};
 use crate::space::sizes::{Ballast, free_groups_max, shortest_group_bytes, staging_len};
 use crate::space::space_limit::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -538,7 +538,9 @@ impl Log {
     /// Drops the groups that only hold records below `floor`, which are in tables: manifest first, then the files.
     pub fn release(&self, floor: SeqNo) -> Result<()> {
         self.release_hint.store(false, Ordering::Release);
-        let released = self.wal().release_below(&[(TenantId::FIRST, floor)]);
+        let mut floors = other_engines::floors(&self.files.manifest.state().store);
+        floors.push((TenantId::FIRST, floor));
+        let released = self.wal().release_below(&floors);
         let dropped = {
             let mut state = lock(&self.state);
             state.leaving.extend(released);

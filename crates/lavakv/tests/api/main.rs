@@ -17,6 +17,7 @@ mod handles;
 mod held_sync;
 mod iterators;
 mod large_values;
+mod other_engines;
 mod placement;
 mod policies;
 mod read_only;

@@ -184,6 +184,7 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
         state.parts.insert(at, Part::new(id, name, format, Body::Away { steps: IdMap::new() }));
     }
     let Some(part) = state.part_mut(id) else { return Ok(()) };
+    let had_steps = part.added;
     (part.name, part.format, part.added) = (name.into(), format, true);
     if let Body::Here { engine, state } = &part.body
         && format > engine.format()
@@ -191,7 +192,7 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
         // It is not this engine that knows what comes: what there is of it is kept from here on.
         let mut steps = IdMap::new();
         let step = engine.snapshot(state);
-        if !step.is_empty() {
+        if had_steps && !step.is_empty() {
             steps.insert(0, step.into());
         }
         part.body = Body::Away { steps };

@@ -132,6 +132,9 @@ impl Part {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let engine = self.id;
+        if !self.counts() {
+            return;
+        }
         if self.added {
             let (name, format) = (self.name.to_string(), self.format);
             Record::AddEngine { engine, name, format }.encode_into(out);

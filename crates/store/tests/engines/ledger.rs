@@ -91,8 +91,11 @@ impl<const ID: u32, const FORMAT: u32> Engine for Ledger<ID, FORMAT> {
     }
 
     fn snapshot(state: &Entries) -> Vec<Change> {
-        let floor = (state.floor > 0).then_some(Change::Floor(state.floor));
-        floor.into_iter().chain(state.values.iter().map(|(key, value)| Change::Add(key, *value))).collect()
+        // Never nothing: an engine may have something to say of its empty state.
+        let floor = Change::Floor(state.floor);
+        std::iter::once(floor)
+            .chain(state.values.iter().map(|(key, value)| Change::Add(key, *value)))
+            .collect()
     }
 
     fn verify(_state: &Entries, _store: &manifest::State) -> Result<()> {

@@ -1,0 +1,45 @@
+//! Other engines on the same store: what must be left to them.
+//!
+//! LavaKV may share its store with engines that are not here, or that are here as strangers. Their records in the manifest and
+//! their files are the store's affair (`store::manifest`); what lies in between is this: a group of the log in which one of
+//! them has records that it may still need stays, and whatever makes a store out of LavaKV's part alone says so.
+
+use base::{Error, ErrorKind, SeqNo};
+use std::path::Path;
+use store::manifest::{EngineId, State};
+use wal::{PriorGroup, TenantId};
+
+/// The engine's number in the log. There are no others than fit: those who write there choose theirs so.
+fn tenant(engine: EngineId) -> Option<TenantId> {
+    u8::try_from(engine.0).ok().map(TenantId)
+}
+
+/// The floors of all other engines, as far as they are known: who has none needs all it has.
+pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
+    let others = state.engines().filter(|engine| engine.id != EngineId::NATIVE);
+    others.filter_map(|engine| Some((tenant(engine.id)?, engine.floor))).collect()
+}
+
+/// True if another engine has records in a group that it may need.
+pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
+    let floors = floors(state);
+    let floor_of = |tenant| floors.iter().find(|(of, _)| *of == tenant).map_or(0, |(_, floor)| *floor);
+    let others = group.seqs.iter().filter(|span| span.tenant != TenantId::FIRST);
+    others.into_iter().any(|span| span.last >= floor_of(span.tenant))
+        && !base::canary::is("others-log-dropped")
+}
+
+/// The first of these groups, oldest first, that another engine may need; all behind it stay with it, because a log has no
+/// holes. `u64::MAX`: none is needed.
+pub(crate) fn kept_from(state: &State, groups: &[PriorGroup]) -> u64 {
+    groups.iter().find(|group| need(state, group)).map_or(u64::MAX, |group| group.ltn)
+}
+
+/// What cannot be done without another engine.
+pub(crate) fn refusal(dir: &Path, engines: &[String], what: &str) -> Error {
+    let why = format!(
+        "engine {} keeps something in this store that {what}: do it with that engine, or after it has let go of that",
+        engines.join(", ")
+    );
+    Error::new(ErrorKind::Unsupported, why).at_file(dir)
+}

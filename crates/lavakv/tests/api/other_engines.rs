@@ -1,0 +1,237 @@
+//! Another engine on the same store, which LavaKV does not know: its records, files and batches in the log stay as they are.
+
+use crate::common::*;
+use base::codec::{Reader, put_varint};
+use base::{Result, SeqNo};
+use io::{Access, CreateOptions};
+use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
+use std::path::Path;
+use std::sync::Arc;
+use store::manifest::{
+    Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
+};
+use store::names;
+use store::volumes::Volume;
+use version::Kv;
+use wal::{LogGroup, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions};
+
+/// An engine that keeps one number and a floor.
+#[derive(Debug)]
+struct Stranger;
+
+impl Engine for Stranger {
+    const ID: EngineId = EngineId(7);
+    const NAME: &'static str = "stranger";
+    const FORMAT: u32 = 1;
+    type State = (u64, SeqNo);
+    type Edit = Option<(u64, SeqNo)>;
+
+    fn empty() -> (u64, SeqNo) {
+        (0, 0)
+    }
+    fn encode(edit: &Self::Edit) -> Vec<u8> {
+        let mut out = Vec::new();
+        edit.iter().flat_map(|(number, floor)| [number, floor]).for_each(|n| put_varint(&mut out, *n));
+        out
+    }
+    fn decode(bytes: &[u8]) -> Result<Self::Edit> {
+        let mut r = Reader::new(bytes);
+        if r.is_empty() { Ok(None) } else { Ok(Some((r.varint()?, r.varint()?))) }
+    }
+    fn apply(state: &(u64, SeqNo), edit: &Self::Edit, _: &mut Ground<'_>) -> Result<(u64, SeqNo)> {
+        Ok(edit.unwrap_or(*state))
+    }
+    fn snapshot(state: &(u64, SeqNo)) -> Self::Edit {
+        Some(*state)
+    }
+    fn verify(_: &(u64, SeqNo), _: &State) -> Result<()> {
+        Ok(())
+    }
+    fn floor(state: &(u64, SeqNo)) -> SeqNo {
+        state.1
+    }
+    fn describe(state: &(u64, SeqNo)) -> String {
+        format!("{state:?}\n")
+    }
+    fn list(bytes: &[u8]) -> Result<Vec<String>> {
+        Ok(vec![format!("{:?}", Self::decode(bytes)?)])
+    }
+}
+
+fn manifest_in(sim: &SimEnv, dir: &str) -> (Arc<Manifest>, Handle<Stranger>) {
+    let engines = Engines::of::<Kv>().with::<Stranger>();
+    let manifest = Arc::new(Manifest::recover(&env(sim), Path::new(dir), false, &engines).unwrap());
+    let handle = Handle::of(&manifest).unwrap();
+    (manifest, handle)
+}
+
+/// What the stranger has in the log, in order.
+fn batches(sim: &SimEnv, manifest: &Manifest) -> (Vec<Vec<u8>>, wal::RecoveryReport) {
+    let (env, state) = (env(sim), manifest.state());
+    let open = |group: &LogGroupMeta| LogGroup {
+        ltn: group.ltn,
+        uid: group.uid,
+        file: env.fs.open_in_place(&Path::new(DIR).join(names::log(group.file)), Access::Buffered).unwrap(),
+        sealed_end: group.sealed_end,
+    };
+    let groups: Vec<LogGroup> = state.log_groups.values().filter(|g| !g.discarded).map(open).collect();
+    let mut found = Vec::new();
+    let mut take = wal::only(TenantId(7), |_, bytes: &[u8]| {
+        found.push(bytes.to_vec());
+        Ok(())
+    });
+    let mode = RecoveryMode::ReadWrite;
+    let report = wal::recover(&env, Path::new(DIR), state.uid, &groups, mode, &mut take).unwrap();
+    drop(take);
+    (found, report)
+}
+
+/// A session of the stranger alone, in which it writes these to the log.
+fn write(sim: &SimEnv, payloads: &[&[u8]]) {
+    let (manifest, _) = manifest_in(sim, DIR);
+    let (_, report) = batches(sim, &manifest);
+    let (env, file, uid) = (env(sim), manifest.allocate_file_number(), env(sim).new_uid());
+    let path = Path::new(DIR).join(names::log(file));
+    let len = 128 << 10;
+    let in_place = env.fs.create_in_place(&path, len, Access::Buffered).unwrap();
+    manifest.sync_dir().unwrap();
+    let mut ltn = 0;
+    let begin = |state: &State| {
+        ltn = state.next_ltn;
+        let mut records: Vec<Record> =
+            report.discarded.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        records.extend(report.sealed.map(|(ltn, end_lpn)| Record::SealLogGroup { ltn, end_lpn }));
+        let group = LogGroupMeta { ltn, file, len, uid: Some(uid), ..Default::default() };
+        records.push(Record::AddLogGroup { group });
+        Ok(records)
+    };
+    manifest.commit_store(begin, |_| ()).unwrap();
+    let first = PreparedGroup { ltn, uid, file: in_place };
+    let options = WalOptions { group_len: len, staging_len: 64 << 10, ..Default::default() };
+    let (store, dir) = (manifest.store(), Path::new(DIR));
+    let log = Wal::start(&env, dir, options, store, report.next_lpn, first, report.history).unwrap();
+    let (next, edit) = (report.seqs.last(TenantId(7)).unwrap_or(0) + 1, manifest.durable_edit());
+    for (seq, payload) in (next..).zip(payloads) {
+        log.append(TenantId(7), &[payload], seq, seq, Durability::Durable, edit).unwrap();
+    }
+    log.close().unwrap();
+    manifest.vouch().unwrap();
+}
+
+fn commit(sim: &SimEnv, edit: (u64, SeqNo), files: &[u64]) {
+    let (_manifest, handle) = manifest_in(sim, DIR);
+    let file = |&number: &u64| Record::AddEngineFile {
+        engine: Stranger::ID,
+        file: EngineFile { number, kind: 0, volume: Volume::DIRECTORY },
+    };
+    handle.commit(Commit { store: files.iter().map(file).collect(), own: Some(edit) }).unwrap();
+    handle.vouch().unwrap();
+}
+
+fn make(sim: &SimEnv, name: &str, bytes: &[u8]) {
+    let mut file = env(sim).fs.create(&Path::new(DIR).join(name), &CreateOptions::default()).unwrap();
+    file.append(bytes).unwrap();
+    file.sync(io::SyncKind::Full).unwrap();
+    env(sim).fs.sync_dir(Path::new(DIR)).unwrap();
+}
+
+fn names_in(sim: &SimEnv, dir: &str) -> Vec<String> {
+    env(sim).fs.list(Path::new(dir)).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+/// LavaKV opens the store, writes through several groups of the log, flushes and closes it.
+fn use_store(sim: &SimEnv, model: &mut Model, round: u64) -> Db {
+    let db = open(sim);
+    assert!(contents(&db) == *model);
+    fill(&db, model, 0..1500, round);
+    db.flush().unwrap();
+    settle(&db);
+    db
+}
+
+#[test]
+fn its_records_and_files_stay() {
+    let (sim, mut model) = (SimEnv::new(1), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    commit(&sim, (41, 0), &[]);
+    make(&sim, "000000900000.e7-0", &[7; 9000]);
+    // Not listed yet: it may be what the stranger was about to list.
+    make(&sim, "000000900001.e7-0", b"on its way");
+    commit(&sim, (42, 5), &[900_000]);
+    for round in 1..5 {
+        let db = use_store(&sim, &mut model, round);
+        assert!(db.space().unwrap().engines_bytes >= 9000);
+        db.close().unwrap();
+        let names = names_in(&sim, DIR);
+        assert!(["000000900000.e7-0", "000000900001.e7-0"].iter().all(|n| names.iter().any(|m| m == n)));
+    }
+    let db = open(&sim);
+    db.checkpoint("/copy").unwrap();
+    db.close().unwrap();
+    let copied = env(&sim).fs.read_all(Path::new("/copy/000000900000.e7-0"), 1 << 20).unwrap();
+    assert_eq!(copied, [7; 9000]);
+    for dir in [DIR, "/copy"] {
+        let (_manifest, handle) = manifest_in(&sim, dir);
+        assert_eq!(*handle.state(), (42, 5), "{dir}");
+        let state = handle.state();
+        assert!(state.store.engine_files().map(|(_, file, _)| file.number).eq([900_000]), "{dir}");
+    }
+    assert!(contents(&Db::open_in(env(&sim), "/copy", small()).unwrap()) == model);
+}
+
+#[test]
+fn a_repair_that_would_lose_them_is_refused() {
+    let (sim, mut model) = (SimEnv::new(2), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    commit(&sim, (41, 0), &[]);
+    let repair = |sim: &SimEnv| {
+        let options = RepairOptions { options: small(), dry_run: false };
+        Db::repair_in(&env(sim), DIR, &env(sim), "/repaired", &options).unwrap_err()
+    };
+    let e = repair(&sim);
+    assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
+    // A damaged manifest, too, has records that name it.
+    let name = names_in(&sim, DIR).into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    env(&sim).fs.remove(&Path::new(DIR).join(names::CURRENT)).unwrap();
+    let bytes = env(&sim).fs.read_all(&Path::new(DIR).join(&name), 1 << 20).unwrap();
+    env(&sim).fs.remove(&Path::new(DIR).join(&name)).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[90] ^= 1;
+    make(&sim, &name, &damaged);
+    let e = repair(&sim);
+    assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
+}
+
+#[test]
+fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
+    let (sim, mut model) = (SimEnv::new(3), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    commit(&sim, (1, 1), &[]);
+    let payloads: [&[u8]; 3] = [b"one", b"two", b"three"];
+    write(&sim, &payloads);
+    for round in 1..20 {
+        let db = use_store(&sim, &mut model, round);
+        let e = db.checkpoint("/copy").unwrap_err();
+        assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
+        assert!(!names_in(&sim, "/").iter().any(|name| name == "copy"), "nothing was begun");
+        db.close().unwrap();
+    }
+    let (manifest, _) = manifest_in(&sim, DIR);
+    let listed = manifest.state().log_groups.len();
+    assert_eq!(batches(&sim, &manifest).0, payloads);
+    drop(manifest);
+    commit(&sim, (1, 3), &[]);
+    use_store(&sim, &mut model, 20).close().unwrap();
+    let (manifest, _) = manifest_in(&sim, DIR);
+    assert_eq!(batches(&sim, &manifest).0, payloads, "the last is above the floor");
+    drop(manifest);
+    commit(&sim, (1, 4), &[]);
+    use_store(&sim, &mut model, 21).close().unwrap();
+    let db = open(&sim);
+    db.checkpoint("/copy").unwrap();
+    db.close().unwrap();
+    let (manifest, _) = manifest_in(&sim, DIR);
+    assert!(batches(&sim, &manifest).0.is_empty());
+    assert!(manifest.state().log_groups.len() < listed, "{listed} groups before");
+}
