@@ -155,6 +155,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "machine::engines_keep_what_they_have_whoever_is_away",
         "a new manifest leaves out the records of an engine that the store was opened without",
     ),
+    test(
+        "others-log-dropped",
+        ("lavastore-lavakv", "--test api"),
+        "other_engines::its_batches_in_the_log_stay_until_its_floor_has_passed",
+        "a checkpoint is taken, and the log dropped at open, although another engine needs what is in it",
+    ),
     row("recovery-does-not-seal", "recrash", Some(3), "the end of the old log is not sealed"),
     row("manifest-sync-skipped", "crash", Some(2), "edits are taken for durable without a sync"),
     row(

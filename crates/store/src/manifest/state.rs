@@ -123,11 +123,12 @@ impl Part {
 
     /// True if the store holds something of it, or for it.
     fn counts(&self) -> bool {
-        let says_something = match &self.body {
-            Body::Here { .. } => self.id == EngineId::NATIVE,
-            Body::Away { steps } => !steps.is_empty(),
+        // The key-value engine was never added: it is there if anything is said of it.
+        let is_met = match &self.body {
+            Body::Here { .. } => true,
+            Body::Away { steps } => !steps.is_empty() || self.floor.is_some() || !self.files.is_empty(),
         };
-        self.added || says_something
+        self.added || (self.id == EngineId::NATIVE && is_met)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
