@@ -8,7 +8,7 @@
 use crate::admin::maintenance;
 use crate::context::Context;
 use crate::files::Files;
-use crate::files::log_groups::Log;
+use crate::files::log::Log;
 use crate::large::Large;
 use crate::run::drain::Drain;
 use crate::run::scheduler::Scheduler;
@@ -22,7 +22,7 @@ use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
-use version::{Edit, FamilyId, Record, StoreRecord};
+use version::FamilyId;
 
 /// Everything a store is at run time.
 pub(crate) struct Engine {
@@ -116,18 +116,8 @@ impl Engine {
 /// either end is noticed too: pages and edits vouch for those before them, and nothing else would vouch for the last.
 /// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
 fn seal(engine: &Engine) -> Result<()> {
-    match seal_log(engine).and_then(|()| engine.files.manifest.vouch()) {
+    match engine.log.seal().and_then(|()| engine.files.manifest.vouch()) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         sealed => sealed,
     }
-}
-
-fn seal_log(engine: &Engine) -> Result<()> {
-    let Some((ltn, end_lpn)) = engine.log.wal().end() else { return Ok(()) };
-    // What was prepared for writes to come is space that a closed store does not need.
-    let (spares, files) = engine.log.unused(ltn);
-    let mut records = vec![Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn })];
-    records.extend(spares.into_iter().map(|ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })));
-    engine.files.manifest.commit(Edit(records))?;
-    files.iter().try_for_each(|&number| engine.files.remove(&version::names::log(number)))
 }

@@ -1,13 +1,12 @@
 //! The life of files: made, listed, open, damaged, obsolete, removed.
 //!
-//! * `tables`: those that are open. `directory`: where they are.
-//! * `log_groups`: those of the log, made ahead and used again.
+//! * `tables`: those that are open.
+//! * `log`: the store's log, and what LavaKV adds to it.
 //! * `damaged`: those that cannot be read. `obsolete`: those that nobody names any more. `unfinished`: a directory that is no
 //!   store yet. `other_engines`: what is to be left to them.
 
 pub(crate) mod damaged;
-pub(crate) mod directory;
-pub(crate) mod log_groups;
+pub(crate) mod log;
 pub(crate) mod obsolete;
 pub(crate) mod other_engines;
 pub(crate) mod tables;

@@ -14,10 +14,12 @@
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
 //! * `admin`: what operators ask for.
-//! * `db`, `engine`, `open`, `service`, `read_only`: the roof.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`: the roof.
 
 mod admin;
 mod batch;
+#[doc(hidden)]
+pub mod beside;
 mod context;
 mod db;
 mod engine;

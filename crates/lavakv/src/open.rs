@@ -21,8 +21,7 @@ use crate::context::Context;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::Files;
-use crate::files::directory::{make_directory, sync_name};
-use crate::files::log_groups::GroupFile;
+use crate::files::log::{Log, TENANT};
 use crate::files::unfinished::{self, Mark};
 use crate::large::placement::Replayed;
 use crate::service;
@@ -33,18 +32,21 @@ use crate::tree::Tree;
 use crate::tree::family::Family;
 use base::sync::atomic::Ordering;
 use base::sync::lock;
-use base::{Error, ErrorKind, HashMap, Result, SeqNo, Uid, ValueKind};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store::commit::read::check_known;
+use store::directory;
+use store::manifest::Engines;
 use version::names::{self, FileKind};
-use version::{Edit, FamilyId, FamilyState, InitialState, KvState, Manifest, Record, State, StoreRecord};
-use wal::{LogGroup, RecoveryMode, RecoveryReport, TenantId};
+use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
+use wal::{LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
     options.validate()?;
-    open_to_write(env, dir, options, None).map_err(|e| match e.is_corruption() {
+    open_to_write(env, dir, options, None, None).map_err(|e| match e.is_corruption() {
         true => e.context(
             "the store cannot be opened for writing; a read-only open may show what is before the damage",
         ),
@@ -55,10 +57,28 @@ pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>
 /// Makes a store in a directory that stays marked as unfinished: whoever set the mark removes it.
 pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -> Result<Arc<Engine>> {
     options.validate()?;
-    open_to_write(env, dir, options, Some(mark))
+    open_to_write(env, dir, options, Some(mark), None)
 }
 
-fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) -> Result<Arc<Engine>> {
+/// Other engines with which a store is opened, and who gets what they have in the log.
+pub(crate) struct Guests<'a> {
+    pub engines: Engines,
+    pub replay: &'a mut OnReplay<'a>,
+}
+
+/// Opens for reading and writing, beside other engines.
+pub(crate) fn open_beside(env: Env, dir: &Path, options: Options, guests: Guests<'_>) -> Result<Arc<Engine>> {
+    options.validate()?;
+    open_to_write(env, dir, options, None, Some(guests))
+}
+
+fn open_to_write(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    mark: Option<&Mark>,
+    guests: Option<Guests<'_>>,
+) -> Result<Arc<Engine>> {
     let (meter, env) = metered(&env, dir);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
     if !exists {
@@ -75,14 +95,10 @@ fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) ->
     if mark.is_none() {
         unfinished::refuse_beside_current(&*env.fs, dir)?;
     }
-    let manifest = if exists {
-        if options.error_if_exists {
-            return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
-        }
-        Manifest::recover(&env, dir, false)?
-    } else {
-        create(&env, dir, &options)?
-    };
+    if exists && options.error_if_exists {
+        return Err(Error::new(ErrorKind::AlreadyExists, "there is a store already").at_file(dir));
+    }
+    let manifest = manifest(&env, dir, &options, (exists, guests.as_ref()))?;
     let listing = env.fs.list(dir)?;
     meter.take_over(&listing);
     // Makes everything smaller that is too long for what the store may have of its volume, before anything else is asked. A
@@ -91,12 +107,14 @@ fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) ->
     let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
     let fit = fit.unwrap_or_default();
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
-    check_logs(&env, dir, &listing, &manifest)?;
+    check_known(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let context = Arc::new(Context::new(env, dir, fit.store(&options)));
     let engine = Arc::new(build(context, meter, fit, manifest, Some(store_lock))?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
-    let recovered = replay(&engine, RecoveryMode::ReadWrite)?;
+    let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
+    let others: &mut OnReplay<'_> = guests.map_or(&mut ignore, |guests| guests.replay);
+    let recovered = replay(&engine, RecoveryMode::ReadWrite, others)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
     *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, removable));
     match service::begin(&engine) {
@@ -109,6 +127,29 @@ fn open_to_write(env: Env, dir: &Path, options: Options, mark: Option<&Mark>) ->
     Ok(engine)
 }
 
+/// The manifest of a store that is there, or of one that is made.
+fn manifest(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    (exists, guests): (bool, Option<&Guests<'_>>),
+) -> Result<Manifest> {
+    if !exists {
+        let made = create(env, dir, options)?;
+        if guests.is_none() {
+            return Ok(made);
+        }
+    }
+    let engines = guests.map(|guests| guests.engines.clone()).unwrap_or_default().with::<Kv>();
+    let manifest = store::manifest::Manifest::recover(env, dir, false, &engines)?;
+    let manifest = Manifest::of(&Arc::new(manifest))?;
+    if manifest.state().next_family == 0 {
+        // Another engine made the store.
+        manifest.commit(Edit(vec![default_family(options)]))?;
+    }
+    Ok(manifest)
+}
+
 /// Refuses what is not a store's directory. True if there is a store.
 fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
     match env.fs.metadata(dir) {
@@ -117,7 +158,7 @@ fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
         }
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound && options.create_if_missing => {
-            make_directory(env, dir)?;
+            directory::make(env, dir)?;
         }
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(no_store(dir)),
         Err(e) => return Err(e),
@@ -166,16 +207,18 @@ pub(crate) fn no_store(dir: &Path) -> Error {
     Error::not_found("there is no store here").at_file(dir)
 }
 
+fn default_family(options: &Options) -> Record {
+    Record::CreateFamily { id: DEFAULT_FAMILY, name: "default".into(), options: options.family.encode() }
+}
+
 fn create(env: &Env, dir: &Path, options: &Options) -> Result<Manifest> {
     let first = options.first_number;
     let numbers =
         InitialState { first_seq: first, first_file_number: first, first_ltn: first, ..Default::default() };
     let empty = State::new(env.new_uid(), &numbers, KvState::default());
-    let family =
-        Record::CreateFamily { id: DEFAULT_FAMILY, name: "default".into(), options: options.family.encode() };
     // The first durable state has the default family already: a crash leaves a whole store or none.
-    sync_name(env, dir)?;
-    Manifest::create_with(env, dir, empty.apply(Edit(vec![family]))?)
+    directory::sync_name(env, dir)?;
+    Manifest::create_with(env, dir, empty.apply(Edit(vec![default_family(options)]))?)
 }
 
 /// A table or value file that the manifest lists and that is not as it says.
@@ -240,54 +283,6 @@ pub(crate) fn check_files(
     Ok(findings)
 }
 
-/// Neither a log file nor the staging file may hold a page of a group that the manifest has never heard of: a group gets
-/// pages only once its edit is durable. Otherwise a manifest that lost its end would look like one that is whole, where the
-/// files it lists have been recycled since, or where all that the lost group holds is in the staging file.
-pub(crate) fn check_logs(env: &Env, dir: &Path, listing: &[DirEntry], manifest: &Manifest) -> Result<()> {
-    let (state, name) = (manifest.state(), &manifest.report().name);
-    let Some((file, ltn)) =
-        newest_group(env, dir, listing, state.store.uid)?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)
-    else {
-        return Ok(());
-    };
-    if base::canary::is("manifest-unknown-group-passed") {
-        return Ok(());
-    }
-    let why = format!(
-        "{file} holds log group {ltn}, which {name} does not know: {name} has lost its end; open the store read-only for \
-         what is left, run `lava repair`, or restore a checkpoint or backup"
-    );
-    Err(Error::corruption(why).at_file(io::fs::join(dir, name)))
-}
-
-/// The newest group of the log of which any file of a store's directory has a page, by the first pages of log files and all
-/// pages of the staging file; and which file that is.
-pub(crate) fn newest_group(
-    env: &Env,
-    dir: &Path,
-    listing: &[DirEntry],
-    store: Uid,
-) -> Result<Option<(String, u64)>> {
-    let staged = wal::newest_staged_group(env, dir, store)?;
-    let mut newest = staged.map(|ltn| (wal::STAGING_NAME.to_owned(), ltn));
-    let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));
-    let mut page = vec![0; io::PAGE];
-    for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
-        let file = env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered)?;
-        match file.read_at(&mut page, 0) {
-            // The power failed on it, or it is missed when the log is read.
-            Err(e) if io::is_unreadable(&e) => continue,
-            read => read?,
-        }
-        if let Some(ltn) = wal::group_of(&page, store)
-            && newest.as_ref().is_none_or(|(_, newest)| *newest < ltn)
-        {
-            newest = Some((entry.name.clone(), ltn));
-        }
-    }
-    Ok(newest)
-}
-
 /// The engine over a recovered manifest, before the log is read.
 pub(crate) fn build(
     context: Arc<Context>,
@@ -313,10 +308,14 @@ fn families(state: &State, context: &Context, fit: Fit) -> Result<HashMap<Family
     (1..).zip(state.families.values()).map(family).collect()
 }
 
-/// Replays the log into memtables.
-pub(crate) fn replay(engine: &Engine, mode: RecoveryMode) -> Result<(RecoveryReport, Replayed)> {
+/// Replays the log into memtables; `others` gets what is not LavaKV's.
+pub(crate) fn replay(
+    engine: &Engine,
+    mode: RecoveryMode,
+    others: &mut OnReplay<'_>,
+) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.files.manifest.state();
-    let groups = log_groups(engine, &state, |path| match mode {
+    let groups = engine.log.groups_to_read(|path| match mode {
         RecoveryMode::ReadWrite => engine.context.env.fs.open_in_place(path, engine.context.options.access),
         RecoveryMode::ReadOnly => {
             io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access)
@@ -326,7 +325,10 @@ pub(crate) fn replay(engine: &Engine, mode: RecoveryMode) -> Result<(RecoveryRep
     let serves = engine.context.options.damaged_files == DamagedFiles::Serve;
     let mut placed = Replayed::new(groups.clone(), serves && mode == RecoveryMode::ReadWrite);
     let mut judged = false;
-    let mut take = wal::only(TenantId::FIRST, |first_seq, payload| {
+    let mut take = |tenant: TenantId, first_seq: SeqNo, payload: &[u8]| {
+        if tenant != TENANT {
+            return others(tenant, first_seq, payload);
+        }
         replay_batch(engine, &state, &mut placed, first_seq, payload)?;
         if mode == RecoveryMode::ReadOnly || !is_large(engine) {
             return Ok(());
@@ -335,13 +337,12 @@ pub(crate) fn replay(engine: &Engine, mode: RecoveryMode) -> Result<(RecoveryRep
             judge_log(engine, &state, &groups)?;
         }
         flush_replayed(engine)
-    });
+    };
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
-    drop(take);
     engine.files.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
-    let closed = report.sealed.is_none();
+    let closed = Log::was_closed(&state, &report);
     placed.judge(&engine.large, closed)?;
     Ok((report, placed))
 }
@@ -374,7 +375,7 @@ pub(crate) fn replay_up_to_damage(
     damage: &mut Vec<Error>,
 ) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.files.manifest.state();
-    let groups = log_groups(engine, &state, |path| {
+    let groups = engine.log.groups_to_read(|path| {
         let opened =
             io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access);
         match opened {
@@ -396,20 +397,6 @@ pub(crate) fn replay_up_to_damage(
         damage.extend(engine.files.manifest.require_edit(report.witness_edit).err());
     }
     Ok((report, placed))
-}
-
-fn log_groups(
-    engine: &Engine,
-    state: &State,
-    open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
-) -> Result<Vec<LogGroup>> {
-    let mut groups = Vec::new();
-    for meta in state.store.log_groups.values().filter(|g| !g.discarded) {
-        let file = open(&engine.context.path(&names::log(meta.file)))?;
-        engine.log.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
-        groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
-    }
-    Ok(groups)
 }
 
 /// The file of a log group that is not there.

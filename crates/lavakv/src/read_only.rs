@@ -20,13 +20,14 @@ use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::obsolete::DataFile;
-use crate::open::{build, check_files, check_logs, check_remains, no_store, replay, replay_up_to_damage};
+use crate::open::{build, check_files, check_remains, no_store, replay, replay_up_to_damage};
 use crate::space::space_limit::fit::Fit;
 use crate::space::space_limit::metered;
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
+use store::commit::read::check_known;
 use version::{Manifest, State, TableSource, VsstSource, names};
 use wal::RecoveryMode;
 
@@ -125,7 +126,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let manifest = Manifest::recover(env, dir, true)?;
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
-    check_logs(env, dir, &listing, &manifest)?;
+    check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
     let meter = metered(env, dir).0;
     let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);
@@ -139,7 +140,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly)?;
+    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()))?;
     placed.hold(&engine.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn).or(then.store.log_groups.keys().next_back());
@@ -159,7 +160,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let (manifest, mut damage) = Manifest::recover_up_to_damage(env, dir)?;
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
-    damage.extend(check_logs(env, dir, &listing, &manifest).err());
+    damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
     let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
     let meter = metered(env, dir).0;
     let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);

@@ -18,20 +18,16 @@
 
 use crate::batch::DEFAULT_FAMILY;
 use crate::engine::Engine;
-use crate::files::log_groups::Need;
-use crate::files::other_engines;
+use crate::files::log::TENANT;
 use crate::large::placement::Replayed;
 use crate::open::settle_placed;
-use crate::space::sizes::{Ballast, shortest_group_bytes, staging_len};
 use base::sync::lock;
 use base::{Error, ErrorKind, Result};
 use io::DirEntry;
+use store::commit::Ballast;
 use version::names::{self, FileKind};
-use version::{Edit, Place, Record, StoreRecord};
-use wal::{History, PreparedGroup, RecoveryReport, Wal, WalOptions};
-
-/// A group of this length can be had where there is none for a regular one, bytes.
-const GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
+use version::{Edit, Place, Record};
+use wal::{PreparedGroup, RecoveryReport};
 
 /// A store that was recovered and has no log yet.
 pub(crate) struct Unstarted {
@@ -68,67 +64,17 @@ impl Unstarted {
             placed.hold(&engine.large);
             self.placed = None;
         }
-        self.end_old_log(engine)?;
+        if self.flushed {
+            engine.log.tell_floor(TENANT, engine.tree.log_floor());
+        }
+        engine.log.end_old(&mut self.report, self.first.as_ref().map(|group| group.ltn))?;
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
             Some(first) => first,
-            None => {
-                let wanted = shortest_group_bytes(&engine.context.options);
-                engine.log.list_new_group(wanted, GROUP_BYTES_MIN.min(wanted), Need::Last)?
-            }
+            None => engine.log.list_first()?,
         };
         let first = self.first.insert(first).clone();
-        let (state, report) = (engine.files.manifest.state(), &self.report);
-        let options = WalOptions {
-            group_len: engine.context.options.log_group_bytes,
-            staging_len: staging_len(shortest_group_bytes(&engine.context.options)),
-            ..Default::default()
-        };
-        let next_lpn = report.next_lpn.max(engine.context.options.first_number);
-        let mut history = report.history.clone();
-        if self.flushed {
-            // What other engines need is still there, and the log goes on behind it.
-            let kept_from = other_engines::kept_from(&state.store, &history.groups);
-            history.groups.retain(|group| group.ltn >= kept_from);
-            history = if history.groups.is_empty() { History::default() } else { history };
-        }
-        let log = Wal::start(
-            &engine.context.env,
-            &engine.context.dir,
-            options,
-            state.store.uid,
-            next_lpn,
-            first,
-            history,
-        )?;
-        engine.log.begin(log);
-        Ok(())
-    }
-
-    /// Makes the end of the old log durable, and lets go of the groups that are not needed.
-    fn end_old_log(&self, engine: &Engine) -> Result<()> {
-        let state = engine.files.manifest.state();
-        let first = self.first.as_ref().map(|group| group.ltn);
-        let kept_from = other_engines::kept_from(&state.store, &self.report.history.groups);
-        let cut = |ltn: u64, discarded: bool| {
-            (self.flushed && ltn < kept_from) || discarded || self.report.discarded.contains(&ltn)
-        };
-        let old = state.store.log_groups.values().filter(|group| Some(group.ltn) != first);
-        let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
-        let mut records: Vec<Record> =
-            dropped.iter().map(|&ltn| Record::Store(StoreRecord::RemoveLogGroup { ltn })).collect();
-        if let Some((ltn, end_lpn)) = self.report.sealed.filter(|(ltn, _)| !dropped.contains(ltn))
-            && state.store.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
-        {
-            records.push(Record::Store(StoreRecord::SealLogGroup { ltn, end_lpn }));
-        }
-        if !records.is_empty() {
-            engine.files.manifest.commit(Edit(records))?;
-        } else if engine.files.manifest.should_roll() {
-            // Its new file must find room before the log takes any.
-            engine.files.manifest.roll()?;
-        }
-        engine.log.discard(&dropped)
+        engine.log.begin(first, &self.report)
     }
 
     /// True if this may have made room.
@@ -139,7 +85,7 @@ impl Unstarted {
                 Ok(true)
             }
             Way::Orphans => Ok(false),
-            Way::Ballast(part) => Ok(engine.log.give_ballast(part)),
+            Way::Ballast(part) => Ok(engine.log.files().give_ballast(part)),
             Way::Flush if self.flushed || self.first.is_some() => Ok(false),
             Way::Flush => {
                 engine.writes.freeze_all(&mut engine.writes.lock());
@@ -161,14 +107,14 @@ impl Unstarted {
 pub(crate) fn begin(engine: &Engine) -> Result<()> {
     let mut waiting = lock(&engine.unstarted);
     let Some(unstarted) = waiting.as_mut() else { return Ok(()) };
-    engine.log.adopt_ballast(&unstarted.listing)?;
+    engine.log.files().adopt_ballast(&unstarted.listing)?;
     let mut ways = WAYS.into_iter();
     loop {
         let Err(e) = unstarted.start(engine) else { break };
         if e.kind() != ErrorKind::NoSpace {
             return Err(e);
         }
-        engine.log.room_is_short();
+        engine.log.files().room_is_short();
         loop {
             let Some(way) = ways.next() else { return Err(no_room(engine, &e)) };
             if unstarted.make_way(engine, way)? {
@@ -217,7 +163,7 @@ fn flush_recovered(engine: &Engine) {
 
 /// Keeps the groups of old logs within their bound. To be called before there are workers.
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
-    let short = engine.log.ballast_is_short();
+    let short = engine.log.files().ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
     let within = engine.files.manifest.state().store.log_groups.len() <= bound + 1;
     if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
@@ -244,7 +190,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             Some(FileKind::Vsst(n)) => {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.large.segments.holds(n)
             }
-            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.is_kept(n),
+            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.files().is_kept(n),
             // Another engine's, listed or not, are its own affair: it alone knows what is still needed.
             Some(FileKind::Engine { .. }) => false,
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),

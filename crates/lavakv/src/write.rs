@@ -20,7 +20,7 @@ pub(crate) mod writer;
 
 use crate::context::Context;
 use crate::files::Files;
-use crate::files::log_groups::Log;
+use crate::files::log::Log;
 use crate::large::Large;
 use crate::run::drain::Drain;
 use crate::space::space_limit::SpaceBudget;

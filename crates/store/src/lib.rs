@@ -2,19 +2,25 @@
 //!
 //! * [`names`]: the names of the files of a store, and their numbers, of which there is one sequence for all kinds.
 //! * [`manifest`]: the durable history of a store: one file, one stream of edits for all engines.
+//! * [`commit`]: the log, the one durability domain of all engines.
+//! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is.
 //! * [`volumes`]: where files are.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
 //! * [`idmap`]: the copy-on-write ordered map in which states keep their files: cheap to clone and to change a little.
 //!
 //! It knows nothing of keys, families or what a sequence means to an engine: an arrow from here to `version`, `lsm` or any
 //! engine would point up. LavaKV is the first engine; another one stands beside it on the same store, shares the numbers
-//! of files and the manifest, and neither of them is compiled into the other.
+//! of files, the manifest and the log, and neither of them is compiled into the other.
 
+pub mod commit;
+pub mod directory;
 pub mod field;
 pub mod idmap;
 pub mod manifest;
 pub mod names;
 pub mod numbers;
+pub mod open;
 pub mod volumes;
 
 pub use idmap::IdMap;
+pub use open::Store;

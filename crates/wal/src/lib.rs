@@ -98,3 +98,17 @@ pub struct History {
     /// The groups that were accepted, oldest first. [`Wal::release_below`] hands them out like the log's own.
     pub groups: Vec<PriorGroup>,
 }
+
+impl History {
+    /// Lets go of the oldest groups up to the first that a tenant needs by its floor, before a log is started that continues
+    /// this one; all pages are durable. Returns their numbers.
+    pub fn release_below(&mut self, floors: &[(TenantId, base::SeqNo)]) -> Vec<u64> {
+        let needed = self.groups.iter().position(|group| group.seqs.are_needed(floors));
+        let released = self.groups.drain(..needed.unwrap_or(self.groups.len()));
+        let released = released.map(|group| group.ltn).collect();
+        if self.groups.is_empty() {
+            self.chain = None;
+        }
+        released
+    }
+}

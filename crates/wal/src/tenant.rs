@@ -32,6 +32,7 @@ pub struct Spans(Vec<Span>);
 
 impl Spans {
     /// Adds those of a batch.
+    #[inline]
     pub fn add(&mut self, tenant: TenantId, first: SeqNo, last: SeqNo) {
         match self.0.iter_mut().find(|span| span.tenant == tenant) {
             Some(span) => (span.first, span.last) = (span.first.min(first), span.last.max(last)),
@@ -59,18 +60,19 @@ impl Spans {
         self.0.is_empty()
     }
 
-    /// True if some of them are at or above their tenant's floor. A tenant that states none needs all it has.
-    pub(crate) fn reach(&self, floors: &[(TenantId, SeqNo)]) -> bool {
-        let ignored = |span: &Span| {
-            let absent = !floors.iter().any(|(tenant, _)| *tenant == span.tenant);
-            absent && base::canary::is("log-release-ignores-absent-tenants")
-        };
-        let floor = |span: &Span| floors.iter().find(|(tenant, _)| *tenant == span.tenant);
+    /// The tenants that have some at or above their floor. One that states none needs all it has.
+    pub fn needed_by<'a>(&'a self, floors: &'a [(TenantId, SeqNo)]) -> impl Iterator<Item = TenantId> + 'a {
         let early = u64::from(base::canary::is("log-released-one-sequence-early"));
-        self.0.iter().filter(|span| !ignored(span)).any(|span| match floor(span) {
+        let is_needed = move |span: &Span| match floors.iter().find(|(tenant, _)| *tenant == span.tenant) {
             Some((_, floor)) => span.last >= floor.saturating_add(early),
-            None => true,
-        })
+            None => !base::canary::is("log-release-ignores-absent-tenants"),
+        };
+        self.iter().filter(is_needed).map(|span| span.tenant)
+    }
+
+    /// True if any tenant needs some of them.
+    pub(crate) fn are_needed(&self, floors: &[(TenantId, SeqNo)]) -> bool {
+        self.needed_by(floors).next().is_some()
     }
 }
 

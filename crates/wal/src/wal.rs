@@ -352,6 +352,11 @@ impl Wal {
         Ok(())
     }
 
+    /// True if every page up to `position` is durable already.
+    pub fn is_durable(&self, position: Position) -> bool {
+        position.lpn < self.commit.frontier.durable_end()
+    }
+
     /// Writes all closed pages below `end`, without making them durable.
     fn write_pages(&self, token: &Token<'_>, end: u64) -> Result<()> {
         let segments = lock(&self.tail).groups.segments(self.commit.frontier.written_end(), end);

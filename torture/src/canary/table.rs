@@ -161,6 +161,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         "other_engines::its_batches_in_the_log_stay_until_its_floor_has_passed",
         "a checkpoint is taken, and the log dropped at open, although another engine needs what is in it",
     ),
+    test(
+        "log-ended-behind-an-engines-back",
+        ("lavastore-store", "--test toy_log"),
+        "absence::who_was_away_when_the_log_was_ended_is_told",
+        "an engine that is away is not told that the log was ended after a crash without it",
+    ),
     row("recovery-does-not-seal", "recrash", Some(3), "the end of the old log is not sealed"),
     row("manifest-sync-skipped", "crash", Some(2), "edits are taken for durable without a sync"),
     row(

@@ -147,6 +147,8 @@ ranks! {
     LogGroups,
     /// Log: since when nothing was written to it.
     LogIdle,
+    /// Log: what each engine still needs of it.
+    LogFloors,
     /// Log: the order of batches.
     LogOrder,
     /// Log: the right to write pages, which is waited for.

@@ -12,7 +12,6 @@
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::admin::maintenance::{freeze_all_and, wait_flushed};
-use crate::files::directory::make_directory;
 use crate::files::obsolete::DataFile;
 use crate::files::other_engines;
 use crate::files::unfinished::{self, Mark, Work};
@@ -22,6 +21,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
+use store::directory;
 use store::manifest::EngineId;
 use version::{Edit, Manifest, Record, State, names};
 
@@ -46,7 +46,7 @@ pub(crate) fn checkpoint(
         // A sync of the directory above that fails may lose whatever was named there and not synced by then. So nobody else
         // syncs it for a checkpoint between this one's name and its sync.
         let _one_at_a_time = lock(one_at_a_time);
-        make_directory(&jobs.context.env, dir)?;
+        directory::make(&jobs.context.env, dir)?;
     }
     // To the end: another checkpoint would take the files of this one for those of one that was cut off.
     let _lock = fs.lock(&io::fs::join(dir, names::LOCK), "a checkpoint")?;

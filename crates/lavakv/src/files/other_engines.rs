@@ -6,13 +6,9 @@
 
 use base::{Error, ErrorKind, SeqNo};
 use std::path::Path;
+use store::commit::tenant;
 use store::manifest::{EngineId, State};
 use wal::{PriorGroup, TenantId};
-
-/// The engine's number in the log. There are no others than fit: those who write there choose theirs so.
-fn tenant(engine: EngineId) -> Option<TenantId> {
-    u8::try_from(engine.0).ok().map(TenantId)
-}
 
 /// The floors of all other engines, as far as they are known: who has none needs all it has.
 pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
@@ -27,12 +23,6 @@ pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
     let others = group.seqs.iter().filter(|span| span.tenant != TenantId::FIRST);
     others.into_iter().any(|span| span.last >= floor_of(span.tenant))
         && !base::canary::is("others-log-dropped")
-}
-
-/// The first of these groups, oldest first, that another engine may need; all behind it stay with it, because a log has no
-/// holes. `u64::MAX`: none is needed.
-pub(crate) fn kept_from(state: &State, groups: &[PriorGroup]) -> u64 {
-    groups.iter().find(|group| need(state, group)).map_or(u64::MAX, |group| group.ltn)
 }
 
 /// What cannot be done without another engine.

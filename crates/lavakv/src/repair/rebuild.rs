@@ -26,6 +26,7 @@ use io::{Access, Env};
 use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
 use std::path::Path;
 use std::sync::Arc;
+use store::manifest::EngineId;
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
@@ -83,7 +84,8 @@ pub(super) fn rebuild(
         merge.tables(&family.tables)?;
     }
     let closed = witness.state.as_ref().is_some_and(|state| {
-        state.store.log_groups.values().rfind(|group| !group.discarded).is_none_or(|g| g.sealed_end.is_some())
+        let last = state.store.log_groups.values().rfind(|group| !group.discarded);
+        last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
     });
     let asked = asked_tables(&plan, is_exact);
     let open = HashMap::default();

@@ -3,7 +3,6 @@
 use super::files::{self, Files, Place};
 use super::report::{LostRange, RepairReport};
 use super::values::Values;
-use crate::open::newest_group;
 use base::range_del::FragmentedRangeTombstones;
 use base::{Error, Result, SeqNo, Uid, key};
 use cache::Cache;
@@ -11,6 +10,7 @@ use io::Env;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use store::commit::read::newest_group;
 use table::TableIdentity;
 use table::salvage::{self, Kind, Missing};
 use version::names::{self, FileKind};

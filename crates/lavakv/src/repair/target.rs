@@ -162,7 +162,7 @@ impl Target {
 /// Makes the directory and marks it. Under the lock, so that two repairs do not clear away each other's files: whenever
 /// nobody holds it the mark is there, or the store is whole.
 fn mark(env: &Env, dir: &Path) -> Result<Mark> {
-    crate::files::directory::make_directory(env, dir)?;
+    store::directory::make(env, dir)?;
     let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
     if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
         let why = "the directory for the repaired store is not empty: choose another";

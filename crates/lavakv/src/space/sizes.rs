@@ -7,6 +7,7 @@
 use crate::context::options::{FamilyOptions, Options, SpaceLimit};
 use base::{Error, Result};
 use io::PAGE;
+use store::commit::{ballast_bytes, staging_len};
 
 /// For headers, filters and last pages of what a family flushes, bytes.
 pub(crate) const FAMILY_BYTES: u64 = 16 << 10;
@@ -17,9 +18,6 @@ const MANIFEST_PART: u64 = 256;
 const MANIFEST_BYTES: (u64, u64) = (64 << 10, 4 << 20);
 /// Under a limit the log is bounded to this part of it.
 const LOG_PART: u64 = 64;
-/// The shortest groups of the log, bytes: a part of the longest, within bounds.
-const SHORTEST_PART: u64 = 8;
-const SHORTEST_BYTES: (u64, u64) = (4 * PAGE as u64, 64 << 10);
 /// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
 pub(crate) const TAILS_KEPT_MAX: usize = 2;
 
@@ -34,21 +32,6 @@ pub(crate) fn manifest_bytes(limit_bytes: u64) -> u64 {
     (limit_bytes / MANIFEST_PART).clamp(least, most)
 }
 
-/// Bytes of the shortest group of a store with these options.
-pub(crate) fn shortest_group_bytes(options: &Options) -> u64 {
-    let (least, most) = SHORTEST_BYTES;
-    if base::canary::is("log-groups-as-long-as-allowed") {
-        return options.log_group_bytes;
-    }
-    (options.log_group_bytes / SHORTEST_PART / PAGE as u64 * PAGE as u64).clamp(least, most)
-}
-
-/// The ring of open pages: a quarter of a group, 64 KB to 8 MB. It must hold what is written while the background
-/// thread that writes it out finishes a step of something else.
-pub(crate) fn staging_len(group_len: u64) -> usize {
-    (group_len / 4).clamp(64 << 10, 8 << 20) as usize
-}
-
 /// Bytes of a tail of placed values.
 pub(crate) fn tail_len(options: &Options) -> usize {
     staging_len(options.log_group_bytes) / PAGE * PAGE
@@ -57,33 +40,6 @@ pub(crate) fn tail_len(options: &Options) -> usize {
 /// Bytes of the tails that are part of the reserve where values are placed in the log.
 pub(crate) fn tails_kept_bytes(options: &Options) -> u64 {
     (TAILS_KEPT_MAX * tail_len(options)) as u64
-}
-
-/// What a file of the ballast is for: see `log_groups`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ballast {
-    /// A group of the log.
-    Log,
-    /// Room for a job that frees space.
-    Jobs,
-}
-
-impl Ballast {
-    pub const ALL: [Ballast; 2] = [Ballast::Log, Ballast::Jobs];
-
-    /// Bytes of the file. They differ, so that the next process can tell which is which.
-    pub fn len(self, options: &Options) -> u64 {
-        let factor = match self {
-            Ballast::Log => 2,
-            Ballast::Jobs => 4,
-        };
-        factor * shortest_group_bytes(options)
-    }
-}
-
-/// Bytes of the whole ballast.
-pub(crate) fn ballast_bytes(options: &Options) -> u64 {
-    Ballast::ALL.iter().map(|part| part.len(options)).sum()
 }
 
 /// Under a space limit so many free groups are kept: what a flush lets go of, and the border that it crosses.
@@ -101,7 +57,8 @@ pub(crate) fn live_log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
 /// What the log comes to: what may be live, the group that is open, those that are kept free, and the ballast.
 pub(crate) fn log_bytes_max(options: &Options, limit_bytes: u64) -> u64 {
     let more = 1 + free_groups_max(options) as u64;
-    let prepared = options.log_group_bytes.saturating_mul(more).saturating_add(ballast_bytes(options));
+    let prepared =
+        options.log_group_bytes.saturating_mul(more).saturating_add(ballast_bytes(options.log_group_bytes));
     live_log_bytes_max(options, limit_bytes).saturating_add(prepared)
 }
 

@@ -18,7 +18,7 @@ mod verdict;
 
 use crate::context::Context;
 use crate::files::Files;
-use crate::files::log_groups::Log;
+use crate::files::log::Log;
 use crate::large::Large;
 use crate::plan::answer::Notes;
 use crate::plan::gc_pace::GcPace;

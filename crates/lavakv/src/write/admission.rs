@@ -29,7 +29,7 @@ impl Ask {
 impl WritePath {
     /// True if there is room for it.
     pub fn has_room(&self, ask: Ask) -> bool {
-        if !ask.frees && self.log.ballast_is_short() {
+        if !ask.frees && self.log.files().ballast_is_short() {
             return false;
         }
         match ask.frees {
@@ -56,7 +56,7 @@ impl WritePath {
         // The volume, and what the store has become, may have changed with no job that said so.
         self.tree.refresh_space();
         self.large.placement.tails.let_go_of_spare();
-        if self.log.ballast_is_short() {
+        if self.log.files().ballast_is_short() {
             match self.log.fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
                 filled => filled?,

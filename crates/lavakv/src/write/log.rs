@@ -6,9 +6,8 @@ use super::writer::Writer;
 use crate::batch;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
-use crate::files::log_groups::Need as GroupNeed;
-use crate::space::sizes::Ballast;
 use base::{Error, ErrorKind, Result, SeqNo};
+use store::commit::{Ballast, Need as GroupNeed};
 use wal::{Position, TenantId};
 
 /// Why a batch was not logged.
@@ -96,7 +95,7 @@ impl WritePath {
     ) -> Result<(), Unlogged> {
         if let Some(LastResort { refusal, live_bytes }) = resort.take() {
             // Everything was flushed, or something was found: or else the log must not have the room that a later flush needs.
-            let found = self.log.has_fitting(wal::group_len_needed(batch_len))
+            let found = self.log.files().has_fitting(wal::group_len_needed(batch_len))
                 || self.log.wal().live_bytes() < live_bytes;
             return match found || self.space.memory.backlog() == 0 {
                 true => self.log.provide(batch_len, GroupNeed::Last).map_err(Unlogged::Certain),
@@ -119,7 +118,7 @@ impl WritePath {
     /// come back. What deletes hide in memtables is not written, so this may find room where nothing else does.
     fn flush_for_room(&self, writer: &mut Writer) {
         self.freeze_all(writer);
-        if self.log.give_ballast(Ballast::Jobs) {
+        if self.log.files().give_ballast(Ballast::Jobs) {
             self.context.health.space_found();
         }
     }

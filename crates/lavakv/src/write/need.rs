@@ -98,7 +98,7 @@ impl WritePath {
                 short || flushed() || health.is_stuck(now_ns) || !can_free()
             }
             Need::Group { least, live_bytes } => {
-                let found = self.log.has_fitting(*least) || self.log.wal().live_bytes() < *live_bytes;
+                let found = self.log.files().has_fitting(*least) || self.log.wal().live_bytes() < *live_bytes;
                 found || health.is_stuck(now_ns) || health.is_poisoned() || !can_free()
             }
             Need::Space { ask, working, until_ns } => {

@@ -80,7 +80,10 @@ impl WritePath {
         }
         let fits = memory.used() == 0 || memory.used().saturating_add(wanted) <= max;
         if !fits && (memory.backlog() > 0 || self.freeze_largest(writer)) {
-            if self.is_refused() && payload.is_delete_only() && self.log.ballast_is_short() && !tried.retried
+            if self.is_refused()
+                && payload.is_delete_only()
+                && self.log.files().ballast_is_short()
+                && !tried.retried
             {
                 // The job that failed was given the ballast. Deletes are what it is there for: they wait for the next try.
                 tried.retried = true;
@@ -141,7 +144,7 @@ impl WritePath {
             return None;
         }
         let live_max = live_log_bytes_max(&self.context.options, self.space.limit_bytes());
-        if self.log.wal().live_bytes() <= live_max {
+        if !self.log.is_over(live_max) {
             return None;
         }
         let oldest = self.tree.oldest_unflushed();

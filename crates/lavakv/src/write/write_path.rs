@@ -281,7 +281,7 @@ impl<'a> WriteOp<'a> {
 
     fn ask_for_space(&mut self, writer: &mut Writer, families: &[Arc<Family>]) -> Result<Option<Need>> {
         let writes = self.writes;
-        if !writes.space.is_limited() && !writes.log.ballast_is_short() {
+        if !writes.space.is_limited() && !writes.log.files().ballast_is_short() {
             return Ok(None);
         }
         let placed = families.iter().any(|f| f.options().places_values());

@@ -112,6 +112,10 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             Ok(())
         }
         Record::AddEngineFile { engine, file } => add_file(state, *engine, *file),
+        Record::EngineMissed { engine, missed } => {
+            part(state, *engine)?.missed = *missed;
+            Ok(())
+        }
     }
 }
 

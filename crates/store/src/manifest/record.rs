@@ -127,6 +127,14 @@ pub enum Record {
         /// The file.
         number: u64,
     },
+    /// The log was ended without the engine, and has batches of it at its end that nobody has judged; or that has been made
+    /// up for. What is missing beside the log may be missing since a crash, although the log was closed since.
+    EngineMissed {
+        /// The engine.
+        engine: EngineId,
+        /// False: the engine has been here since.
+        missed: bool,
+    },
 }
 
 pub(super) mod tag {
@@ -145,6 +153,7 @@ pub(super) mod tag {
     pub(super) const ENGINE_FLOOR: u64 = 23;
     pub(super) const ADD_ENGINE_FILE: u64 = 24;
     pub(super) const REMOVE_ENGINE_FILE: u64 = 25;
+    pub(super) const ENGINE_MISSED: u64 = 26;
 }
 
 impl LogGroupMeta {
@@ -211,6 +220,9 @@ impl Record {
             Record::RemoveEngineFile { engine, number } => {
                 put_all(out, tag::REMOVE_ENGINE_FILE, [u64::from(engine.0), *number])
             }
+            Record::EngineMissed { engine, missed } => {
+                put_all(out, tag::ENGINE_MISSED, [u64::from(engine.0), u64::from(*missed)])
+            }
         }
     }
 
@@ -237,6 +249,7 @@ impl Record {
                 let file = EngineFile { number, kind: r.u8()?, volume: Volume(r.u8()?) };
                 Record::AddEngineFile { engine, file }
             }
+            tag::ENGINE_MISSED => Record::EngineMissed { engine: engine(r)?, missed: flags(r, 0b1)? != 0 },
             tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
             _ => return Ok(None),
         };
@@ -363,6 +376,12 @@ impl fmt::Display for Record {
                 )
             }
             Record::RemoveEngineFile { engine, number } => write!(f, "remove engine {engine} file {number}"),
+            Record::EngineMissed { engine, missed: true } => {
+                write!(f, "engine {engine} missed the end of the log")
+            }
+            Record::EngineMissed { engine, missed: false } => {
+                write!(f, "engine {engine} saw the end of the log")
+            }
         }
     }
 }

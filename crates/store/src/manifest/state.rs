@@ -53,6 +53,8 @@ pub(super) struct Part {
     pub(super) added: bool,
     /// Its floor as it was written out.
     pub(super) floor: Option<SeqNo>,
+    /// The log was ended without it: see [`Record::EngineMissed`].
+    pub(super) missed: bool,
     pub(super) files: IdMap<u64, EngineFile>,
     pub(super) body: Body,
 }
@@ -104,13 +106,24 @@ pub struct EngineView<'a> {
     pub is_here: bool,
     /// Nothing of it below this sequence is needed from the log.
     pub floor: SeqNo,
+    /// The log was ended without it, and it has not been here since: see [`Record::EngineMissed`].
+    pub missed: bool,
     /// The files that the store lists for it.
     pub files: &'a IdMap<u64, EngineFile>,
 }
 
 impl Part {
     pub(super) fn new(id: EngineId, name: &str, format: u32, body: Body) -> Part {
-        Part { id, name: name.into(), format, added: false, floor: None, files: IdMap::new(), body }
+        Part {
+            id,
+            name: name.into(),
+            format,
+            added: false,
+            floor: None,
+            missed: false,
+            files: IdMap::new(),
+            body,
+        }
     }
 
     fn view(&self) -> EngineView<'_> {
@@ -118,7 +131,8 @@ impl Part {
             Body::Here { engine, state } => (true, engine.floor(state)),
             Body::Away { .. } => (false, self.floor.unwrap_or(0)),
         };
-        EngineView { id: self.id, name: &self.name, is_here, floor, files: &self.files }
+        let (name, missed, files) = (&*self.name, self.missed, &self.files);
+        EngineView { id: self.id, name, is_here, floor, missed, files }
     }
 
     /// True if the store holds something of it, or for it.
@@ -128,7 +142,7 @@ impl Part {
             Body::Here { .. } => true,
             Body::Away { steps } => !steps.is_empty() || self.floor.is_some() || !self.files.is_empty(),
         };
-        self.added || (self.id == EngineId::NATIVE && is_met)
+        self.added || self.missed || (self.id == EngineId::NATIVE && is_met)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -143,8 +157,13 @@ impl Part {
         if let Some(seq) = self.floor {
             Record::EngineFloor { engine, seq }.encode_into(out);
         }
+        if self.missed {
+            Record::EngineMissed { engine, missed: true }.encode_into(out);
+        }
         self.files.values().for_each(|&file| Record::AddEngineFile { engine, file }.encode_into(out));
         match &self.body {
+            // One that has not committed anything yet is no part of the store, whatever its empty state looks like.
+            Body::Here { .. } if !self.counts() => {}
             Body::Here { engine, state } => put_own_step(out, self.id, &engine.snapshot(state)),
             Body::Away { .. } if base::canary::is("roll-drops-absent-engines") => {}
             Body::Away { steps } => steps.values().for_each(|step| put_step(out, engine, step)),
@@ -241,6 +260,11 @@ impl State {
     /// The engines that keep something in the store, and the key-value engine if the store was opened with it.
     pub fn engines(&self) -> impl Iterator<Item = EngineView<'_>> + '_ {
         self.parts.iter().filter(|part| part.counts()).map(Part::view)
+    }
+
+    /// True if the log was ended without an engine that had batches there, and the engine has not been here since.
+    pub fn has_missed(&self, id: EngineId) -> bool {
+        self.part(id).is_some_and(|part| part.missed)
     }
 
     /// Those of them that are away.

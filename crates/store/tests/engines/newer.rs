@@ -112,7 +112,7 @@ fn what_contradicts_the_engines_is_refused() {
         (&[21, 1, 3], ErrorKind::Corruption),
         (&[21, 0], ErrorKind::Corruption),
         (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
-        (&[26, 0], ErrorKind::Unsupported),
+        (&[27, 0], ErrorKind::Unsupported),
     ] {
         assert_eq!(state.after(bytes).unwrap_err().kind(), kind, "{bytes:?}");
     }

@@ -152,6 +152,9 @@ fn a_group_goes_when_all_of_its_tenants_have_let_go_of_it() {
     assert_eq!(released(&[all]), none, "one that says nothing needs everything");
     assert_eq!(released(&[all, (TenantId(1), u64::MAX)]), none);
     assert_eq!(released(&[all, (mine, 9004)]), none, "that is the first it needs");
+    let mut history = crate::History { chain: None, groups: caller.wal.groups() };
+    assert_eq!(history.release_below(&[all, (mine, 9004)]), none);
+    assert_eq!(history.release_below(&[all, (mine, 9005)]), [1, 2]);
     assert_eq!(released(&[all, (mine, 9005)]), [1]);
 }
 

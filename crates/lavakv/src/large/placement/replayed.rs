@@ -10,6 +10,7 @@
 use super::tail::FoundTails;
 use crate::batch::{self, Change};
 use crate::context::Context;
+use crate::files::log::Log;
 use crate::large::Large;
 use base::key::{compare, encode};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
@@ -160,7 +161,7 @@ impl Marks {
             (&large.tree.context.env, &large.tree.context.dir, large.tree.files.manifest.store());
         let (report, _) = wal::recover_up_to_damage(env, dir, store, groups, &mut take)?;
         drop(take);
-        marks.closed = report.sealed.is_none();
+        marks.closed = Log::was_closed(&large.tree.files.manifest.state(), &report);
         Ok(marks)
     }
 

@@ -4,11 +4,13 @@
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
+use crate::files::log::TENANT;
 use crate::plan::in_progress::InProgressSet;
 use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::sizes::{live_log_bytes_max, shortest_group_bytes};
+use crate::space::sizes::live_log_bytes_max;
 use base::Result;
 use std::sync::Arc;
+use store::commit::Task;
 
 pub(crate) struct LogJob {
     jobs: Arc<Jobs>,
@@ -24,48 +26,9 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     Box::new(|| Box::new(LogJob { jobs, _claim: claim }))
 }
 
-/// What there is to do for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    WriteOut,
-    Prepare,
-    Lengthen,
-    Release,
-    Vouch,
-}
-
-/// The most urgent of it. After something found no room, nothing that takes any is tried for a while: a job for anything else
-/// would be refused in its place, and put off everybody's next try again and again.
-fn task(jobs: &Jobs) -> Option<Task> {
-    let has_room = !jobs.context.health.must_wait(jobs.context.env.clock.now_ns());
-    if jobs.log.wal().wants_write_out() {
-        // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what vouches
-        // for these pages would meet the same, and stop the log.
-        (has_room || !jobs.log.write_out_was_refused()).then_some(Task::WriteOut)
-    } else if has_room && wants_spare(jobs) {
-        Some(Task::Prepare)
-    } else if has_room && jobs.log.wants_longer_ring() {
-        Some(Task::Lengthen)
-    } else if has_room && jobs.log.may_release() {
-        Some(Task::Release)
-    } else if jobs.log.is_idle() {
-        Some(Task::Vouch)
-    } else {
-        None
-    }
-}
-
 /// True if the log has work.
 pub(crate) fn wanted(jobs: &Jobs) -> bool {
-    task(jobs).is_some()
-}
-
-fn wants_spare(jobs: &Jobs) -> bool {
-    let shortest = shortest_group_bytes(&jobs.context.options);
-    let fits = || jobs.log.has_free() || jobs.space.fits_job(shortest);
-    let wanted = jobs.log.wal().groups_wanted() > 0 && jobs.log.wal().is_half_full();
-    // What room there is, is for deletes and the jobs that make more of it.
-    wanted && !jobs.log.ballast_is_short() && fits()
+    jobs.log.task().is_some()
 }
 
 impl Job for LogJob {
@@ -75,22 +38,16 @@ impl Job for LogJob {
 
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs;
-        match task(jobs) {
-            Some(Task::WriteOut) => {
-                jobs.log.write_out()?;
-                jobs.log.hint_release();
+        let task = jobs.log.task();
+        if task == Some(Task::Release) {
+            jobs.log.tell_floor(TENANT, jobs.tree.log_floor());
+        }
+        task.map_or(Ok(()), |task| jobs.log.run(task))?;
+        if task == Some(Task::Prepare) {
+            let live_max = live_log_bytes_max(&jobs.context.options, jobs.space.limit_bytes());
+            if jobs.log.is_over(live_max) {
+                jobs.log.set_over_bound();
             }
-            Some(Task::Prepare) => {
-                jobs.log.prepare_ahead()?;
-                let live_max = live_log_bytes_max(&jobs.context.options, jobs.space.limit_bytes());
-                if jobs.log.wal().live_bytes() > live_max {
-                    jobs.log.set_over_bound();
-                }
-            }
-            Some(Task::Lengthen) => jobs.log.lengthen_ring()?,
-            Some(Task::Release) => jobs.log.release(jobs.tree.log_floor())?,
-            Some(Task::Vouch) => jobs.log.persist_watermark()?,
-            None => {}
         }
         Ok(Progress::Done)
     }

@@ -11,9 +11,9 @@
 use super::Jobs;
 use crate::context::event::Event;
 use crate::files::damaged::{is_of_reading, kind_of, number_of};
-use crate::space::sizes::Ballast;
 use base::{Error, ErrorKind};
 use std::path::Path;
+use store::commit::Ballast;
 use version::names::{self, FileKind};
 
 impl Jobs {
@@ -36,7 +36,7 @@ impl Jobs {
                 self.context.health.no_space_at(self.context.now_ns());
                 self.space.volume_is_full();
                 // The next try finds more, and what it frees goes to nothing but deletes before this is made good.
-                self.log.give_ballast(Ballast::Jobs);
+                self.log.files().give_ballast(Ballast::Jobs);
             }
             ErrorKind::Closed => {}
             _ => self.context.health.poison(error),

@@ -208,7 +208,7 @@ impl LogWalk {
         let mut groups = Vec::new();
         for group in jobs.log.in_use() {
             let listed = state.store.log_groups.get(&group.ltn).filter(|listed| !listed.discarded);
-            let file = jobs.log.file_of(group.ltn);
+            let file = jobs.log.files().file_of(group.ltn);
             if let Some((listed, file)) = listed.zip(file) {
                 groups.push(GroupToCheck {
                     ltn: group.ltn,

@@ -1,4 +1,7 @@
-//! The directory of a store: made, and its name made durable.
+//! The directory of a store, and its name.
+//!
+//! A store's files are worth nothing if the name of their directory is lost. So the name is durable before anything in it
+//! is promised: before `CURRENT`, which makes a directory a store.
 
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -8,7 +11,10 @@ use std::path::Path;
 ///
 /// A name whose sync failed may be lost although it is there to see, and no later sync of it tells: then the directories
 /// made here go again, the innermost first, so that who tries again makes new ones.
-pub(crate) fn make_directory(env: &Env, dir: &Path) -> Result<()> {
+///
+/// # Errors
+/// Those of the file system.
+pub fn make(env: &Env, dir: &Path) -> Result<()> {
     let is_missing = |d: &&Path| env.fs.metadata(d).is_err_and(|e| e.kind() == ErrorKind::NotFound);
     let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
     env.fs.create_dir_all(dir)?;
@@ -17,7 +23,10 @@ pub(crate) fn make_directory(env: &Env, dir: &Path) -> Result<()> {
 
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the
 /// two leaves no store, so nobody acknowledges anything in a directory whose name may still be lost.
-pub(crate) fn sync_name(env: &Env, dir: &Path) -> Result<()> {
+///
+/// # Errors
+/// Those of the file system, unless a directory above belongs to others.
+pub fn sync_name(env: &Env, dir: &Path) -> Result<()> {
     for (nth, ancestor) in dir.ancestors().skip(1).enumerate() {
         // Any of them may have been made a moment ago, by this process or one that was killed since.
         let synced = env.fs.sync_dir(ancestor);

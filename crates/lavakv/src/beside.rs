@@ -1,0 +1,36 @@
+//! LavaKV and other engines on one store: one manifest, one log, each with its own part of both.
+//!
+//! Who opens a store this way names the other engines, is handed what they have in the log, and gets the manifest and the
+//! log to work with as long as the store is open. LavaKV's jobs do the work of the log for all. Closing the store ends the
+//! log for the others too.
+//!
+//! This is for engines of this project, and for tests of what they have in common; it promises nothing to users yet.
+
+use crate::db::Db;
+use crate::open::{Guests, open_beside};
+use crate::{Env, Options, Result};
+use std::path::Path;
+use std::sync::Arc;
+use store::commit::Log;
+use store::manifest::{Engines, Manifest};
+use wal::OnReplay;
+
+/// What the engines of a store share.
+pub type Shared = (Arc<Manifest>, Arc<Log>);
+
+/// Opens a store with LavaKV and other engines. `replay` gets every batch of the log that is not LavaKV's. The log has begun
+/// unless there was no room for that.
+///
+/// # Errors
+/// As [`Db::open_in`].
+pub fn open(
+    env: Env,
+    dir: &Path,
+    options: Options,
+    engines: Engines,
+    replay: &mut OnReplay<'_>,
+) -> Result<(Db, Shared)> {
+    let engine = open_beside(env, dir, options, Guests { engines, replay })?;
+    let shared = (engine.files.manifest.shared().clone(), engine.log.shared().clone());
+    Ok((Db::from_engine(engine)?, shared))
+}

@@ -1,0 +1,146 @@
+//! The store's log as LavaKV holds it: one tenant of it among others, and the one who drives its work.
+//!
+//! What the log is, its groups and what is done where there is no room is in [`store::commit`]. Here is what LavaKV adds: what
+//! it tells the log of limits, health and statistics, how long its writers waited for a group, and how long the log may be.
+
+use crate::context::Context;
+use crate::context::event::StallCause;
+use crate::files::Files;
+use crate::space::sizes::free_groups_max;
+use crate::space::space_limit::SpaceBudget;
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::{Result, SeqNo};
+use std::ops::Deref;
+use std::sync::Arc;
+use store::commit::{Host, Need, Place, TenantId};
+use store::manifest::EngineId;
+use version::State;
+use wal::{PreparedGroup, RecoveryReport, Wal};
+
+/// Under this number LavaKV's batches are in the log.
+pub(crate) const TENANT: TenantId = TenantId::FIRST;
+
+/// See the module.
+pub(crate) struct Log {
+    log: Arc<store::commit::Log>,
+    context: Arc<Context>,
+    space: Arc<SpaceBudget>,
+    /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
+    over_bound: AtomicBool,
+}
+
+/// What the log asks of LavaKV.
+struct Around {
+    context: Arc<Context>,
+    space: Arc<SpaceBudget>,
+    files: Arc<Files>,
+}
+
+impl Host for Around {
+    fn check_sound(&self) -> Result<()> {
+        self.context.health.check_sound()
+    }
+
+    fn must_wait(&self) -> bool {
+        self.context.health.must_wait(self.context.now_ns())
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        self.space.fits_job(bytes)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.space.is_limited()
+    }
+
+    fn occupied(&self, bytes: u64) {
+        self.space.gauges.set_log_bytes(bytes);
+    }
+
+    fn remove_file(&self, name: &str) -> Result<()> {
+        self.files.remove(name)
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.files.sync_dir()
+    }
+}
+
+impl Log {
+    pub fn new(context: &Arc<Context>, space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Log {
+        let options = &context.options;
+        let place = Place {
+            env: context.env.clone(),
+            dir: context.dir.clone(),
+            access: options.access,
+            group_bytes: options.log_group_bytes,
+            free_groups_max: free_groups_max(options),
+        };
+        let (context, space, files) = (context.clone(), space.clone(), files.clone());
+        let manifest = files.manifest.shared().clone();
+        let host = Around { context: context.clone(), space: space.clone(), files };
+        let log = Arc::new(store::commit::Log::new(place, manifest, Arc::new(host)));
+        Log { log, context, space, over_bound: AtomicBool::new(false) }
+    }
+
+    /// The log, for other engines.
+    pub fn shared(&self) -> &Arc<store::commit::Log> {
+        &self.log
+    }
+
+    /// The log, once it has begun.
+    pub fn get(&self) -> Option<&Wal> {
+        self.log.begun()
+    }
+
+    /// The log begins.
+    pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport) -> Result<()> {
+        self.log.begin(first, report, self.context.options.first_number)?;
+        self.space.gauges.set_serves();
+        Ok(())
+    }
+
+    /// True if more of the log is live than this, and it would be shorter if LavaKV needed nothing of it: what others hold, no
+    /// flush gives back.
+    pub fn is_over(&self, live_max: u64) -> bool {
+        let live_bytes = self.log.wal().live_bytes();
+        live_bytes > live_max && live_bytes - self.log.held_by_others(TENANT).min(live_bytes) > live_max
+    }
+
+    /// True if the log was closed, or ended by an opening that recovered what LavaKV had in it: then nothing that it refers to
+    /// may be missing.
+    pub fn was_closed(state: &State, report: &RecoveryReport) -> bool {
+        report.sealed.is_none() && !state.store.has_missed(EngineId::NATIVE)
+    }
+
+    /// The log has become longer than its bound.
+    pub fn set_over_bound(&self) {
+        self.over_bound.store(true, Ordering::Release);
+    }
+
+    /// True once after the log had become longer than its bound.
+    pub fn take_over_bound(&self) -> bool {
+        self.over_bound.swap(false, Ordering::AcqRel)
+    }
+
+    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
+        let start_ns = self.context.now_ns();
+        let out = self.log.provide(batch_len, need);
+        self.context.record_stall(StallCause::Log, self.context.now_ns() - start_ns);
+        out
+    }
+
+    /// Drops the groups that nobody needs, where LavaKV needs nothing below `floor`: that is in tables.
+    pub fn release(&self, floor: SeqNo) -> Result<()> {
+        self.log.tell_floor(TENANT, floor);
+        self.log.release()
+    }
+}
+
+impl Deref for Log {
+    type Target = store::commit::Log;
+    fn deref(&self) -> &store::commit::Log {
+        &self.log
+    }
+}

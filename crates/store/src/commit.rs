@@ -1,0 +1,522 @@
+//! The log of a store: the one durability domain of all engines on it.
+//!
+//! An engine is a *tenant*: it appends batches under its number, with sequences of its own, and gets a [`Ticket`] for
+//! each. A batch is durable when the pages up to its ticket are; whoever waits for that makes everything before durable as
+//! well, whoever wrote it, so that the small writes of all engines share the writes of the device. After a restart each
+//! tenant gets back its own batches, whole and in order ([`read`]).
+//!
+//! A group of the log lives until every tenant has let go of it. A tenant tells its floor as it rises ([`Log::tell_floor`]);
+//! one that is not there has the floor that the manifest keeps for it. So what an engine wrote stays untouched for as long
+//! as nobody opens the store with it, and the log cannot shrink below it: the price is space, which [`Log::held_by`] shows.
+//!
+//! Background work is driven by whoever holds the log (its [`Host`]): [`Log::task`] says what is most urgent, [`Log::run`]
+//! does it. Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a
+//! writer does it himself only when that is used up, or for a batch larger than a whole group ([`Log::provide`]).
+//!
+//! Modules: [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
+//! `idle` (when the durable end is worth a page of its own), [`read`] (what recovery reads, and what must fit the manifest),
+//! [`host`].
+//!
+//! Invariants: the manifest lists a group before the log may use it, and the edit that drops it is durable before its file is
+//! used again or removed. The log knows nothing of what batches mean.
+
+pub mod files;
+mod floors;
+pub mod host;
+mod idle;
+mod pace;
+pub mod read;
+
+pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
+pub use floors::tenant;
+pub use host::{Host, Place};
+pub use pace::shortest_bytes;
+pub use wal::{Durability, Position as Ticket, TenantId};
+
+use crate::manifest::{EngineId, EngineView, Manifest, Record, State};
+use base::sync::atomic::{AtomicBool, Ordering};
+use base::sync::{Mutex, OnceLock, lock, rank};
+use base::{ErrorKind, Result, SeqNo};
+use floors::Floors;
+use idle::Idle;
+use io::InPlaceFile;
+use std::path::Path;
+use std::sync::Arc;
+use wal::{LogGroup, PreparedGroup, PriorGroup, RecoveryReport, Wal, WalOptions};
+
+/// The log begins in a group of this length where there is no room for a regular one, bytes.
+const FIRST_GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
+
+/// Bytes of the ring of open pages for groups of this length.
+pub fn staging_len(group_len: u64) -> usize {
+    (group_len / 4).clamp(64 << 10, 8 << 20) as usize
+}
+
+/// What there is to do for a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Move full pages from the ring to the group files.
+    WriteOut,
+    /// Prepare a group.
+    Prepare,
+    /// Make the ring of open pages longer.
+    Lengthen,
+    /// Let go of groups that nobody needs.
+    Release,
+    /// Leave a page that says that all before it is durable.
+    Vouch,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Log {
+    place: Place,
+    manifest: Arc<Manifest>,
+    host: Arc<dyn Host>,
+    /// Once it has begun.
+    wal: OnceLock<Wal>,
+    files: GroupFiles,
+    floors: Floors,
+    /// Serializes preparation.
+    preparing: Mutex<(), rank::LogPreparing>,
+    hints: Hints,
+    idle: Idle,
+    /// In a read-only store: the groups that were replayed, oldest first.
+    replayed: OnceLock<Vec<PriorGroup>>,
+}
+
+/// What happened since somebody last looked.
+#[derive(Debug, Default)]
+struct Hints {
+    /// Something happened after which groups may have become releasable.
+    release: AtomicBool,
+    /// There was no room for a spare group when it was last tried.
+    spare_refused: AtomicBool,
+    /// There was no room to write pages to their group files, on a copy-on-write volume, when it was last tried.
+    write_out_refused: AtomicBool,
+    /// There was no room for a longer ring of open pages.
+    ring_refused: AtomicBool,
+}
+
+impl Log {
+    /// The log of a store, before anything of it is read.
+    pub fn new(place: Place, manifest: Arc<Manifest>, host: Arc<dyn Host>) -> Log {
+        Log {
+            files: GroupFiles::new(place.clone(), manifest.clone(), host.clone()),
+            place,
+            manifest,
+            host,
+            wal: OnceLock::new(),
+            floors: Floors::default(),
+            preparing: Mutex::new(()),
+            hints: Hints::default(),
+            idle: Idle::default(),
+            replayed: OnceLock::new(),
+        }
+    }
+
+    // Appending.
+
+    /// Appends one batch of a tenant, given in pieces: recovery hands it back whole or not at all. `seqs`: the lowest and the
+    /// highest of its sequences, which ascend for each tenant (who serializes its calls).
+    ///
+    /// # Errors
+    /// `Busy`: no group takes it ([`Log::provide`] one and try again), `NoSpace`: in both cases nothing happened. Others as
+    /// [`Wal::append`].
+    pub fn append(
+        &self,
+        tenant: TenantId,
+        pieces: &[&[u8]],
+        (first_seq, last_seq): (SeqNo, SeqNo),
+        durability: Durability,
+    ) -> Result<Ticket> {
+        self.wal().append(tenant, pieces, first_seq, last_seq, durability, self.manifest.durable_edit())
+    }
+
+    /// As [`Log::append`], by one who makes the group that is missing and waits for nothing else.
+    ///
+    /// # Errors
+    /// As there, without `Busy`.
+    pub fn put(
+        &self,
+        tenant: TenantId,
+        pieces: &[&[u8]],
+        seqs: (SeqNo, SeqNo),
+        durability: Durability,
+    ) -> Result<Ticket> {
+        loop {
+            match self.append(tenant, pieces, seqs, durability) {
+                Err(e) if e.kind() == ErrorKind::Busy => {
+                    let len = pieces.iter().map(|piece| piece.len()).sum();
+                    self.provide(len, Need::Usual)?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Returns when everything up to the ticket is durable.
+    ///
+    /// # Errors
+    /// Those of the file system, which poison the log.
+    pub fn sync(&self, ticket: Ticket) -> Result<()> {
+        self.wal().sync(ticket)
+    }
+
+    /// True if everything up to the ticket is durable already.
+    pub fn is_durable(&self, ticket: Ticket) -> bool {
+        self.wal().is_durable(ticket)
+    }
+
+    // What is known of it.
+
+    /// The log itself. It must have begun.
+    pub fn wal(&self) -> &Wal {
+        self.wal.get().expect("the log is started before the first write")
+    }
+
+    /// The log itself, once it has begun.
+    pub fn begun(&self) -> Option<&Wal> {
+        self.wal.get()
+    }
+
+    /// The files of its groups.
+    pub fn files(&self) -> &GroupFiles {
+        &self.files
+    }
+
+    /// A read-only store has no log of its own: these groups it has read.
+    pub fn set_replayed(&self, groups: Vec<PriorGroup>) {
+        let _ = self.replayed.set(groups);
+    }
+
+    /// The groups that hold records somebody may need, oldest first; the last one may still be written.
+    pub fn in_use(&self) -> Vec<PriorGroup> {
+        match self.wal.get() {
+            Some(wal) => wal.groups(),
+            None => self.replayed.get().cloned().unwrap_or_default(),
+        }
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.wal.get().map_or(0, Wal::live_bytes)
+    }
+
+    /// The length that the next group should have.
+    pub fn next_len(&self) -> u64 {
+        self.files.next_len(self.live_bytes())
+    }
+
+    /// True if a file of a former group, of the length that groups have now, waits to be used again.
+    pub fn has_free(&self) -> bool {
+        self.files.has_free(self.next_len())
+    }
+
+    // Floors.
+
+    /// A tenant needs nothing of its own below `floor` any more: what is below is durable elsewhere.
+    pub fn tell_floor(&self, tenant: TenantId, floor: SeqNo) {
+        self.floors.tell(tenant, floor);
+    }
+
+    /// The floors of all tenants that have one.
+    pub fn floors(&self) -> Vec<(TenantId, SeqNo)> {
+        self.floors.all(&self.manifest.state())
+    }
+
+    /// Bytes of the closed groups that must stay for tenants other than `tenant`, which can do nothing about them.
+    pub fn held_by_others(&self, tenant: TenantId) -> u64 {
+        let floors = self.floors();
+        let groups = self.in_use();
+        let Some((_active, closed)) = groups.split_last() else { return 0 };
+        let needed = |group: &&PriorGroup| group.seqs.needed_by(&floors).any(|other| other != tenant);
+        closed.iter().skip_while(|group| !needed(group)).map(|group| group.len).sum()
+    }
+
+    // Groups.
+
+    /// Called by a writer whose batch of `batch_len` bytes found no group to go to.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    pub fn provide(&self, batch_len: usize, need: Need) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        if self.wal().has_room(batch_len) {
+            return Ok(());
+        }
+        let needed = wal::group_len_needed(batch_len);
+        self.prepare(self.next_len().max(needed), needed, need)
+    }
+
+    fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
+        let group = self.files.list_new((wanted, least, self.next_len()), need)?;
+        self.wal().add_group(group)
+    }
+
+    /// Prepares a group if the log wants one.
+    fn prepare_ahead(&self) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        if self.wal().groups_wanted() == 0 {
+            return Ok(());
+        }
+        let (shortest, mut wanted) = (shortest_bytes(self.place.group_bytes), self.next_len());
+        while wanted > shortest && !self.has_free() && !self.host.fits(wanted) {
+            wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
+        }
+        let refused = |e: &base::Error| {
+            self.hints.spare_refused.store(e.kind() == ErrorKind::NoSpace, Ordering::Release)
+        };
+        self.prepare(wanted, shortest, Need::Usual).inspect_err(refused)
+    }
+
+    /// Makes what is missing of the ballast.
+    ///
+    /// # Errors
+    /// `NoSpace` as long as there is no room for it; others of the file system.
+    pub fn fill_ballast(&self) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        self.files.fill_ballast()
+    }
+
+    /// Groups may have become releasable.
+    pub fn hint_release(&self) {
+        self.hints.release.store(true, Ordering::Release);
+    }
+
+    /// True if groups may be releasable.
+    pub fn may_release(&self) -> bool {
+        self.hints.release.load(Ordering::Acquire)
+    }
+
+    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system; what could not be dropped is, the next time.
+    pub fn release(&self) -> Result<()> {
+        self.hints.release.store(false, Ordering::Release);
+        let released = self.wal().release_below(&self.floors());
+        self.files.release(released).inspect_err(|_| self.hint_release()).map(drop)
+    }
+
+    // Background work.
+
+    /// The most urgent of what there is to do. After something found no room, nothing that takes any is tried for a while: a
+    /// job for anything else would be refused in its place, and put off everybody's next try again and again.
+    pub fn task(&self) -> Option<Task> {
+        let wal = self.wal();
+        let has_room = !self.host.must_wait();
+        if wal.wants_write_out() {
+            // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
+            // vouches for these pages would meet the same, and stop the log.
+            let refused = self.hints.write_out_refused.load(Ordering::Relaxed);
+            (has_room || !refused).then_some(Task::WriteOut)
+        } else if has_room && self.wants_spare() {
+            Some(Task::Prepare)
+        } else if has_room && self.wants_longer_ring() {
+            Some(Task::Lengthen)
+        } else if has_room && self.may_release() {
+            Some(Task::Release)
+        } else if self.idle.is_idle(&wal.stats(), self.place.env.clock.now_ns()) {
+            Some(Task::Vouch)
+        } else {
+            None
+        }
+    }
+
+    fn wants_spare(&self) -> bool {
+        let shortest = shortest_bytes(self.place.group_bytes);
+        let fits = || self.has_free() || self.host.fits(shortest);
+        let wanted = self.wal().groups_wanted() > 0 && self.wal().is_half_full();
+        // What room there is, is for deletes and the jobs that make more of it.
+        wanted && !self.files.ballast_is_short() && fits()
+    }
+
+    /// True if the ring of open pages is short for groups of the present length.
+    fn wants_longer_ring(&self) -> bool {
+        let wanted = staging_len(self.files.len());
+        self.wal().staging_len() < wanted && !self.hints.ring_refused.load(Ordering::Relaxed)
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system.
+    pub fn run(&self, task: Task) -> Result<()> {
+        match task {
+            Task::WriteOut => {
+                self.write_out()?;
+                self.hint_release();
+                Ok(())
+            }
+            Task::Prepare => self.prepare_ahead(),
+            Task::Lengthen => self.lengthen_ring(),
+            Task::Release => self.release(),
+            Task::Vouch => self.persist_watermark(),
+        }
+    }
+
+    /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
+    fn lengthen_ring(&self) -> Result<()> {
+        let wanted = staging_len(self.files.len());
+        match self.wal().lengthen_staging(&self.place.env, &self.place.dir, wanted) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => {
+                self.hints.ring_refused.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Moves full pages from the log's ring to the group files.
+    fn write_out(&self) -> Result<()> {
+        let outcome = self.wal().write_out();
+        let refused = outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
+        self.hints.write_out_refused.store(refused, Ordering::Relaxed);
+        outcome.map(drop)
+    }
+
+    /// True once after there was no room for a spare group: then others have a turn. The log is the most urgent class, and
+    /// after a refusal all wait for a while; without this it would be the first to be refused again, for ever, and the
+    /// flush that makes room for it would never run.
+    pub fn gives_way(&self) -> bool {
+        self.hints.spare_refused.swap(false, Ordering::AcqRel)
+    }
+
+    /// True if the log will want its watermark persisted once it has been idle for long enough.
+    pub fn has_unvouched(&self) -> bool {
+        self.idle.has_unvouched(&self.wal().stats())
+    }
+
+    /// Vouches for all of the log.
+    ///
+    /// # Errors
+    /// Those of the file system, which poison the log.
+    pub fn persist_watermark(&self) -> Result<()> {
+        let before = self.wal().stats();
+        self.wal().persist_watermark()?;
+        self.idle.vouched(&before, &self.wal().stats());
+        Ok(())
+    }
+
+    // Beginning and end.
+
+    /// The groups that the manifest lists, for recovery: `open` opens the file at a path. The log takes them over.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn groups_to_read(
+        &self,
+        open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
+    ) -> Result<Vec<LogGroup>> {
+        let mut groups = Vec::new();
+        for meta in self.manifest.state().log_groups.values().filter(|g| !g.discarded) {
+            let file = open(&self.place.path(&crate::names::log(meta.file)))?;
+            self.files.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
+            groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
+        }
+        Ok(groups)
+    }
+
+    /// Makes the end of the old log durable, and lets go of the groups that nobody needs: those that recovery cut off, and, in
+    /// the order of the log, those whose records all are below the floors. `first`: the group in which the new log is
+    /// going to begin, if it is listed already.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
+    pub fn end_old(&self, report: &mut RecoveryReport, first: Option<u64>) -> Result<()> {
+        let floors = self.floors();
+        report.discarded.extend(report.history.release_below(&floors));
+        let state = self.manifest.state();
+        let old = state.log_groups.values().filter(|group| Some(group.ltn) != first);
+        let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);
+        let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
+        let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
+        records.extend(missed(&state, report));
+        if let Some((ltn, end_lpn)) = report.sealed.filter(|(ltn, _)| !dropped.contains(ltn))
+            && state.log_groups.get(&ltn).is_some_and(|group| group.sealed_end != Some(end_lpn))
+        {
+            records.push(Record::SealLogGroup { ltn, end_lpn });
+        }
+        if !records.is_empty() {
+            self.manifest.commit_store(|_| Ok(records), |_| {})?;
+        } else if self.manifest.should_roll() {
+            // Its new file must find room before the log takes any.
+            self.manifest.roll()?;
+        }
+        self.files.discard(&dropped)
+    }
+
+    /// Lists the group in which the log is going to begin.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    pub fn list_first(&self) -> Result<PreparedGroup> {
+        let wanted = shortest_bytes(self.place.group_bytes);
+        let lens = (wanted, FIRST_GROUP_BYTES_MIN.min(wanted), self.next_len());
+        self.files.list_new(lens, Need::Last)
+    }
+
+    /// Begins the log, in a group that is listed. What recovery reported is durable ([`Log::end_old`]). No page has a number
+    /// below `lpn_min`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
+        let options = WalOptions {
+            group_len: self.place.group_bytes,
+            staging_len: staging_len(shortest_bytes(self.place.group_bytes)),
+            ..Default::default()
+        };
+        let next_lpn = report.next_lpn.max(lpn_min);
+        let (history, store) = (report.history.clone(), self.manifest.store());
+        let wal = Wal::start(&self.place.env, &self.place.dir, options, store, next_lpn, first, history)?;
+        self.wal.set(wal).unwrap_or_else(|_| unreachable!("a store starts its log once"));
+        Ok(())
+    }
+
+    /// Ends the log: everything is durable, and the manifest knows where it ends, so that the loss of its end is noticed;
+    /// groups that were prepared for writes to come are let go.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system.
+    pub fn close(&self) -> Result<()> {
+        self.wal().close()?;
+        self.seal()
+    }
+
+    /// After the log was closed: see [`Log::close`].
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing depends on it, and the next close makes up for it. Others of the manifest and of the file system.
+    pub fn seal(&self) -> Result<()> {
+        let Some((ltn, end_lpn)) = self.wal().end() else { return Ok(()) };
+        let (spares, files) = self.files.unused(ltn);
+        let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
+        records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
+        self.manifest.commit_store(|_| Ok(records), |_| {})?;
+        files.iter().try_for_each(|&number| self.host.remove_file(&crate::names::log(number)))
+    }
+}
+
+/// Who misses the end of this log, of those who are away and have batches there that they may need; and who had missed an
+/// earlier one, and is here.
+fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
+    let of = |engine: EngineId, missed: bool| Record::EngineMissed { engine, missed };
+    let ends = report.sealed.is_some() && !base::canary::is("log-ended-behind-an-engines-back");
+    let needs = |engine: &EngineView<'_>| {
+        let last = tenant(engine.id).and_then(|tenant| report.seqs.last(tenant));
+        last.is_some_and(|last| last >= engine.floor)
+    };
+    let mut records = Vec::new();
+    for engine in state.engines() {
+        match (engine.is_here, engine.missed) {
+            (true, true) => records.push(of(engine.id, false)),
+            (false, false) if ends && needs(&engine) => records.push(of(engine.id, true)),
+            _ => {}
+        }
+    }
+    records
+}
+
+#[cfg(test)]
+mod schedules;

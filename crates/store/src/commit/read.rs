@@ -1,0 +1,84 @@
+//! What recovery reads of a log, and what must fit the manifest.
+//!
+//! A group gets pages only once the edit that lists it is durable, and a page says which edit was durable when it was
+//! begun. So a page of a group that the manifest has never heard of, or of a later edit, says that the manifest has lost its end.
+
+use crate::manifest::State;
+use crate::names::{self, FileKind};
+use base::{Error, HashMap, Result, Uid};
+use io::{DirEntry, Env};
+use std::path::Path;
+
+/// Neither a log file nor the staging file may hold a page of a group that the manifest has never heard of. Otherwise a
+/// manifest that lost its end would look like one that is whole, where the files it lists have been recycled since, or where
+/// all that the lost group holds is in the staging file. `manifest`: the name of its file.
+///
+/// # Errors
+/// `Corruption`; those of reading.
+pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, manifest: &str) -> Result<()> {
+    let Some((file, ltn)) =
+        newest_group(env, dir, listing, state.uid)?.filter(|(_, ltn)| *ltn >= state.next_ltn)
+    else {
+        return Ok(());
+    };
+    if base::canary::is("manifest-unknown-group-passed") {
+        return Ok(());
+    }
+    let why = format!(
+        "{file} holds log group {ltn}, which {manifest} does not know: {manifest} has lost its end; open the store \
+         read-only for what is left, run `lava repair`, or restore a checkpoint or backup"
+    );
+    Err(Error::corruption(why).at_file(io::fs::join(dir, manifest)))
+}
+
+/// The newest group of the log of which any file of a store's directory has a page, by the first pages of log files and all
+/// pages of the staging file; and which file that is.
+///
+/// # Errors
+/// Those of reading.
+pub fn newest_group(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    store: Uid,
+) -> Result<Option<(String, u64)>> {
+    let staged = wal::newest_staged_group(env, dir, store)?;
+    let mut newest = staged.map(|ltn| (wal::STAGING_NAME.to_owned(), ltn));
+    let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));
+    let mut page = vec![0; io::PAGE];
+    for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
+        let file = env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered)?;
+        match file.read_at(&mut page, 0) {
+            // The power failed on it, or it is missed when the log is read.
+            Err(e) if io::is_unreadable(&e) => continue,
+            read => read?,
+        }
+        if let Some(ltn) = wal::group_of(&page, store)
+            && newest.as_ref().is_none_or(|(_, newest)| *newest < ltn)
+        {
+            newest = Some((entry.name.clone(), ltn));
+        }
+    }
+    Ok(newest)
+}
+
+/// Every group that the manifest lists must be there with the length that it had.
+///
+/// # Errors
+/// `Corruption`.
+pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
+    let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
+    for group in state.log_groups.values() {
+        let name = names::log(group.file);
+        let problem = match lens.get(&*name) {
+            Some(&len) if len == group.len => continue,
+            Some(len) => format!("the file has {len} bytes instead of {}", group.len),
+            None => {
+                "the manifest lists this file but it is missing, or the manifest has lost its end".to_owned()
+            }
+        };
+        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
+        return Err(Error::corruption(format!("{problem}; {advice}")).at_file(io::fs::join(dir, &name)));
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! A store in the hands of an engine that has no roof of its own: lock, manifest and log, opened for whatever engines are
+//! named.
+//!
+//! 1. Take the lock, so that nobody else changes what is read.
+//! 2. Recover the manifest. Engines that it lists and that were not named are *away*: their records, files and their part
+//!    of the log stay as they are.
+//! 3. Replay the log: whoever opens gets every batch, with the tenant whose it is.
+//! 4. Check that the manifest has not lost its end (see [`crate::commit::read`]).
+//! 5. Make the end of the old log final, begin a new one, remove what nobody lists: old manifests and log files. Files of
+//!    engines are theirs to judge.
+//!
+//! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
+//! drives the log from them (LavaKV does), and needs of all this only the parts.
+
+use crate::commit::{Host, Log, Place, read};
+use crate::manifest::{Engines, InitialState, Manifest};
+use crate::names::{self, FileKind};
+use base::{ErrorKind, Result};
+use io::{DirEntry, FileLock};
+use std::sync::Arc;
+use wal::{OnReplay, RecoveryMode};
+
+/// What the log asks of a store without an engine that has a say in it.
+struct Bare {
+    place: Place,
+    manifest: Arc<Manifest>,
+}
+
+/// See the module.
+pub struct Store {
+    bare: Arc<Bare>,
+    log: Arc<Log>,
+    /// Held as long as the store is open.
+    _lock: Box<dyn FileLock>,
+}
+
+impl Store {
+    /// Opens the store in a directory, or makes one, and replays its log.
+    ///
+    /// # Errors
+    /// `Busy` or what the file system says if somebody else has it, `Corruption` if the manifest or the log lost what was
+    /// durable, `Unsupported` if a newer release wrote it, `NoSpace` if there is no room to begin a log; those of `replay`.
+    pub fn open(place: Place, engines: &Engines, replay: &mut OnReplay<'_>) -> Result<Store> {
+        let (env, dir) = (&place.env, &place.dir);
+        crate::directory::make(env, dir)?;
+        let held = env.fs.lock(&place.path(names::LOCK), "a store")?;
+        let manifest = match env.fs.exists(&place.path(names::CURRENT))? {
+            true => Manifest::recover(env, dir, false, engines)?,
+            false => Manifest::create(env, dir, InitialState::default(), engines)?,
+        };
+        let manifest = Arc::new(manifest);
+        let listing = env.fs.list(dir)?;
+        let state = manifest.state();
+        read::check_whole(dir, &listing, &state)?;
+        read::check_known(env, dir, &listing, &state, &manifest.report().name)?;
+        manifest.bump_file_number(names::largest_number(
+            listing.iter().filter_map(|entry| names::parse(&entry.name)),
+        ));
+        let bare = Arc::new(Bare { place, manifest });
+        let log = Log::new(bare.place.clone(), bare.manifest.clone(), bare.clone());
+        let store = Store { bare, log: Arc::new(log), _lock: held };
+        store.recover(&listing, replay)?;
+        Ok(store)
+    }
+
+    fn recover(&self, listing: &[DirEntry], replay: &mut OnReplay<'_>) -> Result<()> {
+        let Place { env, dir, access, .. } = &self.bare.place;
+        let state = self.bare.manifest.state();
+        let groups = self.log.groups_to_read(|path| env.fs.open_in_place(path, *access))?;
+        let mut report = wal::recover(env, dir, state.uid, &groups, RecoveryMode::ReadWrite, replay)?;
+        self.bare.manifest.require_edit(report.witness_edit)?;
+        self.log.files().adopt_ballast(listing)?;
+        self.log.end_old(&mut report, None)?;
+        self.remove_orphans(listing)?;
+        let first = self.log.list_first()?;
+        self.log.begin(first, &report, 0)?;
+        match self.log.fill_ballast() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+            filled => filled,
+        }
+    }
+
+    /// Removes the files of the store itself that nobody lists.
+    fn remove_orphans(&self, listing: &[DirEntry]) -> Result<()> {
+        let (state, live) = (self.bare.manifest.state(), self.bare.manifest.live_manifest_files());
+        for entry in listing {
+            let orphan = match names::parse(&entry.name) {
+                Some(FileKind::Log(n)) => state.log_group_in(n).is_none() && !self.log.files().is_kept(n),
+                Some(FileKind::Manifest(_)) => !live.contains(&entry.name),
+                Some(FileKind::CurrentTemp) => true,
+                _ => false,
+            };
+            if orphan {
+                self.bare.remove_file(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.bare.manifest
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Does what there is to do for the log, step by step until nothing is left. False: there was nothing.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system. After `NoSpace` nothing is lost, and it may be tried again.
+    pub fn tend(&self) -> Result<bool> {
+        let mut any = false;
+        while let Some(task) = self.log.task() {
+            self.log.run(task)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// Ends the log and the manifest so that the loss of either's end is noticed.
+    ///
+    /// # Errors
+    /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
+    pub fn close(&self) -> Result<()> {
+        match self.log.close().and_then(|()| self.bare.manifest.vouch()) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
+            closed => closed,
+        }
+    }
+}
+
+impl Host for Bare {
+    fn remove_file(&self, name: &str) -> Result<()> {
+        match self.place.env.fs.remove(&self.place.path(name)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        self.manifest.sync_dir()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.bare.place.dir.display())
+    }
+}

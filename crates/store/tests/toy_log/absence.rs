@@ -1,0 +1,87 @@
+//! A store opened without the toy log keeps what the toy log has.
+
+use crate::engine::Toy;
+use crate::story::{open, place};
+use io::sim::{CrashKind, SimEnv};
+use store::Store;
+use store::commit::{Durability, TenantId};
+use store::manifest::{Engine, Engines};
+
+/// Opens it for nobody, lets another tenant write for a while, and closes it.
+fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
+    let mut next = 0;
+    let store = Store::open(place(sim.env()), &Engines::default(), &mut |tenant, seq, _| {
+        next = if tenant == TenantId(9) { seq } else { next };
+        Ok(())
+    });
+    let store = store.unwrap();
+    for seq in next + 1..=next + batches {
+        let ticket = store.log().put(TenantId(9), &[&[3; 3000]], (seq, seq), Durability::Durable).unwrap();
+        store.log().sync(ticket).unwrap();
+        store.log().tell_floor(TenantId(9), seq);
+        store.log().hint_release();
+        store.tend().unwrap();
+    }
+    store
+}
+
+#[test]
+fn what_the_toy_log_needs_stays_through_rolls_of_log_and_manifest() {
+    let sim = SimEnv::new(3);
+    let (store, toy) = open(sim.env()).unwrap();
+    for i in 0..50_u8 {
+        toy.append(&[i; 2000], Durability::Buffered).unwrap();
+    }
+    toy.trim(11).unwrap();
+    store.close().unwrap();
+    drop((store, toy));
+    for round in 0..3 {
+        let store = without_the_toy(&sim, 200);
+        store.manifest().roll().unwrap();
+        let floors = store.log().floors();
+        assert!(floors.contains(&(TenantId(7), 11)), "round {round}: {floors:?}");
+        assert!(store.log().held_by_others(TenantId(9)) > 0);
+        store.close().unwrap();
+    }
+    let (store, toy) = open(sim.env()).unwrap();
+    assert_eq!(toy.range(), 11..51);
+    assert!((11..51).all(|n| toy.read(n) == Some(vec![n as u8 - 1; 2000])));
+    // Once it lets go, all of that goes.
+    let before = store.log().wal().live_bytes();
+    toy.trim(51).unwrap();
+    store.log().tell_floor(TenantId(9), u64::MAX);
+    store.tend().unwrap();
+    assert!(store.log().wal().live_bytes() < before / 2);
+}
+
+#[test]
+fn who_was_away_when_the_log_was_ended_is_told() {
+    let sim = SimEnv::new(4);
+    let (store, toy) = open(sim.env()).unwrap();
+    let missed = |store: &Store| store.manifest().state().has_missed(Toy::ID);
+    toy.append(b"one", Durability::Buffered).unwrap();
+    store.close().unwrap();
+    drop((store, toy));
+    let store = without_the_toy(&sim, 1);
+    assert!(!missed(&store), "the log had been closed");
+    store.close().unwrap();
+    drop(store);
+
+    let (store, toy) = open(sim.env()).unwrap();
+    toy.append(b"two", Durability::Buffered).unwrap();
+    let killed = sim.crash(CrashKind::ProcessKill, 1);
+    drop((store, toy));
+    for _ in 0..2 {
+        let store = without_the_toy(&killed, 1);
+        assert!(missed(&store), "also after a close, and a roll");
+        store.close().unwrap();
+    }
+    let (store, toy) = open(killed.env()).unwrap();
+    assert_eq!((missed(&store), toy.range()), (false, 1..3));
+    toy.append(b"three", Durability::Buffered).unwrap();
+    let killed = killed.crash(CrashKind::ProcessKill, 2);
+    drop((store, toy));
+    assert!(missed(&without_the_toy(&killed, 1)));
+    let (store, _toy) = open(killed.env()).unwrap();
+    assert!(!missed(&store), "it has been here");
+}

@@ -1,0 +1,23 @@
+//! The example is run, and is what it says: an engine of less than 300 lines on a store alone.
+
+extern crate lavastore_store as store;
+
+mod absence;
+mod crashes;
+#[path = "../../examples/toy_log/engine.rs"]
+mod engine;
+mod model;
+#[path = "../../examples/toy_log/story.rs"]
+mod story;
+
+#[test]
+fn it_appends_crashes_replays_trims_and_shares_group_commit() {
+    let mut told = Vec::new();
+    story::tell(&mut |line| told.push(line.to_owned()));
+    assert_eq!(told.len(), 4, "{told:#?}");
+}
+
+#[test]
+fn it_has_fewer_than_300_lines() {
+    assert!(include_str!("../../examples/toy_log/engine.rs").lines().count() < 300);
+}
