@@ -66,8 +66,9 @@ impl Unstarted {
         }
         if self.flushed {
             engine.log.tell_floor(TENANT, engine.tree.log_floor());
+            engine.log.let_go(&mut self.report);
         }
-        engine.log.end_old(&mut self.report, self.first.as_ref().map(|group| group.ltn))?;
+        engine.log.end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
             Some(first) => first,

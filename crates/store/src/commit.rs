@@ -417,15 +417,19 @@ impl Log {
         Ok(groups)
     }
 
-    /// Makes the end of the old log durable, and lets go of the groups that nobody needs: those that recovery cut off, and, in
-    /// the order of the log, those whose records all are below the floors. `first`: the group in which the new log is
-    /// going to begin, if it is listed already.
+    /// Counts among those that recovery cut off the oldest groups that nobody needs by now, whose records all are below the
+    /// floors. Where there is room they are released later, like any other.
+    pub fn let_go(&self, report: &mut RecoveryReport) {
+        let floors = self.floors();
+        report.discarded.extend(report.history.release_below(&floors));
+    }
+
+    /// Makes the end of the old log durable, and lets go of the groups that recovery cut off. `first`: the group in which the
+    /// new log is going to begin, if it is listed already.
     ///
     /// # Errors
     /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
-    pub fn end_old(&self, report: &mut RecoveryReport, first: Option<u64>) -> Result<()> {
-        let floors = self.floors();
-        report.discarded.extend(report.history.release_below(&floors));
+    pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
         let state = self.manifest.state();
         let old = state.log_groups.values().filter(|group| Some(group.ltn) != first);
         let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);

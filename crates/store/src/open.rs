@@ -67,13 +67,14 @@ impl Store {
         let Place { env, dir, access, .. } = &self.bare.place;
         let state = self.bare.manifest.state();
         let groups = self.log.groups_to_read(|path| env.fs.open_in_place(path, *access))?;
-        let mut report = wal::recover(env, dir, state.uid, &groups, RecoveryMode::ReadWrite, replay)?;
+        let report = wal::recover(env, dir, state.uid, &groups, RecoveryMode::ReadWrite, replay)?;
         self.bare.manifest.require_edit(report.witness_edit)?;
         self.log.files().adopt_ballast(listing)?;
-        self.log.end_old(&mut report, None)?;
+        self.log.end_old(&report, None)?;
         self.remove_orphans(listing)?;
         let first = self.log.list_first()?;
         self.log.begin(first, &report, 0)?;
+        self.log.hint_release();
         match self.log.fill_ballast() {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             filled => filled,
