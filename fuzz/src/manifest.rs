@@ -134,7 +134,7 @@ pub fn manifest_sealed(data: &[u8]) {
     while let (Ok(departure), Ok(len)) = (r.u8(), r.u16()) {
         let left = r.rest().len();
         let payload = lenient(r.take(usize::from(len).min(left)).unwrap_or_default());
-        let (number, vouched) = match departure {
+        let (number, confirmed) = match departure {
             250 => (edit.wrapping_add(1), durable),
             251 => (u64::MAX, durable),
             252 => (edit, edit.wrapping_add(1)),
@@ -148,7 +148,7 @@ pub fn manifest_sealed(data: &[u8]) {
         put_u32(&mut bytes, payload.len() as u32);
         put_u32(&mut bytes, 0);
         put_u64(&mut bytes, number);
-        put_u64(&mut bytes, vouched);
+        put_u64(&mut bytes, confirmed);
         bytes.extend_from_slice(&payload);
         let sum = checksum_of(&[&bytes[start..start + 4], &bytes[start + 8..]]) ^ mask(uid, offset);
         bytes[start + 4..start + 8].copy_from_slice(&sum.to_le_bytes());

@@ -224,7 +224,7 @@ impl Store {
     }
 }
 
-/// Zeros over the last bytes of the manifest: the edits that nothing in it vouches for are among them.
+/// Zeros over the last bytes of the manifest: the edits that nothing in it confirms are among them.
 fn zero_the_end(sim: &SimEnv, files: &[(String, u64)], rng: &mut Rng) -> Option<Damage> {
     let (path, len) = files.iter().find(|(path, _)| path.contains("/MANIFEST"))?.clone();
     let n = rng.range(1, 513).min(len);

@@ -174,7 +174,7 @@ fn fail_one(seed: u64, call: u64, effect: FaultEffect, lasts: Lasts) -> Check<bo
 }
 
 /// An open that could not make the name of its directory durable, and could not remove it again because that failed as
-/// well, leaves a name for which nobody can vouch: an operator has to remove it.
+/// well, leaves a name that nobody can confirm: an operator has to remove it.
 fn remove_leftover(driver: &Driver) {
     driver.sim.clear_faults();
     if driver.sim.files().is_empty() {

@@ -66,7 +66,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     (
         "full-on-lavafs",
         339,
-        "what another file had left behind the end of a manifest was taken for a record that vouches",
+        "what another file had left behind the end of a manifest was taken for a record that confirms",
     ),
     (
         "sched-crash",

@@ -133,7 +133,7 @@ impl Store {
         Ok(Some(Damaged { text, harmless }))
     }
 
-    /// Removes the manifest, or damages it where something vouches for what it held.
+    /// Removes the manifest, or damages it where something confirms what it held.
     fn damage_manifest(&self, sim: &SimEnv, path: &str, rng: &mut Rng) -> Check<String> {
         let files = damage::files(sim)?;
         let len = files.iter().find(|(other, _)| other == path).map_or(0, |(_, len)| *len);

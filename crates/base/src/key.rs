@@ -37,7 +37,7 @@ pub enum ValueKind {
     RangeDeletion = 5,
     /// Where a value lies that was in a file before it was in the log: a large value in its segment (log and memtable), or a
     /// placed one in an arrival file (log only).
-    SegmentReference = 6,
+    PlacedReference = 6,
     /// WAL only: the batch that follows is prepared under a transaction id.
     Prepare = 8,
     /// WAL only: a prepared transaction commits.
@@ -59,7 +59,7 @@ impl ValueKind {
             3 => ValueKind::SingleDeletion,
             4 => ValueKind::Reference,
             5 => ValueKind::RangeDeletion,
-            6 => ValueKind::SegmentReference,
+            6 => ValueKind::PlacedReference,
             8 => ValueKind::Prepare,
             9 => ValueKind::Commit,
             10 => ValueKind::Rollback,

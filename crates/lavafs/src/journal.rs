@@ -10,7 +10,7 @@
 //!
 //! **Durability.** A transaction may be written without being made durable, when memory is short or a log is switched.
 //! The next durable commit then syncs the device instead of making its own blocks durable alone. A transaction with claims
-//! (operations that vouch for bytes of files which are not durable yet, see [`crate::append`]) is made durable by a sync of
+//! (operations that confirm bytes of files which are not durable yet, see [`crate::append`]) is made durable by a sync of
 //! the device before the next one is written: so the next one says that it was, and only the last transaction of a journal
 //! can hold a claim that is not true.
 
@@ -127,7 +127,7 @@ impl Journal {
             kind: Kind::Change,
             sequence: self.sequence + 1,
             chain: self.chain,
-            durable: match base::canary::is("lavafs-vouches-for-what-is-not-durable") {
+            durable: match base::canary::is("lavafs-confirms-what-is-not-durable") {
                 true => self.sequence,
                 false => self.durable,
             },

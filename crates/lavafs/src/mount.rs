@@ -72,7 +72,7 @@ pub(crate) fn check_len(device: &dyn BlockDevice, superblock: &Superblock) -> Re
 
 /// Writes the transactions of which nothing says that they were durable once more, to the same place.
 fn write_again(device: &dyn BlockDevice, replayed: &Replayed) -> Result<()> {
-    for &(_, offset, len) in &replayed.unvouched {
+    for &(_, offset, len) in &replayed.unconfirmed {
         let mut bytes = AlignedBuf::zeroed(len as usize);
         device.read_at(bytes.as_mut_slice(), offset)?;
         device.write_at(bytes.as_slice(), offset)?;

@@ -58,7 +58,7 @@ pub(crate) struct Replayed {
     pub transactions: u64,
     /// Where those are of which nothing says that they were durable, and the bytes that they claim: number of the
     /// transaction, offset and length of each piece.
-    pub unvouched: Vec<(u64, u64, u64)>,
+    pub unconfirmed: Vec<(u64, u64, u64)>,
 }
 
 /// Blocks of the journal in the order in which they are written.
@@ -160,7 +160,7 @@ pub(crate) fn replay_as_far_as_possible(
         chain: jump.chain,
         since_dump: 0,
         transactions: 0,
-        unvouched: Vec::new(),
+        unconfirmed: Vec::new(),
     };
     let mut stream = Stream::new(device, jump.extents);
     let damage = loop {
@@ -244,7 +244,7 @@ impl Replayed {
     /// The error, if the transaction that is not there was durable.
     fn missing(&self, superblock: &Superblock, stream: &mut Stream<'_>) -> Result<Option<Error>> {
         let lost = self.sequence + 1;
-        let by = vouched(superblock, stream, self.at, lost)?;
+        let by = confirmed(superblock, stream, self.at, lost)?;
         let path = stream.device.path();
         Ok(by.map(|by| {
             let why = format!(
@@ -255,17 +255,17 @@ impl Replayed {
     }
 
     /// What a transaction says of those before it; and where it is itself, if nothing said that it was durable.
-    fn note_vouched(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
-        let vouched = h.durable.max(superblock.reached);
-        self.unvouched.retain(|(sequence, ..)| *sequence > vouched);
-        if h.sequence > vouched {
+    fn note_confirmed(&mut self, superblock: &Superblock, stream: &Stream<'_>, h: &Header, blocks: u64) {
+        let confirmed = h.durable.max(superblock.reached);
+        self.unconfirmed.retain(|(sequence, ..)| *sequence > confirmed);
+        if h.sequence > confirmed {
             let pieces = layout::pieces(&stream.runs, self.at * BLOCK, blocks * BLOCK);
-            self.note_unvouched(h.sequence, pieces);
+            self.note_unconfirmed(h.sequence, pieces);
         }
     }
 
-    fn note_unvouched(&mut self, sequence: u64, pieces: Vec<Piece>) {
-        self.unvouched.extend(pieces.into_iter().filter_map(|p| Some((sequence, p.offset?, p.len))));
+    fn note_unconfirmed(&mut self, sequence: u64, pieces: Vec<Piece>) {
+        self.unconfirmed.extend(pieces.into_iter().filter_map(|p| Some((sequence, p.offset?, p.len))));
     }
 
     /// A claim that is true says where more bytes are of which nothing says that they were durable.
@@ -281,7 +281,7 @@ impl Replayed {
                 let begin = from / BLOCK * BLOCK;
                 let len = size.div_ceil(BLOCK).saturating_mul(BLOCK) - begin;
                 let pieces = layout::pieces(node.extents.as_slice(), begin, len);
-                self.note_unvouched(sequence, pieces);
+                self.note_unconfirmed(sequence, pieces);
             }
         }
     }
@@ -323,13 +323,13 @@ impl Replayed {
         let located = |e: Error| e.at_file(&path).at_offset(offset);
         let ops = Op::decode_all(found.ops).map_err(located)?;
         if ops.iter().any(|op| matches!(op, Op::Claim { .. }))
-            && vouched(superblock, stream, self.at + blocks, h.sequence)?.is_none()
+            && confirmed(superblock, stream, self.at + blocks, h.sequence)?.is_none()
             && !self.claims_hold(stream.device, &ops)?
         {
             return Ok(false);
         }
         see(&Seen { offset, header: &h, ops: &ops });
-        self.note_vouched(superblock, stream, &h, blocks);
+        self.note_confirmed(superblock, stream, &h, blocks);
         (self.sequence, self.chain) = (h.sequence, hash);
         self.since_dump += blocks;
         self.transactions += 1;
@@ -374,7 +374,7 @@ fn read(device: &dyn BlockDevice, extents: &[Extent], offset: u64, buf: &mut [u8
 }
 
 /// Who says that transaction `lost`, which is not at block `at`, was durable.
-fn vouched(superblock: &Superblock, stream: &mut Stream<'_>, at: u64, lost: u64) -> Result<Option<String>> {
+fn confirmed(superblock: &Superblock, stream: &mut Stream<'_>, at: u64, lost: u64) -> Result<Option<String>> {
     if superblock.reached >= lost {
         return Ok(Some("the superblock".to_owned()));
     }

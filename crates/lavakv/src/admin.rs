@@ -6,9 +6,13 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod collect;
+pub(crate) mod compact;
+pub(crate) mod describe;
 pub mod dump;
 pub(crate) mod families;
+pub(crate) mod flush;
+pub(crate) mod idle;
 pub(crate) mod live_files;
-pub(crate) mod maintenance;
 pub(crate) mod metrics;
 pub(crate) mod space;
+pub(crate) mod wait;

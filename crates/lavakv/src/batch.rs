@@ -193,7 +193,7 @@ impl Change<'_> {
         } else if self.value.len() > limits::VALUE_LEN_MAX {
             return Err(too_large("value", self.value.len(), limits::VALUE_LEN_MAX));
         }
-        if self.kind == ValueKind::SegmentReference {
+        if self.kind == ValueKind::PlacedReference {
             if RecordReference::is_one(self.value) {
                 RecordReference::decode(self.value)?;
             } else {
@@ -205,7 +205,7 @@ impl Change<'_> {
 
     /// True if its value lies in a file in order of arrival (in the log only).
     pub fn is_placed(&self) -> bool {
-        self.kind == ValueKind::SegmentReference && RecordReference::is_one(self.value)
+        self.kind == ValueKind::PlacedReference && RecordReference::is_one(self.value)
     }
 
     fn has_value(&self) -> bool {
@@ -223,8 +223,8 @@ impl Change<'_> {
 }
 
 fn has_value(kind: ValueKind) -> bool {
-    use ValueKind::{Merge, RangeDeletion, SegmentReference, Value};
-    matches!(kind, Value | Merge | RangeDeletion | SegmentReference)
+    use ValueKind::{Merge, PlacedReference, RangeDeletion, Value};
+    matches!(kind, Value | Merge | RangeDeletion | PlacedReference)
 }
 
 /// The bytes before the entries.

@@ -363,7 +363,7 @@ impl Db {
 
     /// Writes all memtables to tables. What was written before the call is then durable.
     pub fn flush(&self) -> Result<()> {
-        crate::admin::maintenance::flush(self.served()?)
+        crate::admin::flush::flush(self.served()?)
     }
 
     /// Compacts a range of a family (`None`: unbounded) down to its last level.
@@ -378,7 +378,7 @@ impl Db {
             return Err(Error::invalid("compact_range: the start is after the end"));
         }
         family.check_served()?;
-        crate::admin::maintenance::compact_range(self.served()?, family, start, end)
+        crate::admin::compact::compact_range(self.served()?, family, start, end)
     }
 
     /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
@@ -444,7 +444,7 @@ impl Db {
 
     /// Counters since the store was opened.
     pub fn stats(&self) -> Statistics {
-        crate::admin::maintenance::statistics(&self.engine().jobs)
+        crate::admin::describe::statistics(&self.engine().jobs)
     }
 
     /// Statistics of the block cache.
@@ -474,12 +474,12 @@ impl Db {
 
     /// Shape of the tree: a line for each family and level.
     pub fn describe(&self) -> String {
-        crate::admin::maintenance::describe(&self.engine().jobs)
+        crate::admin::describe::describe(&self.engine().jobs)
     }
 
     /// Waits until there is no background work left, at most `timeout`. True if there is none.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        crate::admin::maintenance::wait_idle(&self.engine().jobs, timeout)
+        crate::admin::idle::wait_idle(&self.engine().jobs, timeout)
     }
 
     /// In a simulated environment: does one step of background work. False if there was none.

@@ -3,9 +3,8 @@
 //! Each part owns its state and knows only those above it in this list. No function below the roof takes an `Engine`.
 //!
 //! In which order locks may be taken says `base::sync::rank`, which is checked wherever debug assertions are on. Readers take the
-//! list of families, their view, the open tables, and the list of readers or snapshots, each for a moment and none inside another.
+//! list of families, their read state, the open tables, and the list of readers or snapshots, each for a moment and none inside another.
 
-use crate::admin::maintenance;
 use crate::context::Context;
 use crate::files::Files;
 use crate::files::log::Log;
@@ -95,7 +94,7 @@ impl Engine {
         // Whether a flush was asked for says nothing: it may have found no room.
         let volatile = self.writes.lock().volatile_seq >= self.tree.log_floor();
         let flush = volatile && !health.is_poisoned();
-        let flushed = if flush { maintenance::flush(&self.jobs) } else { Ok(()) };
+        let flushed = if flush { crate::admin::flush::flush(&self.jobs) } else { Ok(()) };
         {
             let _writer = self.writes.lock();
             self.writes.settle();
@@ -113,10 +112,10 @@ impl Engine {
 }
 
 /// After a clean close the manifest knows where the log ends, and `CURRENT` where the manifest ends, so that the loss of
-/// either end is noticed too: pages and edits vouch for those before them, and nothing else would vouch for the last.
+/// either end is noticed too: pages and edits confirm those before them, and nothing else would confirm the last.
 /// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
 fn seal(engine: &Engine) -> Result<()> {
-    match engine.log.seal().and_then(|()| engine.files.manifest.vouch()) {
+    match engine.log.seal().and_then(|()| engine.files.manifest.confirm()) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         sealed => sealed,
     }

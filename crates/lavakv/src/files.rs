@@ -9,7 +9,7 @@ pub(crate) mod damaged;
 pub(crate) mod log;
 pub(crate) mod obsolete;
 pub(crate) mod other_engines;
-pub(crate) mod tables;
+pub(crate) mod table_cache;
 pub(crate) mod unfinished;
 
 use crate::context::Context;
@@ -18,7 +18,7 @@ use cache::Cache;
 use io::FileLock;
 use obsolete::Obsolete;
 use std::sync::Arc;
-use tables::Tables;
+use table_cache::TableCache;
 use values::Pins;
 use version::{Edit, Manifest, State};
 
@@ -26,7 +26,7 @@ use version::{Edit, Manifest, State};
 pub(crate) struct Files {
     pub context: Arc<Context>,
     pub manifest: Manifest,
-    pub tables: Arc<Tables>,
+    pub tables: Arc<TableCache>,
     pub cache: Arc<Cache>,
     pub obsolete: Obsolete,
     /// Names that running jobs need.
@@ -39,7 +39,7 @@ impl Files {
     pub fn new(context: &Arc<Context>, manifest: Manifest, lock: Option<Box<dyn FileLock>>) -> Files {
         let cache = Arc::new(Cache::new(context.options.cache_bytes));
         Files {
-            tables: Arc::new(Tables::new(context, cache.clone())),
+            tables: Arc::new(TableCache::new(context, cache.clone())),
             context: context.clone(),
             manifest,
             cache,

@@ -507,7 +507,7 @@ fn replay_batch(
                         value = found;
                         change = Change { kind: ValueKind::Value, value: &value, ..change };
                     }
-                } else if change.kind == ValueKind::SegmentReference {
+                } else if change.kind == ValueKind::PlacedReference {
                     crate::large::segments::check(&engine.tree, &family, &change)?;
                 }
                 engine.writes.insert_one(&family, seq, &change);

@@ -101,7 +101,7 @@ fn may_be_the_writer(kind: ErrorKind) -> bool {
 fn open_all(engine: &Engine) -> Result<bool> {
     let mut damaged = false;
     for family in engine.tree.all_families() {
-        for file in DataFile::all_of(&family.view().version) {
+        for file in DataFile::all_of(&family.read_state().version) {
             let opened = match &file {
                 DataFile::Table(meta) => engine.files.tables.table(meta).map(drop),
                 DataFile::Vsst(meta) if meta.segment => {

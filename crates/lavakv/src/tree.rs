@@ -1,20 +1,20 @@
-//! The families and what is seen of them: memtables and version as one view, snapshots, who reads.
+//! The families and what is seen of them: memtables and version as one read state, snapshots, who reads.
 //!
-//! * `family`: views. `digest`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
+//! * `family`: read states. `summary`, `demand`: what is known of them. `install`: how a change of the files becomes theirs.
 //! * `snapshot`, `readers`, `kept`: who keeps what.
 //! * `log_floor`: what the log still holds for them.
 //! * `output`: the files that jobs write. `damage`: what it means for a family that a file cannot be read.
 
 pub(crate) mod damage;
 pub(crate) mod demand;
-pub(crate) mod digest;
 pub(crate) mod family;
 pub(crate) mod install;
-pub(crate) mod kept;
 pub(crate) mod log_floor;
+pub(crate) mod open_iterators;
 pub(crate) mod output;
-pub(crate) mod readers;
+pub(crate) mod retained;
 pub(crate) mod snapshot;
+pub(crate) mod summary;
 
 use crate::context::Context;
 use crate::files::Files;
@@ -24,8 +24,8 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
 use base::{HashMap, SeqNo};
 use family::Family;
-use kept::KeptVersions;
-use readers::Readers;
+use open_iterators::OpenIterators;
+use retained::RetainedVersions;
 use snapshot::Snapshots;
 use std::sync::Arc;
 use version::FamilyId;
@@ -38,9 +38,9 @@ pub(crate) struct Tree {
     families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.
-    pub kept: Arc<KeptVersions>,
+    pub kept: Arc<RetainedVersions>,
     /// The iterators that are open.
-    pub readers: Arc<Readers>,
+    pub readers: Arc<OpenIterators>,
     pub together: Together,
 }
 
@@ -179,8 +179,8 @@ impl Tree {
         let mut sum = Demands { fixed_bytes, live_bytes, ..Demands::default() };
         let mut widest = 0;
         for family in self.all_families() {
-            let (view, options) = (family.view(), family.options());
-            let (version, ledger) = (&view.version, &view.ledger);
+            let (read_state, options) = (family.read_state(), family.options());
+            let (version, ledger) = (&read_state.version, &read_state.ledger);
             let (policy, set_aside) = (family.policy(), family.tables_set_aside());
             let tables: u64 = version.levels.iter().map(|level| level.bytes()).sum();
             let width = policy.map_or(0, |policy| policy.width_bytes(version, &set_aside));
@@ -190,10 +190,10 @@ impl Tree {
             sum.places |= options.places_values();
             let separates = !version.vssts.is_empty() || options.min_blob_size > 0;
             if separates {
-                let longest = with_overhead(view.digest.collected_bytes.min(records));
+                let longest = with_overhead(read_state.summary.collected_bytes.min(records));
                 sum.collected_bytes = sum.collected_bytes.max(longest);
             }
-            let widens = separates && records < view.digest.collected_bytes;
+            let widens = separates && records < read_state.summary.collected_bytes;
             let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
             let known = tables > 0 && options.min_blob_size > 0 && !widens;
             sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });

@@ -35,5 +35,5 @@ pub use merge_job::{
 };
 pub use merging::MergingIterator;
 pub use operator::MergeOperator;
-pub use sources::{Readers, Sources};
+pub use sources::{Sources, Visibility};
 pub use visible::{ReferenceResolver, VisibleIterator, VisibleOptions};

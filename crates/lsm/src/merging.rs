@@ -157,7 +157,7 @@ impl MergingIterator {
     }
 
     /// Rebuilds everything from where the children stand.
-    fn rebuild(&mut self, direction: Direction) {
+    fn relocation(&mut self, direction: Direction) {
         self.direction = direction;
         self.heap.clear();
         for (i, child) in self.children.iter_mut().enumerate() {
@@ -182,7 +182,7 @@ impl MergingIterator {
             let moved = position(&mut *child.iter);
             child.settle(moved, direction)?;
         }
-        self.rebuild(direction);
+        self.relocation(direction);
         self.arrive()
     }
 
@@ -216,7 +216,7 @@ impl MergingIterator {
             Direction::Backward => child.iter.prev(),
         };
         child.settle(moved, direction)?;
-        self.rebuild(direction);
+        self.relocation(direction);
         self.arrive()
     }
 

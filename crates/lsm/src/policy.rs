@@ -13,7 +13,7 @@
 //! * [`leveled`]: targets, scores, automatic picks.
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
-//! * [`rebuild`]: values back into the order of their keys.
+//! * [`relocation`]: values back into the order of their keys.
 //! * [`space`]: picks where room is short; `gain`: what they bring.
 //! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
 //! * [`cutter`]: where the outputs of a compaction end.
@@ -28,7 +28,7 @@ pub mod leveled;
 pub mod manual;
 pub mod named;
 pub mod quiet;
-pub mod rebuild;
+pub mod relocation;
 pub mod set_aside;
 mod sink;
 pub mod space;
@@ -42,7 +42,7 @@ pub use leveled::parameters::{FileChoice, Leveled};
 pub use leveled::targets::LevelTargets;
 pub use manual::{ManualRange, ManualStep};
 pub use named::{Policies, PolicyChoice, TreeOptions};
-pub use rebuild::{Rebuild, RebuildOptions, RebuildStep};
+pub use relocation::{Relocation, RelocationOptions, RelocationStep};
 pub use set_aside::SetAside;
 pub use space::Need;
 

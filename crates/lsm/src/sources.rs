@@ -15,19 +15,19 @@ use version::{FileMeta, Level};
 
 /// Who will see the entries.
 #[derive(Clone, Debug)]
-pub enum Readers {
+pub enum Visibility {
     /// One reader at this snapshot (a scan).
     At(SeqNo),
     /// These snapshots, ascending, and every later one (a merge job; see [`crate::MergeOptions`]).
     Snapshots(Vec<SeqNo>),
 }
 
-impl Readers {
+impl Visibility {
     /// The largest sequence of a tombstone that can hide an entry with sequence `seq` from all readers.
     fn bound(&self, seq: SeqNo) -> Option<SeqNo> {
         match self {
-            Readers::At(snapshot) => Some(*snapshot),
-            Readers::Snapshots(list) => list.get(list.partition_point(|&s| s < seq)).copied(),
+            Visibility::At(snapshot) => Some(*snapshot),
+            Visibility::Snapshots(list) => list.get(list.partition_point(|&s| s < seq)).copied(),
         }
     }
 }
@@ -40,14 +40,14 @@ pub struct Sources {
     pub tombstones: Vec<Arc<FragmentedRangeTombstones>>,
     /// Tables left out because range tombstones hide all of their entries.
     pub hidden_tables: usize,
-    readers: Readers,
+    readers: Visibility,
     source: Arc<dyn TableSource>,
     options: IterOptions,
 }
 
 impl Sources {
     /// Nothing yet. Memtables are pushed by the caller, before the tables: they are newer.
-    pub fn new(readers: Readers, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
+    pub fn new(readers: Visibility, source: Arc<dyn TableSource>, options: IterOptions) -> Self {
         Sources { cursors: Vec::new(), tombstones: Vec::new(), hidden_tables: 0, readers, source, options }
     }
 
@@ -92,7 +92,7 @@ impl Sources {
     }
 
     fn is_scan(&self) -> bool {
-        matches!(self.readers, Readers::At(_))
+        matches!(self.readers, Visibility::At(_))
     }
 
     fn cursor_of(&self, file: &Arc<FileMeta>, borders: &Arc<Borders>) -> Result<Box<dyn InternalIterator>> {

@@ -421,7 +421,7 @@ impl<I: InternalIterator> VisibleIterator<I> {
                     base = Some(self.inner.value());
                     break;
                 }
-                kind @ (ValueKind::Reference | ValueKind::SegmentReference) => {
+                kind @ (ValueKind::Reference | ValueKind::PlacedReference) => {
                     let Some(resolver) = &self.options.resolver else {
                         let why = "a merge operand lies on a separated value that this iterator cannot fetch";
                         return Err(Error::new(ErrorKind::Unsupported, why));
@@ -547,7 +547,7 @@ fn entry_kind(trailer: u64) -> Result<ValueKind> {
             | ValueKind::Merge
             | ValueKind::SingleDeletion
             | ValueKind::Reference
-            | ValueKind::SegmentReference),
+            | ValueKind::PlacedReference),
         ) => Ok(kind),
         _ => Err(Error::corruption(format!(
             "an entry of kind {} among point entries: check the store and restore the damaged table",

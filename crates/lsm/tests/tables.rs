@@ -8,8 +8,8 @@ use cache::Cache;
 use io::{Access, CreateOptions, Env, Rng, sim::SimEnv};
 use lavastore_lsm::vec_iter::{Entry, VecIter};
 use lavastore_lsm::{
-    Bounds, DeeperLevels, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles, Readers,
-    SizeCutter, Sources, Step, TableSource, VisibleIterator, VisibleOptions, file_meta,
+    Bounds, DeeperLevels, Hooks, MergeJob, MergeOptions, MergingIterator, OutputFile, OutputFiles,
+    SizeCutter, Sources, Step, TableSource, Visibility, VisibleIterator, VisibleOptions, file_meta,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ impl Store {
     /// Compacts everything of `level` into the next one.
     fn compact(&mut self, level: usize) {
         let mut levels = self.levels();
-        let readers = Readers::Snapshots(self.visible());
+        let readers = Visibility::Snapshots(self.visible());
         let options = IterOptions { fill_cache: false, readahead_bytes: 4096 };
         let mut sources = Sources::new(readers, self.source.clone(), options);
         let inputs = self.version.levels.iter().enumerate().skip(level).take(2);
@@ -173,7 +173,7 @@ impl Store {
         let now = [(self.seq, self.now.clone())];
         for (snapshot, view) in self.snapshots.clone().into_iter().chain(now) {
             let mut sources =
-                Sources::new(Readers::At(snapshot), self.source.clone(), IterOptions::default());
+                Sources::new(Visibility::At(snapshot), self.source.clone(), IterOptions::default());
             let bounds = Bounds { lower: low.as_deref(), upper: high.as_deref() };
             sources.add(self.version.levels.iter().enumerate(), bounds).expect("no faults here");
             self.hidden_tables += sources.hidden_tables;
@@ -237,7 +237,7 @@ fn a_missing_table_is_an_error_and_not_the_end() {
     store.compact(0);
     let victim = store.version.levels[1].last().expect("a file").number;
     store.files.env.fs.remove(&path(victim)).expect("it exists");
-    let mut sources = Sources::new(Readers::At(store.seq), store.source.clone(), IterOptions::default());
+    let mut sources = Sources::new(Visibility::At(store.seq), store.source.clone(), IterOptions::default());
     let added = sources.add(store.version.levels.iter().enumerate(), Bounds::default());
     let scanned = added.and_then(|()| {
         let merged = MergingIterator::new(sources.cursors);

@@ -64,7 +64,7 @@ pub enum Task {
     /// Let go of groups that nobody needs.
     Release,
     /// Leave a page that says that all before it is durable.
-    Vouch,
+    Confirm,
 }
 
 /// See the module.
@@ -307,7 +307,7 @@ impl Log {
         let has_room = !self.host.must_wait();
         if wal.wants_write_out() {
             // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
-            // vouches for these pages would meet the same, and stop the log.
+            // confirms these pages would meet the same, and stop the log.
             let refused = self.hints.write_out_refused.load(Ordering::Relaxed);
             (has_room || !refused).then_some(Task::WriteOut)
         } else if has_room && self.wants_spare() {
@@ -317,7 +317,7 @@ impl Log {
         } else if has_room && self.may_release() {
             Some(Task::Release)
         } else if self.idle.is_idle(&wal.stats(), self.place.env.clock.now_ns()) {
-            Some(Task::Vouch)
+            Some(Task::Confirm)
         } else {
             None
         }
@@ -351,7 +351,7 @@ impl Log {
             Task::Prepare => self.prepare_ahead(),
             Task::Lengthen => self.lengthen_ring(),
             Task::Release => self.release(),
-            Task::Vouch => self.persist_watermark(),
+            Task::Confirm => self.persist_watermark(),
         }
     }
 
@@ -383,18 +383,18 @@ impl Log {
     }
 
     /// True if the log will want its watermark persisted once it has been idle for long enough.
-    pub fn has_unvouched(&self) -> bool {
-        self.idle.has_unvouched(&self.wal().stats())
+    pub fn has_unconfirmed(&self) -> bool {
+        self.idle.has_unconfirmed(&self.wal().stats())
     }
 
-    /// Vouches for all of the log.
+    /// Confirms all of the log.
     ///
     /// # Errors
     /// Those of the file system, which poison the log.
     pub fn persist_watermark(&self) -> Result<()> {
         let before = self.wal().stats();
         self.wal().persist_watermark()?;
-        self.idle.vouched(&before, &self.wal().stats());
+        self.idle.confirmed(&before, &self.wal().stats());
         Ok(())
     }
 

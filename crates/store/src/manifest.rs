@@ -21,10 +21,10 @@
 //! can never follow a torn one. A roll writes the snapshot of the state into a new file, syncs it and its directory,
 //! then replaces `CURRENT` by rename; a crash at any point leaves one of the two complete.
 //!
-//! The history protects itself (see the byte map): every record vouches for the records that were durable when it
+//! The history protects itself (see the byte map): every record confirms the records that were durable when it
 //! was written, `CURRENT` for the snapshot, and the log's groups for the edits they have seen durable
-//! ([`Manifest::require_edit`]). Damage to anything vouched for is corruption. Damage to the very last records, for
-//! which nothing vouches yet, cannot be told from a torn write and is dropped like one; [`Manifest::vouch`] leaves no
+//! ([`Manifest::require_edit`]). Damage to anything confirmed is corruption. Damage to the very last records, which
+//! nothing confirms yet, cannot be told from a torn write and is dropped like one; [`Manifest::confirm`] leaves no
 //! such records when a store is closed or idle.
 
 use crate::names::{self, FileKind};
@@ -148,8 +148,8 @@ struct Inner {
     durable: Arc<State>,
     /// The number of the last published edit.
     published: u64,
-    /// The history up to this edit is vouched for by something later.
-    vouched: u64,
+    /// The history up to this edit is confirmed by something later.
+    confirmed: u64,
     /// For each time the tip went back to what was durable: the edit it went back to, and why.
     roll_backs: Vec<(u64, Error)>,
     poison: Option<Error>,
@@ -216,7 +216,7 @@ impl Manifest {
     /// explicit [`Manifest::roll`], begins a new file.
     ///
     /// # Errors
-    /// `NotFound` if there is no store in the directory, `Corruption` if anything that is vouched for is damaged or
+    /// `NotFound` if there is no store in the directory, `Corruption` if anything that is confirmed is damaged or
     /// missing, `Unsupported` if a newer release wrote it.
     pub fn recover(env: &Env, dir: &Path, read_only: bool, engines: &Engines) -> Result<Manifest> {
         let replay::Found { history, name, largest_number } = replay::find(env, dir, engines)?;
@@ -227,7 +227,7 @@ impl Manifest {
             torn_bytes: history.torn_bytes,
         };
         let manifest = Self::new(env, dir, history.state, read_only, report);
-        lock(&manifest.inner).vouched = history.vouched;
+        lock(&manifest.inner).confirmed = history.confirmed;
         manifest.bump_file_number(largest_number);
         Ok(manifest)
     }
@@ -258,7 +258,7 @@ impl Manifest {
             writer: None,
             durable: state.clone(),
             published: number,
-            vouched: 0,
+            confirmed: 0,
             roll_backs: Vec::new(),
             poison: None,
             named: vec![report.name.clone()],
@@ -397,19 +397,19 @@ impl Manifest {
         }
     }
 
-    /// Leaves no edit for which nothing vouches, so that from now on damage to any byte of the history, and the loss of
+    /// Leaves no edit that nothing confirms, so that from now on damage to any byte of the history, and the loss of
     /// its end, are noticed: `CURRENT` names the last durable edit. For close.
     ///
     /// # Errors
     /// Those of the file system; the store is then as sound as before.
-    pub fn vouch(&self) -> Result<()> {
+    pub fn confirm(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
         }
         let turn = rank::turn::<rank::ManifestTurn>();
         let mut inner = self.when_quiet()?;
         let edit = inner.durable.edit_number;
-        if inner.vouched >= edit {
+        if inner.confirmed >= edit {
             return Ok(());
         }
         let Some(writer) = &inner.writer else {
@@ -424,7 +424,7 @@ impl Manifest {
         inner.leading = false;
         self.turn.notify_all();
         if outcome.is_ok() {
-            inner.vouched = edit;
+            inner.confirmed = edit;
         }
         outcome
     }
@@ -485,7 +485,7 @@ impl Manifest {
         match outcome {
             Ok(writer) => {
                 inner.writer = Some(writer);
-                inner.vouched = state.edit_number;
+                inner.confirmed = state.edit_number;
                 Ok(())
             }
             Err(Failure::RolledBack(_, e)) => {
@@ -553,8 +553,8 @@ impl Manifest {
                 inner.writer = Some(writer);
                 let alone = batch.len() == 1 && batch.iter().all(|p| p.payload.is_empty());
                 if let Some(last) = batch.into_iter().last() {
-                    // An empty edit needs nobody to vouch for it: its loss would lose nothing.
-                    inner.vouched = if alone { last.state.edit_number } else { durable.edit_number };
+                    // An empty edit needs nobody to confirm it: its loss would lose nothing.
+                    inner.confirmed = if alone { last.state.edit_number } else { durable.edit_number };
                     self.durable_edit.store(last.state.edit_number, Ordering::Release);
                     inner.durable = last.state;
                 }
@@ -594,7 +594,7 @@ impl Manifest {
         let append = |file: &mut Box<dyn AppendFile>| {
             for p in batch {
                 let (number, offset) = (p.state.edit_number, file.len());
-                let own = base::canary::is("manifest-vouches-for-its-own-batch");
+                let own = base::canary::is("manifest-confirms-its-own-batch");
                 let durable = if own { number - 1 } else { durable.edit_number };
                 file.append(&format::encode_record(writer.uid, offset, number, durable, &p.payload))?;
             }

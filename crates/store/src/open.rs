@@ -126,7 +126,7 @@ impl Store {
     /// # Errors
     /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
     pub fn close(&self) -> Result<()> {
-        match self.log.close().and_then(|()| self.bare.manifest.vouch()) {
+        match self.log.close().and_then(|()| self.bare.manifest.confirm()) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             closed => closed,
         }

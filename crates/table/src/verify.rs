@@ -41,7 +41,7 @@ pub struct CheckStep {
 
 /// What a walk over the table has seen.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     handles: Vec<BlockHandle>,
     window: Window,
     counters: ReadCounters,
@@ -52,7 +52,7 @@ struct Tally {
 /// A table that is checked step by step.
 pub struct TableCheck {
     table: Arc<Ksst>,
-    tally: Tally,
+    counts: Counts,
     /// The stream under way, in the order of [`Ksst::streams`].
     stream: usize,
     walk: Walk,
@@ -76,9 +76,9 @@ struct Walk {
 impl TableCheck {
     /// A check of all of the table.
     pub fn new(table: Arc<Ksst>) -> TableCheck {
-        let mut tally = Tally::default();
-        tally.properties.min_seq = SeqNo::MAX;
-        TableCheck { table, tally, stream: 0, walk: Walk::default() }
+        let mut counts = Counts::default();
+        counts.properties.min_seq = SeqNo::MAX;
+        TableCheck { table, counts, stream: 0, walk: Walk::default() }
     }
 
     /// The table.
@@ -92,27 +92,29 @@ impl TableCheck {
     /// Those of [`Ksst::verify`]. Nothing is to be asked for after one.
     pub fn step(&mut self) -> Result<CheckStep> {
         let table = self.table.clone();
-        let (mut bytes, before) = (0, self.tally.handles.len());
+        let (mut bytes, before) = (0, self.counts.handles.len());
         while let Some(stream) = table.streams().nth(self.stream) {
             while self.walk.p < stream.partitions() {
                 bytes += match stream.role {
-                    Role::References => self.walk.advance::<ReferenceCursor>(&table, stream, &mut self.tally),
-                    _ => self.walk.advance::<InlineCursor>(&table, stream, &mut self.tally),
+                    Role::References => {
+                        self.walk.advance::<ReferenceCursor>(&table, stream, &mut self.counts)
+                    }
+                    _ => self.walk.advance::<InlineCursor>(&table, stream, &mut self.counts),
                 }?;
                 if bytes >= STEP_LEN {
-                    let parts = (self.tally.handles.len() - before) as u64;
+                    let parts = (self.counts.handles.len() - before) as u64;
                     return Ok(CheckStep { bytes, parts, done: false });
                 }
             }
             self.walk.finish(&table, stream)?;
             (self.walk, self.stream) = (Walk::default(), self.stream + 1);
         }
-        let mut tally = std::mem::take(&mut self.tally);
-        table.verify_sections(&mut tally)?;
-        let parts = (tally.handles.len() - before) as u64;
-        table.file.check_filled(0, std::mem::take(&mut tally.handles))?;
+        let mut counts = std::mem::take(&mut self.counts);
+        table.verify_sections(&mut counts)?;
+        let parts = (counts.handles.len() - before) as u64;
+        table.file.check_filled(0, std::mem::take(&mut counts.handles))?;
         table.file.check_footer(FileKind::Ksst)?;
-        table.compare(tally)?;
+        table.compare(counts)?;
         Ok(CheckStep { bytes, parts, done: true })
     }
 }
@@ -129,19 +131,19 @@ impl Ksst {
         Ok(self.len)
     }
 
-    fn verify_sections(&self, tally: &mut Tally) -> Result<()> {
-        let p = &mut tally.properties;
+    fn verify_sections(&self, counts: &mut Counts) -> Result<()> {
+        let p = &mut counts.properties;
         let mut tombstones = Vec::new();
         for section in &self.sections {
-            let block = self.file.read(section.handle, Role::Index, &mut tally.counters)?;
-            tally.handles.push(section.handle);
+            let block = self.file.read(section.handle, Role::Index, &mut counts.counters)?;
+            counts.handles.push(section.handle);
             if section.tag == crate::sections::RANGE_TOMBSTONES {
                 let decoded = tombstone_block::decode(&block, &mut tombstones);
                 decoded.map_err(|e| self.file.locate(e, section.handle.offset))?;
             }
         }
-        self.file.read(self.meta, Role::Index, &mut tally.counters)?;
-        tally.handles.push(self.meta);
+        self.file.read(self.meta, Role::Index, &mut counts.counters)?;
+        counts.handles.push(self.meta);
         for t in &tombstones {
             p.range_tombstones += 1;
             p.min_seq = p.min_seq.min(t.seq);
@@ -152,9 +154,9 @@ impl Ksst {
         Ok(())
     }
 
-    fn compare(&self, tally: Tally) -> Result<()> {
-        let (stated, mut counted) = (&self.properties, tally.properties);
-        counted.dependencies = tally.dependencies.into_values().collect();
+    fn compare(&self, counts: Counts) -> Result<()> {
+        let (stated, mut counted) = (&self.properties, counts.properties);
+        counted.dependencies = counts.dependencies.into_values().collect();
         // What cannot be counted again.
         counted.identity = stated.identity.clone();
         counted.created_unix_seconds = stated.created_unix_seconds;
@@ -185,10 +187,10 @@ fn bad(table: &Ksst, why: &str, offset: u64) -> Error {
 
 impl Walk {
     /// The next block, or the beginning or the end of a partition. Returns the bytes of what was read.
-    fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, tally: &mut Tally) -> Result<u64> {
-        let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, tally) };
+    fn advance<C: BlockCursor>(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
+        let Some((index, filter)) = self.partition.take() else { return self.begin(table, stream, counts) };
         if self.row < index.shape.rows() {
-            let bytes = self.block::<C>((table, stream), &index, filter.as_ref(), tally)?;
+            let bytes = self.block::<C>((table, stream), &index, filter.as_ref(), counts)?;
             self.row += 1;
             self.partition = Some((index, filter));
             return Ok(bytes);
@@ -205,19 +207,19 @@ impl Walk {
     }
 
     /// Reads index and filter of a partition.
-    fn begin(&mut self, table: &Ksst, stream: &Stream, tally: &mut Tally) -> Result<u64> {
+    fn begin(&mut self, table: &Ksst, stream: &Stream, counts: &mut Counts) -> Result<u64> {
         let file = &table.file;
         let handle = stream.index_handle(self.p);
-        let index = stream.partition(file, self.p, Caching::Bypass, &mut tally.counters)?;
-        tally.handles.push(handle);
-        tally.properties.index_bytes += handle.len;
+        let index = stream.partition(file, self.p, Caching::Bypass, &mut counts.counters)?;
+        counts.handles.push(handle);
+        counts.properties.index_bytes += handle.len;
         let mut bytes = handle.len;
         let filter = match stream.filter_handle(self.p) {
             Some(handle) => {
-                tally.handles.push(handle);
-                tally.properties.filter_bytes += handle.len;
+                counts.handles.push(handle);
+                counts.properties.filter_bytes += handle.len;
                 bytes += handle.len;
-                Some(file.fetch(handle, Role::Filter, Caching::Bypass, &mut tally.counters)?)
+                Some(file.fetch(handle, Role::Filter, Caching::Bypass, &mut counts.counters)?)
             }
             None => None,
         };
@@ -240,21 +242,21 @@ impl Walk {
         (table, stream): (&Ksst, &Stream),
         index: &Partition,
         filter: Option<&Block>,
-        tally: &mut Tally,
+        counts: &mut Counts,
     ) -> Result<u64> {
         let file = &table.file;
         let handle = index.handle(self.row);
         let span = || stream.span(self.p, handle, WINDOW_LEN, false);
-        let mut window = std::mem::take(&mut tally.window);
-        let block = window.block(file, handle, stream.role, &mut tally.counters, span);
-        tally.window = window;
+        let mut window = std::mem::take(&mut counts.window);
+        let block = window.block(file, handle, stream.role, &mut counts.counters, span);
+        counts.window = window;
         let mut cursor = C::default();
         let here = |e| file.locate(e, handle.offset);
         cursor.load(block?, None).map_err(here)?;
-        tally.handles.push(handle);
+        counts.handles.push(handle);
         match stream.role {
-            Role::References => tally.properties.reference_block_bytes += handle.len,
-            _ => tally.properties.inline_block_bytes += handle.len,
+            Role::References => counts.properties.reference_block_bytes += handle.len,
+            _ => counts.properties.inline_block_bytes += handle.len,
         }
         cursor.seek_to_first().map_err(here)?;
         if !cursor.valid()
@@ -263,7 +265,7 @@ impl Walk {
             return Err(bad(table, "a block that begins before its place", handle.offset));
         }
         while cursor.valid() {
-            self.entry(table, &cursor, filter, tally, handle.offset)?;
+            self.entry(table, &cursor, filter, counts, handle.offset)?;
             cursor.next().map_err(here)?;
         }
         let trailer = index.shape.separator(&index.block, self.row, &mut self.separator);
@@ -279,7 +281,7 @@ impl Walk {
         table: &Ksst,
         cursor: &C,
         filter: Option<&Block>,
-        tally: &mut Tally,
+        counts: &mut Counts,
         offset: u64,
     ) -> Result<()> {
         let here = |e| table.file.locate(e, offset);
@@ -297,12 +299,12 @@ impl Walk {
         {
             return Err(bad(table, "a key that its filter denies", offset));
         }
-        let p = &mut tally.properties;
+        let p = &mut counts.properties;
         if entry.kind == ValueKind::Reference {
             let r = Reference::decode(value).map_err(here)?;
             p.references += 1;
             p.referenced_raw_bytes = p.referenced_raw_bytes.saturating_add(r.raw_len);
-            let d = tally.dependencies.entry(r.blob_id).or_default();
+            let d = counts.dependencies.entry(r.blob_id).or_default();
             d.blob_id = r.blob_id;
             d.count += 1;
             d.raw_bytes = d.raw_bytes.saturating_add(r.raw_len);

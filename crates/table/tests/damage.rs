@@ -294,7 +294,7 @@ fn what_a_table_cannot_hold_is_refused() {
     b.add(&key::encode(b"k", 4, ValueKind::Value), b"v").unwrap();
     let long = vec![b'z'; base::limits::KEY_LEN_MAX + 1];
     assert_eq!(kind_of(b.add(&key::encode(&long, 1, ValueKind::Value), b"")), ErrorKind::TooLarge);
-    for kind in [ValueKind::Prepare, ValueKind::RangeDeletion, ValueKind::SegmentReference, ValueKind::Seek] {
+    for kind in [ValueKind::Prepare, ValueKind::RangeDeletion, ValueKind::PlacedReference, ValueKind::Seek] {
         assert_eq!(kind_of(b.add(&key::encode(b"l", 1, kind), b"")), ErrorKind::InvalidArgument);
     }
     assert_eq!(kind_of(b.add(&key::encode(b"l", 1, ValueKind::Reference), b"")), ErrorKind::InvalidArgument);

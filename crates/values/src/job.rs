@@ -37,7 +37,7 @@ use crate::outputs::{OutputVsst, Outputs};
 use crate::pick::{Gc, GcOptions};
 use base::{Error, ErrorKind, Result};
 use copy::{Batch, CopyStats, Grouping};
-use lookup::{Court, Lookup, LookupStats};
+use lookup::{Lookup, LookupContext, LookupStats};
 use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -319,9 +319,13 @@ impl GcJob {
     }
 
     fn judge(&mut self, mut lookup: Box<Lookup>, world: &mut dyn GcWorld) -> Result<Next> {
-        let court =
-            Court { names: &self.names, inputs: &self.inputs, world: &*world, lookups: self.options.lookups };
-        if !lookup.step(&court, &mut self.window, &mut self.lookup)? {
+        let context = LookupContext {
+            names: &self.names,
+            inputs: &self.inputs,
+            world: &*world,
+            lookups: self.options.lookups,
+        };
+        if !lookup.step(&context, &mut self.window, &mut self.lookup)? {
             return Ok(Next::Go(State::Judge(lookup)));
         }
         for entry in &self.window.entries {

@@ -21,8 +21,6 @@
 //! of DeWitt et al., *Implementation Techniques for Main Memory Database Systems* (SIGMOD 1984); page numbers, log
 //! tags and preallocated groups follow SpanDB (FAST 2021), which acknowledges out of order and here does not.
 
-#[cfg(test)]
-mod caller;
 pub mod check;
 mod commit;
 pub mod dump;
@@ -31,6 +29,8 @@ pub mod page;
 pub mod recover;
 pub mod salvage;
 mod staging;
+#[cfg(test)]
+mod store_model;
 mod tail;
 mod tenant;
 pub mod wal;

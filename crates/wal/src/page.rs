@@ -256,7 +256,7 @@ fn covered(bytes: &[u8]) -> &[u8] {
 /// the unused rest zeroed, the checksum over all of it.
 pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, owner: Owner, lpn: u64) {
     assert!((owner.header_len()..=PAGE).contains(&usize::from(used)), "a page of {used} bytes");
-    assert!(durable_end <= lpn, "page {lpn} cannot vouch for itself");
+    assert!(durable_end <= lpn, "page {lpn} cannot confirm itself");
     page[9] = Form::Closed as u8;
     page[10..12].copy_from_slice(&used.to_le_bytes());
     page[56..64].copy_from_slice(&durable_end.to_le_bytes());

@@ -57,7 +57,7 @@ pub struct RecoveryReport {
     pub discarded: Vec<u64>,
     /// The sequences replayed.
     pub seqs: Spans,
-    /// Bytes of accepted pages with batches that no later page vouches for: had one of them been damaged, it would have
+    /// Bytes of accepted pages with batches that no later page confirms: had one of them been damaged, it would have
     /// been taken for torn.
     pub unverified_tail_bytes: u64,
     /// Intact pages that were cut off because one before them is missing.
@@ -473,7 +473,7 @@ impl<'a> Scan<'a> {
 
     /// Makes every accepted page durable in its file.
     ///
-    /// Pages that nobody vouches for are written once more, whole and unchanged (or for the first time, where they come
+    /// Pages that nobody confirms are written once more, whole and unchanged (or for the first time, where they come
     /// from staging). A sync alone would not do: if a sync failed before the restart, the kernel may show bytes that are
     /// not on the device and that it no longer means to write.
     fn make_durable(&self, groups: &[LogGroup]) -> Result<()> {
@@ -525,7 +525,7 @@ impl<'a> Scan<'a> {
         page::close(page, from.used as u16, staged.header.durable_end, owner, lpn);
     }
 
-    /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them vouches for
+    /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them confirms
     /// it. Otherwise every opening would leave a group behind, however little is written.
     fn let_go_of_empty(&mut self, groups: &[LogGroup]) {
         while self.accepted.pop_if(|last| last.seqs.is_empty()).is_some() {

@@ -271,7 +271,7 @@ pub(crate) struct Tail {
     /// The end of the pages that hold batches (watermarks do not count).
     pub data_end: u64,
     /// `data_end` when the last watermark was made durable.
-    pub vouched_end: u64,
+    pub confirmed_end: u64,
     pub highest_witness: u64,
     pub batches: u64,
     pub payload_bytes: u64,
@@ -297,7 +297,7 @@ impl Tail {
             prev_used: used,
             stream: None,
             data_end: end_lpn,
-            vouched_end: end_lpn,
+            confirmed_end: end_lpn,
             highest_witness: 0,
             batches: 0,
             payload_bytes: 0,

@@ -159,7 +159,7 @@ impl Wal {
             start_lpn: next_lpn,
             store,
             order: Mutex::new(()),
-            // Only pages of listed groups may be vouched for.
+            // Only pages of listed groups may be confirmed.
             commit: Commit::new(if history.groups.is_empty() { 0 } else { tail.data_end }, next_lpn),
             tail: Mutex::new(tail),
             buf: Mutex::new(AlignedBuf::zeroed(PAGE)),
@@ -512,7 +512,7 @@ impl Wal {
     }
 
     /// Makes everything appended so far durable, and then leaves a page that says so. After that a damaged page is
-    /// told from a torn one everywhere in the log. True if there was something to vouch for.
+    /// told from a torn one everywhere in the log. True if there was something to confirm.
     ///
     /// To be called on idleness (nothing is gained while batches keep coming); [`Wal::close`] does it too.
     ///
@@ -577,7 +577,7 @@ impl Wal {
         buf.resize(PAGE);
         let (lpn, data_end, segments) = {
             let mut tail = lock(&self.tail);
-            if tail.data_end == tail.vouched_end && !tail.groups.release_waits(watermark) {
+            if tail.data_end == tail.confirmed_end && !tail.groups.release_waits(watermark) {
                 return Ok(false);
             }
             let (pages, _) = buf.as_mut_slice().as_chunks_mut::<PAGE>();
@@ -593,11 +593,11 @@ impl Wal {
         }
         token.written(lpn + 1);
         token.durable(lpn + 1);
-        lock(&self.tail).vouched_end = data_end;
+        lock(&self.tail).confirmed_end = data_end;
         Ok(true)
     }
 
-    /// Makes everything durable, vouches for it and ends the log: later appends fail with `Closed`. Closing twice
+    /// Makes everything durable, confirms it and ends the log: later appends fail with `Closed`. Closing twice
     /// does nothing.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ pub(crate) const CANARIES: &[Canary] = &[
         "recovery-serves-what-is-not-durable",
         "recrash",
         Some(4),
-        "pages that nobody vouches for are not written again",
+        "pages that nobody confirms are not written again",
     ),
     test(
         "recovery-keeps-cut-groups",
@@ -200,10 +200,10 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a thread publishes its state before those of earlier edits",
     ),
     test(
-        "manifest-vouches-for-its-own-batch",
+        "manifest-confirms-its-own-batch",
         ("lavastore-version", "--lib"),
         "manifest::tests::schedules::no_schedule_loses_a_wake_up_or_an_edit",
-        "an edit vouches for the one before it in its own group commit",
+        "an edit confirms the one before it in its own group commit",
     ),
     row(
         "names-not-inherited",
@@ -352,7 +352,7 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a durable commit over several runs does not sync the device",
     ),
     row(
-        "lavafs-vouches-for-what-is-not-durable",
+        "lavafs-confirms-what-is-not-durable",
         "lavafs",
         Some(41),
         "a transaction says of the one before it that it was durable",

@@ -118,7 +118,7 @@ ranks! {
     /// Family: its tables that cannot be read.
     SetAside,
     /// Family: what reads see, its memtables and its version.
-    View,
+    ReadState,
     /// Memtable: range tombstones.
     RangeTombstones,
     /// Segments that memtables refer to.
@@ -128,9 +128,9 @@ ranks! {
     /// Registered snapshots.
     Snapshots,
     /// Open iterators.
-    Readers,
+    OpenIterators,
     /// What tables hold only because of snapshots.
-    KeptVersions,
+    RetainedVersions,
     /// Names of values that running jobs need.
     Pins,
     /// Files to be removed.

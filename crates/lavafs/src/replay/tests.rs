@@ -123,7 +123,7 @@ fn a_claim_is_not_asked_for_once_its_blocks_are_given_up() {
 }
 
 #[test]
-fn a_claim_that_a_later_transaction_vouches_for_is_not_asked_for() {
+fn a_claim_that_a_later_transaction_confirms_is_not_asked_for() {
     let sim = machine();
     let fs = mounted(&sim);
     let mut file = create(&fs, FILE);
@@ -141,10 +141,10 @@ fn a_claim_that_a_later_transaction_vouches_for_is_not_asked_for() {
     assert_eq!(content(&mounted(&last), FILE), None, "the last transaction looks torn");
     drop(create(&fs, "/b"));
     fs.sync_dir(Path::new("/")).unwrap();
-    let vouched = sim.fork(0);
-    spoil(&vouched);
+    let confirmed = sim.fork(0);
+    spoil(&confirmed);
     assert_eq!(
-        content(&mounted(&vouched), FILE).map(|c| c.len()),
+        content(&mounted(&confirmed), FILE).map(|c| c.len()),
         Some(5_000),
         "damage to bytes stays there"
     );

@@ -11,7 +11,7 @@
 //! two apart; their tables are the same files, and what either makes from then on has a random uid.
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
-use crate::admin::maintenance::{freeze_all_and, wait_flushed};
+use crate::admin::flush::{freeze_all_and, wait_flushed};
 use crate::files::obsolete::DataFile;
 use crate::files::other_engines;
 use crate::files::unfinished::{self, Mark, Work};

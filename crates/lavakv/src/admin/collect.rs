@@ -8,7 +8,7 @@
 //! Why a bound on the whole store is also the threshold of each file: if no file has more than R percent of garbage, all
 //! of them together have not. Files over R are taken, the one with most garbage first, until the sum is right.
 
-use crate::admin::maintenance::wait_for_jobs;
+use crate::admin::wait::wait_for_jobs;
 use crate::context::Context;
 use crate::plan::collection;
 use crate::plan::facts::{Facts, FamilyFacts};
@@ -123,26 +123,26 @@ impl GcPlan {
 }
 
 /// A request that stands until this is dropped.
-struct Asked<'a> {
+struct StandingRequest<'a> {
     jobs: &'a Jobs,
     id: u64,
 }
 
-impl Asked<'_> {
-    fn enter(jobs: &Jobs, request: GcRequest) -> Asked<'_> {
+impl StandingRequest<'_> {
+    fn enter(jobs: &Jobs, request: GcRequest) -> StandingRequest<'_> {
         let id = lock(&jobs.in_progress).gc_requests.enter(request);
-        Asked { jobs, id }
+        StandingRequest { jobs, id }
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for StandingRequest<'_> {
     fn drop(&mut self) {
         lock(&self.jobs.in_progress).gc_requests.take_back(self.id);
     }
 }
 
 /// Tells a caller how far a request has come: when a collection ended, and now and then between.
-struct Telling<'a> {
+struct ProgressReporter<'a> {
     jobs: &'a Jobs,
     request: GcRequest,
     tell: &'a mut dyn FnMut(&GcProgress),
@@ -157,7 +157,7 @@ const NO_SPACE: &str = "garbage collection found no disk space for its output";
 /// A caller is told so often even if no collection ended.
 const TELL_NS: u64 = 200_000_000;
 
-impl Telling<'_> {
+impl ProgressReporter<'_> {
     fn now_and_then(&mut self) {
         let (now, now_ns) = (counters(self.jobs), self.jobs.context.env.clock.now_ns());
         let ended = [now[0], now[1]];
@@ -189,7 +189,7 @@ impl Telling<'_> {
 fn under_way(facts: &dyn Facts) -> u64 {
     let of_family = |family: &FamilyFacts| {
         let busy = facts.in_progress().of(family.family.id);
-        let claimed = family.view.ledger.iter().filter(|(number, _)| busy.has_vsst(*number));
+        let claimed = family.read_state.ledger.iter().filter(|(number, _)| busy.has_vsst(*number));
         claimed.map(|(_, garbage)| garbage.garbage_bytes).sum::<u64>()
     };
     facts.families().iter().map(of_family).sum()
@@ -197,13 +197,13 @@ fn under_way(facts: &dyn Facts) -> u64 {
 
 /// Exposed garbage and records of the store.
 fn exposed(facts: &dyn Facts) -> Exposed {
-    Exposed::of(facts.families().iter().map(|family| &*family.view))
+    Exposed::of(facts.families().iter().map(|family| &*family.read_state))
 }
 
 /// The same, now.
 fn exposed_now(jobs: &Jobs) -> Exposed {
-    let views: Vec<_> = jobs.tree.all_families().iter().map(|family| family.view()).collect();
-    Exposed::of(views.iter().map(|view| &**view))
+    let read_states: Vec<_> = jobs.tree.all_families().iter().map(|family| family.read_state()).collect();
+    Exposed::of(read_states.iter().map(|read_state| &**read_state))
 }
 
 /// Collects until the request is met, waits for it, and tells `tell` how far it has come.
@@ -214,8 +214,8 @@ pub(crate) fn collect(
 ) -> Result<GcReport> {
     let (before, counted) = (exposed_now(jobs), counters(jobs));
     let start_ns = jobs.context.env.clock.now_ns();
-    let mut telling = Telling { jobs, request, tell, counted, start_ns, told: None };
-    let asked = Asked::enter(jobs, request);
+    let mut telling = ProgressReporter { jobs, request, tell, counted, start_ns, told: None };
+    let asked = StandingRequest::enter(jobs, request);
     jobs.context.signals.notify_work();
     wait_for_jobs(jobs, NO_SPACE, || {
         telling.now_and_then();
@@ -275,7 +275,7 @@ fn next<'a>(
 ) -> Option<(&'a FamilyFacts, values::Gc)> {
     facts.families().iter().find_map(|family| {
         let threshold = request.threshold(exposed, &family.options)?;
-        let options = collection::options(facts.options().ablation, &family.view, threshold);
+        let options = collection::options(facts.options().ablation, &family.read_state, threshold);
         Some((family, collection::pick_at(facts, family, &options, planned)?))
     })
 }

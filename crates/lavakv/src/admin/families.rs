@@ -61,13 +61,13 @@ pub(crate) fn drop(jobs: &Arc<Jobs>, family: &Arc<Family>) -> Result<()> {
     if family.is_dropped() {
         return Err(Error::not_found(format!("column family {} was dropped already", family.name)));
     }
-    let last_view = jobs.tree.drop_family(family)?;
-    let listed = |number| last_view.version.vssts.contains_key(&number);
+    let last_read_state = jobs.tree.drop_family(family)?;
+    let listed = |number| last_read_state.version.vssts.contains_key(&number);
     jobs.large.segments.family_dropped(family.id, listed);
-    for memtable in last_view.frozen.iter().chain([&last_view.active]) {
+    for memtable in last_read_state.frozen.iter().chain([&last_read_state.active]) {
         jobs.large.placement.forget(memtable.id());
     }
-    family.discard_view();
+    family.discard_read_state();
     jobs.log.hint_release();
     jobs.context.signals.notify_work();
     Ok(())

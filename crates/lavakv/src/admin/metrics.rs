@@ -69,7 +69,7 @@ fn escaped(text: &str) -> String {
 /// Everything there is to tell of a store.
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
     let space = crate::admin::space::space(jobs)?;
-    Ok(text(&space, &crate::admin::maintenance::statistics(jobs), &jobs.files.cache.stats()))
+    Ok(text(&space, &crate::admin::describe::statistics(jobs), &jobs.files.cache.stats()))
 }
 
 fn text(space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {
@@ -143,7 +143,7 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
     page.gauge("space_limit_bytes", "What the files may occupy together; 0: no limit.", Count(*limit_bytes));
-    let help = "Kept free below the limit for background work and deletes.";
+    let help = "Retained free below the limit for background work and deletes.";
     page.gauge("space_reserve_bytes", help, Count(*reserve_bytes));
     let help = "Bytes of tables and value files that are set aside because they cannot be read.";
     page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));

@@ -136,8 +136,8 @@ pub struct LevelSpace {
 
 impl FamilySpace {
     fn of(family: &Family, groups: &[PriorGroup]) -> FamilySpace {
-        let view = family.view();
-        let (version, ledger) = (&view.version, &view.ledger);
+        let read_state = family.read_state();
+        let (version, ledger) = (&read_state.version, &read_state.ledger);
         let used = version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty());
         let level = |(level, files): (usize, &version::Level)| LevelSpace {
             level,
@@ -250,12 +250,12 @@ pub(crate) fn space(jobs: &Jobs) -> Result<Space> {
     let groups = jobs.log.in_use();
     let families = jobs.tree.all_families();
     for family in &families {
-        let (view, mut own) = (family.view(), FamilySpace::of(family, &groups));
-        holders::estimate_hidden(&view, &mut readers);
-        let kept = jobs.tree.kept.of(holders::tables_of(&view));
+        let (read_state, mut own) = (family.read_state(), FamilySpace::of(family, &groups));
+        holders::estimate_hidden(&read_state, &mut readers);
+        let kept = jobs.tree.kept.of(holders::tables_of(&read_state));
         let sums = holders::share_out(&kept, &mut readers);
         out.kept_bytes += sums.held_bytes;
-        own.add_hidden(sums.record_bytes, view.ledger.referenced_bytes());
+        own.add_hidden(sums.record_bytes, read_state.ledger.referenced_bytes());
         out.add(own);
     }
     out.damaged_bytes = jobs

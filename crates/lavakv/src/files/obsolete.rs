@@ -3,7 +3,7 @@
 //! A file is removed only after the edit that drops it is durable (only then is it added here) **and** the last Version
 //! that holds it is gone. Versions hold files by reference count, so the second condition is that this list holds the
 //! only reference. A file that was moved or marked as shared has several descriptions, one in each of the versions
-//! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a view wake the clean-up.
+//! before and after; they count as one ([`FileMeta::copies`]). Readers that let go of a read state wake the clean-up.
 
 use base::sync::atomic::{AtomicUsize, Ordering};
 use base::sync::{Mutex, lock, rank};

@@ -382,7 +382,7 @@ impl Placement {
 
     /// The file of the family's active memtable. It is made if there is none, for `more` bytes to begin with.
     fn file_for(&self, family: &Family, more: u64) -> Result<Arc<Arrival>> {
-        let active = family.view().active.clone();
+        let active = family.read_state().active.clone();
         let mut files = lock(&self.files);
         if let Some(file) = files.get(&active.id()) {
             return Ok(file.clone());
@@ -474,7 +474,7 @@ impl Placement {
         match reserved {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let active = family.view().active.clone();
+                let active = family.read_state().active.clone();
                 if active.is_empty()
                     && let Some(file) = self.of(active.id())
                 {
@@ -507,7 +507,7 @@ impl Placement {
         };
         if placed.is_some() {
             for family in families {
-                if let Some(file) = self.of(family.view().active.id()) {
+                if let Some(file) = self.of(family.read_state().active.id()) {
                     file.keep_safe(&self.tree)?;
                 }
             }
@@ -550,7 +550,7 @@ impl Placement {
         self.tree.context.stats.segment_bytes_written.add(reference.stored_len);
         self.tree.context.stats.values_placed.add(1);
         let reference = reference.encode();
-        Change { kind: ValueKind::SegmentReference, value: &reference, ..*change }.encode_into(body);
+        Change { kind: ValueKind::PlacedReference, value: &reference, ..*change }.encode_into(body);
         Ok(true)
     }
 
@@ -560,7 +560,7 @@ impl Placement {
     pub fn give_up(&self, next_seq: SeqNo, families: &[Arc<Family>], unlogged: bool) -> Vec<Arc<Family>> {
         let mut to_freeze = Vec::new();
         for family in families {
-            let active = family.view().active.clone();
+            let active = family.read_state().active.clone();
             let Some(file) = self.of(active.id()) else { continue };
             let (number, logged_bytes, synced_bytes) = {
                 let file = file.lock();

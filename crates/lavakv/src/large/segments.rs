@@ -16,7 +16,7 @@
 //!
 //! Every segment that a memtable refers to is known here, with a token. The token is a copy of the description of the
 //! file ([`VsstMeta::copies`]), so the list of obsolete files keeps the file as long as the memtable is alive, that is,
-//! as long as a reader with an old view may come across the reference. [`Segments::sweep`] lets go of the tokens of
+//! as long as a reader with an old read state may come across the reference. [`Segments::sweep`] lets go of the tokens of
 //! memtables that are gone.
 //!
 //! # Recovery

@@ -1,7 +1,7 @@
 //! What decisions come to: what was found out of each kind of work, and what else was learned.
 
-use crate::tree::family::{Family, View};
-use lsm::policy::{Compaction, Rebuild};
+use crate::tree::family::{Family, ReadState};
+use lsm::policy::{Compaction, Relocation};
 use memtable::MemTable;
 use std::sync::{Arc, Weak};
 use values::{Gc, GcOptions};
@@ -17,14 +17,14 @@ pub(crate) enum Compact {
     /// One that was picked.
     Picked(Arc<Family>, Box<Compaction>),
     /// A step of a walk, and the walk behind it.
-    Step(Arc<Family>, Box<Compaction>, Box<Rebuild>),
+    Step(Arc<Family>, Box<Compaction>, Box<Relocation>),
 }
 
 /// A collection of vSSTs.
 pub(crate) struct Collection {
     pub family: Arc<Family>,
-    /// The view it was picked from.
-    pub view: Arc<View>,
+    /// The read state it was picked from.
+    pub read_state: Arc<ReadState>,
     pub gc: Gc,
     pub options: GcOptions,
     /// It goes before compactions.
@@ -39,7 +39,7 @@ pub(crate) struct Notes {
     /// Versions in which no compaction pays.
     pub at_rest: Vec<(FamilyId, Weak<Version>)>,
     /// Walks that have begun, and those that have come to their end.
-    pub walks: Vec<(FamilyId, Option<Rebuild>)>,
+    pub walks: Vec<(FamilyId, Option<Relocation>)>,
     /// What scans have paid for walks.
     pub spent: Vec<(Arc<Family>, u64)>,
     /// The family of the compaction that was asked for is gone.

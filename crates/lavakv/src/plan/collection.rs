@@ -20,7 +20,7 @@
 //! a twentieth of itself is still a gain. The number of threads rises along with it (`slots`).
 //!
 //! **Threads.** With little garbage and writers at work, collection keeps to its slots: nothing is lost by taking longer.
-//! Under strain, or when nobody writes, or when somebody asked for it, it takes every thread that has nothing better
+//! Under garbage pressure, or when nobody writes, or when somebody asked for it, it takes every thread that has nothing better
 //! to do. Compactions go first: where values are separated they move little, and they expose what collection can free.
 //! Only from [`FILL_URGENT_PERCENT`] on collection goes before all of them but one.
 //!
@@ -32,8 +32,8 @@ use super::facts::{Facts, FamilyFacts};
 use super::relocation;
 use super::slots::{FILL_LAZY_PERCENT, FILL_URGENT_PERCENT, Slots};
 use crate::context::ablation::Ablation;
-use crate::tree::digest::Digest;
-use crate::tree::family::View;
+use crate::tree::family::ReadState;
+use crate::tree::summary::VersionSummary;
 use base::HashSet;
 use values::{Gc, GcOptions, Lookups};
 use version::VsstMeta;
@@ -60,8 +60,8 @@ pub(super) fn pick(facts: &dyn Facts, urgent: bool) -> Option<Box<Collection>> {
     }
     facts.families().iter().find_map(|family| {
         let (gc, options) = pick_in(facts, family)?;
-        let (family, view) = (family.family.clone(), family.view.clone());
-        Some(Box::new(Collection { family, view, gc, options, urgent }))
+        let (family, read_state) = (family.family.clone(), family.read_state.clone());
+        Some(Box::new(Collection { family, read_state, gc, options, urgent }))
     })
 }
 
@@ -76,18 +76,18 @@ pub(super) fn may_start(facts: &dyn Facts, slots: &Slots) -> bool {
     let free = running.merges() + running.collections < facts.options().background_threads;
     let busy = || {
         let limited = facts.has_own_limit();
-        let digests = || facts.families().iter().map(|family| &family.view.digest);
-        let strain = || strain_percent(digests(), limited, facts.fill_percent());
-        !requests.is_empty() || facts.is_quiet() || strain() >= STRAIN_BUSY
+        let digests = || facts.families().iter().map(|family| &family.read_state.summary);
+        let garbage_pressure = || garbage_pressure_percent(digests(), limited, facts.fill_percent());
+        !requests.is_empty() || facts.is_quiet() || garbage_pressure() >= STRAIN_BUSY
     };
     running.collections < slots.collections || (free && busy())
 }
 
 /// How a family is collected from so much garbage in a file on.
-pub(crate) fn options(ablation: Ablation, view: &View, ratio_percent: u32) -> GcOptions {
+pub(crate) fn options(ablation: Ablation, read_state: &ReadState, ratio_percent: u32) -> GcOptions {
     GcOptions {
         ratio_percent,
-        file_bytes: view.digest.file_bytes,
+        file_bytes: read_state.summary.file_bytes,
         lookups: if ablation.joined_lookups { Lookups::Cheaper } else { Lookups::Points },
         gap_bytes: (!ablation.readahead).then_some(0),
         lazy_read: ablation.lazy_read,
@@ -97,14 +97,14 @@ pub(crate) fn options(ablation: Ablation, view: &View, ratio_percent: u32) -> Gc
 
 /// What could be collected in a family now, and how.
 fn pick_in(facts: &dyn Facts, family: &FamilyFacts) -> Option<(Gc, GcOptions)> {
-    if family.view.version.vssts.is_empty() {
+    if family.read_state.version.vssts.is_empty() {
         return None;
     }
     let usual = threshold(facts, family);
     let own = if facts.is_short_of_space() { SHORT_RATIO_PERCENT.min(usual) } else { usual };
     let asked = facts.in_progress().gc_requests.threshold(facts.families(), &family.options);
     let ratio = asked.map_or(own, |asked| asked.min(own));
-    let options = options(facts.options().ablation, &family.view, ratio);
+    let options = options(facts.options().ablation, &family.read_state, ratio);
     // Whoever asks for a collection gets it; else what will be dropped for nothing is left alone.
     let all = asked.is_some() || facts.is_short_of_space();
     let mut passed_over = if all { HashSet::default() } else { relocation::taken(facts, family) };
@@ -125,7 +125,7 @@ pub(crate) fn pick_at(
     options: &GcOptions,
     planned: &HashSet<u64>,
 ) -> Option<Gc> {
-    let (ledger, in_progress) = (&family.view.ledger, facts.in_progress());
+    let (ledger, in_progress) = (&family.read_state.ledger, facts.in_progress());
     let busy = in_progress.of(family.family.id);
     let skip = |meta: &VsstMeta| {
         let known = in_progress.learned.abandoned.get(&meta.number);
@@ -136,7 +136,7 @@ pub(crate) fn pick_at(
             || facts.is_uncollected(meta.number)
             || known.is_some_and(|&g| ledger.garbage_of(meta.number).garbage_bytes <= g)
     };
-    values::pick(&family.view.version, ledger, options, &skip)
+    values::pick(&family.read_state.version, ledger, options, &skip)
 }
 
 /// The threshold of a family now.
@@ -147,14 +147,14 @@ fn threshold(facts: &dyn Facts, family: &FamilyFacts) -> u32 {
     if !facts.options().ablation.dynamic_scheduling {
         return ratio;
     }
-    let (digest, floor) = (&family.view.digest, u64::from(ratio));
-    let usual = EXPOSED_FULL_PERCENT + digest.allowance_percent;
+    let (summary, floor) = (&family.read_state.summary, u64::from(ratio));
+    let usual = EXPOSED_FULL_PERCENT + summary.allowance_percent;
     let room = facts.room().filter(|_| facts.has_own_limit());
     let full = room.map_or(usual, |(room, _)| {
         let more = room.saturating_mul(100) / facts.used_bytes().max(1);
-        digest.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
+        summary.exposed_percent.saturating_add(more).clamp(usual, usual.max(EXPOSED_LIMITED_PERCENT))
     });
-    threshold_percent(digest.exposed_percent, full, floor, quiet, facts.fill_percent())
+    threshold_percent(summary.exposed_percent, full, floor, quiet, facts.fill_percent())
 }
 
 /// What part of `span` percent points is passed at `fill_percent` between `from` and `to`.
@@ -175,7 +175,7 @@ fn threshold_percent(exposed_percent: u64, full: u64, floor: u64, quiet: bool, f
     (by_garbage - eager - last) as u32
 }
 
-fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
+fn garbage_pressure(by_garbage: u64, fill_percent: u64) -> u64 {
     let by_fill = match fill_percent {
         0..FILL_LAZY_PERCENT => 0,
         fill => 50 + part_of(50, fill, FILL_LAZY_PERCENT, FILL_URGENT_PERCENT),
@@ -184,19 +184,19 @@ fn strain(by_garbage: u64, fill_percent: u64) -> u64 {
 }
 
 /// How near the space is to where somebody suffers, by all families: 100 is there. See the module.
-pub(crate) fn strain_percent<'a>(
-    digests: impl Iterator<Item = &'a Digest>,
+pub(crate) fn garbage_pressure_percent<'a>(
+    digests: impl Iterator<Item = &'a VersionSummary>,
     limited: bool,
     fill_percent: u64,
 ) -> u64 {
-    let garbage = digests.map(|digest| digest.strain_percent(limited)).max();
-    strain(garbage.unwrap_or(0), fill_percent)
+    let garbage = digests.map(|summary| summary.garbage_pressure_percent(limited)).max();
+    garbage_pressure(garbage.unwrap_or(0), fill_percent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::digest::{Digest, GARBAGE_SLOW_PERCENT};
+    use crate::tree::summary::{GARBAGE_SLOW_PERCENT, VersionSummary};
 
     #[test]
     fn the_threshold_falls_with_garbage_to_the_familys_ratio() {
@@ -225,11 +225,21 @@ mod tests {
 
     #[test]
     fn strain_is_full_where_writers_are_slowed_or_the_disk_is() {
-        assert_eq!(strain(0, 0), 0);
-        let of = |garbage_percent| Digest { garbage_percent, ..Digest::default() }.strain_percent(false);
-        assert_eq!(strain(of(GARBAGE_SLOW_PERCENT), 0), 100);
+        assert_eq!(garbage_pressure(0, 0), 0);
+        let of = |garbage_percent| {
+            VersionSummary { garbage_percent, ..VersionSummary::default() }.garbage_pressure_percent(false)
+        };
+        assert_eq!(garbage_pressure(of(GARBAGE_SLOW_PERCENT), 0), 100);
         assert!(of((GARBAGE_SLOW_PERCENT - 1) / 2) < 50 && of(GARBAGE_SLOW_PERCENT / 2 + 1) >= 50);
-        assert_eq!((strain(0, 74), strain(0, 75), strain(0, 90), strain(0, 100)), (0, 50, 100, 100));
-        assert_eq!(strain(100, 80), 100);
+        assert_eq!(
+            (
+                garbage_pressure(0, 74),
+                garbage_pressure(0, 75),
+                garbage_pressure(0, 90),
+                garbage_pressure(0, 100)
+            ),
+            (0, 50, 100, 100)
+        );
+        assert_eq!(garbage_pressure(100, 80), 100);
     }
 }

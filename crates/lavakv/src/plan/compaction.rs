@@ -37,7 +37,7 @@ fn quiet<'a>(facts: &'a dyn Facts, notes: &mut Notes) -> Option<(&'a FamilyFacts
         return None;
     }
     for family in facts.families() {
-        let (id, version) = (family.family.id, &family.view.version);
+        let (id, version) = (family.family.id, &family.read_state.version);
         let known = facts.in_progress().learned.at_rest.get(&id);
         if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(version))) {
             continue;

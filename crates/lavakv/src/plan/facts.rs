@@ -5,7 +5,7 @@
 
 use super::in_progress::InProgressSet;
 use crate::context::options::{FamilyOptions, Options};
-use crate::tree::family::{Family, View};
+use crate::tree::family::{Family, ReadState};
 use base::SeqNo;
 use lsm::policy::{CompactionPolicy, InProgress, SetAside};
 use memtable::MemTable;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A family at one moment.
 pub(crate) struct FamilyFacts {
     pub family: Arc<Family>,
-    pub view: Arc<View>,
+    pub read_state: Arc<ReadState>,
     pub options: Arc<FamilyOptions>,
     /// `None`: it is not known here.
     pub policy: Option<Arc<dyn CompactionPolicy>>,
@@ -25,12 +25,12 @@ impl FamilyFacts {
     /// As the family is now.
     pub fn of(family: Arc<Family>) -> FamilyFacts {
         let ((options, policy), set_aside) = (family.chosen(), family.tables_set_aside());
-        FamilyFacts { view: family.view(), options, policy, set_aside, family }
+        FamilyFacts { read_state: family.read_state(), options, policy, set_aside, family }
     }
 
     /// What its compaction policy is asked with.
     pub fn of_tree<'a>(&'a self, busy: &'a InProgress) -> lsm::policy::Facts<'a> {
-        lsm::policy::Facts { version: &self.view.version, set_aside: &self.set_aside, busy }
+        lsm::policy::Facts { version: &self.read_state.version, set_aside: &self.set_aside, busy }
     }
 }
 

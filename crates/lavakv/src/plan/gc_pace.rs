@@ -10,8 +10,8 @@
 //!   Then the bound is [`DECREASE_PERCENT`] of what it was, or of what collection did if that is less.
 //! * **Up.** The bound rises by half of the best flush rate each second. From twice that rate on there is none, as before
 //!   the first sign.
-//! * **Space goes first.** The bound has a floor that rises with strain (see `plan::collection`): from nothing at half to
-//!   twice the best flush rate at the full strain, where writers begin to be slowed down or the disk is nearly full.
+//! * **Space goes first.** The bound has a floor that rises with garbage pressure (see `plan::collection`): from nothing at half to
+//!   twice the best flush rate at the full garbage pressure, where writers begin to be slowed down or the disk is nearly full.
 //!   There collection is not held back at all: what writers would gain from quick flushes they would lose by waiting for
 //!   space.
 //!
@@ -29,11 +29,11 @@ const PACE_MIN: u64 = 1 << 20;
 const FORGET_PART: u64 = 64;
 /// Collection that moves less than this part of what flush moves is not to blame.
 const BLAME_PART: u64 = 8;
-/// The longest wait at once: strain may lift the bound at any time.
+/// The longest wait at once: garbage pressure may lift the bound at any time.
 const WAIT_NS_MAX: u64 = 20_000_000;
 /// Strain from which the bound has a floor, and from which it does not hold.
 const STRAIN_HALF: u64 = 50;
-const STRAIN_FULL: u64 = 100;
+const GARBAGE_PRESSURE_FULL: u64 = 100;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ fn per_second(bytes: u64, ns: u64) -> u64 {
 }
 
 impl State {
-    /// The bound without regard to strain; `None`: there is none.
+    /// The bound without regard to garbage pressure; `None`: there is none.
     fn bound(&self, now_ns: u64) -> Option<u64> {
         let (bound, since_ns) = self.lowered?;
         let seconds = now_ns.saturating_sub(since_ns) as f64 / 1e9;
@@ -77,12 +77,12 @@ impl State {
         (risen < 2.0 * self.best as f64).then_some(risen as u64)
     }
 
-    /// The bound that holds under so much strain.
-    fn pace(&self, now_ns: u64, strain_percent: u64) -> Option<u64> {
-        let bound = self.bound(now_ns).filter(|_| strain_percent < STRAIN_FULL)?;
-        let over = strain_percent.saturating_sub(STRAIN_HALF);
-        let floor =
-            (2 * u128::from(self.best) * u128::from(over) / u128::from(STRAIN_FULL - STRAIN_HALF)) as u64;
+    /// The bound that holds under so much garbage pressure.
+    fn pace(&self, now_ns: u64, garbage_pressure_percent: u64) -> Option<u64> {
+        let bound = self.bound(now_ns).filter(|_| garbage_pressure_percent < GARBAGE_PRESSURE_FULL)?;
+        let over = garbage_pressure_percent.saturating_sub(STRAIN_HALF);
+        let floor = (2 * u128::from(self.best) * u128::from(over)
+            / u128::from(GARBAGE_PRESSURE_FULL - STRAIN_HALF)) as u64;
         Some(bound.max(floor).max(PACE_MIN))
     }
 
@@ -114,9 +114,9 @@ impl GcPace {
     }
 
     /// How long a collection should wait before it goes on.
-    pub fn wait_ns(&self, now_ns: u64, strain_percent: u64) -> u64 {
+    pub fn wait_ns(&self, now_ns: u64, garbage_pressure_percent: u64) -> u64 {
         let mut state = lock(&self.0);
-        let Some(pace) = state.pace(now_ns, strain_percent) else {
+        let Some(pace) = state.pace(now_ns, garbage_pressure_percent) else {
             (state.debt, state.drained_ns) = (0, now_ns);
             return 0;
         };
@@ -132,8 +132,8 @@ impl GcPace {
     }
 
     /// What collections may read and write in a second; `None`: they are not bounded.
-    pub fn bytes_per_s(&self, now_ns: u64, strain_percent: u64) -> Option<u64> {
-        lock(&self.0).pace(now_ns, strain_percent)
+    pub fn bytes_per_s(&self, now_ns: u64, garbage_pressure_percent: u64) -> Option<u64> {
+        lock(&self.0).pace(now_ns, garbage_pressure_percent)
     }
 }
 

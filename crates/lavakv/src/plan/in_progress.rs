@@ -6,7 +6,7 @@
 use super::requests::Requests;
 use super::scrub::Turn;
 use base::{HashMap, SeqNo};
-use lsm::policy::{Compaction, InProgress, Reason, Rebuild};
+use lsm::policy::{Compaction, InProgress, Reason, Relocation};
 use std::sync::Weak;
 use version::{FamilyId, Version};
 
@@ -21,7 +21,7 @@ pub(crate) struct Running {
     /// Those of them that somebody asked for.
     pub manual: usize,
     /// One of them is a step of a walk that rebuilds vSSTs.
-    pub rebuild: bool,
+    pub relocation: bool,
     /// Collections of vSSTs, all families.
     pub collections: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Running {
 impl Running {
     /// Compactions that count: what only rebuilds vSSTs waits for all others between its steps.
     pub fn merges(&self) -> usize {
-        self.compactions - usize::from(self.rebuild)
+        self.compactions - usize::from(self.relocation)
     }
 
     /// True if a job runs that may make room.
@@ -47,7 +47,7 @@ impl Running {
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     /// Walks that rebuild vSSTs in the order of keys, by family.
-    pub walks: HashMap<FamilyId, Rebuild>,
+    pub walks: HashMap<FamilyId, Relocation>,
     /// Versions in which a quiet store has no compaction that pays, by family.
     pub at_rest: HashMap<FamilyId, Weak<Version>>,
     /// How many collections the pressures allowed when it was asked last (see `slots`).
@@ -110,7 +110,7 @@ impl InProgressSet {
     pub fn begins(&mut self, reason: Reason) {
         self.running.compactions += 1;
         self.running.manual += usize::from(reason == Reason::Manual);
-        self.running.rebuild |= reason == Reason::Rebuild;
+        self.running.relocation |= reason == Reason::Relocation;
     }
 
     /// A compaction has ended: its inputs are gone, or as they were.
@@ -119,7 +119,7 @@ impl InProgressSet {
         compaction.input_files().for_each(|(_, f)| drop(self.learned.retained.remove(&f.number)));
         self.running.compactions -= 1;
         self.running.manual -= usize::from(compaction.reason == Reason::Manual);
-        self.running.rebuild &= compaction.reason != Reason::Rebuild;
+        self.running.relocation &= compaction.reason != Reason::Relocation;
     }
 
     /// A collection of these vSSTs begins.

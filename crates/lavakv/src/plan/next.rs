@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::slots::Slots;
 use super::{collection, compaction, relocation};
 use crate::run::scheduler::JobClass;
-use crate::tree::digest::Tally;
+use crate::tree::summary::Pressure;
 use base::SeqNo;
 
 /// What is to be done.
@@ -104,9 +104,9 @@ fn slots(facts: &dyn Facts, notes: &mut Notes) -> Slots {
     if !options.ablation.dynamic_scheduling {
         return Slots::fixed(threads).limited(threads, compactions_max);
     }
-    let mut tally = Tally::default();
-    facts.families().iter().for_each(|family| tally.add(&family.view.digest.tally));
-    let slots = Slots::of(&tally, threads, facts.fill_percent(), facts.in_progress().learned.gc_slots);
+    let mut pressure = Pressure::default();
+    facts.families().iter().for_each(|family| pressure.add(&family.read_state.summary.pressure));
+    let slots = Slots::of(&pressure, threads, facts.fill_percent(), facts.in_progress().learned.gc_slots);
     notes.gc_slots = Some(slots.by_pressure);
     slots.limited(threads, compactions_max)
 }

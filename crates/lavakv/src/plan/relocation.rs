@@ -5,13 +5,13 @@
 //! Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are expected to lose as
 //! much again. A walk does not begin, nor go on, while anybody writes (under random overwrites what is put in order is soon
 //! out of order, and its room is needed), while collections are paused, or while anything more urgent is to be done. What it
-//! takes, and why whole vSSTs, says `lsm::policy::rebuild`.
+//! takes, and why whole vSSTs, says `lsm::policy::relocation`.
 
 use super::answer::{Compact, Notes};
 use super::facts::{Facts, FamilyFacts};
 use super::room::fits;
 use base::HashSet;
-use lsm::policy::{Compaction, Rebuild, RebuildOptions, RebuildStep};
+use lsm::policy::{Compaction, Relocation, RelocationOptions, RelocationStep};
 
 /// vSSTs that the values of a stretch of keys may be spread over: 8 requests for the two megabytes that a scan reads
 /// together are of 256 KiB, and longer ones are not made.
@@ -26,7 +26,8 @@ const PAYS_PART: u64 = 2;
 
 /// The next step of a walk, if a family has one to go on with, or one to begin.
 pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
-    if !facts.options().ablation.correlated || facts.in_progress().running.rebuild || facts.gc_is_paused() {
+    if !facts.options().ablation.correlated || facts.in_progress().running.relocation || facts.gc_is_paused()
+    {
         return None;
     }
     // A walk needs room for all it rewrites.
@@ -40,7 +41,7 @@ pub(super) fn pick(facts: &dyn Facts, notes: &mut Notes) -> Option<Compact> {
     })
 }
 
-fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<(Compaction, Rebuild)> {
+fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<(Compaction, Relocation)> {
     let id = family.family.id;
     let known = facts.in_progress().learned.walks.get(&id);
     if known.is_none() && family.family.demand.bytes() == 0 || !facts.is_quiet() {
@@ -51,10 +52,10 @@ fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option
         None => begin(facts, notes, family)?,
     };
     let policy = family.policy.as_ref()?;
-    match policy.rebuild(&family.of_tree(facts.in_progress().of(id)), &mut walk) {
-        RebuildStep::Start(compaction) => Some((*compaction, walk)),
-        RebuildStep::Wait => None,
-        RebuildStep::Done => {
+    match policy.relocation(&family.of_tree(facts.in_progress().of(id)), &mut walk) {
+        RelocationStep::Start(compaction) => Some((*compaction, walk)),
+        RelocationStep::Wait => None,
+        RelocationStep::Done => {
             notes.walks.push((id, None));
             None
         }
@@ -62,17 +63,17 @@ fn pick_in(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option
 }
 
 /// A walk that scans have paid for.
-fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<Rebuild> {
-    let (view, vsst_bytes) = (&family.view, family.options.vsst_bytes);
-    let bytes_max = (view.ledger.referenced_bytes() / STORE_PART).max(FILES_MIN * vsst_bytes);
+fn begin(facts: &dyn Facts, notes: &mut Notes, family: &FamilyFacts) -> Option<Relocation> {
+    let (read_state, vsst_bytes) = (&family.read_state, family.options.vsst_bytes);
+    let bytes_max = (read_state.ledger.referenced_bytes() / STORE_PART).max(FILES_MIN * vsst_bytes);
     let price = bytes_max / PAYS_PART;
-    if view.version.vssts.is_empty() || family.family.demand.bytes() < price.max(1) {
+    if read_state.version.vssts.is_empty() || family.family.demand.bytes() < price.max(1) {
         return None;
     }
     // Also if nothing is scattered: then scans lost it to something else, and it is not asked for each time anew.
     notes.spent.push((family.family.clone(), price));
-    let options = RebuildOptions { spread_max: SPREAD_MAX, bytes_max, job_bytes: vsst_bytes };
-    let walk = Rebuild::choose(&view.version, &options, facts.in_progress().of(family.family.id))?;
+    let options = RelocationOptions { spread_max: SPREAD_MAX, bytes_max, job_bytes: vsst_bytes };
+    let walk = Relocation::choose(&read_state.version, &options, facts.in_progress().of(family.family.id))?;
     notes.walks.push((family.family.id, Some(walk.clone())));
     Some(walk)
 }

@@ -2,7 +2,7 @@
 
 use super::facts::FamilyFacts;
 use crate::context::options::FamilyOptions;
-use crate::tree::family::View;
+use crate::tree::family::ReadState;
 use base::{Error, Result};
 
 /// How much garbage [`crate::Db::collect_garbage`] is to leave.
@@ -40,11 +40,11 @@ pub(crate) struct Exposed {
 }
 
 impl Exposed {
-    pub fn of<'a>(views: impl Iterator<Item = &'a View>) -> Exposed {
+    pub fn of<'a>(read_states: impl Iterator<Item = &'a ReadState>) -> Exposed {
         let mut sum = Exposed::default();
-        for view in views {
-            sum.garbage_bytes += view.ledger.exposed_bytes();
-            sum.record_bytes += view.ledger.record_bytes();
+        for read_state in read_states {
+            sum.garbage_bytes += read_state.ledger.exposed_bytes();
+            sum.record_bytes += read_state.ledger.record_bytes();
         }
         sum
     }
@@ -72,7 +72,7 @@ impl Requests {
         if self.asked.is_empty() {
             return None;
         }
-        let exposed = Exposed::of(families.iter().map(|family| &*family.view));
+        let exposed = Exposed::of(families.iter().map(|family| &*family.read_state));
         self.asked.iter().filter_map(|(_, request)| request.threshold(exposed, family)).min()
     }
 

@@ -23,7 +23,7 @@
 //! These are bounds, not pools: a thread for which one class has no work serves the other (see `jobs::next_job`), and
 //! flush and the compaction of level 0 ask nobody.
 
-use crate::tree::digest::Tally;
+use crate::tree::summary::Pressure;
 
 /// How full the space of the store may be before it matters to garbage collection, in percent.
 pub(crate) const FILL_LAZY_PERCENT: u64 = 75;
@@ -54,9 +54,9 @@ impl Slots {
     }
 
     /// By pressure and fill. `before`: [`Slots::by_pressure`] of the last time.
-    pub fn of(tally: &Tally, threads: usize, fill_percent: u64, before: usize) -> Slots {
+    pub fn of(pressure: &Pressure, threads: usize, fill_percent: u64, before: usize) -> Slots {
         let most = most_compactions(threads);
-        let due = threads as f64 * tally.gc_share();
+        let due = threads as f64 * pressure.gc_share();
         let moved = (due - before as f64).abs() > HYSTERESIS;
         let by_pressure = (if moved { due.round() as usize } else { before }).clamp(1, most);
         let span = FILL_URGENT_PERCENT - FILL_LAZY_PERCENT;

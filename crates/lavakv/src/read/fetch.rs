@@ -92,7 +92,7 @@ fn look_up(
             let vsst = tree.files.tables.vsst(meta)?;
             vsst.get(user_key, seq, &reference, fill_cache, counters).map(Content::Bytes)
         }
-        ValueKind::SegmentReference => {
+        ValueKind::PlacedReference => {
             crate::large::segments::open(&tree.files, user_key, reference).map(Content::Segment)
         }
         kind => {

@@ -1,4 +1,4 @@
-//! The iterator of the public API: a pinned view, merged, seen at one sequence.
+//! The iterator of the public API: a pinned read state, merged, seen at one sequence.
 //!
 //! Separated values are lazy: moving reads keys and references, and the value behind a reference is read when it is
 //! asked for, once for each position. A scan over keys thus costs no more than the keys do; one that asks for values
@@ -8,11 +8,11 @@ use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
 use crate::tree::Tree;
-use crate::tree::family::{Family, View};
-use crate::tree::readers::{Reader, Reading};
+use crate::tree::family::{Family, ReadState};
+use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
 use base::{Error, Result};
-use lsm::{Bounds, MergingIterator, Readers, Sources, TableSource, VisibleIterator, VisibleOptions};
+use lsm::{Bounds, MergingIterator, Sources, TableSource, Visibility, VisibleIterator, VisibleOptions};
 use std::sync::Arc;
 use table::IterOptions;
 
@@ -25,10 +25,10 @@ pub struct DbIterator {
     keys_only: bool,
     /// The last move went forward.
     forward: bool,
-    // Order of fields is order of dropping: the view last but the tree, so that clean-up sees the view gone.
-    view: Option<Arc<View>>,
+    // Order of fields is order of dropping: the read state last but the tree, so that clean-up sees the read state gone.
+    read_state: Option<Arc<ReadState>>,
     _snapshot: Option<Snapshot>,
-    /// In the ledger it holds what the view holds.
+    /// In the ledger it holds what the read state holds.
     _reading: Reading,
     tree: Arc<Tree>,
 }
@@ -41,13 +41,13 @@ impl DbIterator {
             return Err(Error::invalid("the snapshot belongs to another store"));
         }
         tree.context.stats.iterators.add(1);
-        let (view, seq) = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        let (read_state, seq) = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
         let reader = Reader {
             name: options.name.as_str().into(),
             family: family.id,
             seq,
             since_ns: tree.context.now_ns(),
-            view: Arc::downgrade(&view),
+            read_state: Arc::downgrade(&read_state),
         };
         let reading = Reading::begin(&tree.readers, tree.snapshots.new_id(), reader);
         let iter_options =
@@ -59,19 +59,19 @@ impl DbIterator {
             visible = visible.with_prefix(prefix);
         }
         let tables: Arc<dyn TableSource> = tree.files.tables.clone();
-        let mut sources = Sources::new(Readers::At(seq), tables, iter_options);
-        for memtable in [&view.active].into_iter().chain(&view.frozen) {
+        let mut sources = Sources::new(Visibility::At(seq), tables, iter_options);
+        for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
             sources.cursors.push(Box::new(memtable.iter()));
             if memtable.has_range_tombstones() {
                 sources.tombstones.push(memtable.range_tombstones());
             }
         }
         let bounds = Bounds { lower: visible.lower.as_deref(), upper: visible.upper.as_deref() };
-        sources.add(view.version.levels.iter().enumerate(), bounds)?;
+        sources.add(read_state.version.levels.iter().enumerate(), bounds)?;
         let merged = MergingIterator::new(sources.cursors);
         let values = Arc::new(Values {
             tree: tree.clone(),
-            view: view.clone(),
+            read_state: read_state.clone(),
             fill_cache: options.fill_cache,
             demand: family.demand.clone(),
         });
@@ -84,7 +84,7 @@ impl DbIterator {
             )),
             keys_only: options.keys_only,
             forward: true,
-            view: Some(view),
+            read_state: Some(read_state),
             _snapshot: options.snapshot,
             _reading: reading,
             tree: tree.clone(),
@@ -193,7 +193,7 @@ impl DbIterator {
 impl Drop for DbIterator {
     fn drop(&mut self) {
         self.inner = None;
-        self.view = None;
+        self.read_state = None;
         if self.tree.files.obsolete.has_ready() {
             self.tree.context.signals.notify_work();
         }

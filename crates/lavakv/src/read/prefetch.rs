@@ -49,7 +49,7 @@ pub(crate) struct Entry<'a> {
 impl Entry<'_> {
     /// True if its value lies elsewhere.
     fn is_separated(&self) -> bool {
-        matches!(self.kind, ValueKind::Reference | ValueKind::SegmentReference)
+        matches!(self.kind, ValueKind::Reference | ValueKind::PlacedReference)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The point read: memtables, newest first, then the tables, level by level.
 //!
 //! Sources are asked from new to old, so the first entry found is the answer, unless a range tombstone met on the way
-//! is newer. A read pins the family's view *before* it takes the visible frontier as its sequence: compaction may drop
-//! what the frontier no longer needs, but not from files of a view that is pinned. If the view changed in between, it
+//! is newer. A read pins the family's read state *before* it takes the visible frontier as its sequence: compaction may drop
+//! what the frontier no longer needs, but not from files of a read state that is pinned. If the read state changed in between, it
 //! starts again, so that a read sees everything that was visible when it took its sequence.
 //!
 //! The path is a state machine ([`GetOp`]): it finishes without I/O when a memtable has the answer, and says `NeedIo`
@@ -11,7 +11,7 @@
 use crate::files::damaged;
 use crate::read::fetch::{self, Content};
 use crate::tree::Tree;
-use crate::tree::family::{Family, View};
+use crate::tree::family::{Family, ReadState};
 use crate::tree::snapshot::Snapshots;
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
@@ -65,31 +65,31 @@ pub(crate) enum GetStep {
     Done(Option<Content>),
 }
 
-/// Pins a view and a sequence to read at: the given snapshot, or the visible frontier.
-pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc<View>, SeqNo) {
+/// Pins a read state and a sequence to read at: the given snapshot, or the visible frontier.
+pub(crate) fn pin(tree: &Tree, family: &Family, snapshot: Option<SeqNo>) -> (Arc<ReadState>, SeqNo) {
     match snapshot {
-        Some(seq) => (family.view(), seq),
+        Some(seq) => (family.read_state(), seq),
         None => pin_at(&tree.snapshots, family),
     }
 }
 
-/// Pins a view and the visible frontier: the view holds everything up to it.
-pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<View>, SeqNo) {
-    let mut view = family.view();
+/// Pins a read state and the visible frontier: the read state holds everything up to it.
+pub(crate) fn pin_at(snapshots: &Snapshots, family: &Family) -> (Arc<ReadState>, SeqNo) {
+    let mut read_state = family.read_state();
     loop {
         let seq = snapshots.visible();
-        let now = family.view();
-        if Arc::ptr_eq(&view, &now) {
-            return (view, seq);
+        let now = family.read_state();
+        if Arc::ptr_eq(&read_state, &now) {
+            return (read_state, seq);
         }
-        view = now;
+        read_state = now;
     }
 }
 
 /// A point read as resumable steps.
 pub(crate) struct GetOp<'a> {
     tree: &'a Tree,
-    view: Arc<View>,
+    read_state: Arc<ReadState>,
     key: &'a [u8],
     snapshot: SeqNo,
     hash: u64,
@@ -105,7 +105,7 @@ enum Source {
     /// A memtable has the answer: the value is in a segment. Sequence and reference.
     Segment(SeqNo, Vec<u8>),
     /// Level, and the next file of it (in L0).
-    Tables(usize, usize),
+    TableCache(usize, usize),
 }
 
 impl<'a> GetOp<'a> {
@@ -117,11 +117,11 @@ impl<'a> GetOp<'a> {
         snapshot: Option<SeqNo>,
         fill_cache: bool,
     ) -> Self {
-        let (view, snapshot) = pin(tree, family, snapshot);
+        let (read_state, snapshot) = pin(tree, family, snapshot);
         let counters = ReadCounters::default();
         GetOp {
             tree,
-            view,
+            read_state,
             key,
             snapshot,
             hash: key_hash(key),
@@ -154,7 +154,7 @@ impl<'a> GetOp<'a> {
     pub fn step(&mut self) -> Result<GetStep> {
         match &self.at {
             Source::Memtables => {
-                self.at = Source::Tables(0, 0);
+                self.at = Source::TableCache(0, 0);
                 if let Some(answer) = self.ask_memtables() {
                     self.tree.context.stats.gets_memtable.add(1);
                     return Ok(GetStep::Done(answer));
@@ -162,12 +162,12 @@ impl<'a> GetOp<'a> {
                 Ok(GetStep::NeedIo)
             }
             Source::Segment(seq, reference) => {
-                let entry = (self.key, *seq, ValueKind::SegmentReference);
-                let (version, fill) = (&self.view.version, self.fill_cache);
+                let entry = (self.key, *seq, ValueKind::PlacedReference);
+                let (version, fill) = (&self.read_state.version, self.fill_cache);
                 let found = fetch::content(self.tree, version, entry, reference, fill, &mut self.counters);
                 found.map(|content| GetStep::Done(Some(content)))
             }
-            &Source::Tables(level, index) => match self.next_file(level, index) {
+            &Source::TableCache(level, index) => match self.next_file(level, index) {
                 None => Ok(GetStep::Done(None)),
                 Some((file, next)) => {
                     self.at = next;
@@ -180,15 +180,15 @@ impl<'a> GetOp<'a> {
 
     /// `Some(answer)` if a memtable settles the read without I/O.
     fn ask_memtables(&mut self) -> Option<Option<Content>> {
-        let view = self.view.clone();
-        for memtable in [&view.active].into_iter().chain(&view.frozen) {
+        let read_state = self.read_state.clone();
+        for memtable in [&read_state.active].into_iter().chain(&read_state.frozen) {
             let covering = memtable.covering_range_tombstone(self.key, self.snapshot);
             self.covered = self.covered.max(covering.unwrap_or(0));
             if let Some(entry) = memtable.get(self.key, self.snapshot) {
                 if entry.seq < self.covered {
                     return Some(None);
                 }
-                if entry.kind == ValueKind::SegmentReference {
+                if entry.kind == ValueKind::PlacedReference {
                     self.at = Source::Segment(entry.seq, entry.value.to_vec());
                     return None;
                 }
@@ -202,17 +202,17 @@ impl<'a> GetOp<'a> {
 
     /// The next table whose range holds the key, and where to go on after it.
     fn next_file(&self, mut level: usize, mut index: usize) -> Option<(Arc<FileMeta>, Source)> {
-        let version = &self.view.version;
+        let version = &self.read_state.version;
         while level < version.levels.len() {
             if level == 0 {
                 while let Some(file) = version.files(0).get(index) {
                     index += 1;
                     if file.covers(self.key) {
-                        return Some((file.clone(), Source::Tables(0, index)));
+                        return Some((file.clone(), Source::TableCache(0, index)));
                     }
                 }
             } else if let Some(file) = version.file_at(level, self.key) {
-                return Some((file.clone(), Source::Tables(level + 1, 0)));
+                return Some((file.clone(), Source::TableCache(level + 1, 0)));
             }
             (level, index) = (level + 1, 0);
         }
@@ -240,7 +240,7 @@ impl<'a> GetOp<'a> {
             kind => {
                 let entry = (self.key, found.seq, kind);
                 let counters = &mut self.counters;
-                let version = &self.view.version;
+                let version = &self.read_state.version;
                 let content =
                     fetch::content(self.tree, version, entry, &found.value, self.fill_cache, counters)?;
                 Ok(Some(Some(content)))

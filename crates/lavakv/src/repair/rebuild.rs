@@ -98,21 +98,21 @@ pub(super) fn rebuild(
 }
 
 /// The tables of a family, where they may have what the log has.
-struct Asked<'a> {
+struct TablesAsked<'a> {
     /// The largest sequence in any of them.
     reached: SeqNo,
     by_key: Ranges<'a, &'a Table>,
 }
 
 /// Of each family, if the floors of the log are no more than lower bounds.
-fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, Asked<'_>> {
+fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_>> {
     let mut asked = HashMap::default();
     for (id, family) in plan.iter().filter(|_| !is_exact) {
         let tables = || family.tables.iter().map(|counted| &counted.table);
         if let Some(reached) = tables().map(|table| table.max_seq).max() {
             let ranges = tables().map(|table| (&table.smallest[..], &table.largest[..], table));
             let by_key = Ranges::new(ranges);
-            asked.insert(*id, Asked { reached, by_key });
+            asked.insert(*id, TablesAsked { reached, by_key });
         }
     }
     asked
@@ -332,7 +332,7 @@ struct Replay<'a> {
     report: &'a mut RepairReport,
     target: &'a Target,
     /// See [`asked_tables`].
-    asked: &'a HashMap<FamilyId, Asked<'a>>,
+    asked: &'a HashMap<FamilyId, TablesAsked<'a>>,
     open: HashMap<u64, Arc<Ksst>>,
 }
 
@@ -429,7 +429,7 @@ impl Replay<'_> {
                 Error::corruption(why).at_file(path).at_offset(reference.offset)
             }
             (ValueKind::Value, _) => return self.target.put(family, change.key, change.value),
-            (ValueKind::SegmentReference, _) => {
+            (ValueKind::PlacedReference, _) => {
                 let segment = SegmentReference::decode(change.value)
                     .and_then(|reference| self.values.segment(change.key, &reference));
                 let put = segment.map(|segment| self.target.put_segment(family, change.key, &segment));

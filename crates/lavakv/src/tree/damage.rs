@@ -88,7 +88,7 @@ impl Tree {
             return true;
         }
         family.set_aside(self.quarantine().tables_of(id));
-        self.quarantine().leave_uncollected(never_collected(&family.view().version, &found));
+        self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
         self.context.stats.files_set_aside.add(1);
         self.context.tell(&Event::FileSetAside { file: told });
         true

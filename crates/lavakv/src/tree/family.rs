@@ -1,10 +1,10 @@
-//! A column family at run time: its name, options, and the view readers pin.
+//! A column family at run time: its name, options, and the read state readers pin.
 
 use crate::context::ablation::Ablation;
 use crate::context::options::{FamilyOptions, Options};
 use crate::space::space_limit::fit::Fit;
 use crate::tree::demand::Demand;
-use crate::tree::digest::Digest;
+use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::model::{RwLock, read, write};
 use base::sync::{Mutex, OnceLock, lock, rank};
@@ -17,7 +17,7 @@ use version::{FamilyId, Version};
 
 /// Everything a read needs, pinned by one reference count: memtables, newest first, and the tables below.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct ReadState {
     /// Takes the writes.
     pub active: Arc<MemTable>,
     /// Frozen, newest first, not yet flushed.
@@ -29,7 +29,7 @@ pub(crate) struct View {
     /// What is garbage in the vSSTs.
     pub ledger: Arc<Ledger>,
     /// What else is asked of a version again and again.
-    pub digest: Digest,
+    pub summary: VersionSummary,
     /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
     pub may_prune: bool,
     /// Files are set aside: garbage in them stays, and nobody can do anything about it.
@@ -38,27 +38,27 @@ pub(crate) struct View {
     pub is_unserved: bool,
 }
 
-impl View {
+impl ReadState {
     fn new(
         active: Arc<MemTable>,
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
         l0_depth: usize,
         options: &FamilyOptions,
-    ) -> View {
+    ) -> ReadState {
         let ledger = Arc::new(Ledger::of(&version));
-        let digest = Digest::of(&version, &ledger, options);
+        let summary = VersionSummary::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
         let (is_damaged, is_unserved) = (false, false);
-        View { active, frozen, version, l0_depth, ledger, digest, may_prune, is_damaged, is_unserved }
+        ReadState { active, frozen, version, l0_depth, ledger, summary, may_prune, is_damaged, is_unserved }
     }
 }
 
 /// What is worked out of a version: see [`Family::derive`].
 #[derive(Debug)]
 pub(crate) struct Derived {
-    view: View,
+    read_state: ReadState,
     options: Arc<FamilyOptions>,
     set_aside: Arc<SetAside>,
 }
@@ -106,7 +106,7 @@ pub(crate) struct Family {
     options: Mutex<FitOptions, rank::FamilyOptions>,
     of_store: OfStore,
     /// What reads see. Exchanged as a whole: under the lock of the manifest for its version, under the writer's for its memtables.
-    view: RwLock<Arc<View>, rank::View>,
+    read_state: RwLock<Arc<ReadState>, rank::ReadState>,
     /// Changed under the lock of the manifest, and never back.
     dropped: AtomicBool,
     /// What scans lose by the order of its values.
@@ -138,14 +138,14 @@ impl Family {
         let active = Arc::new(MemTable::for_bytes(memtable_id, memtable_bytes));
         let policy = options.policy.as_deref();
         let l0_depth = l0_depth(&version, policy, &SetAside::default(), &options.fitting, memtable_bytes);
-        let view = View::new(active, Vec::new(), version, l0_depth, &options.fitting);
-        let view = View { is_unserved: policy.is_none(), ..view };
+        let read_state = ReadState::new(active, Vec::new(), version, l0_depth, &options.fitting);
+        let read_state = ReadState { is_unserved: policy.is_none(), ..read_state };
         Family {
             id,
             name,
             options: Mutex::new(options),
             of_store,
-            view: RwLock::new(Arc::new(view)),
+            read_state: RwLock::new(Arc::new(read_state)),
             dropped: AtomicBool::new(false),
             demand: Arc::default(),
             drop_cache: OnceLock::new(),
@@ -182,7 +182,7 @@ impl Family {
 
     /// Why nobody may write, if its policy is not known here.
     pub fn check_served(&self) -> Result<()> {
-        match self.view().is_unserved {
+        match self.read_state().is_unserved {
             true => Err(self.unserved()),
             false => Ok(()),
         }
@@ -212,11 +212,11 @@ impl Family {
         self.derive_again(|_| true);
     }
 
-    /// How deep L0 is, and the digest, are a matter of options and of what is damaged, too. The version stays: a job may
+    /// How deep L0 is, and the summary, are a matter of options and of what is damaged, too. The version stays: a job may
     /// install another at the same time.
-    fn derive_again(&self, is_damaged: impl Fn(&View) -> bool) {
+    fn derive_again(&self, is_damaged: impl Fn(&ReadState) -> bool) {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
-        self.update(|v| View {
+        self.update(|v| ReadState {
             active: v.active.clone(),
             frozen: v.frozen.clone(),
             version: v.version.clone(),
@@ -228,33 +228,33 @@ impl Family {
                 self.of_store.memtable_bytes,
             ),
             ledger: v.ledger.clone(),
-            digest: Digest::of(&v.version, &v.ledger, &options),
+            summary: VersionSummary::of(&v.version, &v.ledger, &options),
             may_prune: v.may_prune,
             is_damaged: is_damaged(v),
             is_unserved: policy.is_none(),
         });
     }
 
-    /// Pins the current view.
-    pub fn view(&self) -> Arc<View> {
-        read(&self.view).clone()
+    /// Pins the current read state.
+    pub fn read_state(&self) -> Arc<ReadState> {
+        read(&self.read_state).clone()
     }
 
-    /// Replaces the view by what `change` makes of it.
-    fn update(&self, change: impl FnOnce(&View) -> View) {
-        let mut view = write(&self.view);
-        *view = Arc::new(change(&view));
+    /// Replaces the read state by what `change` makes of it.
+    fn update(&self, change: impl FnOnce(&ReadState) -> ReadState) {
+        let mut read_state = write(&self.read_state);
+        *read_state = Arc::new(change(&read_state));
     }
 
     /// Freezes the active memtable and starts a new one. Called under the writer's lock.
     pub fn freeze(&self, next_memtable_id: u64) {
-        self.update(|v| View {
+        self.update(|v| ReadState {
             active: Arc::new(MemTable::for_bytes(next_memtable_id, self.of_store.memtable_bytes)),
             frozen: std::iter::once(v.active.clone()).chain(v.frozen.iter().cloned()).collect(),
             version: v.version.clone(),
             l0_depth: v.l0_depth,
             ledger: v.ledger.clone(),
-            digest: v.digest,
+            summary: v.summary,
             may_prune: v.may_prune,
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,
@@ -266,8 +266,12 @@ impl Family {
         let (options, policy, set_aside) = (self.options(), self.policy(), self.tables_set_aside());
         let l0_depth =
             l0_depth(&version, policy.as_deref(), &set_aside, &options, self.of_store.memtable_bytes);
-        let active = self.view().active.clone();
-        Derived { view: View::new(active, Vec::new(), version, l0_depth, &options), options, set_aside }
+        let active = self.read_state().active.clone();
+        Derived {
+            read_state: ReadState::new(active, Vec::new(), version, l0_depth, &options),
+            options,
+            set_aside,
+        }
     }
 
     /// True if it was derived with the options and the damage of now.
@@ -282,22 +286,22 @@ impl Family {
     pub fn install(&self, version: Arc<Version>, derived: Option<Derived>, flushed: &[u64]) {
         let derived = derived.filter(|derived| self.is_fresh(derived));
         let derived = derived.unwrap_or_else(|| self.derive(version.clone()));
-        self.update(|v| View {
+        self.update(|v| ReadState {
             active: v.active.clone(),
             frozen: v.frozen.iter().filter(|m| !flushed.contains(&m.id())).cloned().collect(),
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,
             version,
-            ..derived.view
+            ..derived.read_state
         });
     }
 
-    /// After a drop: lets go of memtables and tables, which pinned views and iterators may still hold.
-    pub fn discard_view(&self) {
+    /// After a drop: lets go of memtables and tables, which pinned read states and iterators may still hold.
+    pub fn discard_read_state(&self) {
         let options = self.options();
         self.update(|v| {
             let active = Arc::new(MemTable::new(v.active.id()));
-            View::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &options)
+            ReadState::new(active, Vec::new(), Arc::new(Version::new(self.id)), 0, &options)
         });
     }
 
@@ -311,8 +315,14 @@ impl Family {
 
     /// The lowest sequence that is only in memtables.
     pub fn oldest_unflushed_seq(&self) -> Option<SeqNo> {
-        let view = self.view();
-        view.frozen.iter().chain([&view.active]).filter_map(|m| m.seq_range()).map(|(low, _)| low).min()
+        let read_state = self.read_state();
+        read_state
+            .frozen
+            .iter()
+            .chain([&read_state.active])
+            .filter_map(|m| m.seq_range())
+            .map(|(low, _)| low)
+            .min()
     }
 }
 

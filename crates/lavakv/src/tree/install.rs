@@ -163,35 +163,35 @@ impl Tree {
     pub fn publish(&self, state: &State) {
         for family in state.families.values() {
             if let Some(own) = self.family(family.id)
-                && !Arc::ptr_eq(&own.view().version, &family.version)
+                && !Arc::ptr_eq(&own.read_state().version, &family.version)
             {
                 own.install(family.version.clone(), None, &[]);
             }
         }
     }
 
-    /// Drops a family, durably. Its last view: what it holds is obsolete, and with it the files of its last version, which are
+    /// Drops a family, durably. Its last read state: what it holds is obsolete, and with it the files of its last version, which are
     /// on the list when this returns.
     ///
     /// # Errors
     /// Those of [`version::Manifest::commit`].
-    pub fn drop_family(&self, family: &Arc<Family>) -> Result<Arc<super::family::View>> {
-        let mut last_view = family.view();
+    pub fn drop_family(&self, family: &Arc<Family>) -> Result<Arc<super::family::ReadState>> {
+        let mut last_read_state = family.read_state();
         self.files.manifest.commit_with(
             |_| Ok(Edit(vec![Record::DropFamily { id: family.id }])),
             |_| {
                 // Jobs install under the same lock: none can add a file after this.
                 family.mark_dropped();
-                last_view = family.view();
+                last_read_state = family.read_state();
             },
         )?;
         base::sync::write(&self.families).remove(&family.id);
-        self.space.memory.discarded(last_view.active.bytes());
-        for memtable in &last_view.frozen {
+        self.space.memory.discarded(last_read_state.active.bytes());
+        for memtable in &last_read_state.frozen {
             self.space.memory.flushed(memtable.bytes());
         }
-        self.files.obsolete.add(DataFile::all_of(&last_view.version));
-        Ok(last_view)
+        self.files.obsolete.add(DataFile::all_of(&last_read_state.version));
+        Ok(last_read_state)
     }
 
     /// Removes the outputs of a job that was given up. What cannot be removed now is removed at the next open.

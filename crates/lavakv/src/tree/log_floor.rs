@@ -10,7 +10,7 @@
 //! write that begins and ends between the two would be below the floor and in no memtable that was looked at.
 //!
 //! A flush removes memtables only once its edit is durable, and does so in one step with its tables (see
-//! `Family::install`), so a memtable that is gone from a view is in tables that survive.
+//! `Family::install`), so a memtable that is gone from a read state is in tables that survive.
 
 use crate::tree::snapshot::Snapshots;
 use base::SeqNo;
@@ -50,7 +50,7 @@ mod tests {
     }
 
     fn write(snapshots: &Snapshots, family: &Family, seq: SeqNo) {
-        family.view().active.insert(seq, ValueKind::Value, b"key", b"v");
+        family.read_state().active.insert(seq, ValueKind::Value, b"key", b"v");
         snapshots.publish(seq);
     }
 

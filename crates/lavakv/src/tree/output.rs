@@ -2,7 +2,7 @@
 
 use super::Tree;
 use crate::tree::family::Family;
-use crate::tree::kept::{CountedTable, Counting};
+use crate::tree::retained::{CountedTable, Counting};
 use base::Result;
 use base::range_del::FragmentedRangeTombstones;
 use io::CreateOptions;
@@ -110,7 +110,7 @@ pub(crate) fn identity(
         store: StoreNotes {
             family_name: family.name.clone(),
             family_options: family.given_options().encode(),
-            log_floor: family.view().version.log_floor,
+            log_floor: family.read_state().version.log_floor,
             gone: tree.files.obsolete.tables(NOTED_GONE_MAX),
         },
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     /// By sequence, in the order in which they were taken.
-    held: Mutex<BTreeMap<SeqNo, Vec<Held>>, rank::Snapshots>,
+    held: Mutex<BTreeMap<SeqNo, Vec<Registration>>, rank::Snapshots>,
     /// Everything up to it can be read: changed under the lock of insertions.
     visible: AtomicU64,
     next_id: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Snapshots {
 
 /// A snapshot that somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Registration {
     /// Never given out twice while the store is open, to iterators neither.
     pub id: u64,
     /// What its taker calls it; empty: nothing.
@@ -33,7 +33,7 @@ pub(crate) struct Held {
 }
 
 impl Snapshots {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<SeqNo, Vec<Held>>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<SeqNo, Vec<Registration>>> {
         lock(&self.held)
     }
 
@@ -43,7 +43,7 @@ impl Snapshots {
     }
 
     /// All that are held, with their sequences, ascending.
-    pub fn all(&self) -> Vec<(SeqNo, Held)> {
+    pub fn all(&self) -> Vec<(SeqNo, Registration)> {
         let held = self.held();
         held.iter().flat_map(|(&seq, all)| all.iter().map(move |one| (seq, one.clone()))).collect()
     }
@@ -101,7 +101,7 @@ impl Snapshot {
         let (id, name) = (registry.new_id(), Arc::<str>::from(name));
         let mut held = registry.held();
         let seq = registry.visible();
-        held.entry(seq).or_default().push(Held { id, name: name.clone(), since_ns: now_ns });
+        held.entry(seq).or_default().push(Registration { id, name: name.clone(), since_ns: now_ns });
         Snapshot(Arc::new(Registered { seq, id, name, registry: registry.clone() }))
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_cold;
 pub(crate) mod log;
-pub(crate) mod rebuild;
+pub(crate) mod relocation;
 pub(crate) mod scrub;
 pub(crate) mod seen;
 pub(crate) mod separate;
@@ -180,7 +180,7 @@ pub(crate) fn advance_manual(jobs: &Arc<Jobs>, family: &Arc<Family>, range: &mut
         return false;
     }
     let Some(policy) = family.policy() else { return true };
-    let (version, set_aside) = (family.view().version.clone(), family.tables_set_aside());
+    let (version, set_aside) = (family.read_state().version.clone(), family.tables_set_aside());
     let facts = Facts { version: &version, set_aside: &set_aside, busy: set.of(family.id) };
     match policy.manual(&facts, range) {
         ManualStep::Done => true,

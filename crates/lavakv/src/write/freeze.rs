@@ -32,7 +32,7 @@ impl WritePath {
             let together = all && !base::canary::is("flush-picked-while-families-freeze");
             let _freezing = together.then(|| self.tree.together.freezing());
             for family in families {
-                let active = family.view().active.clone();
+                let active = family.read_state().active.clone();
                 if active.is_empty() && active.range_tombstones().is_empty() {
                     continue;
                 }

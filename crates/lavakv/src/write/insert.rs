@@ -30,20 +30,20 @@ impl WritePath {
     /// Puts one change into the active memtable of its family, and books the memory; returns key and value bytes. Under the
     /// writer's lock, or in recovery.
     pub fn insert_one(&self, family: &Family, seq: SeqNo, change: &Change<'_>) -> u64 {
-        let view = family.view();
-        let before = view.active.bytes();
-        view.active.insert(seq, change.kind, change.key, change.value);
-        self.space.memory.grew(view.active.bytes() - before);
+        let read_state = family.read_state();
+        let before = read_state.active.bytes();
+        read_state.active.insert(seq, change.kind, change.key, change.value);
+        self.space.memory.grew(read_state.active.bytes() - before);
         let segments = &self.large.segments;
         if change.is_placed() {
             // In recovery: a value that is lost.
             if let Ok(reference) = RecordReference::decode(change.value) {
-                segments.hold(reference.file, family.id, &view.active, 0);
+                segments.hold(reference.file, family.id, &read_state.active, 0);
             }
-        } else if change.kind == ValueKind::SegmentReference {
+        } else if change.kind == ValueKind::PlacedReference {
             let reference =
                 SegmentReference::decode(change.value).expect("checked with the limits of the change");
-            segments.hold(reference.file, family.id, &view.active, reference.stored_len);
+            segments.hold(reference.file, family.id, &read_state.active, reference.stored_len);
             return change.key.len() as u64 + reference.raw_len;
         }
         (change.key.len() + change.value.len()) as u64

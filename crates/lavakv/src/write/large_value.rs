@@ -161,7 +161,7 @@ impl ValueWriter {
             Some(draft) => {
                 let (reference, draft) = draft.finish()?;
                 let reference = reference.encode();
-                let payload = Payload::One(&self.family, change(ValueKind::SegmentReference, &reference));
+                let payload = Payload::One(&self.family, change(ValueKind::PlacedReference, &reference));
                 WriteOp::with_drafts(&self.writes, payload, self.durability, vec![draft]).run()
             }
         }
@@ -194,7 +194,7 @@ pub(crate) fn put(
     durability: Durability,
 ) -> Result<()> {
     let (reference, draft) = write(writes, family, key, value)?;
-    let change = Change { kind: ValueKind::SegmentReference, family: family.id, key, value: &reference };
+    let change = Change { kind: ValueKind::PlacedReference, family: family.id, key, value: &reference };
     WriteOp::with_drafts(writes, Payload::One(family, change), durability, vec![draft]).run()
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn write_batch(writes: &Arc<WritePath>, batch: &WriteBatch, durabilit
             ))
         })?;
         let (reference, draft) = write(writes, &family, change.key, change.value)?;
-        referring.push(ValueKind::SegmentReference, change.family, change.key, &reference);
+        referring.push(ValueKind::PlacedReference, change.family, change.key, &reference);
         drafts.push(draft);
     }
     WriteOp::with_drafts(writes, Payload::Batch(&referring), durability, drafts).run()

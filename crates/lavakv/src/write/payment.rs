@@ -95,11 +95,12 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
     }
     let limited = writes.space.has_own_limit();
     for family in families {
-        let view = family.view();
-        if !view.is_damaged {
-            p.garbage_over_percent = p.garbage_over_percent.max(view.digest.garbage_over_percent(limited));
+        let read_state = family.read_state();
+        if !read_state.is_damaged {
+            p.garbage_over_percent =
+                p.garbage_over_percent.max(read_state.summary.garbage_over_percent(limited));
         }
-        let files = view.l0_depth as u64;
+        let files = read_state.l0_depth as u64;
         if files > p.l0_files {
             let options = family.options();
             p.l0_files = files;

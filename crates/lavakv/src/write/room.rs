@@ -42,12 +42,12 @@ impl WritePath {
     ) -> Result<Option<Need>> {
         self.context.health.check()?;
         for family in families {
-            let view = family.view();
-            if view.is_unserved {
+            let read_state = family.read_state();
+            if read_state.is_unserved {
                 return Err(family.unserved());
             }
-            let is_full = view.active.bytes() >= self.context.options.memtable_bytes;
-            drop(view);
+            let is_full = read_state.active.bytes() >= self.context.options.memtable_bytes;
+            drop(read_state);
             if is_full {
                 self.freeze(writer, family);
             }
@@ -60,7 +60,7 @@ impl WritePath {
         if let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
         }
-        let is_full = |f: &&Arc<Family>| f.view().l0_depth >= f.options().l0_stop_files;
+        let is_full = |f: &&Arc<Family>| f.read_state().l0_depth >= f.options().l0_stop_files;
         let full = families.iter().find(is_full).map(|full| Need::Levels(full.clone()));
         // Nobody is going to make it less deep: then it is no reason to wait.
         Ok(full.filter(|need| !self.is_met(need)))
@@ -112,8 +112,8 @@ impl WritePath {
 
     /// The budget is spread over many families, none of them full: the largest goes first. False if all are empty.
     fn freeze_largest(&self, writer: &mut Writer) -> bool {
-        let largest = self.tree.all_families().into_iter().max_by_key(|f| f.view().active.bytes());
-        let largest = largest.filter(|family| !family.view().active.is_empty());
+        let largest = self.tree.all_families().into_iter().max_by_key(|f| f.read_state().active.bytes());
+        let largest = largest.filter(|family| !family.read_state().active.is_empty());
         largest.iter().for_each(|family| self.freeze(writer, family));
         largest.is_some()
     }

@@ -116,7 +116,7 @@ fn write(sim: &SimEnv, payloads: &[&[u8]]) {
         log.append(TenantId(7), &[payload], seq, seq, Durability::Durable, edit).unwrap();
     }
     log.close().unwrap();
-    manifest.vouch().unwrap();
+    manifest.confirm().unwrap();
 }
 
 fn commit(sim: &SimEnv, edit: (u64, SeqNo), files: &[u64]) {
@@ -126,7 +126,7 @@ fn commit(sim: &SimEnv, edit: (u64, SeqNo), files: &[u64]) {
         file: EngineFile { number, kind: 0, volume: Volume::DIRECTORY },
     };
     handle.commit(Commit { store: files.iter().map(file).collect(), own: Some(edit) }).unwrap();
-    handle.vouch().unwrap();
+    handle.confirm().unwrap();
 }
 
 fn make(sim: &SimEnv, name: &str, bytes: &[u8]) {

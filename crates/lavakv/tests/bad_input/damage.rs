@@ -102,7 +102,7 @@ fn the_manifest_is_missing_or_damaged() {
     missing.erase(path(&name)).unwrap();
     refused_both_ways(&missing, &name);
     let len = sim.read_file(path(&name)).unwrap().len() as u64;
-    // After a clean close every byte but the last, empty edit is vouched for.
+    // After a clean close every byte but the last, empty edit is confirmed.
     for at in (0..len - 24).step_by(61) {
         let damaged = sim.fork(at);
         damaged.flip_bit(path(&name), at, (at % 8) as u32).unwrap();
@@ -411,7 +411,7 @@ fn a_log_group_is_missing_or_cut() {
     refused_both_ways(&sim, &needed[0]);
 }
 
-/// After a clean close the watermark vouches for every page with data.
+/// After a clean close the watermark confirms every page with data.
 #[test]
 fn a_page_of_the_log_is_damaged() {
     if skipped_on_lavafs(because::DAMAGE) {

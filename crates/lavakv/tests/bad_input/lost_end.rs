@@ -1,4 +1,4 @@
-//! Manifests that lost their end. Nothing in the manifest vouches for its last edits; what was made after them does.
+//! Manifests that lost their end. Nothing in the manifest confirms its last edits; what was made after them does.
 
 use crate::common::*;
 use lavastore_lavakv::sim::{CrashKind, SimEnv};

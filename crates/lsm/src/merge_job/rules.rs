@@ -409,7 +409,7 @@ impl Rules {
                 (kind, value) = (new, &self.rewritten);
             }
         }
-        if kind == ValueKind::SegmentReference {
+        if kind == ValueKind::PlacedReference {
             let why =
                 "a reference to a value segment reached a table: the flush has no hook that resolves it";
             return Err(Error::invalid(why));
@@ -433,7 +433,7 @@ impl Rules {
 /// True for what carries a value, here or elsewhere.
 #[inline]
 fn is_value(kind: ValueKind) -> bool {
-    matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::SegmentReference)
+    matches!(kind, ValueKind::Value | ValueKind::Reference | ValueKind::PlacedReference)
 }
 
 /// The kind of a point entry.

@@ -21,7 +21,7 @@ pub enum Reason {
     /// Nobody writes, and it frees more than it writes.
     Quiet,
     /// Values are to lie in the order of their keys again.
-    Rebuild,
+    Relocation,
     /// Room is short, and it may free some.
     Space,
     /// A table that cannot be read makes room for what is newer.
@@ -51,9 +51,9 @@ pub struct Compaction {
     /// `file_bytes` are compensated bytes.
     pub compensated: bool,
     /// vSSTs whose values the job writes anew, in key order, as it meets references to them.
-    pub rebuild_vssts: Vec<u64>,
+    pub relocate_vssts: Vec<u64>,
     /// The location of its outputs.
-    pub placement: u8,
+    pub volume: u8,
 }
 
 impl Compaction {

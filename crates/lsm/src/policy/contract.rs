@@ -14,7 +14,7 @@
 use super::compaction::Compaction;
 use super::facts::{Facts, Moves};
 use super::manual::{ManualRange, ManualStep};
-use super::rebuild::{Rebuild, RebuildStep};
+use super::relocation::{Relocation, RelocationStep};
 use super::set_aside::SetAside;
 use super::space::Need;
 use super::{quiet, space};
@@ -76,7 +76,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     }
 
     /// The next step of a walk that puts values back into the order of their keys.
-    fn rebuild(&self, facts: &Facts<'_>, walk: &mut Rebuild) -> RebuildStep {
+    fn relocation(&self, facts: &Facts<'_>, walk: &mut Relocation) -> RelocationStep {
         walk.step(facts, &*self.moves(facts))
     }
 }

@@ -37,7 +37,7 @@ impl Facts<'_> {
 }
 
 /// The compactions of single files or neighbours that a policy can make. Which of them to make is another matter: there the
-/// walks of [`super::space`], [`super::quiet`], [`super::manual`] and [`super::rebuild`] choose, the same for every policy.
+/// walks of [`super::space`], [`super::quiet`], [`super::manual`] and [`super::relocation`] choose, the same for every policy.
 /// Each is `None` where a running job or a table that cannot be read is in the way.
 pub trait Moves {
     /// Level 0 goes down: `seed` with every older file that it meets, directly or over others; none with a sequence above
@@ -47,13 +47,13 @@ pub trait Moves {
     /// The file `i` of a level below 0 goes into the next level.
     fn down(&self, level: usize, i: usize, reason: Reason) -> Option<Compaction>;
 
-    /// Neighbours of a level below 0 are written anew where they are, with what they reference in `rebuild_vssts`.
+    /// Neighbours of a level below 0 are written anew where they are, with what they reference in `relocate_vssts`.
     fn in_place(
         &self,
         level: usize,
         files: Vec<Arc<FileMeta>>,
         reason: Reason,
-        rebuild_vssts: Vec<u64>,
+        relocate_vssts: Vec<u64>,
     ) -> Option<Compaction>;
 
     /// True for a file of level 0 that a table that cannot be read keeps there, and for such a table.

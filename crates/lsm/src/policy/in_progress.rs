@@ -39,7 +39,7 @@ impl InProgress {
     pub fn add(&mut self, compaction: &Compaction) {
         assert!(self.allows(compaction), "a compaction that meets a running one");
         self.files.extend(compaction.input_files().map(|(_, f)| f.number));
-        self.vssts.extend(&compaction.rebuild_vssts);
+        self.vssts.extend(&compaction.relocate_vssts);
         self.outputs.push(Output::of(compaction));
     }
 
@@ -48,7 +48,7 @@ impl InProgress {
         compaction.input_files().for_each(|(_, f)| {
             self.files.remove(&f.number);
         });
-        compaction.rebuild_vssts.iter().for_each(|n| {
+        compaction.relocate_vssts.iter().for_each(|n| {
             self.vssts.remove(n);
         });
         let output = Output::of(compaction);
@@ -64,7 +64,7 @@ impl InProgress {
             |o: &Output| o.level == c.output_level && o.low.as_slice() <= high && low <= o.high.as_slice();
         let takes_l0_down = c.level == 0 && c.output_level > 0;
         let meets = c.input_files().any(|(_, f)| self.has_file(f.number))
-            || c.rebuild_vssts.iter().any(|n| self.has_vsst(*n))
+            || c.relocate_vssts.iter().any(|n| self.has_vsst(*n))
             || takes_l0_down && self.l0_goes_down()
             || c.output_level > 0 && self.outputs.iter().any(writes_here);
         !meets

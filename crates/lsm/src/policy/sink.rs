@@ -32,8 +32,8 @@ pub fn sink(facts: &Facts<'_>, last_level: usize) -> Option<Compaction> {
             file_bytes: u64::MAX,
             overlap_max: u64::MAX,
             compensated: false,
-            rebuild_vssts: Vec::new(),
-            placement: current.volume.0,
+            relocate_vssts: Vec::new(),
+            volume: current.volume.0,
         };
         facts.busy.allows(&compaction).then_some(compaction)
     })

@@ -528,8 +528,8 @@ fn a_table_of_references_may_stand_for_more_until_it_is_worth_a_file() {
         file_bytes: 16 * mib,
         overlap_max: u64::MAX,
         compensated: true,
-        rebuild_vssts: Vec::new(),
-        placement: 0,
+        relocate_vssts: Vec::new(),
+        volume: 0,
     };
     let version = Version::new(1);
     let mut cutter = Cutter::new(&c, &version);
@@ -566,8 +566,8 @@ fn outputs_of_running_compactions_are_reserved() {
         file_bytes: 1,
         overlap_max: 1,
         compensated: true,
-        rebuild_vssts: vec![],
-        placement: 0,
+        relocate_vssts: vec![],
+        volume: 0,
     };
     let (l0, l1) = (version.files(0), version.files(1));
     let (newer, older, below) = (&l0[..1], &l0[1..], l1);

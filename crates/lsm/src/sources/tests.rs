@@ -38,7 +38,8 @@ fn hidden_files_have_nothing_to_show() {
         let mut snapshots: Vec<SeqNo> = (0..1 + rng.below(3)).map(|_| rng.below(20)).collect();
         snapshots.sort_unstable();
         let scan = rng.one_in(2);
-        let readers = if scan { Readers::At(snapshots[0]) } else { Readers::Snapshots(snapshots.clone()) };
+        let readers =
+            if scan { Visibility::At(snapshots[0]) } else { Visibility::Snapshots(snapshots.clone()) };
         let mut sources = Sources::new(readers, Arc::new(NoTables), IterOptions::default());
         sources.tombstones.push(tombstones.clone());
         let low = rng.below(6) as u8;
@@ -73,7 +74,7 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
         .map(|i| Arc::new(file(u64::from(i) + 1, i * 10, i * 10 + 9, false, (1, 5))))
         .collect::<Vec<_>>()
         .into();
-    let mut sources = Sources::new(Readers::At(9), Arc::new(NoTables), IterOptions::default());
+    let mut sources = Sources::new(Visibility::At(9), Arc::new(NoTables), IterOptions::default());
     let t = RangeTombstone { start: vec![5], end: vec![35], seq: 7 };
     sources.tombstones.push(Arc::new(FragmentedRangeTombstones::new(&[t])));
     sources.add([(1, &level)].into_iter(), Bounds::default()).unwrap();
@@ -92,7 +93,7 @@ fn files_of_a_sorted_level_are_left_out_without_opening_them() {
     // Behind all of them nothing is missing.
     merged.seek(&base::key::encode(&[99], 9, base::ValueKind::Seek)).unwrap();
     assert!(!merged.valid());
-    let mut job = Sources { readers: Readers::Snapshots(vec![9]), ..scan };
+    let mut job = Sources { readers: Visibility::Snapshots(vec![9]), ..scan };
     let added = job.add([(0, &level)].into_iter(), Bounds::default());
     assert_eq!(added.unwrap_err().kind(), ErrorKind::NotFound);
 }

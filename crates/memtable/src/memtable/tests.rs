@@ -29,7 +29,7 @@ const KINDS: [ValueKind; 5] = [
     ValueKind::Deletion,
     ValueKind::Merge,
     ValueKind::Reference,
-    ValueKind::SegmentReference,
+    ValueKind::PlacedReference,
 ];
 
 fn build(seed: u64, entries: u64) -> (Arc<MemTable>, Model) {

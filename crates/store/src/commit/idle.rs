@@ -16,8 +16,8 @@ pub(super) struct Idle(Mutex<Seen, rank::LogIdle>);
 struct Seen {
     batches: u64,
     since_ns: u64,
-    vouched_batches: u64,
-    vouched_durable_writes: u64,
+    confirmed_batches: u64,
+    confirmed_durable_writes: u64,
 }
 
 impl Idle {
@@ -28,20 +28,20 @@ impl Idle {
             (idle.batches, idle.since_ns) = (stats.batches, now_ns);
             return false;
         }
-        let durable = stats.durable_writes > idle.vouched_durable_writes;
+        let durable = stats.durable_writes > idle.confirmed_durable_writes;
         let wait_ns = if durable { IDLE_DURABLE_NS } else { IDLE_BUFFERED_NS };
-        stats.batches > idle.vouched_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
+        stats.batches > idle.confirmed_batches && now_ns.saturating_sub(idle.since_ns) >= wait_ns
     }
 
     /// True if the log will want its watermark persisted once it has been idle for long enough.
-    pub fn has_unvouched(&self, stats: &WalStats) -> bool {
-        stats.batches > lock(&self.0).vouched_batches
+    pub fn has_unconfirmed(&self, stats: &WalStats) -> bool {
+        stats.batches > lock(&self.0).confirmed_batches
     }
 
-    /// All that there was in `before` is vouched for; `after`: the log since.
-    pub fn vouched(&self, before: &WalStats, after: &WalStats) {
+    /// All that there was in `before` is confirmed; `after`: the log since.
+    pub fn confirmed(&self, before: &WalStats, after: &WalStats) {
         let mut idle = lock(&self.0);
-        idle.vouched_batches = before.batches;
-        idle.vouched_durable_writes = after.durable_writes;
+        idle.confirmed_batches = before.batches;
+        idle.confirmed_durable_writes = after.durable_writes;
     }
 }

@@ -6,8 +6,8 @@
 //! is the edit that leads from the state before it to the state of its number.
 //!
 //! What that *durable* number is for: when a record does not check out, it was either torn by a crash before anybody
-//! relied on it, or damaged later. Any intact record behind it that vouches for its number proves damage, and
-//! [`vouched`] looks for one at every later offset, because the length of a damaged record cannot be believed.
+//! relied on it, or damaged later. Any intact record behind it that confirms its number proves damage, and
+//! [`confirmed`] looks for one at every later offset, because the length of a damaged record cannot be believed.
 
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
@@ -26,7 +26,7 @@ pub const RECORD_HEADER_LEN: usize = 24;
 /// The longest payload that is written or believed.
 pub(super) const PAYLOAD_LEN_MAX: usize = 1 << 30;
 
-/// How much is searched for a record that vouches for another, at least: a fraction of a second.
+/// How much is searched for a record that confirms another, at least: a fraction of a second.
 const SEARCH_LEN_MAX: usize = 256 << 20;
 
 /// The header of a manifest.
@@ -148,7 +148,7 @@ pub fn read_record(manifest: Uid, bytes: &[u8], offset: usize) -> Result<RawReco
 /// not known (see `io::FileSystem::scan_extent_tail`) looks like that by accident or because somebody chose it to; there is
 /// no more of it than a file grows by at a time, and all of it is looked at. A crafted file can be longer: when the
 /// checksums have covered [`SEARCH_LEN_MAX`], or sixteen times the file, the answer is true, which refuses the file.
-pub(super) fn vouched(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bool {
+pub(super) fn confirmed(manifest: Uid, bytes: &[u8], from: usize, edit: u64) -> bool {
     let mut budget = bytes.len().saturating_mul(16).max(SEARCH_LEN_MAX);
     for offset in from..bytes.len().saturating_sub(RECORD_HEADER_LEN - 1) {
         let mut r = Reader::new(&bytes[offset..]);

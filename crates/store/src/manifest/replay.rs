@@ -1,7 +1,7 @@
 //! Reading a manifest: recovery, and the listing of `lava dump`.
 
 use super::engine::Engines;
-use super::format::{Current, HEADER_LEN, Header, RawRecord, read_record, vouched};
+use super::format::{Current, HEADER_LEN, Header, RawRecord, confirmed, read_record};
 use super::record::{EngineId, Payload, Record};
 use super::state::State;
 use crate::names::{self, FileKind};
@@ -29,14 +29,14 @@ pub struct History {
     pub bytes: u64,
     /// Bytes after the last intact record: torn by a crash, and relied on by nobody.
     pub torn_bytes: u64,
-    /// The last edit for which a later record vouches, or which has nothing in it to lose.
-    pub vouched: u64,
+    /// The last edit that a later record confirms, or which has nothing in it to lose.
+    pub confirmed: u64,
 }
 
 /// Replays a manifest.
 ///
 /// # Errors
-/// `Corruption` with the offset, if a record is damaged that anything later in the file vouches for, or an intact one
+/// `Corruption` with the offset, if a record is damaged that anything later in the file confirms, or an intact one
 /// contradicts the history; `Unsupported` if a newer release wrote it.
 pub fn replay(bytes: &[u8], engines: &Engines) -> Result<History> {
     let (history, damage) = replay_up_to_damage(bytes, engines)?;
@@ -61,7 +61,7 @@ pub(super) fn replay_up_to_damage(bytes: &[u8], engines: &Engines) -> Result<(Hi
         edits: 0,
         bytes: (offset + first.len()) as u64,
         torn_bytes: 0,
-        vouched: first.edit,
+        confirmed: first.edit,
     };
     let mut durable = first.durable;
     loop {
@@ -84,9 +84,9 @@ impl History {
         let expected = self.state.edit_number + 1;
         let record = match read_record(manifest, bytes, offset) {
             Ok(record) => record,
-            Err(e) if vouched(manifest, bytes, offset + 1, expected) => {
+            Err(e) if confirmed(manifest, bytes, offset + 1, expected) => {
                 return Err(e.context(format!(
-                    "manifest record of edit {expected} is damaged, and a later one vouches that it was durable; open \
+                    "manifest record of edit {expected} is damaged, and a later one confirms that it was durable; open \
                      the store read-only for what is before it, run `lava repair`, or restore a backup"
                 )));
             }
@@ -99,7 +99,7 @@ impl History {
         self.state = self.state.after(record.payload).map_err(at)?;
         *durable = record.durable;
         self.edits += 1;
-        self.vouched = if record.payload.is_empty() { expected } else { *durable };
+        self.confirmed = if record.payload.is_empty() { expected } else { *durable };
         self.bytes += record.len() as u64;
         Ok(true)
     }
@@ -156,7 +156,7 @@ pub(super) fn find(env: &Env, dir: &Path, engines: &Engines) -> Result<Found> {
     let path = io::fs::join(dir, &name);
     let mut history =
         read_manifest(env, &path).and_then(|bytes| replay(&bytes, engines)).map_err(|e| e.at_file(&path))?;
-    history.vouched = history.vouched.max(current.edit);
+    history.confirmed = history.confirmed.max(current.edit);
     check_is_named(&history, &current).map_err(|e| e.at_file(&path))?;
     check_reaches(&history, &current).map_err(|e| e.at_file(&path))?;
     check_state(dir, &history.state).map_err(|e| e.at_file(&path))?;
@@ -250,7 +250,7 @@ fn read_manifest(env: &Env, path: &Path) -> Result<Vec<u8>> {
     }
     let mut bytes = vec![0; len as usize];
     let file = env.fs.open(path, Access::Buffered).map_err(missing)?;
-    // Where the power failed on a record it may be unreadable: then it is torn, or vouched for and missed.
+    // Where the power failed on a record it may be unreadable: then it is torn, or confirmed and missed.
     io::read_around(&mut bytes, 0, SECTOR, |buf, offset| file.read_at(buf, offset))?;
     Ok(bytes)
 }

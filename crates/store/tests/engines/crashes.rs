@@ -30,7 +30,7 @@ fn sessions(sim: &SimEnv, seed: u64) -> History {
         }
         history.models.insert(manifest.durable_edit(), model.clone());
         history.acknowledged.push((sim.op_count(), manifest.durable_edit()));
-        manifest.vouch().unwrap();
+        manifest.confirm().unwrap();
     }
     history
 }

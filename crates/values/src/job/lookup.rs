@@ -90,7 +90,7 @@ struct Walk {
 }
 
 /// All that judging needs to know.
-pub(crate) struct Court<'a> {
+pub(crate) struct LookupContext<'a> {
     pub(crate) names: &'a Names,
     pub(crate) inputs: &'a [Arc<Vsst>],
     pub(crate) world: &'a dyn GcWorld,
@@ -111,7 +111,7 @@ impl Lookup {
     /// Does a bounded part; true when the whole window is judged.
     pub(crate) fn step(
         &mut self,
-        court: &Court<'_>,
+        context: &LookupContext<'_>,
         window: &mut Window,
         stats: &mut LookupStats,
     ) -> Result<bool> {
@@ -119,26 +119,27 @@ impl Lookup {
         while budget > 0 {
             let Some(asking) = &mut self.asking else {
                 let Some(file) = self.tables.pop() else { return Ok(true) };
-                self.asking = Asking::new(court, &file, window, stats)?;
+                self.asking = Asking::new(context, &file, window, stats)?;
                 budget = budget.saturating_sub(TABLE_NS);
                 continue;
             };
             let done = match &mut asking.way {
                 Way::Cursor(walk) => {
                     let before = walk.cursor.counters();
-                    let watch = Stopwatch::start(court.world.now_ns(), before.device_reads);
+                    let watch = Stopwatch::start(context.world.now_ns(), before.device_reads);
                     let passed = stats.joined_references;
-                    let done = walk.join(court, window, &mut asking.keys, &mut budget, stats);
+                    let done = walk.join(context, window, &mut asking.keys, &mut budget, stats);
                     let after = walk.cursor.counters();
                     let passed = stats.joined_references - passed;
                     if passed >= TIMED_REFERENCES_MIN {
-                        let ns = watch.stop(court.world.now_ns(), after.device_reads, passed * REFERENCE_NS);
+                        let ns =
+                            watch.stop(context.world.now_ns(), after.device_reads, passed * REFERENCE_NS);
                         stats.pace.reference.observe(passed, ns);
                     }
                     add_difference(&mut stats.counters, &after, &before);
                     done
                 }
-                Way::Points => asking.ask(court, window, &mut budget, stats),
+                Way::Points => asking.ask(context, window, &mut budget, stats),
             };
             let number = asking.table.number();
             if done.map_err(|e| e.context(format!("looking up values in table {number}")))? {
@@ -157,7 +158,7 @@ fn add_difference(sum: &mut ReadCounters, now: &ReadCounters, before: &ReadCount
 impl Asking {
     /// Opens the table and chooses how to ask it; `None` if there is nothing to ask.
     fn new(
-        court: &Court<'_>,
+        context: &LookupContext<'_>,
         file: &FileMeta,
         window: &Window,
         stats: &LookupStats,
@@ -168,10 +169,10 @@ impl Asking {
         if of_keys == 0 {
             return Ok(None);
         }
-        let table = court.world.tables().table(file)?;
+        let table = context.world.tables().table(file)?;
         let references = references_among(&table, file, window, &keys)?;
         let mut asking = Asking { table, keys, references, of_keys, way: Way::Points };
-        match court.lookups {
+        match context.lookups {
             Lookups::Points => {}
             Lookups::Join => asking.walk(0, SEEK_AFTER_JOINING),
             // Dense enough that a cursor passes faster than it could seek.
@@ -202,21 +203,21 @@ impl Asking {
     /// Some point lookups; true when all were done.
     fn ask(
         &mut self,
-        court: &Court<'_>,
+        context: &LookupContext<'_>,
         window: &mut Window,
         budget: &mut u64,
         stats: &mut LookupStats,
     ) -> Result<bool> {
         while self.keys.start < self.keys.end {
             let (asked, reads) = (stats.point_lookups, stats.counters.device_reads);
-            let watch = Stopwatch::start(court.world.now_ns(), reads);
-            self.ask_some(court, window, stats)?;
+            let watch = Stopwatch::start(context.world.now_ns(), reads);
+            self.ask_some(context, window, stats)?;
             let (asked, reads) = (stats.point_lookups - asked, stats.counters.device_reads - reads);
             let estimate = asked * POINT_NS;
-            let ns = watch.stop(court.world.now_ns(), stats.counters.device_reads, estimate);
+            let ns = watch.stop(context.world.now_ns(), stats.counters.device_reads, estimate);
             stats.pace.point.observe(asked, ns);
             *budget = budget.saturating_sub(estimate + reads * DEVICE_READ_NS);
-            if court.lookups == Lookups::Cheaper && asked > 0 {
+            if context.lookups == Lookups::Cheaper && asked > 0 {
                 self.reconsider(stats);
             }
             if *budget == 0 || matches!(self.way, Way::Cursor(_)) {
@@ -227,7 +228,12 @@ impl Asking {
     }
 
     /// The next point lookups, as many as are timed together.
-    fn ask_some(&mut self, court: &Court<'_>, window: &mut Window, stats: &mut LookupStats) -> Result<()> {
+    fn ask_some(
+        &mut self,
+        context: &LookupContext<'_>,
+        window: &mut Window,
+        stats: &mut LookupStats,
+    ) -> Result<()> {
         let mut left = RECONSIDER_EVERY;
         while self.keys.start < self.keys.end && left > 0 {
             let at = self.keys.start;
@@ -238,7 +244,7 @@ impl Asking {
                 let wanted = window.user_key(&entry);
                 let found = self.table.get_reference(wanted, entry.seq, entry.hash, &mut stats.counters)?;
                 if let Some(reference) = found {
-                    judge(court, window, at, &reference, stats)?;
+                    judge(context, window, at, &reference, stats)?;
                 }
             }
             self.keys.start += 1;
@@ -251,7 +257,7 @@ impl Walk {
     /// A part of a merge join; true when it is complete.
     fn join(
         &mut self,
-        court: &Court<'_>,
+        context: &LookupContext<'_>,
         window: &mut Window,
         keys: &mut Range<usize>,
         budget: &mut u64,
@@ -293,7 +299,7 @@ impl Walk {
                 }
                 std::cmp::Ordering::Equal => {
                     let reference = Reference::decode(cursor.value())?;
-                    judge(court, window, keys.start, &reference, stats)?;
+                    judge(context, window, keys.start, &reference, stats)?;
                     keys.start += 1;
                     self.passed = 0;
                 }
@@ -308,18 +314,18 @@ impl Walk {
 
 /// A reference to entry `at` was found: the entry is live if the reference leads to its file.
 fn judge(
-    court: &Court<'_>,
+    context: &LookupContext<'_>,
     window: &mut Window,
     at: usize,
     reference: &Reference,
     stats: &mut LookupStats,
 ) -> Result<()> {
     let entry = window.entries[at];
-    let lead = court.names.input_of(reference.blob_id, window.user_key(&entry), entry.seq);
+    let lead = context.names.input_of(reference.blob_id, window.user_key(&entry), entry.seq);
     // A reference elsewhere: the value was rewritten into another file, and the record here is garbage.
     let Some((_, whole)) = lead.filter(|(input, _)| *input == entry.input) else { return Ok(()) };
     if reference.stored_len != u64::from(entry.stored_len) {
-        return Err(disagreement(court, window, &entry, reference));
+        return Err(disagreement(context, window, &entry, reference));
     }
     window.entries[at].live = true;
     stats.whole_live += u64::from(whole);
@@ -327,14 +333,14 @@ fn judge(
 }
 
 #[cold]
-fn disagreement(court: &Court<'_>, window: &Window, entry: &Entry, reference: &Reference) -> Error {
+fn disagreement(context: &LookupContext<'_>, window: &Window, entry: &Entry, reference: &Reference) -> Error {
     let why = format!(
         "the record of key \"{}\" has {} bytes, but a table references {}: verify the store",
         window.user_key(entry).escape_ascii(),
         entry.stored_len,
         reference.stored_len
     );
-    Error::corruption(why).at_file(court.inputs[entry.input as usize].file().path()).at_offset(entry.offset)
+    Error::corruption(why).at_file(context.inputs[entry.input as usize].file().path()).at_offset(entry.offset)
 }
 
 /// About how many references of the table lie between the first and the last of the keys asked.

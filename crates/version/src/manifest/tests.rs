@@ -81,7 +81,7 @@ fn opening_writes_nothing_and_read_only_refuses_to() {
     let manifest = Manifest::recover(&sim.env(), DIR.as_ref(), true).unwrap();
     assert_eq!(manifest.commit(Edit::default()).unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(manifest.roll().unwrap_err().kind(), ErrorKind::ReadOnly);
-    manifest.vouch().unwrap();
+    manifest.confirm().unwrap();
     assert!(!manifest.should_roll());
     drop(recover(&sim).unwrap());
     assert_eq!(sim.state_hash(), before);
@@ -169,13 +169,13 @@ fn build_sees_every_accepted_edit_and_a_refused_one_leaves_no_trace() {
 }
 
 #[test]
-fn vouch_writes_only_what_is_needed() {
+fn confirm_writes_only_what_is_needed() {
     let (sim, manifest) = new_store(9);
     manifest.commit(Edit(vec![Record::Store(StoreRecord::LastSeq(7))])).unwrap();
     let edits = manifest.durable_edit();
-    manifest.vouch().unwrap();
-    manifest.vouch().unwrap();
-    assert_eq!(manifest.durable_edit(), edits, "CURRENT vouches, no edit is needed");
+    manifest.confirm().unwrap();
+    manifest.confirm().unwrap();
+    assert_eq!(manifest.durable_edit(), edits, "CURRENT confirms, no edit is needed");
     drop(manifest);
     let path = file_in_use(&sim);
     let len = sim.read_file(&path).unwrap().len() as u64;
@@ -186,7 +186,7 @@ fn vouch_writes_only_what_is_needed() {
     }
     let manifest = recover(&sim).unwrap();
     let (ops, writes) = (sim.op_count(), sim.count_ops(Some(io::sim::OpKind::Append), ""));
-    manifest.vouch().unwrap();
+    manifest.confirm().unwrap();
     assert_eq!(
         (sim.op_count(), sim.count_ops(Some(io::sim::OpKind::Append), "")),
         (ops, writes),

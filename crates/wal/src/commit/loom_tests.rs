@@ -2,7 +2,7 @@
 //! durable page returns, and returns rightly. Loom takes a thread that waits for ever for a failure.
 //!
 //! The device is left out: a page is written when the holder of the token says so. What [`crate::wal`] does with the token
-//! is repeated here in small (`sync`, `write_out`, `vouch`); pages are numbered by a counter that stands for the tail.
+//! is repeated here in small (`sync`, `write_out`, `confirm`); pages are numbered by a counter that stands for the tail.
 
 use super::*;
 use base::sync::model::check;

@@ -1,11 +1,11 @@
 use super::*;
-use crate::caller::{Caller, Expectation, recover_all};
+use crate::store_model::{Caller, Expectation, recover_all};
 use io::Rng;
 use io::sim::{CrashKind, SimEnv};
 
 const STARTS: [u64; 2] = [1, (1 << 32) - 10];
 
-fn rw(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, crate::caller::Replayed) {
+fn rw(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, crate::store_model::Replayed) {
     recover_all(sim, &expected.manifest, RecoveryMode::ReadWrite)
         .unwrap_or_else(|e| panic!("{e}\n{}", sim.trace()))
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Durability;
-use crate::caller::{Caller, Manifest, Replayed, dir, path_of, recover_all, store, uid_of};
 use crate::recover::RecoveryMode;
+use crate::store_model::{Caller, Manifest, Replayed, dir, path_of, recover_all, store, uid_of};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, Rng};
 

@@ -6,7 +6,7 @@
 
 use super::*;
 use crate::RecoveryMode;
-use crate::caller::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store, uid_of};
+use crate::store_model::{Expectation, Manifest, Written, dir, path_of, payload, recover_all, store, uid_of};
 use base::sync::{lock as take, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
@@ -35,7 +35,7 @@ struct Shared {
 fn started(env: &Env) -> Wal {
     env.fs.create_dir_all(dir()).unwrap();
     env.fs.sync_dir("/".as_ref()).unwrap();
-    let options = crate::caller::options();
+    let options = crate::store_model::options();
     let group = |ltn| {
         let file = env.fs.create_in_place(&path_of(ltn), options.group_len, Access::Direct).unwrap();
         PreparedGroup { ltn, uid: uid_of(ltn), file }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::RecoveryMode;
-use crate::caller::{Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of};
+use crate::store_model::{
+    Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of,
+};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -166,7 +168,7 @@ fn two_tenants_have_sequences_of_their_own() {
     assert!(position.lpn > 0);
     let sim = caller.sim.crash(io::sim::CrashKind::ProcessKill, 1);
     let manifest = caller.manifests.last().unwrap().1.clone();
-    let groups = crate::caller::groups(&sim, &manifest);
+    let groups = crate::store_model::groups(&sim, &manifest);
     let mut found: Vec<(u8, u64)> = Vec::new();
     let mut take = |tenant: TenantId, seq, _: &[u8]| {
         found.push((tenant.0, seq));
@@ -174,8 +176,8 @@ fn two_tenants_have_sequences_of_their_own() {
     };
     let report = crate::recover(
         &sim.env(),
-        crate::caller::dir(),
-        crate::caller::store(),
+        crate::store_model::dir(),
+        crate::store_model::store(),
         &groups,
         RecoveryMode::ReadWrite,
         &mut take,
@@ -212,7 +214,7 @@ fn pages_are_of_version_3_from_the_second_tenant_on() {
         }
     }
     caller.wal.close().unwrap();
-    let bytes = caller.sim.read_file(crate::caller::path_of(1)).unwrap();
+    let bytes = caller.sim.read_file(crate::store_model::path_of(1)).unwrap();
     let versions: Vec<u8> = bytes.chunks(PAGE).map(|page| page[8]).take(6).collect();
     assert_eq!(versions, [2, 2, 3, 3, 3, 0]);
 }

@@ -1,17 +1,17 @@
 //! Who holds space: snapshots and iterators with what each keeps, and the column families that keep the log long.
 //!
-//! An **iterator** holds a view: the tables, vSSTs and segments of one moment. Those that the store has replaced since are
+//! An **iterator** holds a read state: the tables, vSSTs and segments of one moment. Those that the store has replaced since are
 //! on the list of obsolete files, and stay on disk for it.
 //!
 //! A **snapshot** holds no file. It makes compaction keep versions that newer ones hide. What compactions have kept so far
-//! was counted by them (`tree::kept`), exactly, as key and value bytes; what they have not met yet is estimated from the
+//! was counted by them (`tree::retained`), exactly, as key and value bytes; what they have not met yet is estimated from the
 //! levels like all hidden garbage ([`values::Ledger::hidden_from`]).
 //!
 //! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.
 
-use crate::tree::family::{Family, View};
-use crate::tree::kept::Kept;
-use crate::tree::readers::Reader;
+use crate::tree::family::{Family, ReadState};
+use crate::tree::open_iterators::Reader;
+use crate::tree::retained::Retained;
 use crate::work::jobs::Jobs;
 use base::{HashMap, HashSet, SeqNo};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ pub(super) struct KeptSums {
 }
 
 /// Adds `kept`, of the tables of one family, to the snapshots among `holders`.
-pub(super) fn share_out(kept: &[Kept], holders: &mut [Holder]) -> KeptSums {
+pub(super) fn share_out(kept: &[Retained], holders: &mut [Holder]) -> KeptSums {
     let mut sums = KeptSums::default();
     for one in kept {
         let bytes = one.table_bytes.saturating_add(one.record_bytes);
@@ -139,7 +139,7 @@ pub(super) fn share_out(kept: &[Kept], holders: &mut [Holder]) -> KeptSums {
 /// are still there, with their bytes. Also: bytes of those that no iterator keeps.
 pub(super) fn holders(jobs: &Jobs, obsolete: &HashMap<u64, u64>) -> (Vec<Holder>, u64) {
     let now_ns = jobs.context.env.clock.now_ns();
-    let snapshot = |(sequence, held): (SeqNo, crate::tree::snapshot::Held)| Holder {
+    let snapshot = |(sequence, held): (SeqNo, crate::tree::snapshot::Registration)| Holder {
         id: held.id,
         name: held.name.to_string(),
         sequence,
@@ -176,38 +176,39 @@ fn kept_files(jobs: &Jobs, readers: &[(u64, Reader)], obsolete: &HashMap<u64, u6
     if obsolete.is_empty() {
         return vec![HashSet::default(); readers.len()];
     }
-    // Iterators made at about the same time share a view.
-    let mut of_views: HashMap<*const View, HashSet<u64>> = HashMap::default();
+    // Iterators made at about the same time share a read state.
+    let mut of_views: HashMap<*const ReadState, HashSet<u64>> = HashMap::default();
     let files = readers.iter().map(|(_, reader)| {
-        let Some(view) = reader.view.upgrade() else { return HashSet::default() };
-        let files = of_views.entry(Arc::as_ptr(&view)).or_insert_with(|| files_of(jobs, &view, obsolete));
+        let Some(read_state) = reader.read_state.upgrade() else { return HashSet::default() };
+        let files =
+            of_views.entry(Arc::as_ptr(&read_state)).or_insert_with(|| files_of(jobs, &read_state, obsolete));
         files.clone()
     });
     let files = files.collect();
-    // A reader that went meanwhile has left its view to this function, and nobody else tells that files are free now.
+    // A reader that went meanwhile has left its read state to this function, and nobody else tells that files are free now.
     if jobs.files.obsolete.has_ready() {
         jobs.context.signals.notify_work();
     }
     files
 }
 
-fn files_of(jobs: &Jobs, view: &View, obsolete: &HashMap<u64, u64>) -> HashSet<u64> {
-    let memtables: Vec<u64> = view.frozen.iter().chain([&view.active]).map(|m| m.id()).collect();
-    let vssts = view.version.vssts.keys();
-    let all = tables_of(view).chain(vssts).chain(jobs.large.segments.of_memtables(&memtables));
+fn files_of(jobs: &Jobs, read_state: &ReadState, obsolete: &HashMap<u64, u64>) -> HashSet<u64> {
+    let memtables: Vec<u64> = read_state.frozen.iter().chain([&read_state.active]).map(|m| m.id()).collect();
+    let vssts = read_state.version.vssts.keys();
+    let all = tables_of(read_state).chain(vssts).chain(jobs.large.segments.of_memtables(&memtables));
     all.filter(|number| obsolete.contains_key(number)).collect()
 }
 
 /// What compaction has not met yet and will have to keep in a family, for each of the snapshots among `holders`.
-pub(super) fn estimate_hidden(view: &View, holders: &mut [Holder]) {
+pub(super) fn estimate_hidden(read_state: &ReadState, holders: &mut [Holder]) {
     for holder in holders.iter_mut().filter(|h| h.kind == HolderKind::Snapshot) {
-        let hidden = view.ledger.hidden_from(&view.version, holder.sequence);
+        let hidden = read_state.ledger.hidden_from(&read_state.version, holder.sequence);
         holder.hidden_bytes = holder.hidden_bytes.saturating_add(hidden.likely);
         holder.hidden_bytes_max = holder.hidden_bytes_max.saturating_add(hidden.high);
     }
 }
 
 /// The tables of a family.
-pub(super) fn tables_of(view: &View) -> impl Iterator<Item = u64> + '_ {
-    view.version.levels.iter().flat_map(|level| level.iter().map(|file| file.number))
+pub(super) fn tables_of(read_state: &ReadState) -> impl Iterator<Item = u64> + '_ {
+    read_state.version.levels.iter().flat_map(|level| level.iter().map(|file| file.number))
 }

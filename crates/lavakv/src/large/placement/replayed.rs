@@ -306,7 +306,7 @@ impl Replayed {
     pub fn hold(&self, large: &Large) {
         for (&number, &(_, family)) in &self.files {
             let Some(family) = large.tree.family(family) else { continue };
-            let active = family.view().active.clone();
+            let active = family.read_state().active.clone();
             if !active.is_empty() {
                 large.segments.hold(number, family.id, &active, 0);
             }

@@ -1,4 +1,4 @@
-//! The pace on a clock of its own: what it takes for congestion, that the bound binds, rises, and yields to strain.
+//! The pace on a clock of its own: what it takes for congestion, that the bound binds, rises, and yields to garbage pressure.
 
 use super::*;
 
@@ -12,10 +12,10 @@ fn flush(rate: u64, waited_for: bool) -> Flushed {
 }
 
 /// Collection that takes every byte it may get for `ns`, in pieces of 1 MiB; returns the bytes.
-fn collect(pace: &GcPace, now_ns: &mut u64, ns: u64, strain: u64) -> u64 {
+fn collect(pace: &GcPace, now_ns: &mut u64, ns: u64, garbage_pressure: u64) -> u64 {
     let (end_ns, mut bytes) = (*now_ns + ns, 0);
     while *now_ns < end_ns {
-        match pace.wait_ns(*now_ns, strain) {
+        match pace.wait_ns(*now_ns, garbage_pressure) {
             0 => {
                 pace.charge(MIB);
                 bytes += MIB;
@@ -87,7 +87,7 @@ fn the_bound_binds_falls_by_a_fifth_and_rises_with_time() {
 }
 
 #[test]
-fn strain_raises_the_floor_and_lifts_the_bound() {
+fn garbage_pressure_raises_the_floor_and_lifts_the_bound() {
     let (pace, mut now_ns) = congested();
     for _ in 0..40 {
         pace.charge(20 * MIB);
@@ -96,16 +96,16 @@ fn strain_raises_the_floor_and_lifts_the_bound() {
     }
     let mut last = pace.bytes_per_s(now_ns, 0).unwrap();
     assert_eq!(pace.bytes_per_s(now_ns, STRAIN_HALF), Some(last));
-    for strain in [60, 70, 80, 90, 99] {
-        let now = pace.bytes_per_s(now_ns, strain).unwrap();
-        assert!(now > last, "{strain}");
+    for garbage_pressure in [60, 70, 80, 90, 99] {
+        let now = pace.bytes_per_s(now_ns, garbage_pressure).unwrap();
+        assert!(now > last, "{garbage_pressure}");
         last = now;
     }
-    assert_eq!(pace.bytes_per_s(now_ns, STRAIN_FULL), None);
-    let [slow, strained, lifted] = [0, 80, STRAIN_FULL].map(|strain| {
+    assert_eq!(pace.bytes_per_s(now_ns, GARBAGE_PRESSURE_FULL), None);
+    let [slow, strained, lifted] = [0, 80, GARBAGE_PRESSURE_FULL].map(|garbage_pressure| {
         // What was charged before is forgotten where there is no bound.
-        assert_eq!(pace.wait_ns(now_ns, STRAIN_FULL), 0);
-        collect(&pace, &mut now_ns, 500 * MS, strain)
+        assert_eq!(pace.wait_ns(now_ns, GARBAGE_PRESSURE_FULL), 0);
+        collect(&pace, &mut now_ns, 500 * MS, garbage_pressure)
     });
     assert!(slow * 2 < strained && strained < lifted && lifted >= 490 * MIB, "{slow} {strained} {lifted}");
 }
@@ -145,7 +145,7 @@ fn waits_end() {
         pace.flushed(now_ns, flush(2, true));
     }
     for (debt, poll_ns) in [(1, u64::MAX), (1, 7), (4097, 500), (4097, u64::MAX)] {
-        assert_eq!(pace.wait_ns(now_ns, STRAIN_FULL), 0, "forget what was charged without asking");
+        assert_eq!(pace.wait_ns(now_ns, GARBAGE_PRESSURE_FULL), 0, "forget what was charged without asking");
         pace.charge(debt);
         let due_ns = debt * SECOND / pace.bytes_per_s(now_ns, 0).unwrap();
         let mut waited_ns = 0;

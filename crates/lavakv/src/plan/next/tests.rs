@@ -152,7 +152,7 @@ fn told_below(facts: &MadeUp, below: JobClass) -> String {
         Some(Plan::Cleanup { prune }) => format!("cleanup {prune}"),
         Some(Plan::Compact(Compact::Asked(family))) => format!("asked {}", family.id),
         Some(Plan::Compact(Compact::Picked(family, c))) => format!("compact {} from {}", family.id, c.level),
-        Some(Plan::Compact(Compact::Step(family, ..))) => format!("rebuild {}", family.id),
+        Some(Plan::Compact(Compact::Step(family, ..))) => format!("relocation {}", family.id),
         Some(Plan::Collect(c)) => {
             format!("collect {}{}", c.family.id, if c.urgent { " at once" } else { "" })
         }
@@ -247,7 +247,7 @@ fn a_family_whose_policy_is_not_known_is_not_compacted() {
     facts.quiet = true;
     facts.families[0].policy = None;
     assert_eq!(told(&facts), "collect 1");
-    let c = facts.families[0].view.version.files(0)[0].clone();
+    let c = facts.families[0].read_state.version.files(0)[0].clone();
     let facts_of = family(1, 9, None);
     let busy = lsm::policy::InProgress::default();
     let asked = facts_of.policy.as_ref().unwrap().levels(&facts_of.of_tree(&busy)).unwrap();
@@ -271,7 +271,7 @@ fn asking_changes_nothing() {
         assert_eq!(notes.at_rest.len(), 1, "a version in which nothing pays");
         assert_eq!(notes.gc_slots, Some(1));
     }
-    let version = Arc::downgrade(&facts.families[0].view.version);
+    let version = Arc::downgrade(&facts.families[0].read_state.version);
     facts.in_progress.learned.at_rest.insert(1, version);
     let mut notes = Notes::default();
     assert!(next(&facts, JobClass::Idle, &mut notes).is_none() && notes.at_rest.is_empty());

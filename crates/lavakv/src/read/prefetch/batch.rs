@@ -12,7 +12,7 @@ use super::{Entry, FetchValues};
 use crate::read::fetch;
 use crate::tree::Tree;
 use crate::tree::demand::Demand;
-use crate::tree::family::View;
+use crate::tree::family::ReadState;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use io::FileRead;
@@ -29,9 +29,9 @@ const GAP_MAX: u64 = 16 << 10;
 /// The longest request made of several records; longer ones would leave the device's parallelism unused.
 const RUN_LEN_MAX: u64 = 256 << 10;
 
-/// Reads the values behind the references of one view.
+/// Reads the values behind the references of one read state.
 pub(crate) struct Values {
-    pub view: Arc<View>,
+    pub read_state: Arc<ReadState>,
     pub tree: Arc<Tree>,
     pub fill_cache: bool,
     /// Told how many requests were made.
@@ -65,7 +65,7 @@ impl Values {
     ) -> Option<(Place, Option<BlockSlice>)> {
         let Entry { user_key, seq, kind, value } = *entry;
         let reference = Reference::decode(value).ok().filter(|_| kind == ValueKind::Reference)?;
-        let meta = fetch::resolve(&self.view.version, user_key, seq, &reference).ok()?;
+        let meta = fetch::resolve(&self.read_state.version, user_key, seq, &reference).ok()?;
         if meta.segment || reference.stored_len > RECORD_LEN_MAX as u64 {
             return None;
         }
@@ -108,7 +108,7 @@ impl Values {
 
 impl FetchValues for Values {
     fn read(&self, entry: &Entry<'_>) -> Result<BlockSlice> {
-        let (version, mut counters) = (&self.view.version, ReadCounters::default());
+        let (version, mut counters) = (&self.read_state.version, ReadCounters::default());
         let Entry { user_key, seq, kind, value } = *entry;
         let value =
             fetch::value(&self.tree, version, (user_key, seq, kind), value, self.fill_cache, &mut counters);

@@ -28,11 +28,11 @@ fn what_was_derived_of_an_older_version_is_thrown_away() {
     };
     let outcome = tree.install(vec![Part::new(family)], records, || {}).unwrap();
     assert_eq!((outcome, calls.get()), (vec![Installed::Whole], 2));
-    let view = family.view();
+    let read_state = family.read_state();
     let durable = tree.files.manifest.state();
-    assert!(Arc::ptr_eq(&view.version, &durable.families.get(&family.id).unwrap().version));
-    assert_eq!(view.ledger.record_bytes(), Ledger::of(&view.version).record_bytes());
-    assert!(view.ledger.record_bytes() > 13_000, "both values are in it");
+    assert!(Arc::ptr_eq(&read_state.version, &durable.families.get(&family.id).unwrap().version));
+    assert_eq!(read_state.ledger.record_bytes(), Ledger::of(&read_state.version).record_bytes());
+    assert!(read_state.ledger.record_bytes() > 13_000, "both values are in it");
 }
 
 #[test]

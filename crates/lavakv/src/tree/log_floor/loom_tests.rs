@@ -29,19 +29,20 @@ impl Store {
     /// What the write path does after the log has the write.
     fn write(&self, seq: SeqNo) {
         let key = [seq as u8];
-        self.family.view().active.insert(seq, ValueKind::Value, &key, b"v");
+        self.family.read_state().active.insert(seq, ValueKind::Value, &key, b"v");
         self.snapshots.publish(seq);
     }
 
     /// What a flush does: all frozen memtables, the edit first.
     fn flush(&self) {
-        let view = self.family.view();
-        let Some(end) = view.frozen.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high + 1).max()
+        let read_state = self.family.read_state();
+        let Some(end) =
+            read_state.frozen.iter().filter_map(|m| m.seq_range()).map(|(_, high)| high + 1).max()
         else {
             return;
         };
         self.flushed_end.store(end, Ordering::Release);
-        let ids: Vec<u64> = view.frozen.iter().map(|m| m.id()).collect();
+        let ids: Vec<u64> = read_state.frozen.iter().map(|m| m.id()).collect();
         self.family.install(Arc::new(Version::new(1)), &ids);
     }
 

@@ -1,5 +1,5 @@
 //! Every interleaving of writers that publish, snapshots that are taken, jobs that ask which they must keep, and reads that
-//! pin a view while memtables are frozen and flushed.
+//! pin a read state while memtables are frozen and flushed.
 //!
 //! Who reads is a thread that loom runs second: from there it explores all that a load may return.
 
@@ -53,15 +53,15 @@ fn loom_a_read_sees_all_up_to_its_sequence() {
             Family::new(1, "f".into(), options.family.clone(), version, 1, &options, Default::default());
         let (family, registry) = (Arc::new(family), Arc::new(Snapshots::default()));
         let put = |family: &Family, registry: &Snapshots, seq: SeqNo| {
-            family.view().active.insert(seq, ValueKind::Value, &[seq as u8], b"v");
+            family.read_state().active.insert(seq, ValueKind::Value, &[seq as u8], b"v");
             registry.publish(seq);
         };
         put(&family, &registry, 1);
         let reader = {
             let (family, registry) = (family.clone(), registry.clone());
             thread::spawn(move || {
-                let (view, seq) = crate::read::read_path::pin_at(&registry, &family);
-                let tables = [&view.active].into_iter().chain(&view.frozen);
+                let (read_state, seq) = crate::read::read_path::pin_at(&registry, &family);
+                let tables = [&read_state.active].into_iter().chain(&read_state.frozen);
                 let found: Vec<bool> =
                     (1..=seq).map(|s| tables.clone().any(|m| m.get(&[s as u8], seq).is_some())).collect();
                 assert!(found.iter().all(|found| *found), "{found:?}");

@@ -36,8 +36,8 @@ pub(super) fn is_wanted(jobs: &Jobs) -> Option<bool> {
 /// True if names or vSSTs could be dropped.
 fn has_unreferenced(jobs: &Jobs) -> bool {
     jobs.tree.all_families().iter().any(|f| {
-        let view = f.view();
-        view.may_prune && !values::prune(&view.version, &jobs.files.pins).0.is_empty()
+        let read_state = f.read_state();
+        read_state.may_prune && !values::prune(&read_state.version, &jobs.files.pins).0.is_empty()
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::claim::Claim;
 use super::hot_cold::Drops;
-use super::rebuild::Rebuilder;
+use super::relocation::Relocator;
 use super::separate::Separation;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
@@ -14,15 +14,15 @@ use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::space::grant::Grant;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
-use crate::tree::kept::{CountedTable, Counting};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
+use crate::tree::retained::{CountedTable, Counting};
 use base::sync::lock;
 use base::{Result, SeqNo};
 use lsm::below::DeeperLevels;
 use lsm::policy::{Compaction, CompactionPolicy, Reason};
 use lsm::{
-    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, Readers, Sources,
-    Step, TableSource,
+    Bounds, Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, OutputCutter, Sources, Step,
+    TableSource, Visibility,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
     let number = set.job_number();
     let output_bytes = output_bytes(&compaction, options.vsst_bytes, jobs.tree.snapshots.is_any());
     let grant = jobs.space.grant(output_bytes);
-    let version = family.view().version.clone();
+    let version = family.read_state().version.clone();
     let files: Vec<_> = compaction.input_files().map(|(_, f)| f.clone()).collect();
     let pins = jobs.files.pins.pin(values::names_to_pin(&version, &files));
     let compaction = Arc::new(compaction);
@@ -103,7 +103,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, compact: Compact)
         Box::new(CompactionJob {
             number,
             inputs: files.iter().map(|f| f.number).collect(),
-            version: Arc::new(values::outline(&version, &files, &compaction.rebuild_vssts)),
+            version: Arc::new(values::outline(&version, &files, &compaction.relocate_vssts)),
             expected_len: compaction.expected_output_len(),
             running: None,
             kept_for: Vec::new(),
@@ -123,7 +123,7 @@ impl CompactionJob {
         let snapshots = jobs.tree.snapshots.for_job();
         self.kept_for = snapshots.split_last().map(|(_, held)| held.to_vec()).unwrap_or_default();
         let tables: Arc<dyn TableSource> = jobs.files.tables.clone();
-        let mut sources = Sources::new(Readers::Snapshots(snapshots.clone()), tables, options);
+        let mut sources = Sources::new(Visibility::Snapshots(snapshots.clone()), tables, options);
         let levels: Vec<(usize, Level)> =
             self.compaction.inputs.iter().map(|(level, files)| (*level, files.clone().into())).collect();
         sources.add(levels.iter().map(|(level, files)| (*level, files)), Bounds::default())?;
@@ -139,11 +139,11 @@ impl CompactionJob {
             inputs: self.inputs.clone(),
             expected_len: self.family.options().vsst_bytes,
         };
-        let rebuilder = Rebuilder::new(files(), &self.version, &self.compaction)?;
+        let rebuilder = Relocator::new(files(), &self.version, &self.compaction)?;
         let separation = Separation::of_compaction(files(), self.version.clone());
         let drops = self.family.drop_cache().map(Drops);
         if let Some(Drops(cache)) = &drops {
-            cache.set_live_keys(self.family.view().ledger.references());
+            cache.set_live_keys(self.family.read_state().ledger.references());
         }
         Ok(Running {
             drops,
@@ -191,7 +191,7 @@ impl CompactionJob {
             Step::More => Ok(Merged::Not(Progress::More)),
             Step::Done(outputs) => {
                 let vssts = running.separation.finish()?;
-                jobs.context.stats.rebuild_bytes_read.add(running.separation.rebuild_read_bytes());
+                jobs.context.stats.rebuild_bytes_read.add(running.separation.relocation_read_bytes());
                 for (file, error) in running.separation.take_damaged() {
                     jobs.tree.set_aside(file, &error);
                 }
@@ -213,7 +213,7 @@ impl CompactionJob {
             .stats
             .compaction_bytes_written
             .add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
-        if self.compaction.reason == Reason::Rebuild {
+        if self.compaction.reason == Reason::Relocation {
             jobs.context.stats.rebuild_bytes_written.add(value_bytes);
         }
         if self.install(files, vssts)? == Installed::Whole && !self.kept_for.is_empty() {
@@ -266,7 +266,7 @@ impl CompactionJob {
         }
         jobs.context.stats.compactions.add(1);
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
-        jobs.context.stats.rebuilds.add(u64::from(c.reason == Reason::Rebuild));
+        jobs.context.stats.rebuilds.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
         jobs.context.tell(&Event::Compaction {
@@ -288,7 +288,7 @@ impl CompactionJob {
 impl Job for CompactionJob {
     fn class(&self) -> JobClass {
         match (self.compaction.level, self.compaction.reason) {
-            (_, Reason::Rebuild) => JobClass::Gc,
+            (_, Reason::Relocation) => JobClass::Gc,
             (0, _) => JobClass::L0,
             _ => JobClass::Compaction,
         }

@@ -19,8 +19,8 @@ use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::space::grant::Grant;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
-use crate::tree::kept::{CountedTable, Counting};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
+use crate::tree::retained::{CountedTable, Counting};
 use base::sync::lock;
 use base::{InternalIterator, Result, SeqNo};
 use lsm::below::Anything;
@@ -111,7 +111,7 @@ impl FlushJob {
         jobs.files.sync_dir()?;
         let mut tables: Vec<Vec<FileMeta>> = Vec::new();
         for unit in &mut self.units {
-            let version = unit.family.view().version.clone();
+            let version = unit.family.read_state().version.clone();
             let outputs = std::mem::take(&mut unit.outputs);
             tables
                 .push(outputs.iter().map(|o| file_meta(&jobs.tree, &version, 0, o)).collect::<Result<_>>()?);

@@ -3,8 +3,8 @@
 //! **When**, and how many at once: see `plan::collection`. How fast: see `plan::gc_pace`.
 //!
 //! **Pins.** A compaction may emit any name that its inputs' references resolve to, and a collection must not see its
-//! inputs' names vanish. Both take their pins under the lock of what is in progress, together with the view they work on, and let
-//! go of them under the same lock, after their edit is published: nobody can take a view from before a collection and
+//! inputs' names vanish. Both take their pins under the lock of what is in progress, together with the read state they work on, and let
+//! go of them under the same lock, after their edit is published: nobody can take a read state from before a collection and
 //! pin its names after the collection has let go of them.
 
 use super::claim::Claim;
@@ -45,9 +45,9 @@ pub(crate) struct GcJob {
 
 /// Claims a collection. `None` if there is no room for it any more.
 pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Collection) -> Option<Claimed> {
-    let Collection { family, view, gc, options, urgent } = collection;
+    let Collection { family, read_state, gc, options, urgent } = collection;
     let grant = jobs.space.grant(gc.expected_write)?;
-    let names = gc.inputs.iter().flat_map(|meta| view.version.names_of(meta.number));
+    let names = gc.inputs.iter().flat_map(|meta| read_state.version.names_of(meta.number));
     let pins = jobs.files.pins.pin(names);
     let input_numbers: Vec<u64> = gc.numbers().collect();
     set.collects(family.id, &input_numbers);
@@ -65,10 +65,10 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
             expected_len: gc.expected_write.min(options.file_bytes),
         };
         Box::new(GcJob {
-            expected: gc.numbers().map(|n| view.ledger.garbage_of(n).garbage_bytes).collect(),
+            expected: gc.numbers().map(|n| read_state.ledger.garbage_of(n).garbage_bytes).collect(),
             input_numbers,
             inputs: gc.inputs.clone(),
-            job: values::GcJob::new(gc, &view.version, options),
+            job: values::GcJob::new(gc, &read_state.version, options),
             files,
             start_ns: jobs.context.now_ns(),
             urgent,
@@ -80,10 +80,10 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet, collection: Colle
 }
 
 /// How near the space is to where somebody suffers: 100 is there.
-fn strain_percent(jobs: &Jobs) -> u64 {
-    let views: Vec<_> = jobs.tree.all_families().iter().map(|family| family.view()).collect();
-    let digests = views.iter().map(|view| &view.digest);
-    collection::strain_percent(digests, jobs.space.has_own_limit(), jobs.space.fill_percent())
+fn garbage_pressure_percent(jobs: &Jobs) -> u64 {
+    let read_states: Vec<_> = jobs.tree.all_families().iter().map(|family| family.read_state()).collect();
+    let digests = read_states.iter().map(|read_state| &read_state.summary);
+    collection::garbage_pressure_percent(digests, jobs.space.has_own_limit(), jobs.space.fill_percent())
 }
 
 /// How long a collection should wait so that flushes are quick.
@@ -91,12 +91,12 @@ fn paced_ns(jobs: &Jobs, now_ns: u64) -> u64 {
     if !jobs.context.options.ablation.dynamic_scheduling {
         return 0;
     }
-    jobs.gc_pace.wait_ns(now_ns, strain_percent(jobs))
+    jobs.gc_pace.wait_ns(now_ns, garbage_pressure_percent(jobs))
 }
 
 /// What collections may read and write in a second now; `None`: they are not bounded.
 pub(crate) fn pace_bytes_per_s(jobs: &Jobs) -> Option<u64> {
-    jobs.gc_pace.bytes_per_s(jobs.context.now_ns(), strain_percent(jobs))
+    jobs.gc_pace.bytes_per_s(jobs.context.now_ns(), garbage_pressure_percent(jobs))
 }
 
 impl GcJob {
@@ -163,7 +163,7 @@ impl GcJob {
 }
 
 /// True if the files a collection replaces are still there. No other job may replace them, but clean-up may have decided
-/// to drop one without references a moment before the collection, with a view from before that, pinned its names.
+/// to drop one without references a moment before the collection, with a read state from before that, pinned its names.
 fn has_all(state: &State, family: version::FamilyId, inputs: &[u64]) -> bool {
     let there = |version: &Version| inputs.iter().all(|n| version.vssts.contains_key(n));
     state.families.get(&family).is_some_and(|family| there(&family.version))

@@ -24,7 +24,7 @@ impl<'a> Seen<'a> {
 
     /// True if no memtable waits to be flushed, or for somebody to let it be flushed.
     pub fn is_flushed(&self) -> bool {
-        self.families().iter().all(|family| family.view.frozen.is_empty())
+        self.families().iter().all(|family| family.read_state.frozen.is_empty())
     }
 }
 
@@ -48,9 +48,9 @@ impl Facts for Seen<'_> {
         let ceiling = tree.together.flush_ceiling();
         let mut ready = Vec::new();
         for family in tree.all_families() {
-            let view = family.view();
+            let read_state = family.read_state();
             let fits = |m: &&Arc<_>| MemTable::seq_range(m).is_none_or(|(_, high)| high <= ceiling);
-            let memtables: Vec<_> = view.frozen.iter().filter(fits).cloned().collect();
+            let memtables: Vec<_> = read_state.frozen.iter().filter(fits).cloned().collect();
             if let Some(oldest) = memtables.iter().filter_map(|m| m.seq_range()).map(|(low, _)| low).min() {
                 ready.push((oldest, family, memtables));
             }

@@ -3,7 +3,7 @@
 
 use super::Jobs;
 use super::hot_cold::ValueFiles;
-use super::rebuild::Rebuilder;
+use super::relocation::Relocator;
 use crate::files::damaged;
 use crate::tree::family::Family;
 use crate::tree::output::VsstFiles;
@@ -27,7 +27,7 @@ pub(crate) struct Separation {
     /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
     plain_names: HashMap<BlobId, u64>,
     /// Takes records along from other vSSTs (compaction).
-    rebuilder: Option<Rebuilder>,
+    rebuilder: Option<Relocator>,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
     /// Values that were written while they were logged: file and lengths, by sequence.
@@ -65,7 +65,7 @@ impl Separation {
     }
 
     /// Records of these vSSTs are to be taken along.
-    pub fn with_rebuilder(self, rebuilder: Option<Rebuilder>) -> Self {
+    pub fn with_rebuilder(self, rebuilder: Option<Relocator>) -> Self {
         Separation { rebuilder, ..self }
     }
 
@@ -96,24 +96,24 @@ impl Separation {
 
     /// Every vSST made so far, finished or not.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
-        let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Rebuilder::created);
+        let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Relocator::created);
         [&self.separated.created(), rebuilt].concat()
     }
 
     /// Bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
-        let rebuilt = self.rebuilder.as_mut().map_or(0, Rebuilder::take_written_bytes);
+        let rebuilt = self.rebuilder.as_mut().map_or(0, Relocator::take_written_bytes);
         self.separated.take_written_bytes() + rebuilt
     }
 
-    /// See [`Rebuilder::take_damaged`].
+    /// See [`Relocator::take_damaged`].
     pub fn take_damaged(&mut self) -> Vec<(u64, Error)> {
-        self.rebuilder.as_mut().map_or(Vec::new(), Rebuilder::take_damaged)
+        self.rebuilder.as_mut().map_or(Vec::new(), Relocator::take_damaged)
     }
 
     /// Bytes of vSSTs read so far to rebuild them.
-    pub fn rebuild_read_bytes(&self) -> u64 {
-        self.rebuilder.as_ref().map_or(0, Rebuilder::read_bytes)
+    pub fn relocation_read_bytes(&self) -> u64 {
+        self.rebuilder.as_ref().map_or(0, Relocator::read_bytes)
     }
 }
 
@@ -177,9 +177,16 @@ impl SeparationHook<'_> {
     /// The value instead of the reference. The inputs are in the present version still, so their names lead somewhere in
     /// it; in a family that was dropped nothing does, and nobody will read the output.
     fn bring_in(&self, user_key: &[u8], seq: SeqNo, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
-        let (view, mut counters) = (self.separation.family.view(), ReadCounters::default());
+        let (read_state, mut counters) = (self.separation.family.read_state(), ReadCounters::default());
         let entry = (user_key, seq, ValueKind::Reference);
-        match crate::read::fetch::value(&self.jobs.tree, &view.version, entry, bytes, false, &mut counters) {
+        match crate::read::fetch::value(
+            &self.jobs.tree,
+            &read_state.version,
+            entry,
+            bytes,
+            false,
+            &mut counters,
+        ) {
             Err(_) if self.separation.family.is_dropped() => Ok(Rewrite::Keep),
             value => {
                 out.extend_from_slice(&value?);
@@ -214,7 +221,7 @@ impl SeparationHook<'_> {
     /// that the key is neither gone nor old.
     fn take_in_lost(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
-        let listed = self.separation.family.view().version.vssts.contains_key(&file);
+        let listed = self.separation.family.read_state().version.vssts.contains_key(&file);
         if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
             let meta = self.jobs.large.placement.lost(file);
             self.separation.segments.push(meta.ok_or_else(|| Error::corruption("a lost value in no file"))?);
@@ -250,7 +257,7 @@ impl ValueHook for SeparationHook<'_> {
                 self.separate(user_key, seq, value, out)
             }
             ValueKind::Reference => self.renew(user_key, seq, value, out),
-            ValueKind::SegmentReference => self.take_in(user_key, seq, value, out),
+            ValueKind::PlacedReference => self.take_in(user_key, seq, value, out),
             _ => Ok(Rewrite::Keep),
         }
     }

@@ -97,7 +97,7 @@ fn a_job_that_goes_leaves_nothing_claimed() {
 }
 
 fn tables(jobs: &Jobs) -> impl Iterator<Item = Arc<FileMeta>> {
-    let version = jobs.tree.all_families()[0].view().version.clone();
+    let version = jobs.tree.all_families()[0].read_state().version.clone();
     version.levels.iter().flatten().cloned().collect::<Vec<_>>().into_iter()
 }
 
@@ -126,7 +126,7 @@ fn with_garbage(sim: &SimEnv) -> Db {
 /// Bytes that the first choice of a collection would write, and the one that writes least.
 fn choices(facts: &dyn Facts) -> (u64, u64) {
     let family = &facts.families()[0];
-    let options = collection::options(facts.options().ablation, &family.view, 20);
+    let options = collection::options(facts.options().ablation, &family.read_state, 20);
     let mut passed_over = HashSet::default();
     let mut writes = Vec::new();
     while let Some(gc) = collection::pick_at(facts, family, &options, &passed_over) {

@@ -350,7 +350,7 @@ impl Batches {
         for (seq, change) in (first_seq..).zip(entries) {
             let change = change?;
             let (family, key) = (change.family, change.key.to_vec());
-            if change.kind != ValueKind::SegmentReference || !only_the_log_has(jobs, family, seq) {
+            if change.kind != ValueKind::PlacedReference || !only_the_log_has(jobs, family, seq) {
                 continue;
             }
             if change.is_placed() {

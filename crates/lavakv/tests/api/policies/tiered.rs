@@ -73,8 +73,8 @@ impl Tiered {
             file_bytes: self.file_bytes,
             overlap_max: u64::MAX,
             compensated: false,
-            rebuild_vssts: Vec::new(),
-            placement: 0,
+            relocate_vssts: Vec::new(),
+            volume: 0,
         };
         let free = compaction.input_files().all(|(_, f)| facts.is_free(f));
         (free && facts.busy.allows(&compaction)).then_some(compaction)
@@ -137,10 +137,10 @@ impl Moves for TieredMoves<'_> {
         level: usize,
         files: Vec<Arc<FileMeta>>,
         reason: Reason,
-        rebuild_vssts: Vec<u64>,
+        relocate_vssts: Vec<u64>,
     ) -> Option<Compaction> {
         let compaction = self.policy.build(&self.facts, level, level, files, reason)?;
-        let compaction = Compaction { rebuild_vssts, ..compaction };
+        let compaction = Compaction { relocate_vssts, ..compaction };
         self.facts.busy.allows(&compaction).then_some(compaction)
     }
 

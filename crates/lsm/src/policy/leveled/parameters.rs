@@ -41,7 +41,7 @@ pub struct Leveled {
     /// Sizes that decide the shape are compensated bytes. False: physical bytes everywhere, for measuring.
     pub compensated: bool,
     /// The location of new files, by level.
-    pub placement: [u8; LEVELS_MAX],
+    pub volume: [u8; LEVELS_MAX],
 }
 
 impl Default for Leveled {
@@ -57,7 +57,7 @@ impl Default for Leveled {
             compaction_bytes_max: 0,
             choice: FileChoice::default(),
             compensated: true,
-            placement: [0; LEVELS_MAX],
+            volume: [0; LEVELS_MAX],
         }
     }
 }

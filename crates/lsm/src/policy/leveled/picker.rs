@@ -214,14 +214,14 @@ impl<'a> Picker<'a> {
             family: self.facts.version.family,
             level,
             output_level: output,
-            rebuild_vssts: Vec::new(),
+            relocate_vssts: Vec::new(),
             inputs: inputs.into_iter().filter(|(_, files)| !files.is_empty()).collect(),
             reason,
             trivial_move,
             file_bytes: self.policy.file_bytes,
             overlap_max: self.policy.overlap_max(self.facts.version, output),
             compensated: self.policy.compensated,
-            placement: self.policy.placement.get(output).copied().unwrap_or(0),
+            volume: self.policy.volume.get(output).copied().unwrap_or(0),
         };
         let readable = compaction.input_files().all(|(_, f)| !self.facts.set_aside.has(f.number));
         (readable && self.facts.busy.allows(&compaction)).then_some(compaction)
@@ -229,7 +229,7 @@ impl<'a> Picker<'a> {
 
     /// True if the files may change to `output`, where nothing meets them, as they are.
     fn can_move(&self, output: usize, files: &[Arc<FileMeta>]) -> bool {
-        let placement = self.policy.placement.get(output).copied().unwrap_or(0);
+        let volume = self.policy.volume.get(output).copied().unwrap_or(0);
         let (from, to) = match files {
             [file] => (file.smallest_user_key(), file.largest_user_key()),
             _ => return false,
@@ -241,7 +241,7 @@ impl<'a> Picker<'a> {
         // At the bottom tombstones have done their work: a file full of them is better rewritten than moved.
         let bottom =
             (output + 1..self.facts.version.levels.len()).all(|l| self.facts.version.files(l).is_empty());
-        files.iter().all(|f| f.volume.0 == placement && !(bottom && has_many_tombstones(f)))
+        files.iter().all(|f| f.volume.0 == volume && !(bottom && has_many_tombstones(f)))
             && overlap <= self.policy.overlap_max(self.facts.version, output)
     }
 }
@@ -265,10 +265,10 @@ impl Moves for Picker<'_> {
         level: usize,
         files: Vec<Arc<FileMeta>>,
         reason: Reason,
-        rebuild_vssts: Vec<u64>,
+        relocate_vssts: Vec<u64>,
     ) -> Option<Compaction> {
         let compaction = self.build(level, level, Inputs { upper: files, lower: 0..0 }, reason)?;
-        let compaction = Compaction { rebuild_vssts, ..compaction };
+        let compaction = Compaction { relocate_vssts, ..compaction };
         self.facts.busy.allows(&compaction).then_some(compaction)
     }
 

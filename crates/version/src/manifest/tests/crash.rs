@@ -12,7 +12,7 @@ struct History {
     acknowledged: Vec<(u64, u64)>,
 }
 
-/// Three sessions with commits, rolls and a vouched close.
+/// Three sessions with commits, rolls and a close that confirms.
 fn run_sessions(sim: &SimEnv, seed: u64) -> History {
     let mut history = History::default();
     let mut editor = Editor::new(seed);
@@ -32,7 +32,7 @@ fn run_sessions(sim: &SimEnv, seed: u64) -> History {
                 manifest.roll().unwrap();
             }
         }
-        manifest.vouch().unwrap();
+        manifest.confirm().unwrap();
         note(manifest.state());
     }
     history

@@ -3,7 +3,7 @@
 use super::*;
 use crate::arbitrary::any_record;
 
-/// A manifest with some edits, the last of which nothing vouches for; and where its records start.
+/// A manifest with some edits, the last of which nothing confirms; and where its records start.
 fn sample_bytes(seed: u64) -> (Vec<u8>, Vec<usize>, Vec<State>) {
     let (sim, manifest) = new_store(seed);
     let mut editor = Editor::new(seed);
@@ -46,7 +46,7 @@ fn a_tail_torn_at_any_byte_leaves_the_edits_before_it() {
 }
 
 #[test]
-fn a_flip_of_any_bit_that_is_vouched_for_is_corruption() {
+fn a_flip_of_any_bit_that_is_confirmed_is_corruption() {
     let (bytes, starts, states) = sample_bytes(21);
     let last = starts[starts.len() - 2];
     for at in 0..bytes.len() {
@@ -80,12 +80,12 @@ fn witnesses_cover_the_last_edit() {
         assert_eq!(manifest.durable_edit(), witness - 1);
         assert!(manifest.require_edit(witness).unwrap_err().is_corruption());
     }
-    // A vouched close leaves only an empty edit unprotected.
+    // A close that confirms leaves only an empty edit unprotected.
     let manifest = recover(&sim).unwrap();
     manifest.roll().unwrap();
     commit_some(&manifest, &mut Editor::new(23), 3);
     let last = manifest.state();
-    manifest.vouch().unwrap();
+    manifest.confirm().unwrap();
     drop(manifest);
     let path = file_in_use(&sim);
     for at in 0..sim.read_file(&path).unwrap().len() as u64 {
@@ -100,7 +100,7 @@ fn witnesses_cover_the_last_edit() {
     }
 }
 
-/// Records of one batch do not vouch for each other: their pages may have reached the disk in any order.
+/// Records of one batch do not confirm each other: their pages may have reached the disk in any order.
 #[test]
 fn a_hole_in_the_last_batch_is_a_torn_tail() {
     let (bytes, ..) = sample_bytes(24);
@@ -118,7 +118,7 @@ fn a_hole_in_the_last_batch_is_a_torn_tail() {
         holed[start + 25] ^= 1;
         assert_eq!(replay(&holed).unwrap().state.edit_number, durable + i as u64, "hole in record {i}");
     }
-    // A later batch vouches for all of it.
+    // A later batch confirms all of it.
     let next = encode_record(header.manifest, batch.len() as u64, durable + 4, durable + 3, &[]);
     batch.extend(next);
     for start in starts {
@@ -225,7 +225,7 @@ fn hostile_manifests() {
         }
         assert!(!dump_manifest(&hostile).is_empty());
     }
-    // Every offset looks like a record that vouches: the search gives up and refuses.
+    // Every offset looks like a record that confirms: the search gives up and refuses.
     let mut crafted = bytes[..starts[1]].to_vec();
     let edit = replay(&crafted).unwrap().state.edit_number;
     crafted.extend([0xff; 8]);

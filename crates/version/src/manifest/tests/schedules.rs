@@ -1,4 +1,4 @@
-//! The manifest under schedules: several threads commit, one rolls and vouches, and the power fails anywhere.
+//! The manifest under schedules: several threads commit, one rolls and confirms, and the power fails anywhere.
 //!
 //! Every schedule ends; edits are published once, in the order of their numbers; a commit that returned is durable; and after
 //! a crash at any operation the history that is read back is one that was accepted, no shorter than what had returned.
@@ -58,7 +58,7 @@ fn rolls(shared: &Shared, mut rng: Rng) {
     for _ in 0..rng.below(4) {
         match rng.below(2) {
             0 => shared.manifest.roll().unwrap(),
-            _ => shared.manifest.vouch().unwrap(),
+            _ => shared.manifest.confirm().unwrap(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! States that are too rare for the random campaign to visit often, made by hand.
 
 use super::*;
-use crate::caller::{Manifest, Replayed, dir, owner, path_of, store};
+use crate::store_model::{Manifest, Replayed, dir, owner, path_of, store};
 use crate::{Durability, STAGING_NAME};
 
 fn append(caller: &mut Caller, len: usize) {
@@ -173,7 +173,7 @@ fn a_log_that_lost_its_beginning() {
 fn an_error_of_the_replay_is_handed_on() {
     let mut caller = Caller::new(1, 1);
     caller.put(100).unwrap();
-    let groups = crate::caller::groups(&caller.sim, &last_manifest(&caller));
+    let groups = crate::store_model::groups(&caller.sim, &last_manifest(&caller));
     let env = caller.sim.env();
     let refuse = &mut |_, _, _: &[u8]| Err(Error::invalid("not this one"));
     let outcome = recover(&env, dir(), store(), &groups, RecoveryMode::ReadWrite, refuse);

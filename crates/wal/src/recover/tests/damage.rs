@@ -1,14 +1,14 @@
 //! What is not a crash: flipped, misplaced, missing and forged pages.
 
 use super::*;
-use crate::caller::{Manifest, dir, owner, path_of};
 use crate::page::{BatchHeader, Form, encode_fragment};
+use crate::store_model::{Manifest, dir, owner, path_of};
 use base::ErrorKind;
 use io::Access;
 use io::sim::SimEnv;
 
 /// A store that was closed cleanly after two lives, its manifest and its batches.
-fn closed_store(seed: u64) -> (SimEnv, Manifest, crate::caller::Replayed) {
+fn closed_store(seed: u64) -> (SimEnv, Manifest, crate::store_model::Replayed) {
     let mut caller = Caller::new(seed, STARTS[(seed % 2) as usize]);
     let life = |caller: &mut Caller, n: usize| {
         for i in 0..n {
@@ -50,11 +50,11 @@ fn pages(sim: &SimEnv, manifest: &Manifest) -> Vec<(u64, u64, PageHeader)> {
 }
 
 /// Recovery must refuse, naming the file, or hand out everything. True if it refuses.
-fn refused_or_harmless(sim: &SimEnv, manifest: &Manifest, all: &crate::caller::Replayed) -> bool {
+fn refused_or_harmless(sim: &SimEnv, manifest: &Manifest, all: &crate::store_model::Replayed) -> bool {
     refusal(sim, manifest, all).is_some()
 }
 
-fn refusal(sim: &SimEnv, manifest: &Manifest, all: &crate::caller::Replayed) -> Option<Error> {
+fn refusal(sim: &SimEnv, manifest: &Manifest, all: &crate::store_model::Replayed) -> Option<Error> {
     match recover_all(sim, manifest, RecoveryMode::ReadOnly) {
         Ok((_, replayed)) => {
             assert!(replayed == *all, "{} of {} batches and no word", replayed.len(), all.len());
@@ -68,7 +68,7 @@ fn refusal(sim: &SimEnv, manifest: &Manifest, all: &crate::caller::Replayed) -> 
 }
 
 #[test]
-fn flips_in_vouched_pages_are_refused_where_they_are() {
+fn flips_in_confirmed_pages_are_refused_where_they_are() {
     let mut rng = Rng::new(1);
     for seed in 0..2 {
         let (sim, manifest, all) = closed_store(seed);
@@ -82,7 +82,7 @@ fn flips_in_vouched_pages_are_refused_where_they_are() {
                 sim.flip_bit(path_of(*ltn), offset + at, bit).unwrap();
                 let refusal = refusal(&sim, &manifest, &all);
                 let place = refusal.as_ref().and_then(|e| Some((e.file()?.to_owned(), e.offset()?)));
-                // Nothing vouches for the last page, which only vouches for the others.
+                // Nothing confirms the last page, which only confirms the others.
                 let expected = (n + 1 < places.len()).then(|| (path_of(*ltn), *offset));
                 assert_eq!(place, expected, "page {n} of group {ltn}, byte {at}");
                 sim.flip_bit(path_of(*ltn), offset + at, bit).unwrap();
@@ -98,12 +98,12 @@ fn misplaced_stale_and_missing_pages_are_refused() {
     let page_at = |(ltn, offset, _): &(u64, u64, PageHeader)| {
         sim.read_file(path_of(*ltn)).unwrap()[*offset as usize..][..PAGE].to_vec()
     };
-    let vouched = &places[..places.len() - 1];
+    let confirmed = &places[..places.len() - 1];
     let mut rng = Rng::new(2);
-    for place in vouched {
+    for place in confirmed {
         let (ltn, offset, _) = place;
         let good = page_at(place);
-        let other = &vouched[rng.below(vouched.len() as u64) as usize];
+        let other = &confirmed[rng.below(confirmed.len() as u64) as usize];
         for bad in [vec![0; PAGE], page_at(other), good.iter().map(|b| !b).collect()] {
             sim.overwrite(path_of(*ltn), *offset, &bad).unwrap();
             assert_eq!(refused_or_harmless(&sim, &manifest, &all), bad != good);
@@ -124,9 +124,9 @@ fn misplaced_stale_and_missing_pages_are_refused() {
     assert!(!refused_or_harmless(&sim, &manifest, &all));
 }
 
-/// The last batch has only the watermark page to vouch for it, and that is enough.
+/// The last batch has only the watermark page to confirm it, and that is enough.
 #[test]
-fn the_last_batch_is_vouched_for_after_a_close() {
+fn the_last_batch_is_confirmed_after_a_close() {
     let mut caller = Caller::new(4, 1);
     caller.put(100).unwrap();
     caller.close().unwrap();
@@ -200,9 +200,9 @@ fn forged_pages_are_survived() {
         let staging: Vec<u8> = (0..6).flat_map(|i| forged(&mut rng, 1 + i % 4, i, false)).collect();
         sim.write_file(dir().join(STAGING_NAME), &staging).unwrap();
         for mode in [RecoveryMode::ReadOnly, RecoveryMode::ReadWrite] {
-            let groups = crate::caller::groups(&sim, &manifest);
+            let groups = crate::store_model::groups(&sim, &manifest);
             let recovered =
-                recover(&env, dir(), crate::caller::store(), &groups, mode, &mut |_, _, _| Ok(()));
+                recover(&env, dir(), crate::store_model::store(), &groups, mode, &mut |_, _, _| Ok(()));
             if let Err(e) = recovered {
                 assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Unsupported), "{e}");
             }

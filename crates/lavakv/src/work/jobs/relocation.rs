@@ -1,4 +1,4 @@
-//! Correlated compaction: how a compaction takes the records of vSSTs along, which it rebuilds in the order of keys.
+//! Correlated compaction: how a compaction takes the records of vSSTs along, which it relocates in the order of keys.
 //!
 //! **When** says `plan::relocation`.
 //!
@@ -34,7 +34,7 @@ struct Input {
 }
 
 /// The records that a compaction takes along. See the module.
-pub(crate) struct Rebuilder {
+pub(crate) struct Relocator {
     inputs: HashMap<u64, Input>,
     buffer_bytes: u64,
     separator: Separator<CreateVsst>,
@@ -42,12 +42,12 @@ pub(crate) struct Rebuilder {
     damaged: Vec<(u64, Error)>,
 }
 
-impl Rebuilder {
-    /// For a compaction of `version` that makes its vSSTs by `files`; `None` if it rebuilds none.
-    pub fn new(files: VsstFiles, version: &Version, compaction: &Compaction) -> Result<Option<Rebuilder>> {
+impl Relocator {
+    /// For a compaction of `version` that makes its vSSTs by `files`; `None` if it relocates none.
+    pub fn new(files: VsstFiles, version: &Version, compaction: &Compaction) -> Result<Option<Relocator>> {
         let mut inputs = HashMap::default();
         let mut class = VsstClass::Mixed;
-        for meta in compaction.rebuild_vssts.iter().filter_map(|n| version.vssts.get(n)) {
+        for meta in compaction.relocate_vssts.iter().filter_map(|n| version.vssts.get(n)) {
             let vsst = match files.tree.files.tables.vsst(meta) {
                 Err(e) if crate::files::damaged::is_of_reading(&e) => {
                     files.tree.set_aside(meta.number, &e);
@@ -63,14 +63,14 @@ impl Rebuilder {
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
-        let of = |f: &Arc<version::FileMeta>| lsm::policy::rebuild::rebuilt_bytes(version, f, &numbers);
+        let of = |f: &Arc<version::FileMeta>| lsm::policy::relocation::rebuilt_bytes(version, f, &numbers);
         let bytes: u64 = compaction.input_files().map(|(_, f)| of(f)).sum();
         // Files of about one length, instead of a short one at the end.
         let wanted = files.family.options().vsst_bytes;
         let vsst_bytes = bytes / ((bytes + wanted / 2) / wanted).max(1);
         let buffer_bytes = BUFFERS_BYTES / inputs.len() as u64;
         let create: CreateVsst = Box::new(move || files.create(alignment, class));
-        Ok(Some(Rebuilder {
+        Ok(Some(Relocator {
             inputs,
             buffer_bytes: buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX),
             separator: Separator::new(vsst_bytes + vsst_bytes / 64, create),

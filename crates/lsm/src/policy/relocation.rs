@@ -9,13 +9,13 @@
 //!   bounds, follows.)
 //! * **Whole vSSTs are taken.** Under random overwrites every vSST has a few values of every table. Rebuilding all values
 //!   of one table would leave a little garbage in every vSST, too little anywhere to be collected, and so would the next
-//!   table, until all must be collected at once. So a [`Rebuild`] is a walk over the whole deepest level for some
-//!   vSSTs, the most scattered ones, of a bounded size: behind the walk stands one run of vSSTs in key order in their
+//!   table, until all must be collected at once. So a [`Relocation`] is a pass over the whole deepest level for some
+//!   vSSTs, the most scattered ones, of a bounded size: behind the relocation stands one run of vSSTs in key order in their
 //!   place, and nothing references the old ones any more, which are dropped without a collection. Room is needed for one
-//!   such run, whatever the size of the store; and each walk makes of many vSSTs under a table about one.
+//!   such run, whatever the size of the store; and each relocation makes of many vSSTs under a table about one.
 //!
-//! The walk keeps no tables between steps, only how far it has come (as [`super::manual`]). Upper levels are not visited:
-//! a vSST that they reference stays, with less in it. The vSSTs of a walk should not be collected while it lasts: their
+//! The relocation keeps no tables between steps, only how far it has come (as [`super::manual`]). Upper levels are not visited:
+//! a vSST that they reference stays, with less in it. The vSSTs of a relocation should not be collected while it lasts: their
 //! garbage will be dropped for nothing at its end.
 
 use super::compaction::{Compaction, Reason};
@@ -26,22 +26,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use version::{FileMeta, Version, VsstMeta};
 
-/// What a walk takes.
+/// What a relocation takes.
 #[derive(Clone, Copy, Debug)]
-pub struct RebuildOptions {
+pub struct RelocationOptions {
     /// Tables of the deepest level that reference more vSSTs than this, beyond those that their values would fill, are
     /// scattered.
     pub spread_max: u64,
-    /// Referenced bytes of the vSSTs that a walk takes; the first two are taken whatever they have.
+    /// Referenced bytes of the vSSTs that a relocation takes; the first two are taken whatever they have.
     pub bytes_max: u64,
-    /// The size of a vSST. A compaction of the walk ends with the table by which it has so many bytes of records to
+    /// The size of a vSST. A compaction of the relocation ends with the table by which it has so many bytes of records to
     /// rewrite.
     pub job_bytes: u64,
 }
 
-/// A walk under way. See the module.
+/// A relocation under way. See the module.
 #[derive(Clone, Debug)]
-pub struct Rebuild {
+pub struct Relocation {
     vssts: BTreeSet<u64>,
     level: usize,
     job_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Rebuild {
 
 /// What is next.
 #[derive(Clone, Debug)]
-pub enum RebuildStep {
+pub enum RelocationStep {
     /// Start this compaction.
     Start(Box<Compaction>),
     /// A running job is in the way.
@@ -67,11 +67,11 @@ struct Piece<'a> {
     tables: u64,
 }
 
-impl Rebuild {
-    /// The vSSTs that most need to be rebuilt, if any table of the deepest level is scattered: those with the least in
+impl Relocation {
+    /// The vSSTs that most need to be relocated, if any table of the deepest level is scattered: those with the least in
     /// each table that references them. All of one class, so that hot and cold values stay apart. None if that would not
     /// halve the pairs of a table and a vSST of theirs that it references.
-    pub fn choose(version: &Version, options: &RebuildOptions, busy: &InProgress) -> Option<Rebuild> {
+    pub fn choose(version: &Version, options: &RelocationOptions, busy: &InProgress) -> Option<Relocation> {
         let level = version.deepest_level().filter(|&level| level > 0)?;
         let mut scattered = HashSet::default();
         let mut pieces: HashMap<u64, Piece<'_>> = HashMap::default();
@@ -117,7 +117,7 @@ impl Rebuild {
         let tables = version.files(level).iter().filter(concerned).count() as u64;
         let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
         let pays = links > 0 && links >= in_order.saturating_mul(2);
-        pays.then_some(Rebuild { vssts, level, job_bytes: options.job_bytes, done_to: None })
+        pays.then_some(Relocation { vssts, level, job_bytes: options.job_bytes, done_to: None })
     }
 
     /// The vSSTs that it takes.
@@ -126,7 +126,7 @@ impl Rebuild {
     }
 
     /// What to do next, given how things are now.
-    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RebuildStep {
+    pub fn step(&mut self, facts: &Facts<'_>, moves: &dyn Moves) -> RelocationStep {
         let version = facts.version;
         self.vssts.retain(|n| version.vssts.contains_key(n));
         let files = version.files(self.level);
@@ -138,7 +138,7 @@ impl Rebuild {
         let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
         let bytes_of = |f: &FileMeta| if readable(f) { rebuilt_bytes(version, f, &self.vssts) } else { 0 };
         let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
-            return RebuildStep::Done;
+            return RelocationStep::Done;
         };
         let (mut rebuilt, mut physical, mut end) = (0u64, 0u64, first);
         for f in &files[first..] {
@@ -154,9 +154,9 @@ impl Rebuild {
         match rewritten(facts, moves, self.level, first..end, &self.vssts) {
             Some(compaction) => {
                 self.done_to = files.get(end - 1).map(|f| f.largest.clone());
-                RebuildStep::Start(Box::new(compaction))
+                RelocationStep::Start(Box::new(compaction))
             }
-            None => RebuildStep::Wait,
+            None => RelocationStep::Wait,
         }
     }
 }
@@ -187,11 +187,11 @@ fn rewritten(
         upper.iter().flat_map(names).any(leads_to)
     };
     let free = vssts.iter().copied().filter(|&n| !facts.busy.has_vsst(n));
-    let rebuild_vssts: Vec<u64> = free.filter(used).collect();
-    if rebuild_vssts.is_empty() {
+    let relocate_vssts: Vec<u64> = free.filter(used).collect();
+    if relocate_vssts.is_empty() {
         return None;
     }
-    moves.in_place(level, upper, Reason::Rebuild, rebuild_vssts)
+    moves.in_place(level, upper, Reason::Relocation, relocate_vssts)
 }
 
 #[cfg(test)]

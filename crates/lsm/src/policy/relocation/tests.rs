@@ -60,17 +60,17 @@ fn scattered() -> State {
     state(vssts.chain((0..TABLES).map(|n| table(n + 1, n, &values(n)))).collect())
 }
 
-fn step(walk: &mut Rebuild, version: &Version, busy: &InProgress) -> RebuildStep {
-    Leveled::default().rebuild(&Facts { version, set_aside: &SetAside::default(), busy }, walk)
+fn step(walk: &mut Relocation, version: &Version, busy: &InProgress) -> RelocationStep {
+    Leveled::default().relocation(&Facts { version, set_aside: &SetAside::default(), busy }, walk)
 }
 
-fn options(spread_max: u64, bytes_max: u64) -> RebuildOptions {
-    RebuildOptions { spread_max, bytes_max, job_bytes: 80 }
+fn options(spread_max: u64, bytes_max: u64) -> RelocationOptions {
+    RelocationOptions { spread_max, bytes_max, job_bytes: 80 }
 }
 
-fn chosen(state: &State, options: &RebuildOptions, busy: &InProgress) -> Vec<u64> {
+fn chosen(state: &State, options: &RelocationOptions, busy: &InProgress) -> Vec<u64> {
     let version = &state.family(0).unwrap().version;
-    Rebuild::choose(version, options, busy).map_or(Vec::new(), |r| r.vssts().iter().copied().collect())
+    Relocation::choose(version, options, busy).map_or(Vec::new(), |r| r.vssts().iter().copied().collect())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn classes_are_not_mixed_and_segments_not_taken() {
     assert_eq!(chosen(&state, &options(4, 1 << 40), &busy), [52, 53, 54], "51 alone would only be moved");
 }
 
-/// A walk takes neighbours until a job has its bytes, passes over tables without such values, waits for running jobs, and
+/// A relocation takes neighbours until a job has its bytes, passes over tables without such values, waits for running jobs, and
 /// comes to an end.
 #[test]
 fn a_walk_over_the_deepest_level() {
@@ -110,28 +110,28 @@ fn a_walk_over_the_deepest_level() {
     let state = state(records);
     let version = &state.family(0).unwrap().version;
     let mut busy = InProgress::default();
-    let mut walk = Rebuild::choose(version, &options(2, 1 << 40), &busy).unwrap();
+    let mut walk = Relocation::choose(version, &options(2, 1 << 40), &busy).unwrap();
     assert_eq!(walk.vssts().iter().copied().collect::<Vec<_>>(), [50, 51, 52, 53]);
     let mut steps = Vec::new();
     loop {
         match step(&mut walk, version, &busy) {
-            RebuildStep::Start(c) => {
+            RelocationStep::Start(c) => {
                 assert_eq!(
                     (c.level, c.output_level, c.reason, c.trivial_move),
-                    (6, 6, Reason::Rebuild, false)
+                    (6, 6, Reason::Relocation, false)
                 );
-                assert_eq!(c.rebuild_vssts, [50, 51, 52, 53]);
+                assert_eq!(c.relocate_vssts, [50, 51, 52, 53]);
                 assert!(c.is_current(version));
                 steps.push(c.input_files().map(|(_, f)| f.number).collect::<Vec<_>>());
                 busy.add(&c);
                 assert!(matches!(
                     step(&mut walk.clone(), version, &busy),
-                    RebuildStep::Wait | RebuildStep::Done
+                    RelocationStep::Wait | RelocationStep::Done
                 ));
                 busy.remove(&c);
             }
-            RebuildStep::Wait => panic!("nothing is in the way"),
-            RebuildStep::Done => break,
+            RelocationStep::Wait => panic!("nothing is in the way"),
+            RelocationStep::Done => break,
         }
     }
     assert_eq!(steps, [vec![1, 2], vec![3], vec![5, 6]]);
@@ -145,12 +145,15 @@ fn what_is_in_order_is_left_alone() {
     records.extend((0..3).map(|n| table(n + 1, n, &ten(n))));
     let state = state(records);
     let version = &state.family(0).unwrap().version;
-    let small = RebuildOptions { spread_max: 2, bytes_max: 1 << 40, job_bytes: 1000 };
-    assert!(Rebuild::choose(version, &small, &InProgress::default()).is_some(), "ten could be one");
-    let full = RebuildOptions { job_bytes: 20, ..small };
-    assert!(Rebuild::choose(version, &full, &InProgress::default()).is_none(), "they are full, more or less");
-    let half = RebuildOptions { job_bytes: 15, ..small };
-    assert!(Rebuild::choose(version, &half, &InProgress::default()).is_none(), "no walk for nothing");
+    let small = RelocationOptions { spread_max: 2, bytes_max: 1 << 40, job_bytes: 1000 };
+    assert!(Relocation::choose(version, &small, &InProgress::default()).is_some(), "ten could be one");
+    let full = RelocationOptions { job_bytes: 20, ..small };
+    assert!(
+        Relocation::choose(version, &full, &InProgress::default()).is_none(),
+        "they are full, more or less"
+    );
+    let half = RelocationOptions { job_bytes: 15, ..small };
+    assert!(Relocation::choose(version, &half, &InProgress::default()).is_none(), "no walk for nothing");
 }
 
 #[test]
@@ -158,13 +161,13 @@ fn another_job_on_a_table_or_a_vsst() {
     let state = scattered();
     let version = &state.family(0).unwrap().version;
     let mut busy = InProgress::default();
-    let walk = Rebuild::choose(version, &options(2, 240), &busy).unwrap();
+    let walk = Relocation::choose(version, &options(2, 240), &busy).unwrap();
     assert!(busy.claim_vsst(51));
-    let RebuildStep::Start(c) = step(&mut walk.clone(), version, &busy) else { panic!("it goes on") };
-    assert_eq!(c.rebuild_vssts, [50, 52, 53], "without the one that is being collected");
+    let RelocationStep::Start(c) = step(&mut walk.clone(), version, &busy) else { panic!("it goes on") };
+    assert_eq!(c.relocate_vssts, [50, 52, 53], "without the one that is being collected");
     busy.release_vsst(51);
     busy.add(&c);
-    assert!(matches!(step(&mut walk.clone(), version, &busy), RebuildStep::Wait));
+    assert!(matches!(step(&mut walk.clone(), version, &busy), RelocationStep::Wait));
     busy.remove(&c);
     assert!(busy.is_empty());
 }

@@ -1,7 +1,7 @@
-//! The iterators that are open: who they are and which view each holds, so that the space ledger can say who keeps which
-//! files. Nothing else asks here: a view is held by its reference count, not by its being listed.
+//! The iterators that are open: who they are and which read state each holds, so that the space ledger can say who keeps which
+//! files. Nothing else asks here: a read state is held by its reference count, not by its being listed.
 
-use crate::tree::family::View;
+use crate::tree::family::ReadState;
 use base::SeqNo;
 use base::sync::{Mutex, lock, rank};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use version::FamilyId;
 
 /// All open iterators, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Readers(Mutex<BTreeMap<u64, Reader>, rank::Readers>);
+pub(crate) struct OpenIterators(Mutex<BTreeMap<u64, Reader>, rank::OpenIterators>);
 
 /// An open iterator.
 #[derive(Clone, Debug)]
@@ -21,10 +21,10 @@ pub(crate) struct Reader {
     pub seq: SeqNo,
     pub since_ns: u64,
     /// Gone a moment before the iterator is.
-    pub view: Weak<View>,
+    pub read_state: Weak<ReadState>,
 }
 
-impl Readers {
+impl OpenIterators {
     /// All of them, the oldest first.
     pub fn all(&self) -> Vec<(u64, Reader)> {
         lock(&self.0).iter().map(|(&id, reader)| (id, reader.clone())).collect()
@@ -34,13 +34,13 @@ impl Readers {
 /// Lists an iterator until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    readers: Arc<Readers>,
+    readers: Arc<OpenIterators>,
     id: u64,
 }
 
 impl Reading {
     /// `id`: a number that no snapshot has ([`Snapshots::new_id`](super::snapshot::Snapshots::new_id)).
-    pub fn begin(readers: &Arc<Readers>, id: u64, reader: Reader) -> Reading {
+    pub fn begin(readers: &Arc<OpenIterators>, id: u64, reader: Reader) -> Reading {
         lock(&readers.0).insert(id, reader);
         Reading { readers: readers.clone(), id }
     }

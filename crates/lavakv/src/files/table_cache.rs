@@ -16,7 +16,7 @@ use table::vsst::Vsst;
 use table::{Ksst, SegmentReader};
 use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
 
-pub(crate) struct Tables {
+pub(crate) struct TableCache {
     /// Those that cannot be read.
     pub quarantine: Quarantine,
     context: Arc<Context>,
@@ -38,11 +38,11 @@ enum OpenFile {
     Segment(Arc<SegmentReader>),
 }
 
-impl Tables {
+impl TableCache {
     pub fn new(context: &Arc<Context>, cache: Arc<Cache>) -> Self {
         let open = RwLock::new(HashMap::default());
         let context = context.clone();
-        Tables { quarantine: Quarantine::default(), context, cache, open, uses: AtomicU64::new(0) }
+        TableCache { quarantine: Quarantine::default(), context, cache, open, uses: AtomicU64::new(0) }
     }
 
     /// Forgets a file that is about to be removed.
@@ -121,7 +121,7 @@ impl Tables {
     }
 }
 
-impl TableSource for Tables {
+impl TableSource for TableCache {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         match self.find(file.number, || self.open_table(file))? {
             OpenFile::Table(table) => Ok(table),
@@ -130,7 +130,7 @@ impl TableSource for Tables {
     }
 }
 
-impl VsstSource for Tables {
+impl VsstSource for TableCache {
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         match self.find(meta.number, || self.open_vsst(meta))? {
             OpenFile::Vsst(vsst) => Ok(vsst),

@@ -18,7 +18,7 @@ use table::{FinishedTable, KsstBuilder, Reference};
 
 /// Versions in one table that the same snapshots see, and that are hidden from everybody else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct Retained {
     /// The oldest snapshot that sees them.
     pub first: SeqNo,
     /// The newest.
@@ -31,16 +31,16 @@ pub(crate) struct Kept {
 
 /// The counts of all tables that have any.
 #[derive(Debug, Default)]
-pub(crate) struct KeptVersions(Mutex<HashMap<u64, Vec<Kept>>, rank::KeptVersions>);
+pub(crate) struct RetainedVersions(Mutex<HashMap<u64, Vec<Retained>>, rank::RetainedVersions>);
 
-impl KeptVersions {
+impl RetainedVersions {
     /// The table is gone.
     pub fn forget(&self, table: u64) {
         lock(&self.0).remove(&table);
     }
 
     /// The counts of those tables.
-    pub fn of(&self, tables: impl Iterator<Item = u64>) -> Vec<Kept> {
+    pub fn of(&self, tables: impl Iterator<Item = u64>) -> Vec<Retained> {
         let all = lock(&self.0);
         if all.is_empty() {
             return Vec::new();
@@ -56,13 +56,13 @@ pub(crate) struct Counting {
     snapshots: Vec<SeqNo>,
     tombstones: Vec<Arc<FragmentedRangeTombstones>>,
     /// Where counts go.
-    all: Arc<KeptVersions>,
+    all: Arc<RetainedVersions>,
 }
 
 impl Counting {
     /// `for_job`: the sequences that the job must keep readable, the visible frontier last. `None`: no snapshot is held.
     pub fn new(
-        all: &Arc<KeptVersions>,
+        all: &Arc<RetainedVersions>,
         for_job: &[SeqNo],
         tombstones: &[Arc<FragmentedRangeTombstones>],
     ) -> Option<Arc<Counting>> {
@@ -100,7 +100,7 @@ pub(crate) struct CountedTable {
     /// The version before: user key and sequence.
     last_key: Vec<u8>,
     last_seq: SeqNo,
-    kept: Vec<Kept>,
+    kept: Vec<Retained>,
 }
 
 impl CountedTable {
@@ -124,7 +124,7 @@ impl CountedTable {
                     kept.table_bytes += table_bytes;
                     kept.record_bytes = kept.record_bytes.saturating_add(record_bytes);
                 }
-                None => self.kept.push(Kept { first, last, table_bytes, record_bytes }),
+                None => self.kept.push(Retained { first, last, table_bytes, record_bytes }),
             }
         }
         self.last_key.clear();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_version_belongs_to_the_snapshots_between_it_and_what_hides_it() {
-        let all = Arc::new(KeptVersions::default());
+        let all = Arc::new(RetainedVersions::default());
         let tombstone = |start: &[u8], end: &[u8], seq| {
             let all = [RangeTombstone { start: start.to_vec(), end: end.to_vec(), seq }];
             Arc::new(FragmentedRangeTombstones::new(&all))

@@ -23,7 +23,7 @@ const SMALL_VALUES_FACTOR: u64 = 4;
 
 /// What is asked of a version again and again: worked out once, when it is installed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Digest {
+pub(crate) struct VersionSummary {
     /// Exposed garbage beyond the slack, in percent of live bytes.
     pub exposed_percent: u64,
     /// Exposed garbage and what lies above the last level, likewise. What lies above is hidden garbage where keys are
@@ -37,11 +37,11 @@ pub(crate) struct Digest {
     /// What the collection of one file may have to copy: a file of placed values may be longer than that.
     pub collected_bytes: u64,
     /// What the family adds to the pressures.
-    pub tally: Tally,
+    pub pressure: Pressure,
 }
 
-impl Digest {
-    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> Digest {
+impl VersionSummary {
+    pub fn of(version: &Version, ledger: &Ledger, options: &FamilyOptions) -> VersionSummary {
         let separated =
             |level| version.level_compensated_bytes(level).saturating_sub(version.level_bytes(level));
         let above_bytes = (0..version.deepest_level().unwrap_or(0)).map(separated).sum::<u64>();
@@ -51,13 +51,13 @@ impl Digest {
         let mean_bytes = mean_record_bytes(version);
         let file_bytes = file_bytes(ledger.record_bytes(), mean_bytes, options);
         let short = SMALL_VALUE_BYTES.saturating_sub(mean_bytes);
-        Digest {
+        VersionSummary {
             exposed_percent: percent(exposed, ledger, options),
             garbage_percent: percent(exposed.saturating_add(above_bytes), ledger, options),
             allowance_percent: SMALL_VALUES_PERCENT * short / SMALL_VALUE_BYTES,
             file_bytes,
             collected_bytes: collected_bytes(version, file_bytes),
-            tally: Tally::new(&levels, options.level_multiplier, exposed, live, ratio),
+            pressure: Pressure::new(&levels, options.level_multiplier, exposed, live, ratio),
         }
     }
 
@@ -67,7 +67,7 @@ impl Digest {
     }
 
     /// Garbage in percent of the bound at which writers are slowed down.
-    pub fn strain_percent(&self, limited: bool) -> u64 {
+    pub fn garbage_pressure_percent(&self, limited: bool) -> u64 {
         self.garbage_percent.saturating_mul(100) / self.slow_percent(limited)
     }
 
@@ -112,7 +112,7 @@ fn percent(garbage: u64, ledger: &Ledger, options: &FamilyOptions) -> u64 {
 
 /// What equations 4 and 5 are worked out from: bytes, so that families add up. Made once for each version.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct Pressure {
     /// Bytes of the last level of the tree.
     last_bytes: f64,
     /// Bytes of the tree above its ideal size.
@@ -123,10 +123,10 @@ pub(crate) struct Tally {
     garbage_bytes: f64,
 }
 
-impl Tally {
+impl Pressure {
     /// What a tree with levels of these sizes (level 0 first) and such values add to the pressures. `multiplier` is the
     /// ratio of sizes between levels, `ratio_percent` the threshold of garbage collection.
-    pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Tally {
+    pub fn new(levels: &[u64], multiplier: u32, exposed: u64, live: u64, ratio_percent: u32) -> Pressure {
         let used: Vec<f64> = levels.iter().skip(1).filter(|&&n| n > 0).map(|&n| n as f64).collect();
         let level0 = levels.first().copied().unwrap_or(0) as f64;
         // Without deeper levels the tables of level 0 are the tree: there is nothing to compact it into.
@@ -135,7 +135,7 @@ impl Tally {
         let step = 1.0 / f64::from(multiplier.max(2));
         let ideal = 1.0 + (1..used.len()).map(|i| step.powi(i as i32)).sum::<f64>();
         let ratio = f64::from(ratio_percent.min(99)) / 100.0;
-        Tally {
+        Pressure {
             last_bytes,
             excess_bytes: (all_bytes - ideal * last_bytes).max(0.0),
             live_bytes: live as f64,
@@ -144,7 +144,7 @@ impl Tally {
     }
 
     /// Both together.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &Pressure) {
         self.last_bytes += other.last_bytes;
         self.excess_bytes += other.excess_bytes;
         self.live_bytes += other.live_bytes;

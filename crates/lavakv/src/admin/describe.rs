@@ -1,0 +1,65 @@
+//! Counters, and a few lines about the shape of the store.
+
+use crate::context::stats::Statistics;
+use crate::work::jobs::{self, Jobs};
+use std::fmt::Write;
+
+/// Counters, with those that other parts keep.
+pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
+    if let Some(log) = jobs.log.get() {
+        let w = log.stats();
+        jobs.context.stats.wal_bytes_written.set(w.written_bytes);
+        jobs.context.stats.wal_syncs.set(w.durable_writes + w.syncs);
+    }
+    jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
+    let pace = jobs::gc::pace_bytes_per_s(jobs);
+    jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
+    jobs.context.stats.read()
+}
+
+/// A line for each family and level.
+pub(crate) fn describe(jobs: &Jobs) -> String {
+    let mut out = String::new();
+    if jobs.space.is_limited() {
+        let (used, percent) = (jobs.space.used_bytes(), jobs.space.fill_percent());
+        let _ = writeln!(
+            out,
+            "space: {used} B of {}, {} B reserved, {percent} % full",
+            jobs.space.limit_bytes(),
+            jobs.space.reserve_bytes()
+        );
+    }
+    for family in jobs.tree.all_families() {
+        let read_state = family.read_state();
+        let _ = writeln!(
+            out,
+            "family {} (id {}): memtable {} B in {} entries, {} frozen",
+            family.name,
+            family.id,
+            read_state.active.bytes(),
+            read_state.active.len(),
+            read_state.frozen.len()
+        );
+        for (level, files) in
+            read_state.version.levels.iter().enumerate().filter(|(_, files)| !files.is_empty())
+        {
+            let entries: u64 = files.iter().map(|f| f.entries).sum();
+            let (files, bytes) = (files.len(), read_state.version.level_bytes(level));
+            let compensated = read_state.version.level_compensated_bytes(level);
+            let _ = writeln!(
+                out,
+                "  L{level}: {files} files, {bytes} B, compensated {compensated} B, {entries} entries"
+            );
+        }
+        if !read_state.version.vssts.is_empty() {
+            let (files, names, ledger) =
+                (read_state.version.vssts.len(), read_state.version.aliases.len(), &read_state.ledger);
+            let (records, garbage) = (ledger.record_bytes(), ledger.exposed_bytes());
+            let _ = writeln!(
+                out,
+                "  values: {files} vSSTs, {names} aliases, records {records} B, exposed garbage {garbage} B"
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,34 @@
+//! Flush on request: memtables are frozen at one sequence and become tables.
+
+use crate::admin::wait::wait_for_jobs;
+use crate::work::jobs::Jobs;
+use base::{Result, SeqNo};
+use std::sync::Arc;
+
+/// Freezes the memtables of all families at one sequence, and waits until they are tables.
+pub(crate) fn flush(jobs: &Arc<Jobs>) -> Result<()> {
+    let upto = freeze_all(jobs)?;
+    wait_flushed(jobs, upto)
+}
+
+/// Freezes all memtables; returns the sequence up to which everything is frozen.
+pub(crate) fn freeze_all(jobs: &Arc<Jobs>) -> Result<SeqNo> {
+    freeze_all_and(jobs, |_| {})
+}
+
+/// Freezes all memtables and calls `then` with the sequence before any later write is let in.
+pub(crate) fn freeze_all_and(jobs: &Arc<Jobs>, then: impl FnOnce(SeqNo)) -> Result<SeqNo> {
+    let mut writer = jobs.writes.lock();
+    jobs.context.health.check()?;
+    jobs.writes.settle();
+    jobs.writes.freeze_all(&mut writer);
+    let upto = jobs.tree.snapshots.visible();
+    then(upto);
+    Ok(upto)
+}
+
+/// Waits until no memtable holds a sequence up to `upto`.
+pub(crate) fn wait_flushed(jobs: &Arc<Jobs>, upto: SeqNo) -> Result<()> {
+    let no_space = "the flush found no disk space; it goes on when space returns";
+    wait_for_jobs(jobs, no_space, || Ok(jobs.tree.log_floor() > upto))
+}

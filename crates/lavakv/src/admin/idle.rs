@@ -1,0 +1,42 @@
+//! Whether there is anything left to do, and waiting until there is not.
+
+use crate::work::jobs::{self, Jobs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// True if there is no background work, now or claimed.
+pub(crate) fn is_idle(jobs: &Arc<Jobs>) -> bool {
+    if jobs.log.get().is_none() || jobs.context.health.is_poisoned() {
+        return true;
+    }
+    jobs::is_idle(jobs)
+}
+
+/// Waits for [`is_idle`], and then confirms the log at once instead of when it has been idle for a while.
+pub(crate) fn wait_idle(jobs: &Arc<Jobs>, timeout: Duration) -> bool {
+    let clock = &jobs.context.env.clock;
+    let end_ns = clock.now_ns().saturating_add(timeout.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
+    loop {
+        jobs.quiet.declare(jobs.tree.snapshots.visible(), jobs.context.env.clock.now_ns());
+        if is_idle(jobs) {
+            if jobs.log.get().is_none() || jobs.context.health.is_poisoned() || !jobs.log.has_unconfirmed() {
+                return true;
+            }
+            if let Err(e) = jobs.log.persist_watermark() {
+                jobs.job_failed(e, &[]);
+            }
+            jobs.log.hint_release();
+        }
+        if clock.now_ns() >= end_ns {
+            return false;
+        }
+        if jobs.context.env.is_simulated() {
+            if !jobs.context.signals.step() {
+                clock.sleep_ns(1_000_000);
+            }
+        } else {
+            jobs.context.signals.notify_work();
+            clock.sleep_ns(2_000_000);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Waiting for what jobs do, as long as they can do it.
+
+use crate::work::jobs::Jobs;
+use base::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// Waits until jobs have made `done` true, as long as they can: an error ends it, a store that failed, a disk on which
+/// a job found no room a moment ago (`no_space`: what to say then), and what should have passed by itself and has not. What was
+/// met a while ago is no answer: it may have passed since, and the work is tried again.
+pub(crate) fn wait_for_jobs(
+    jobs: &Arc<Jobs>,
+    no_space: &str,
+    mut done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    jobs.context.signals.wait_until(&jobs.context.env, || {
+        if let Err(e) = jobs.context.health.check() {
+            return Some(Err(e));
+        }
+        let now_ns = jobs.context.env.clock.now_ns();
+        if jobs.context.health.out_of_space() && jobs.context.health.must_wait(now_ns) {
+            return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&jobs.context.dir)));
+        }
+        if let Some(e) = jobs.context.health.held_up(now_ns) {
+            return Some(Err(
+                e.context("work that this call waits for is held up; it goes on when this has passed")
+            ));
+        }
+        done().map(|done| done.then_some(())).transpose()
+    })
+}
