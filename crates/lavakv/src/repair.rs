@@ -35,7 +35,8 @@ use crate::files::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
 use std::path::{Component, Path};
-use version::names;
+use store::manifest::EngineId;
+use version::names::{self, FileKind};
 
 /// How a store is repaired.
 #[derive(Clone, Default)]
@@ -99,8 +100,14 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
         return Err(unfinished::refusal(dir, work));
     }
     let mut found = scan::scan(env, dir)?;
+    // Where the manifest says nothing of an engine any more, its files do.
+    for entry in env.fs.list(dir)? {
+        if let Some(FileKind::Engine { engine, .. }) = names::parse(&entry.name) {
+            found.witness.other_engines.entry(EngineId(engine)).or_default();
+        }
+    }
     if !found.witness.other_engines.is_empty() {
-        let named = |(id, name): (&store::manifest::EngineId, &String)| match name.as_str() {
+        let named = |(id, name): (&EngineId, &String)| match name.as_str() {
             "" => id.to_string(),
             name => name.to_owned(),
         };
