@@ -7,7 +7,7 @@
 //!
 //! A group of the log lives until every tenant has let go of it. A tenant tells its floor as it rises ([`Log::tell_floor`]);
 //! one that is not there has the floor that the manifest keeps for it. So what an engine wrote stays untouched for as long
-//! as nobody opens the store with it, and the log cannot shrink below it: the price is space, which [`Log::held_by`] shows.
+//! as nobody opens the store with it, and the log cannot shrink below it: the price is space, which [`Log::held_by_others`] shows.
 //!
 //! Background work is driven by whoever holds the log (its [`Host`]): [`Log::task`] says what is most urgent, [`Log::run`]
 //! does it. Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a

@@ -7,7 +7,7 @@
 //!
 //! What that *durable* number is for: when a record does not check out, it was either torn by a crash before anybody
 //! relied on it, or damaged later. Any intact record behind it that confirms its number proves damage, and
-//! [`confirmed`] looks for one at every later offset, because the length of a damaged record cannot be believed.
+//! `confirmed` looks for one at every later offset, because the length of a damaged record cannot be believed.
 
 use crate::names::{self, FileKind};
 use crate::numbers::NUMBER_MAX;
