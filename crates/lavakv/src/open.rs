@@ -350,7 +350,7 @@ pub(crate) fn replay(
 /// Looks whether the whole log is sound and bears the manifest out, before anything of it is flushed: the edits of a flush
 /// would take the place of those that a manifest has lost at its end, and nobody would ever miss them.
 fn judge_log(engine: &Engine, state: &State, groups: &[LogGroup]) -> Result<()> {
-    let mut check = wal::only(TenantId::FIRST, |_: SeqNo, payload: &[u8]| {
+    let mut check = wal::only(TENANT, |_: SeqNo, payload: &[u8]| {
         let (_, _, mut entries) = batch::decode(payload)?;
         entries.try_for_each(|change| must_know(engine, state, change?.family))
     });
@@ -385,7 +385,7 @@ pub(crate) fn replay_up_to_damage(
         }
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
-    let mut on_batch = wal::only(TenantId::FIRST, |first_seq: SeqNo, payload: &[u8]| {
+    let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
         replay_batch(engine, &state, &mut placed, first_seq, payload)
     });
     let (env, dir) = (&engine.context.env, &engine.context.dir);

@@ -96,12 +96,13 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
         check_target(places)?;
     }
     let (env, dir) = places.from;
-    if let Some(work) = unfinished::of(&env.fs.list(dir)?) {
+    let listing = env.fs.list(dir)?;
+    if let Some(work) = unfinished::of(&listing) {
         return Err(unfinished::refusal(dir, work));
     }
     let mut found = scan::scan(env, dir)?;
     // Where the manifest says nothing of an engine any more, its files do.
-    for entry in env.fs.list(dir)? {
+    for entry in listing {
         if let Some(FileKind::Engine { engine, .. }) = names::parse(&entry.name) {
             found.witness.other_engines.entry(EngineId(engine)).or_default();
         }

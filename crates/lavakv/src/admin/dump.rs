@@ -1,6 +1,7 @@
 //! Files of a store as text, for people who have to look inside one.
 
 use crate::batch;
+use crate::files::log::TENANT;
 use base::{Error, Result, SeqNo, limits};
 use io::{Access, Env, ReadFile};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use table::{Ksst, SegmentReader, Vsst, dump::DumpOptions, segment};
 use version::Manifest;
 use version::names::{self, FileKind};
-use wal::{LogGroup, RecoveryMode, TenantId};
+use wal::{LogGroup, RecoveryMode};
 
 /// The longest manifest that is read whole, bytes.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
@@ -114,7 +115,7 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
     }
-    let mut take = wal::only(TenantId::FIRST, |first_seq, payload| {
+    let mut take = wal::only(TENANT, |first_seq, payload| {
         let (_, _, entries) = batch::decode(payload)?;
         for (seq, change) in (first_seq..).zip(entries) {
             out.entries.insert(seq, change?.family);

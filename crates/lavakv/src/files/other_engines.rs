@@ -4,6 +4,7 @@
 //! their files are the store's affair (`store::manifest`); what lies in between is this: a group of the log in which one of
 //! them has records that it may still need stays, and whatever makes a store out of LavaKV's part alone says so.
 
+use super::log::TENANT;
 use base::{Error, ErrorKind, SeqNo};
 use std::path::Path;
 use store::commit::tenant;
@@ -20,7 +21,7 @@ pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
 pub(crate) fn need(state: &State, group: &PriorGroup) -> bool {
     let floors = floors(state);
     let floor_of = |tenant| floors.iter().find(|(of, _)| *of == tenant).map_or(0, |(_, floor)| *floor);
-    let others = group.seqs.iter().filter(|span| span.tenant != TenantId::FIRST);
+    let others = group.seqs.iter().filter(|span| span.tenant != TENANT);
     others.into_iter().any(|span| span.last >= floor_of(span.tenant))
         && !base::canary::is("others-log-dropped")
 }

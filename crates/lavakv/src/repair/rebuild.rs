@@ -18,6 +18,7 @@ use super::target::Target;
 use super::values::{self, Values};
 use super::{Places, RepairOptions};
 use crate::batch::{self, Change, DEFAULT_FAMILY};
+use crate::files::log::TENANT;
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
@@ -32,7 +33,6 @@ use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
 use version::names::{self, FileKind};
 use version::{FamilyId, ManifestWitness};
-use wal::TenantId;
 use wal::salvage::{ListedGroup, LogFile, SalvagedLog};
 
 /// Repairs, once it is decided what counts.
@@ -181,7 +181,7 @@ fn open_log(env: &Env, dir: &Path, found: &Found) -> Result<SalvagedLog> {
 /// The families that the log names.
 fn families_of_log(log: &SalvagedLog, report: &mut RepairReport) -> Result<Vec<FamilyId>> {
     let mut all = Vec::new();
-    let gaps = log.replay(TenantId::FIRST, &mut |_, _, payload| {
+    let gaps = log.replay(TENANT, &mut |_, _, payload| {
         for change in batch::decode(payload)?.2 {
             let family = change?.family;
             if !all.contains(&family) {
@@ -343,7 +343,7 @@ impl Replay<'_> {
     fn run(&mut self, log: &SalvagedLog, closed: bool) -> Result<()> {
         // How far each file of placed values is known to have been durable.
         let mut durable: HashMap<u64, u64> = HashMap::default();
-        log.replay(TenantId::FIRST, &mut |_, _, payload| {
+        log.replay(TENANT, &mut |_, _, payload| {
             for change in batch::decode(payload)?.2 {
                 let change = change?;
                 if change.is_placed() {
@@ -355,7 +355,7 @@ impl Replay<'_> {
             Ok(())
         })?;
         let mut ended = false;
-        log.replay(TenantId::FIRST, &mut |place, first_seq, payload| {
+        log.replay(TENANT, &mut |place, first_seq, payload| {
             self.report.bytes_read += payload.len() as u64;
             if !ended && !self.batch(first_seq, payload, &durable, closed, place)? {
                 ended = true;

@@ -52,15 +52,16 @@ impl Tree {
         &self.files.tables.quarantine
     }
 
-    /// Enters a file; the count, and the listener, hear of it. False if it was there.
-    fn enter(&self, number: u64, entry: Entry) -> bool {
+    /// Enters a file, unless it was there: `then` says what follows from it, and after that the count, and the listener, hear
+    /// of it.
+    fn enter(&self, number: u64, entry: Entry, then: impl FnOnce()) {
         let told = entry.told.clone();
         if !self.quarantine().add(number, entry) {
-            return false;
+            return;
         }
+        then();
         self.context.stats.files_set_aside.add(1);
         self.context.tell(&Event::FileSetAside { file: told });
-        true
     }
 
     /// The files that are set aside and still part of the store. `holds`: whether a memtable refers to a file.
@@ -82,15 +83,10 @@ impl Tree {
             return true;
         }
         let Some(family) = self.family(id) else { return true };
-        let entry = entry(&family, &found, error);
-        let told = entry.told.clone();
-        if !self.quarantine().add(number, entry) {
-            return true;
-        }
-        family.set_aside(self.quarantine().tables_of(id));
-        self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
-        self.context.stats.files_set_aside.add(1);
-        self.context.tell(&Event::FileSetAside { file: told });
+        self.enter(number, entry(&family, &found, error), || {
+            family.set_aside(self.quarantine().tables_of(id));
+            self.quarantine().leave_uncollected(never_collected(&family.read_state().version, &found));
+        });
         true
     }
 
@@ -111,13 +107,12 @@ impl Tree {
             last_key: user_key.to_vec(),
             error: error.clone(),
         };
-        self.enter(reference.file, Entry { family: family.id, told, table: None });
+        self.enter(reference.file, Entry { family: family.id, told, table: None }, || {});
     }
 
     /// Sets a file aside in which values were placed that only the log refers to, and that are lost.
     pub fn set_placed_aside(&self, family: &Family, meta: &VsstMeta, error: &Error) {
-        if self.enter(meta.number, entry(family, &DataFile::Vsst(Arc::new(meta.clone())), error)) {
-            self.quarantine().leave_uncollected([meta.number]);
-        }
+        let entry = entry(family, &DataFile::Vsst(Arc::new(meta.clone())), error);
+        self.enter(meta.number, entry, || self.quarantine().leave_uncollected([meta.number]));
     }
 }

@@ -6,9 +6,10 @@ use super::writer::Writer;
 use crate::batch;
 use crate::batch::payload::Payload;
 use crate::context::options::Durability;
+use crate::files::log::TENANT;
 use base::{Error, ErrorKind, Result, SeqNo};
 use store::commit::{Ballast, Need as GroupNeed};
-use wal::{Position, TenantId};
+use wal::Position;
 
 /// Why a batch was not logged.
 pub(crate) enum Unlogged {
@@ -62,9 +63,8 @@ impl WritePath {
                 &scratch
             }
         };
-        let (wal, witness) = (self.log.wal(), self.files.manifest.durable_edit());
         let logged = loop {
-            match wal.append(TenantId::FIRST, &[&header, body], first_seq, last_seq, durability, witness) {
+            match self.log.append(TENANT, &[&header, body], (first_seq, last_seq), durability) {
                 Ok(position) => break Ok(position),
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = header.len() + body.len();

@@ -116,7 +116,7 @@ impl<'a> WriteOp<'a> {
     /// First the values, then what says where they are.
     fn sync(&self, position: Position) -> Result<()> {
         let writes = self.writes;
-        let synced = writes.large.placement.sync().and_then(|()| writes.log.wal().sync(position));
+        let synced = writes.large.placement.sync().and_then(|()| writes.log.sync(position));
         let told = synced.inspect_err(|e| {
             if !base::canary::is("log-sync-failure-does-not-poison") {
                 writes.context.health.poison(e);

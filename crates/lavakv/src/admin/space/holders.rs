@@ -9,13 +9,14 @@
 //!
 //! A **column family** holds the log groups that were written since the oldest entry which only its memtables have.
 
+use crate::files::log::TENANT;
 use crate::tree::family::{Family, ReadState};
 use crate::tree::open_iterators::Reader;
 use crate::tree::retained::Retained;
 use crate::work::jobs::Jobs;
 use base::{HashMap, HashSet, SeqNo};
 use std::sync::Arc;
-use wal::{PriorGroup, TenantId};
+use wal::PriorGroup;
 
 /// What kind of reader holds space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub struct LogHolder {
 /// needed keeps those behind it.
 pub(super) fn log_bytes_from(groups: &[PriorGroup], floor: SeqNo) -> u64 {
     let Some((_active, closed)) = groups.split_last() else { return 0 };
-    let needed = |g: &PriorGroup| g.seqs.last(TenantId::FIRST).is_some_and(|last| last >= floor);
+    let needed = |g: &PriorGroup| g.seqs.last(TENANT).is_some_and(|last| last >= floor);
     closed.iter().skip_while(|g| !needed(g)).map(|g| g.len).sum()
 }
 
