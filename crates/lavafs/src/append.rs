@@ -207,7 +207,7 @@ impl LavaAppendFile {
 
     /// True if all bytes that are not durable are in the buffer, and few enough for a claim.
     fn can_claim(&self) -> bool {
-        self.volume.claims
+        self.volume.identity.claims
             && self.start <= self.synced
             && (1..=CLAIM_LEN_MAX).contains(&(self.len() - self.synced))
     }

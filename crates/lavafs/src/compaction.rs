@@ -171,7 +171,7 @@ impl Compaction {
 
 /// Switches the journal and copies the metadata.
 fn begin(volume: &Volume) -> Result<Dump> {
-    let owner = Owner { uid: volume.uid, key: volume.key };
+    let owner = Owner { uid: volume.identity.uid, key: volume.identity.key };
     let salt = volume.env.entropy.next_u64();
     let mut meta = None;
     // Room first: once the journal has been switched there is no way back.

@@ -80,7 +80,7 @@ impl LavaFs {
         let core = lock(&self.volume.core);
         let ino = find(&core, path)?;
         let word = |salt: u8| {
-            let mut bytes = self.volume.key.0.to_vec();
+            let mut bytes = self.volume.identity.key.0.to_vec();
             bytes.extend_from_slice(&ino.to_le_bytes());
             bytes.push(salt);
             base::hash::key_hash(&bytes)

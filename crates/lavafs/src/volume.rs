@@ -68,35 +68,65 @@ pub(crate) fn count(counter: &statistic::AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
+/// What the superblock says once and for all.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub uid: Uid,
+    pub key: Uid,
+    /// The format knows claims.
+    pub claims: bool,
+}
+
+/// How far what is in line is safe, and whether it can be trusted any more.
+#[derive(Debug, Default)]
+struct Durable {
+    /// Operations up to here are durable.
+    position: AtomicU64,
+    /// The first failure after which nobody knows what the device holds.
+    poison: OnceLock<Error>,
+}
+
+/// Compaction of the journal, and who does it.
+struct Upkeep {
+    /// The compaction under way, one at a time; held during each of its steps.
+    compaction: Mutex<Compaction, rank::FsCompaction>,
+    /// Blocks of journal since the dump, for those who do not hold its lock.
+    since_dump: AtomicU64,
+    /// A thread compacts, or is about to.
+    has_thread: AtomicBool,
+    /// How many wait for the compaction.
+    waiting: AtomicU64,
+    /// The thread of the last compaction, to be joined.
+    thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
+}
+
+impl Upkeep {
+    fn new(since_dump: u64) -> Upkeep {
+        Upkeep {
+            compaction: Mutex::new(Compaction::default()),
+            since_dump: AtomicU64::new(since_dump),
+            has_thread: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
+            thread: Mutex::new(None),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Volume {
     pub device: Arc<dyn BlockDevice>,
     pub env: Env,
     pub options: MountOptions,
-    pub uid: Uid,
-    pub key: Uid,
-    /// The format knows claims.
-    pub claims: bool,
+    pub identity: Identity,
     /// Names, files, free space, and operations that are in line for the journal.
     pub core: Mutex<Core, rank::FsCore>,
     /// The blocks of the journal and where its next transaction goes: whoever writes one holds it.
     pub journal: Mutex<Journal, rank::FsJournal>,
     /// The superblock as it is on the device.
     pub superblock: Mutex<Superblock, rank::FsSuperblock>,
-    /// The compaction under way, one at a time; held during each of its steps.
-    pub compaction: Mutex<Compaction, rank::FsCompaction>,
     pub counters: Counters,
-    /// Operations up to here are durable.
-    durable_position: AtomicU64,
-    poison: OnceLock<Error>,
-    /// Blocks of journal since the dump, for those who do not hold its lock.
-    since_dump: AtomicU64,
-    /// A thread compacts, or is about to.
-    compacting: AtomicBool,
-    /// How many wait for the compaction.
-    waiting: AtomicU64,
-    /// The thread of the last compaction, to be joined.
-    thread: Mutex<Option<Box<dyn ThreadHandle>>, rank::FsThread>,
+    durable: Durable,
+    upkeep: Upkeep,
 }
 
 impl std::fmt::Debug for Volume {
@@ -118,19 +148,16 @@ impl Volume {
             device,
             env,
             options,
-            uid: superblock.uid,
-            key: superblock.key,
-            claims: superblock.version >= superblock::VERSION_WITH_CLAIMS,
+            identity: Identity {
+                uid: superblock.uid,
+                key: superblock.key,
+                claims: superblock.version >= superblock::VERSION_WITH_CLAIMS,
+            },
             core: Mutex::new(core),
             superblock: Mutex::new(superblock),
-            compaction: Mutex::new(Compaction::default()),
             counters: Counters::default(),
-            durable_position: AtomicU64::new(0),
-            poison: OnceLock::new(),
-            since_dump: AtomicU64::new(journal.since_dump()),
-            compacting: AtomicBool::new(false),
-            waiting: AtomicU64::new(0),
-            thread: Mutex::new(None),
+            durable: Durable::default(),
+            upkeep: Upkeep::new(journal.since_dump()),
             journal: Mutex::new(journal),
         }
     }
@@ -147,7 +174,7 @@ impl Volume {
     }
 
     pub(crate) fn check_sound(&self) -> Result<()> {
-        match self.poison.get() {
+        match self.durable.poison.get() {
             None => Ok(()),
             Some(first) => Err(first.clone().with_kind(ErrorKind::Poisoned).context(
                 "an earlier write or sync of the device failed, so what it holds is unknown; mount it again",
@@ -158,7 +185,7 @@ impl Volume {
     /// Remembers a failure after which nothing may be acknowledged.
     pub(crate) fn poisoned_by<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(e) = &result {
-            self.poison.get_or_init(|| e.clone());
+            self.durable.poison.get_or_init(|| e.clone());
         }
         result
     }
@@ -180,7 +207,7 @@ impl Volume {
 
     /// True if operations up to `position` are durable.
     pub(crate) fn is_durable(&self, position: u64) -> bool {
-        self.durable_position.load(Ordering::Acquire) >= position
+        self.durable.position.load(Ordering::Acquire) >= position
     }
 
     /// Makes operations up to `position` durable, together with everything else in line.
@@ -218,9 +245,9 @@ impl Volume {
             result => self.poisoned_by(result)?,
         };
         count(&self.counters.journal_commits, 1);
-        self.since_dump.store(journal.since_dump(), Ordering::Relaxed);
+        self.upkeep.since_dump.store(journal.since_dump(), Ordering::Relaxed);
         if committed.durable {
-            self.durable_position.fetch_max(committed.position, Ordering::AcqRel);
+            self.durable.position.fetch_max(committed.position, Ordering::AcqRel);
         }
         Ok(())
     }
@@ -262,7 +289,7 @@ impl Volume {
 
     /// Gives blocks back that nothing holds any more.
     pub(crate) fn reap(&self) -> Result<()> {
-        let position = self.durable_position.load(Ordering::Acquire);
+        let position = self.durable.position.load(Ordering::Acquire);
         self.poisoned_by(lock(&self.core).reap(position))
     }
 
@@ -339,7 +366,7 @@ impl Volume {
 
     /// True if the journal has grown so long that it should be compacted.
     pub(crate) fn wants_compaction(&self) -> bool {
-        let since_dump = self.since_dump.load(Ordering::Relaxed);
+        let since_dump = self.upkeep.since_dump.load(Ordering::Relaxed);
         let core = lock(&self.core);
         let blocks = self.device.len() / BLOCK;
         let at = (self.options.compact_journal_at / BLOCK).min(blocks / 8).max(2);
@@ -350,7 +377,7 @@ impl Volume {
 
     /// One step of the upkeep: of the compaction under way, or of one that is due, or a discard.
     pub(crate) fn compact_step(&self) -> Result<()> {
-        let mut compaction = lock(&self.compaction);
+        let mut compaction = lock(&self.upkeep.compaction);
         if compaction.is_idle() && !self.wants_compaction() {
             drop(compaction);
             return self.discard_step();
@@ -360,7 +387,7 @@ impl Volume {
 
     fn step(&self, compaction: &mut Compaction) -> Result<()> {
         compaction.step(self)?;
-        self.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
+        self.upkeep.since_dump.store(lock(&self.journal).since_dump(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -368,7 +395,7 @@ impl Volume {
     pub(crate) fn compact(&self) -> Result<()> {
         self.check_sound()?;
         let step = || {
-            let mut compaction = lock(&self.compaction);
+            let mut compaction = lock(&self.upkeep.compaction);
             self.step(&mut compaction)?;
             Ok(compaction.is_idle())
         };
@@ -378,9 +405,9 @@ impl Volume {
 
     /// The same for somebody who waits for it.
     fn compact_now(&self) -> Result<()> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.upkeep.waiting.fetch_add(1, Ordering::Relaxed);
         let compacted = self.compact();
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.upkeep.waiting.fetch_sub(1, Ordering::Relaxed);
         compacted
     }
 
@@ -394,7 +421,7 @@ impl Volume {
 
     /// Rests after work that began at `start_ns`, unless somebody waits for it.
     pub(crate) fn rest(&self, start_ns: u64) {
-        if self.waiting.load(Ordering::Relaxed) == 0 && !self.env.is_simulated() {
+        if self.upkeep.waiting.load(Ordering::Relaxed) == 0 && !self.env.is_simulated() {
             let took_ns = self.env.clock.now_ns().saturating_sub(start_ns);
             self.env.clock.sleep_ns(took_ns.saturating_mul(REST).min(REST_MAX_NS));
         }
@@ -417,7 +444,9 @@ impl Volume {
     /// Starts a thread that compacts, if that is due and threads can be had.
     fn start_compaction(self: &Arc<Self>) {
         let Some(spawner) = self.env.spawner.clone() else { return };
-        if self.poison.get().is_some() || !self.wants_upkeep() || self.compacting.swap(true, Ordering::AcqRel)
+        if self.durable.poison.get().is_some()
+            || !self.wants_upkeep()
+            || self.upkeep.has_thread.swap(true, Ordering::AcqRel)
         {
             return;
         }
@@ -428,28 +457,28 @@ impl Volume {
             while result.is_ok() && volume.wants_upkeep() {
                 result = volume.rested(|| volume.compact_step());
             }
-            volume.compacting.store(false, Ordering::Release);
+            volume.upkeep.has_thread.store(false, Ordering::Release);
         };
-        let mut thread = lock(&self.thread);
+        let mut thread = lock(&self.upkeep.thread);
         if let Some(ended) = thread.take() {
             ended.join();
         }
         match spawner.spawn("lavafs-journal", io::Priority::Background, Box::new(body)) {
             Ok(handle) => *thread = Some(handle),
             // Without a thread the journal grows until one can be had.
-            Err(_) => self.compacting.store(false, Ordering::Release),
+            Err(_) => self.upkeep.has_thread.store(false, Ordering::Release),
         }
     }
 
     fn wants_upkeep(&self) -> bool {
         // While a step is under way, its lock is held: then there is no need for another thread.
-        let idle = try_lock(&self.compaction).is_none_or(|c| c.is_idle());
+        let idle = try_lock(&self.upkeep.compaction).is_none_or(|c| c.is_idle());
         !idle || self.wants_compaction() || lock(&self.core).discards.as_ref().is_some_and(|d| d.blocks() > 0)
     }
 
     /// Waits for the thread that compacts.
     pub(crate) fn join(&self) {
-        let thread = lock(&self.thread).take();
+        let thread = lock(&self.upkeep.thread).take();
         if let Some(thread) = thread {
             thread.join();
         }
@@ -461,9 +490,9 @@ impl Volume {
             return Ok(());
         }
         // From here on, for good.
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.upkeep.waiting.fetch_add(1, Ordering::Relaxed);
         self.join();
-        if !lock(&self.compaction).is_idle() {
+        if !lock(&self.upkeep.compaction).is_idle() {
             self.compact()?;
         }
         // As `commit_all`, but no upkeep is begun.
