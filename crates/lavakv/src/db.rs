@@ -216,13 +216,13 @@ impl Db {
 
     /// Checks that a handle is of this store.
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
-        match self.engine().tree.family(family.id()) {
-            Some(own) if Arc::ptr_eq(&own, &family.0) => Ok(&family.0),
-            _ if family.0.is_dropped() => Err(Error::not_found(format!(
+        match self.engine().tree.has(&family.0) {
+            true => Ok(&family.0),
+            false if family.0.is_dropped() => Err(Error::not_found(format!(
                 "column family {} does not exist: it was dropped",
                 family.name()
             ))),
-            _ => Err(Error::invalid(format!(
+            false => Err(Error::invalid(format!(
                 "the handle of column family {} is of another store",
                 family.name()
             ))),

@@ -116,6 +116,11 @@ impl Tree {
         read(&self.families).get(&id).cloned()
     }
 
+    /// True if this is one of them.
+    pub fn has(&self, family: &Arc<Family>) -> bool {
+        read(&self.families).get(&family.id).is_some_and(|own| Arc::ptr_eq(own, family))
+    }
+
     /// All families, by id.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         let mut all: Vec<_> = read(&self.families).values().cloned().collect();
@@ -154,7 +159,7 @@ impl Tree {
 
     /// True if values of some family are placed in the log.
     fn places_values(&self) -> bool {
-        self.all_families().iter().any(|family| family.options().places_values())
+        self.all_families().iter().any(|family| family.places_values())
     }
 
     /// After a version was installed, or files were removed: limit, reserve and ceiling are worked out anew.

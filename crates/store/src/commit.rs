@@ -123,6 +123,7 @@ impl Log {
     /// # Errors
     /// `Busy`: no group takes it ([`Log::provide`] one and try again), `NoSpace`: in both cases nothing happened. Others as
     /// [`Wal::append`].
+    #[inline]
     pub fn append(
         &self,
         tenant: TenantId,
@@ -171,11 +172,13 @@ impl Log {
     // What is known of it.
 
     /// The log itself. It must have begun.
+    #[inline]
     pub fn wal(&self) -> &Wal {
         self.wal.get().expect("the log is started before the first write")
     }
 
     /// The log itself, once it has begun.
+    #[inline]
     pub fn begun(&self) -> Option<&Wal> {
         self.wal.get()
     }

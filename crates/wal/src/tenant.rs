@@ -34,9 +34,21 @@ impl Spans {
     /// Adds those of a batch.
     #[inline]
     pub fn add(&mut self, tenant: TenantId, first: SeqNo, last: SeqNo) {
-        match self.0.iter_mut().find(|span| span.tenant == tenant) {
-            Some(span) => (span.first, span.last) = (span.first.min(first), span.last.max(last)),
-            None => self.0.push(Span { tenant, first, last }),
+        // Mostly there is one tenant, and what it adds comes after what it has.
+        if let Some(span) = self.0.first_mut()
+            && span.tenant == tenant
+            && span.last < first
+        {
+            span.last = last;
+            return;
+        }
+        self.add_any(Span { tenant, first, last });
+    }
+
+    fn add_any(&mut self, new: Span) {
+        match self.0.iter_mut().find(|span| span.tenant == new.tenant) {
+            Some(span) => (span.first, span.last) = (span.first.min(new.first), span.last.max(new.last)),
+            None => self.0.push(new),
         }
     }
 

@@ -120,7 +120,8 @@ impl Log {
 
     /// True once after the log had become longer than its bound.
     pub fn take_over_bound(&self) -> bool {
-        self.over_bound.swap(false, Ordering::AcqRel)
+        // Every write asks, and to look costs less than to take.
+        self.over_bound.load(Ordering::Relaxed) && self.over_bound.swap(false, Ordering::AcqRel)
     }
 
     /// Called by a writer whose batch of `batch_len` bytes found no group to go to.

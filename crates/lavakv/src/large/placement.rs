@@ -437,10 +437,10 @@ impl Placement {
     pub fn reserve(&self, payload: &Payload<'_>, families: &[Arc<Family>]) -> Result<Vec<FamilyId>> {
         let mut places = Vec::new();
         for family in families {
-            let options = family.options();
-            if !options.places_values() {
+            if !family.places_values() {
                 continue;
             }
+            let options = family.options();
             let len = |change: &Change<'_>| {
                 if is_long(change, &options) {
                     record::len_max(change.key.len(), change.value.len()) as u64

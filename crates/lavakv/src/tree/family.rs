@@ -30,6 +30,8 @@ pub(crate) struct ReadState {
     pub ledger: Arc<Ledger>,
     /// What else is asked of a version again and again.
     pub summary: VersionSummary,
+    /// What this was worked out with: so a write that has pinned it need not ask for them.
+    pub options: Arc<FamilyOptions>,
     /// True if no table references some name or vSST of the version: it may go once no job has it pinned.
     pub may_prune: bool,
     /// Files are set aside: garbage in them stays, and nobody can do anything about it.
@@ -44,14 +46,24 @@ impl ReadState {
         frozen: Vec<Arc<MemTable>>,
         version: Arc<Version>,
         l0_depth: usize,
-        options: &FamilyOptions,
+        options: &Arc<FamilyOptions>,
     ) -> ReadState {
         let ledger = Arc::new(Ledger::of(&version));
         let summary = VersionSummary::of(&version, &ledger, options);
         let (names, files) = version.unreferenced();
         let may_prune = !names.is_empty() || !files.is_empty();
-        let (is_damaged, is_unserved) = (false, false);
-        ReadState { active, frozen, version, l0_depth, ledger, summary, may_prune, is_damaged, is_unserved }
+        ReadState {
+            active,
+            frozen,
+            version,
+            l0_depth,
+            ledger,
+            summary,
+            options: options.clone(),
+            may_prune,
+            is_damaged: false,
+            is_unserved: false,
+        }
     }
 }
 
@@ -164,6 +176,11 @@ impl Family {
         lock(&self.options).fitting.clone()
     }
 
+    /// True if values are placed while they are logged. Asked by every write.
+    pub fn places_values(&self) -> bool {
+        lock(&self.options).fitting.places_values()
+    }
+
     /// The options as they were given, and are stored.
     pub fn given_options(&self) -> Arc<FamilyOptions> {
         lock(&self.options).given.clone()
@@ -229,6 +246,7 @@ impl Family {
             ),
             ledger: v.ledger.clone(),
             summary: VersionSummary::of(&v.version, &v.ledger, &options),
+            options: options.clone(),
             may_prune: v.may_prune,
             is_damaged: is_damaged(v),
             is_unserved: policy.is_none(),
@@ -238,6 +256,11 @@ impl Family {
     /// Pins the current read state.
     pub fn read_state(&self) -> Arc<ReadState> {
         read(&self.read_state).clone()
+    }
+
+    /// Looks at the current read state for a moment, under its lock and without pinning it: `ask` takes no lock.
+    pub fn look<T>(&self, ask: impl FnOnce(&ReadState) -> T) -> T {
+        ask(&read(&self.read_state))
     }
 
     /// Replaces the read state by what `change` makes of it.
@@ -255,6 +278,7 @@ impl Family {
             l0_depth: v.l0_depth,
             ledger: v.ledger.clone(),
             summary: v.summary,
+            options: v.options.clone(),
             may_prune: v.may_prune,
             is_damaged: v.is_damaged,
             is_unserved: v.is_unserved,

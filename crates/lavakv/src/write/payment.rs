@@ -5,7 +5,7 @@ use super::WritePath;
 use super::need::Need;
 use super::throttle::Pressure;
 use crate::context::event::StallCause;
-use crate::tree::family::Family;
+use crate::tree::family::{Family, ReadState};
 use base::Result;
 use std::sync::Arc;
 
@@ -94,24 +94,24 @@ fn pressure(writes: &WritePath, families: &[Arc<Family>]) -> Pressure {
         (p.space_room, p.space_margin) = (room, margin);
     }
     let limited = writes.space.has_own_limit();
-    for family in families {
-        let read_state = family.read_state();
-        if !read_state.is_damaged {
-            p.garbage_over_percent =
-                p.garbage_over_percent.max(read_state.summary.garbage_over_percent(limited));
-        }
-        let files = read_state.l0_depth as u64;
-        if files > p.l0_files {
-            let options = family.options();
-            p.l0_files = files;
-            p.l0_slowdown = options.l0_slowdown_files as u64;
-            p.l0_stop = options.l0_stop_files as u64;
-        }
-    }
+    families.iter().for_each(|family| family.look(|read_state| add(&mut p, read_state, limited)));
     // While the user holds collection off nobody takes garbage away, however slowly writers go; nor what damaged files
     // keep.
     if p.garbage_over_percent > 0 && writes.drain.gc_is_paused() {
         p.garbage_over_percent = 0;
     }
     p
+}
+
+/// What one family adds.
+fn add(p: &mut Pressure, read_state: &ReadState, limited: bool) {
+    if !read_state.is_damaged {
+        p.garbage_over_percent = p.garbage_over_percent.max(read_state.summary.garbage_over_percent(limited));
+    }
+    let files = read_state.l0_depth as u64;
+    if files > p.l0_files {
+        p.l0_files = files;
+        p.l0_slowdown = read_state.options.l0_slowdown_files as u64;
+        p.l0_stop = read_state.options.l0_stop_files as u64;
+    }
 }

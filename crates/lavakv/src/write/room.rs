@@ -41,13 +41,19 @@ impl WritePath {
         tried: &mut Tried,
     ) -> Result<Option<Need>> {
         self.context.health.check()?;
+        let mut too_deep = None;
         for family in families {
-            let read_state = family.read_state();
-            if read_state.is_unserved {
+            let full_bytes = self.context.options.memtable_bytes;
+            let (is_unserved, is_full, is_deep) = family.look(|read_state| {
+                let is_deep = read_state.l0_depth >= read_state.options.l0_stop_files;
+                (read_state.is_unserved, read_state.active.bytes() >= full_bytes, is_deep)
+            });
+            if is_unserved {
                 return Err(family.unserved());
             }
-            let is_full = read_state.active.bytes() >= self.context.options.memtable_bytes;
-            drop(read_state);
+            if is_deep {
+                too_deep.get_or_insert(family);
+            }
             if is_full {
                 self.freeze(writer, family);
             }
@@ -60,10 +66,9 @@ impl WritePath {
         if let Some(need) = self.find_memory(writer, payload, tried)? {
             return Ok(Some(need));
         }
-        let is_full = |f: &&Arc<Family>| f.read_state().l0_depth >= f.options().l0_stop_files;
-        let full = families.iter().find(is_full).map(|full| Need::Levels(full.clone()));
+        let need = too_deep.map(|family| Need::Levels(family.clone()));
         // Nobody is going to make it less deep: then it is no reason to wait.
-        Ok(full.filter(|need| !self.is_met(need)))
+        Ok(need.filter(|need| !self.is_met(need)))
     }
 
     fn find_memory(

@@ -34,6 +34,7 @@ use crate::tree::family::Family;
 use base::sync::MutexGuard;
 use base::sync::atomic::Ordering;
 use base::{Error, ErrorKind, Result, SeqNo};
+use std::borrow::Cow;
 use std::sync::Arc;
 use wal::Position;
 
@@ -252,8 +253,10 @@ impl<'a> WriteOp<'a> {
     /// the log and the memtables, or count for a limit of the space, go alone; so do long ones, since the memory of what
     /// is under way is not booked yet.
     fn lets_next_in(&self, families: &[Arc<Family>]) -> bool {
-        let plain = self.drafts.is_empty() && !families.iter().any(|f| f.options().places_values());
-        plain && self.payload.weight() <= UNDER_WAY_BYTES_MAX && !self.writes.space.is_limited()
+        self.drafts.is_empty()
+            && !families.iter().any(|family| family.places_values())
+            && self.payload.weight() <= UNDER_WAY_BYTES_MAX
+            && !self.writes.space.is_limited()
     }
 
     /// The writer's lock, once there is room for the write: on disk, in memory, in level 0, in the log.
@@ -284,20 +287,20 @@ impl<'a> WriteOp<'a> {
         if !writes.space.is_limited() && !writes.log.files().ballast_is_short() {
             return Ok(None);
         }
-        let placed = families.iter().any(|f| f.options().places_values());
+        let placed = families.iter().any(|family| family.places_values());
         let ask = Ask::of_write(self.payload.weight(), placed, self.payload.is_delete_only());
         // A limit may begin to hold while this waits for the lock.
         let since_ns = *self.since_ns.get_or_insert_with(|| writes.context.now_ns());
         writes.admit(writer, ask, since_ns)
     }
 
-    fn families(&self) -> Result<Vec<Arc<Family>>> {
+    fn families(&self) -> Result<Cow<'a, [Arc<Family>]>> {
         match &self.payload {
             Payload::One(family, _) if family.is_dropped() => Err(gone(&family.name)),
-            Payload::One(family, _) => Ok(vec![Arc::clone(family)]),
+            Payload::One(family, _) => Ok(Cow::Borrowed(std::slice::from_ref(*family))),
             Payload::Batch(batch) => {
                 let found = self.writes.tree.find_all(batch.families());
-                found.map_err(|id| gone(&format!("with id {id}")))
+                found.map(Cow::Owned).map_err(|id| gone(&format!("with id {id}")))
             }
         }
     }
