@@ -1,65 +1,63 @@
-//! What everything else is given: environment, options, events, statistics, health, signals.
+//! What everything else in LavaKV is given: what the store gives (environment, health, signals: [`store::context`]), and
+//! options, events, statistics.
 //!
 //! * `options`, `ablation`: what a user asks for, checked.
-//! * `event`, `stats`: what is told and counted.
-//! * `health`: whether the store still takes writes. `signals`: who waits for what.
+//! * `sizes`: how long the pieces of a store with these options are. `fit`: what of it is too much for a small volume.
+//! * `event`, `stats`: what is told and counted. `drain`: how fast what writers fill is drained.
 //!
 //! It knows of no file and no key, and everything may know it.
 
 pub(crate) mod ablation;
+pub(crate) mod drain;
 pub(crate) mod event;
-pub(crate) mod health;
+pub(crate) mod fit;
 pub(crate) mod options;
-pub(crate) mod signals;
+pub(crate) mod sizes;
 pub(crate) mod stats;
 
 use base::{Error, ErrorKind};
 use event::{Event, StallCause};
-use health::Health;
+use fit::Fit;
 use io::Env;
 use options::Options;
-use signals::Signals;
 use stats::Stats;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::volumes::Location;
 
 /// See the module.
 pub(crate) struct Context {
-    pub env: Env,
-    /// The store's directory.
-    pub dir: PathBuf,
+    store: Arc<store::context::Context>,
     pub options: Options,
+    /// How much smaller than they were given these are.
+    pub fit: Fit,
     pub stats: Stats,
-    pub health: Health,
-    pub signals: Signals,
 }
 
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Context({})", self.dir.display())
+        self.store.fmt(f)
+    }
+}
+
+impl Deref for Context {
+    type Target = store::context::Context;
+    fn deref(&self) -> &store::context::Context {
+        &self.store
     }
 }
 
 impl Context {
-    pub fn new(env: Env, dir: &Path, options: Options) -> Context {
-        Context {
-            env,
-            dir: dir.to_owned(),
-            options,
-            stats: Stats::default(),
-            health: Health::default(),
-            signals: Signals::default(),
-        }
+    /// `options` as they were given, `fit` as the volume wants it.
+    pub fn new(env: &Env, location: Location, options: Options, fit: Fit) -> Context {
+        let store = Arc::new(store::context::Context::new(env, location));
+        Context { store, options: fit.store(&options), fit, stats: Stats::default() }
     }
 
-    /// The path of a file of the store.
-    pub fn path(&self, name: &str) -> PathBuf {
-        io::fs::join(&self.dir, name)
-    }
-
-    /// The clock, in nanoseconds.
-    pub fn now_ns(&self) -> u64 {
-        self.env.clock.now_ns()
+    /// What of it is the store's.
+    pub fn store(&self) -> &Arc<store::context::Context> {
+        &self.store
     }
 
     /// Tells the listener; its panics are its own.
@@ -74,7 +72,7 @@ impl Context {
     pub fn stall<T>(&self, cause: StallCause, ready: impl FnMut() -> Option<T>) -> T {
         let start_ns = self.now_ns();
         self.signals.notify_work();
-        let out = self.signals.wait_until(&self.env, ready);
+        let out = self.wait_until(ready);
         self.record_stall(cause, self.now_ns() - start_ns);
         out
     }

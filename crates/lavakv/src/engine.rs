@@ -6,13 +6,11 @@
 //! list of families, their read state, the open tables, and the list of readers or snapshots, each for a moment and none inside another.
 
 use crate::context::Context;
+use crate::context::drain::Drain;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
-use crate::run::drain::Drain;
-use crate::run::scheduler::Scheduler;
 use crate::service::Unstarted;
-use crate::space::space_limit::SpaceBudget;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
@@ -21,6 +19,8 @@ use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
+use store::run::Scheduler;
+use store::space::SpaceBudget;
 use version::FamilyId;
 
 /// Everything a store is at run time.
@@ -55,7 +55,7 @@ impl Engine {
         let drain = Arc::new(Drain::new(context.options.rate_limit_bytes_per_s));
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
         let jobs = Arc::new(Jobs::new(&writes));
-        let scheduler = Scheduler::new(&context, jobs.clone());
+        let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
         Engine {
             context,
             space,

@@ -18,16 +18,13 @@
 
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::context::Context;
+use crate::context::fit::Fit;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::Files;
 use crate::files::log::{Log, TENANT};
-use crate::files::unfinished::{self, Mark};
 use crate::large::placement::Replayed;
 use crate::service;
-use crate::space::metered_fs::Meter;
-use crate::space::space_limit::fit::Fit;
-use crate::space::space_limit::{SpaceBudget, metered};
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use base::sync::atomic::Ordering;
@@ -38,7 +35,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::commit::read::check_known;
 use store::directory;
+use store::files::unfinished::{self, Mark};
 use store::manifest::Engines;
+use store::space::SpaceBudget;
+use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
 use wal::{LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
@@ -79,11 +79,9 @@ fn open_to_write(
     mark: Option<&Mark>,
     guests: Option<Guests<'_>>,
 ) -> Result<Arc<Engine>> {
-    let (meter, env) = metered(&env, dir);
+    let location = Location::metered(&env, dir);
+    let env = location.env(&env);
     let exists = mark.is_none() && check_directory(&env, dir, &options)?;
-    if !exists {
-        options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
-    }
     if !exists {
         options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
     }
@@ -100,17 +98,17 @@ fn open_to_write(
     }
     let manifest = manifest(&env, dir, &options, (exists, guests.as_ref()))?;
     let listing = env.fs.list(dir)?;
-    meter.take_over(&listing);
+    location.meter.take_over(&listing);
     // Makes everything smaller that is too long for what the store may have of its volume, before anything else is asked. A
     // volume that does not say is taken for a large one.
-    let used_bytes = meter.used_bytes();
+    let used_bytes = location.meter.used_bytes();
     let fit = env.fs.space(dir).map(|volume| Fit::to(&options, used_bytes.saturating_add(volume.available)));
     let fit = fit.unwrap_or_default();
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_known(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
-    let context = Arc::new(Context::new(env, dir, fit.store(&options)));
-    let engine = Arc::new(build(context, meter, fit, manifest, Some(store_lock))?);
+    let context = Arc::new(Context::new(&env, location, options.clone(), fit));
+    let engine = Arc::new(build(context, manifest, Some(store_lock))?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let others: &mut OnReplay<'_> = guests.map_or(&mut ignore, |guests| guests.replay);
@@ -286,23 +284,22 @@ pub(crate) fn check_files(
 /// The engine over a recovered manifest, before the log is read.
 pub(crate) fn build(
     context: Arc<Context>,
-    meter: Arc<Meter>,
-    fit: Fit,
     manifest: Manifest,
     store_lock: Option<Box<dyn FileLock>>,
 ) -> Result<Engine> {
-    let space = Arc::new(SpaceBudget::new(&context, meter, fit));
-    let families = families(&manifest.state(), &context, fit)?;
+    let terms = context.options.terms(&context.fit.family(&context.options.family));
+    let space = Arc::new(SpaceBudget::new(context.store(), terms));
+    let families = families(&manifest.state(), &context)?;
     let files = Arc::new(Files::new(&context, manifest, store_lock));
     Ok(Engine::new(context, space, files, families))
 }
 
 /// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.
-fn families(state: &State, context: &Context, fit: Fit) -> Result<HashMap<FamilyId, Arc<Family>>> {
+fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Family>>> {
     let family = |(memtable_id, family): (u64, &Arc<FamilyState>)| {
         let own = FamilyOptions::decode(&family.options).map_err(|e| e.at_file(&context.dir))?;
         let (name, version) = (family.name.clone(), family.version.clone());
-        let family = Family::new(family.id, name, own, version, memtable_id, &context.options, fit);
+        let family = Family::new(family.id, name, own, version, memtable_id, &context.options, context.fit);
         Ok((family.id, Arc::new(family)))
     };
     (1..).zip(state.families.values()).map(family).collect()

@@ -16,18 +16,18 @@
 
 use crate::context::Context;
 use crate::context::event::Event;
+use crate::context::fit::Fit;
 use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::open::{build, check_files, check_remains, no_store, replay, replay_up_to_damage};
-use crate::space::space_limit::fit::Fit;
-use crate::space::space_limit::metered;
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::check_known;
+use store::volumes::Location;
 use version::{Manifest, State, TableSource, VsstSource, names};
 use wal::RecoveryMode;
 
@@ -76,7 +76,7 @@ fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Res
             return Err(no_store(dir));
         }
     }
-    crate::files::unfinished::refuse_beside_current(&*env.fs, dir)?;
+    store::files::unfinished::refuse_beside_current(&*env.fs, dir)?;
     let (mut attempt, mut same, mut last) = (1, 0, String::new());
     loop {
         match once() {
@@ -127,9 +127,10 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, None)?;
     check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
-    let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
-    let meter = metered(env, dir).0;
-    let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);
+    // Nothing is written, and so nothing counted.
+    let location = Location::unmetered(env, dir);
+    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
+    let engine = Arc::new(build(context, manifest, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
     if damaged
@@ -161,9 +162,10 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let listing = env.fs.list(dir)?;
     let findings = check_files(dir, &listing, &manifest, options.damaged_files, Some(&mut damage))?;
     damage.extend(check_known(env, dir, &listing, &manifest.state().store, &manifest.report().name).err());
-    let context = Arc::new(Context::new(env.clone(), dir, options.clone()));
-    let meter = metered(env, dir).0;
-    let engine = Arc::new(build(context, meter, Fit::default(), manifest, None)?);
+    // Nothing is written, and so nothing counted.
+    let location = Location::unmetered(env, dir);
+    let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
+    let engine = Arc::new(build(context, manifest, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
     let (report, placed) = replay_up_to_damage(&engine, &mut damage)?;

@@ -31,10 +31,10 @@ pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
 use crate::context::options::Options;
 use crate::db::Db;
 use crate::files::other_engines;
-use crate::files::unfinished::{self, Work};
 use base::{Error, ErrorKind, Result};
 use io::{Env, FileLock};
 use std::path::{Component, Path};
+use store::files::unfinished::{self, Work};
 use store::manifest::EngineId;
 use version::names::{self, FileKind};
 

@@ -18,8 +18,6 @@ pub(crate) mod summary;
 
 use crate::context::Context;
 use crate::files::Files;
-use crate::space::sizes::{EDITS_BYTES, FAMILY_BYTES, with_overhead};
-use crate::space::space_limit::{Demands, SpaceBudget};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, MutexGuard, RwLock, lock, rank, read, write};
 use base::{HashMap, SeqNo};
@@ -28,6 +26,8 @@ use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::Snapshots;
 use std::sync::Arc;
+use store::space::{Demands, SpaceBudget};
+use store::space::{EDITS_BYTES, OUTPUT_BYTES, with_overhead};
 use version::FamilyId;
 
 /// See the module.
@@ -177,7 +177,7 @@ impl Tree {
     /// What the families ask of the space. The manifest is rolled at so many bytes from now on.
     fn demands(&self, roll_bytes: u64) -> Demands {
         #[cfg(all(test, not(loom)))]
-        crate::space::space_limit::tests::SUMS.with(|sums| sums.set(sums.get() + 1));
+        crate::context::sizes::tests::SUMS.with(|sums| sums.set(sums.get() + 1));
         self.files.manifest.set_roll_len(roll_bytes);
         let fixed_bytes = EDITS_BYTES + self.files.manifest.growth_bytes();
         let live_bytes = self.space.gauges.segment_bytes();
@@ -202,7 +202,7 @@ impl Tree {
             let share = tables.saturating_mul(2048) / tables.saturating_add(records).max(1);
             let known = tables > 0 && options.min_blob_size > 0 && !widens;
             sum.table_share = sum.table_share.max(if known { share.min(1024) } else { 1024 });
-            sum.fixed_bytes += FAMILY_BYTES;
+            sum.fixed_bytes += OUTPUT_BYTES;
             let live = tables.saturating_add(ledger.referenced_bytes());
             sum.live_bytes += live.saturating_sub(ledger.hidden(version).likely);
         }

@@ -19,14 +19,14 @@ pub(crate) mod write_path;
 pub(crate) mod writer;
 
 use crate::context::Context;
+use crate::context::drain::Drain;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
-use crate::run::drain::Drain;
-use crate::space::space_limit::SpaceBudget;
 use crate::tree::Tree;
 use base::sync::{Mutex, MutexGuard, lock, rank, try_lock};
 use std::sync::Arc;
+use store::space::SpaceBudget;
 use throttle::Pacer;
 use writer::Writer;
 

@@ -9,37 +9,38 @@
 //! one that is not there has the floor that the manifest keeps for it. So what an engine wrote stays untouched for as long
 //! as nobody opens the store with it, and the log cannot shrink below it: the price is space, which [`Log::held_by_others`] shows.
 //!
-//! Background work is driven by whoever holds the log (its [`Host`]): [`Log::task`] says what is most urgent, [`Log::run`]
+//! Background work is driven by whoever holds the log: [`Log::task`] says what is most urgent, [`Log::run`]
 //! does it. Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a
 //! writer does it himself only when that is used up, or for a batch larger than a whole group ([`Log::provide`]).
 //!
 //! Modules: [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
 //! `idle` (when the durable end is worth a page of its own), [`read`] (what recovery reads, and what must fit the manifest),
-//! [`host`].
+//! It asks the store's health, its space and its files, and no engine.
 //!
 //! Invariants: the manifest lists a group before the log may use it, and the edit that drops it is durable before its file is
 //! used again or removed. The log knows nothing of what batches mean.
 
 pub mod files;
 mod floors;
-pub mod host;
 mod idle;
 mod pace;
 pub mod read;
 
 pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
 pub use floors::tenant;
-pub use host::{Host, Place};
 pub use pace::shortest_bytes;
 pub use wal::{Durability, Position as Ticket, TenantId};
 
+use crate::context::Context;
+use crate::files::Files;
 use crate::manifest::{EngineId, EngineView, Manifest, Record, State};
+use crate::space::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
 use base::{ErrorKind, Result, SeqNo};
 use floors::Floors;
 use idle::Idle;
-use io::InPlaceFile;
+use io::{Access, InPlaceFile};
 use std::path::Path;
 use std::sync::Arc;
 use wal::{LogGroup, PreparedGroup, PriorGroup, RecoveryReport, Wal, WalOptions};
@@ -50,6 +51,17 @@ const FIRST_GROUP_BYTES_MIN: u64 = 4 * io::PAGE as u64;
 /// Bytes of the ring of open pages for groups of this length.
 pub fn staging_len(group_len: u64) -> usize {
     (group_len / 4).clamp(64 << 10, 8 << 20) as usize
+}
+
+/// How long the pieces of a log may be, and how they are accessed.
+#[derive(Clone, Copy, Debug)]
+pub struct LogTerms {
+    /// How group files are accessed.
+    pub access: Access,
+    /// Bytes of the longest group.
+    pub group_bytes: u64,
+    /// Under a limit of space, the most files of former groups that are kept to be used again.
+    pub free_groups_max: usize,
 }
 
 /// What there is to do for a log.
@@ -70,9 +82,11 @@ pub enum Task {
 /// See the module.
 #[derive(Debug)]
 pub struct Log {
-    place: Place,
+    terms: LogTerms,
+    context: Arc<Context>,
     manifest: Arc<Manifest>,
-    host: Arc<dyn Host>,
+    store: Arc<Files>,
+    space: Arc<SpaceBudget>,
     /// Once it has begun.
     wal: OnceLock<Wal>,
     files: GroupFiles,
@@ -100,12 +114,14 @@ struct Hints {
 
 impl Log {
     /// The log of a store, before anything of it is read.
-    pub fn new(place: Place, manifest: Arc<Manifest>, host: Arc<dyn Host>) -> Log {
+    pub fn new(terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
         Log {
-            files: GroupFiles::new(place.clone(), manifest.clone(), host.clone()),
-            place,
-            manifest,
-            host,
+            files: GroupFiles::new(terms, store.clone(), space.clone()),
+            terms,
+            context: store.context().clone(),
+            manifest: store.manifest().clone(),
+            store,
+            space,
             wal: OnceLock::new(),
             floors: Floors::default(),
             preparing: Mutex::new(()),
@@ -262,8 +278,8 @@ impl Log {
         if self.wal().groups_wanted() == 0 {
             return Ok(());
         }
-        let (shortest, mut wanted) = (shortest_bytes(self.place.group_bytes), self.next_len());
-        while wanted > shortest && !self.has_free() && !self.host.fits(wanted) {
+        let (shortest, mut wanted) = (shortest_bytes(self.terms.group_bytes), self.next_len());
+        while wanted > shortest && !self.has_free() && !self.space.fits_job(wanted) {
             wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
         }
         let refused = |e: &base::Error| {
@@ -307,7 +323,7 @@ impl Log {
     /// job for anything else would be refused in its place, and put off everybody's next try again and again.
     pub fn task(&self) -> Option<Task> {
         let wal = self.wal();
-        let has_room = !self.host.must_wait();
+        let has_room = !self.context.health.must_wait(self.context.now_ns());
         if wal.wants_write_out() {
             // Until it is tried again whoever finds the ring full tries himself, and is told. Nothing else is done: what
             // confirms these pages would meet the same, and stop the log.
@@ -319,7 +335,7 @@ impl Log {
             Some(Task::Lengthen)
         } else if has_room && self.may_release() {
             Some(Task::Release)
-        } else if self.idle.is_idle(&wal.stats(), self.place.env.clock.now_ns()) {
+        } else if self.idle.is_idle(&wal.stats(), self.context.now_ns()) {
             Some(Task::Confirm)
         } else {
             None
@@ -327,8 +343,8 @@ impl Log {
     }
 
     fn wants_spare(&self) -> bool {
-        let shortest = shortest_bytes(self.place.group_bytes);
-        let fits = || self.has_free() || self.host.fits(shortest);
+        let shortest = shortest_bytes(self.terms.group_bytes);
+        let fits = || self.has_free() || self.space.fits_job(shortest);
         let wanted = self.wal().groups_wanted() > 0 && self.wal().is_half_full();
         // What room there is, is for deletes and the jobs that make more of it.
         wanted && !self.files.ballast_is_short() && fits()
@@ -361,7 +377,7 @@ impl Log {
     /// Gives the log a ring of open pages that fits the length of its groups, if there is room.
     fn lengthen_ring(&self) -> Result<()> {
         let wanted = staging_len(self.files.len());
-        match self.wal().lengthen_staging(&self.place.env, &self.place.dir, wanted) {
+        match self.wal().lengthen_staging(&self.context.env, &self.context.dir, wanted) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
                 self.hints.ring_refused.store(true, Ordering::Relaxed);
                 Ok(())
@@ -413,7 +429,7 @@ impl Log {
     ) -> Result<Vec<LogGroup>> {
         let mut groups = Vec::new();
         for meta in self.manifest.state().log_groups.values().filter(|g| !g.discarded) {
-            let file = open(&self.place.path(&crate::names::log(meta.file)))?;
+            let file = open(&self.context.path(&crate::names::log(meta.file)))?;
             self.files.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
             groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
         }
@@ -458,7 +474,7 @@ impl Log {
     /// # Errors
     /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
     pub fn list_first(&self) -> Result<PreparedGroup> {
-        let wanted = shortest_bytes(self.place.group_bytes);
+        let wanted = shortest_bytes(self.terms.group_bytes);
         let lens = (wanted, FIRST_GROUP_BYTES_MIN.min(wanted), self.next_len());
         self.files.list_new(lens, Need::Last)
     }
@@ -470,13 +486,13 @@ impl Log {
     /// Those of the file system.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
         let options = WalOptions {
-            group_len: self.place.group_bytes,
-            staging_len: staging_len(shortest_bytes(self.place.group_bytes)),
+            group_len: self.terms.group_bytes,
+            staging_len: staging_len(shortest_bytes(self.terms.group_bytes)),
             ..Default::default()
         };
         let next_lpn = report.next_lpn.max(lpn_min);
         let (history, store) = (report.history.clone(), self.manifest.store());
-        let wal = Wal::start(&self.place.env, &self.place.dir, options, store, next_lpn, first, history)?;
+        let wal = Wal::start(&self.context.env, &self.context.dir, options, store, next_lpn, first, history)?;
         self.wal.set(wal).unwrap_or_else(|_| unreachable!("a store starts its log once"));
         Ok(())
     }
@@ -501,7 +517,7 @@ impl Log {
         let mut records = vec![Record::SealLogGroup { ltn, end_lpn }];
         records.extend(spares.into_iter().map(|ltn| Record::RemoveLogGroup { ltn }));
         self.manifest.commit_store(|_| Ok(records), |_| {})?;
-        files.iter().try_for_each(|&number| self.host.remove_file(&crate::names::log(number)))
+        files.iter().try_for_each(|&number| self.store.remove(&crate::names::log(number)))
     }
 }
 
@@ -524,6 +540,3 @@ fn missed(state: &State, report: &RecoveryReport) -> Vec<Record> {
     }
     records
 }
-
-#[cfg(test)]
-mod schedules;

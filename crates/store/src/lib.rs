@@ -4,7 +4,8 @@
 //! * [`manifest`]: the durable history of a store: one file, one stream of edits for all engines.
 //! * [`commit`]: the log, the one durability domain of all engines.
 //! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is.
-//! * [`volumes`]: where files are.
+//! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
+//! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
 //! * [`idmap`]: the copy-on-write ordered map in which states keep their files: cheap to clone and to change a little.
 //!
@@ -13,13 +14,17 @@
 //! of files, the manifest and the log, and neither of them is compiled into the other.
 
 pub mod commit;
+pub mod context;
 pub mod directory;
 pub mod field;
+pub mod files;
 pub mod idmap;
 pub mod manifest;
 pub mod names;
 pub mod numbers;
 pub mod open;
+pub mod run;
+pub mod space;
 pub mod volumes;
 
 pub use idmap::IdMap;

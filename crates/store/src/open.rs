@@ -12,26 +12,34 @@
 //! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
 //! drives the log from them (LavaKV does), and needs of all this only the parts.
 
-use crate::commit::{Host, Log, Place, read};
+use crate::commit::{Log, LogTerms, ballast_bytes, read};
+use crate::context::Context;
+use crate::files::Files;
 use crate::manifest::{Engines, InitialState, Manifest};
 use crate::names::{self, FileKind};
+use crate::space::{Sizes, SpaceBudget, Terms};
+use crate::volumes::Location;
 use base::{ErrorKind, Result};
-use io::{DirEntry, FileLock};
+use io::{DirEntry, Env};
+use std::path::Path;
 use std::sync::Arc;
 use wal::{OnReplay, RecoveryMode};
 
-/// What the log asks of a store without an engine that has a say in it.
-struct Bare {
-    place: Place,
-    manifest: Arc<Manifest>,
-}
-
 /// See the module.
 pub struct Store {
-    bare: Arc<Bare>,
+    files: Arc<Files>,
     log: Arc<Log>,
-    /// Held as long as the store is open.
-    _lock: Box<dyn FileLock>,
+}
+
+/// What a store may occupy whose engines keep nothing but the log: there is no limit.
+fn unlimited(terms: &LogTerms) -> Terms {
+    Terms::unlimited(Sizes {
+        memtable_bytes: 0,
+        memory_bytes: 0,
+        log_group_bytes: terms.group_bytes,
+        ballast_bytes: ballast_bytes(terms.group_bytes),
+        wal_bytes_max: u64::MAX,
+    })
 }
 
 impl Store {
@@ -40,35 +48,44 @@ impl Store {
     /// # Errors
     /// `Busy` or what the file system says if somebody else has it, `Corruption` if the manifest or the log lost what was
     /// durable, `Unsupported` if a newer release wrote it, `NoSpace` if there is no room to begin a log; those of `replay`.
-    pub fn open(place: Place, engines: &Engines, replay: &mut OnReplay<'_>) -> Result<Store> {
-        let (env, dir) = (&place.env, &place.dir);
+    pub fn open(
+        env: &Env,
+        dir: &Path,
+        terms: LogTerms,
+        engines: &Engines,
+        replay: &mut OnReplay<'_>,
+    ) -> Result<Store> {
         crate::directory::make(env, dir)?;
-        let held = env.fs.lock(&place.path(names::LOCK), "a store")?;
-        let manifest = match env.fs.exists(&place.path(names::CURRENT))? {
+        let context = Arc::new(Context::new(env, Location::metered(env, dir)));
+        let env = &context.env;
+        let held = env.fs.lock(&context.path(names::LOCK), "a store")?;
+        let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,
         };
         let manifest = Arc::new(manifest);
         let listing = env.fs.list(dir)?;
+        context.volumes.directory().meter.take_over(&listing);
         let state = manifest.state();
         read::check_whole(dir, &listing, &state)?;
         read::check_known(env, dir, &listing, &state, &manifest.report().name)?;
         manifest.bump_file_number(names::largest_number(
             listing.iter().filter_map(|entry| names::parse(&entry.name)),
         ));
-        let bare = Arc::new(Bare { place, manifest });
-        let log = Log::new(bare.place.clone(), bare.manifest.clone(), bare.clone());
-        let store = Store { bare, log: Arc::new(log), _lock: held };
-        store.recover(&listing, replay)?;
+        let files = Arc::new(Files::new(&context, manifest, Some(held)));
+        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms)));
+        let log = Arc::new(Log::new(terms, files.clone(), space));
+        let store = Store { files, log };
+        store.recover(terms, &listing, replay)?;
         Ok(store)
     }
 
-    fn recover(&self, listing: &[DirEntry], replay: &mut OnReplay<'_>) -> Result<()> {
-        let Place { env, dir, access, .. } = &self.bare.place;
-        let state = self.bare.manifest.state();
-        let groups = self.log.groups_to_read(|path| env.fs.open_in_place(path, *access))?;
+    fn recover(&self, terms: LogTerms, listing: &[DirEntry], replay: &mut OnReplay<'_>) -> Result<()> {
+        let Context { env, dir, .. } = &**self.files.context();
+        let state = self.manifest().state();
+        let groups = self.log.groups_to_read(|path| env.fs.open_in_place(path, terms.access))?;
         let report = wal::recover(env, dir, state.uid, &groups, RecoveryMode::ReadWrite, replay)?;
-        self.bare.manifest.require_edit(report.witness_edit)?;
+        self.manifest().require_edit(report.witness_edit)?;
         self.log.files().adopt_ballast(listing)?;
         self.log.end_old(&report, None)?;
         self.remove_orphans(listing)?;
@@ -83,7 +100,7 @@ impl Store {
 
     /// Removes the files of the store itself that nobody lists.
     fn remove_orphans(&self, listing: &[DirEntry]) -> Result<()> {
-        let (state, live) = (self.bare.manifest.state(), self.bare.manifest.live_manifest_files());
+        let (state, live) = (self.manifest().state(), self.manifest().live_manifest_files());
         for entry in listing {
             let orphan = match names::parse(&entry.name) {
                 Some(FileKind::Log(n)) => state.log_group_in(n).is_none() && !self.log.files().is_kept(n),
@@ -92,7 +109,7 @@ impl Store {
                 _ => false,
             };
             if orphan {
-                self.bare.remove_file(&entry.name)?;
+                self.files.remove(&entry.name)?;
             }
         }
         Ok(())
@@ -100,7 +117,7 @@ impl Store {
 
     /// The manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
-        &self.bare.manifest
+        self.files.manifest()
     }
 
     /// The log.
@@ -126,28 +143,15 @@ impl Store {
     /// # Errors
     /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
     pub fn close(&self) -> Result<()> {
-        match self.log.close().and_then(|()| self.bare.manifest.confirm()) {
+        match self.log.close().and_then(|()| self.manifest().confirm()) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             closed => closed,
         }
     }
 }
 
-impl Host for Bare {
-    fn remove_file(&self, name: &str) -> Result<()> {
-        match self.place.env.fs.remove(&self.place.path(name)) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        }
-    }
-
-    fn sync_dir(&self) -> Result<()> {
-        self.manifest.sync_dir()
-    }
-}
-
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({})", self.bare.place.dir.display())
+        write!(f, "Store({})", self.files.context().dir.display())
     }
 }

@@ -1,8 +1,19 @@
 //! Where files are: the volumes of a store.
 //!
-//! Every file that the manifest lists says in one byte on which volume it is, so that a store can spread over several disks
-//! one day without a change of the format. Today there is one, the store's directory, and a history that names another is
-//! refused when it is opened (see [`crate::manifest`]) instead of being looked for where it is not.
+//! Every file that the manifest lists says in one byte on which volume it is. A [`Location`] is such a volume: a file system,
+//! a directory in it, and the count of what is there. Whoever opens a file asks by the volume that the manifest names
+//! ([`Volumes::at`]), so that a store can spread over several disks without a change of the format or of its readers.
+//! Today there is one, the store's directory, and a history that names another is refused when it is opened (see
+//! [`crate::manifest`]) instead of being looked for where it is not.
+
+mod metered_fs;
+
+pub use metered_fs::{Meter, MeteredFs, pages};
+
+use base::{Error, ErrorKind, Result};
+use io::{Env, FileSystem};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which volume holds a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,5 +27,86 @@ impl Volume {
 impl std::fmt::Display for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Where the files of a volume are.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The file system, which counts what is made in the directory.
+    pub fs: Arc<dyn FileSystem>,
+    /// The directory.
+    pub dir: PathBuf,
+    /// What the directory occupies.
+    pub meter: Arc<Meter>,
+}
+
+impl Location {
+    /// A directory, whose files are counted from now on: all of them must be made through `fs`.
+    pub fn metered(env: &Env, dir: &Path) -> Location {
+        let meter = Arc::new(Meter::new(dir));
+        let fs = Arc::new(MeteredFs { inner: env.fs.clone(), meter: meter.clone() });
+        Location { fs, dir: dir.to_owned(), meter }
+    }
+
+    /// A directory that nobody changes: nothing is counted.
+    pub fn unmetered(env: &Env, dir: &Path) -> Location {
+        Location { fs: env.fs.clone(), dir: dir.to_owned(), meter: Arc::new(Meter::new(dir)) }
+    }
+
+    /// The same machine with this file system.
+    pub fn env(&self, env: &Env) -> Env {
+        Env { fs: self.fs.clone(), ..env.clone() }
+    }
+
+    /// The path of a file.
+    pub fn path(&self, name: &str) -> PathBuf {
+        io::fs::join(&self.dir, name)
+    }
+}
+
+/// The volumes of a store.
+#[derive(Debug)]
+pub struct Volumes {
+    directory: Location,
+}
+
+impl Volumes {
+    /// Of a store in one directory.
+    pub fn new(directory: Location) -> Volumes {
+        Volumes { directory }
+    }
+
+    /// The store's own directory, where log and manifest are.
+    pub fn directory(&self) -> &Location {
+        &self.directory
+    }
+
+    /// Where a volume is.
+    ///
+    /// # Errors
+    /// `Unsupported` if the store was opened without it.
+    pub fn at(&self, volume: Volume) -> Result<&Location> {
+        if volume == Volume::DIRECTORY {
+            return Ok(&self.directory);
+        }
+        let why = format!("a file is on volume {volume}, and the store was opened without it");
+        Err(Error::new(ErrorKind::Unsupported, why).at_file(&self.directory.dir))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::sim::SimEnv;
+
+    #[test]
+    fn a_volume_that_is_not_here_is_refused_by_its_number() {
+        let env = SimEnv::new(1).env();
+        let volumes = Volumes::new(Location::metered(&env, Path::new("/store")));
+        assert_eq!(volumes.at(Volume::DIRECTORY).unwrap().path("x"), Path::new("/store/x"));
+        let refusal = volumes.at(Volume(1)).unwrap_err();
+        assert_eq!(refusal.kind(), ErrorKind::Unsupported);
+        assert!(refusal.to_string().contains("volume 1"), "{refusal}");
     }
 }

@@ -4,7 +4,7 @@
 //! flushed. When everything up to S is in tables, the manifest's state holds exactly the writes up to S, of all
 //! families, and flushing goes on. Its tables and vSSTs are linked into the new directory (copied, where the file system cannot link), and a manifest
 //! with that state and no log is written there; `CURRENT` comes last, so a checkpoint that was interrupted is no store. It
-//! is known for what it is by an empty file `UNFINISHED` ([`crate::files::unfinished`]), which comes first and is removed at the
+//! is known for what it is by an empty file `UNFINISHED` ([`store::files::unfinished`]), which comes first and is removed at the
 //! end (or by the first open, which finds `CURRENT` beside it); another checkpoint may be taken in its place. The lock of
 //! the new directory is held meanwhile, so that of two checkpoints into it one is refused.
 //! The checkpoint has an identity of its own. Its numbers go on where those of its source are, so numbers do not tell the
@@ -12,9 +12,8 @@
 //! Before a file gets a second link the manifest marks it as shared, durably: holes must never be punched into it.
 
 use crate::admin::flush::{freeze_all_and, wait_flushed};
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::files::other_engines;
-use crate::files::unfinished::{self, Mark, Work};
 use crate::work::jobs::Jobs;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -22,6 +21,7 @@ use io::{CreateOptions, SyncKind};
 use std::path::Path;
 use std::sync::Arc;
 use store::directory;
+use store::files::unfinished::{self, Mark, Work};
 use store::manifest::EngineId;
 use version::{Edit, Manifest, Record, State, names};
 

@@ -10,10 +10,10 @@
 
 use crate::admin::wait::wait_for_jobs;
 use crate::context::Context;
+use crate::context::drain::Drain;
 use crate::plan::collection;
 use crate::plan::facts::{Facts, FamilyFacts};
 use crate::plan::requests::{Exposed, GcRequest};
-use crate::run::drain::Drain;
 use crate::work::jobs::Jobs;
 use crate::work::jobs::seen::Seen;
 use base::sync::lock;

@@ -12,6 +12,7 @@ pub(crate) fn statistics(jobs: &Jobs) -> Statistics {
         jobs.context.stats.wal_syncs.set(w.durable_writes + w.syncs);
     }
     jobs.context.stats.manifest_bytes_written.set(jobs.files.manifest.bytes_written());
+    jobs.context.stats.files_removed.set(jobs.files.removed());
     let pace = jobs::gc::pace_bytes_per_s(jobs);
     jobs.context.stats.gc_pace_bytes_per_s.set(pace.unwrap_or(0));
     jobs.context.stats.read()

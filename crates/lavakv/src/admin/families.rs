@@ -48,7 +48,7 @@ pub(crate) fn create(jobs: &Arc<Jobs>, name: &str, options: FamilyOptions) -> Re
         version,
         memtable_id,
         &jobs.context.options,
-        jobs.space.fit(),
+        jobs.context.fit,
     ));
     writer.next_memtable_id += 1;
     jobs.tree.add_family(&family);

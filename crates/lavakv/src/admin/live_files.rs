@@ -1,6 +1,6 @@
 //! What is the store's, for tests that compare it with the directory.
 
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::work::jobs::Jobs;
 
 /// What the manifest and the memtables name at a moment.
@@ -38,7 +38,7 @@ impl LiveFiles {
         live.others = manifest.live_manifest_files();
         live.others.extend(jobs.log.files().file_numbers().into_iter().map(version::names::log));
         live.others.sort_unstable();
-        live.obsolete = jobs.files.obsolete.names();
+        live.obsolete = jobs.files.obsolete.map(|file| file.kind().to_string());
         live.tail_bytes = jobs.space.gauges.tail_bytes();
         live.counted_bytes = jobs.space.used_bytes();
         live

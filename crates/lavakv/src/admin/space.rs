@@ -4,6 +4,7 @@
 //! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
 //! readers hold is worked out by the module `holders`. docs/space.md tells how to read it.
 
+use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
@@ -281,7 +282,7 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
     let entries = jobs.context.env.fs.list(&jobs.context.dir)?;
     jobs.space.meter().correct(&entries);
     let state = jobs.files.manifest.state();
-    let (listed, segments) = (jobs.files.obsolete.numbers(), jobs.large.segments.live());
+    let (listed, segments) = (jobs.files.obsolete.map(DataFile::number), jobs.large.segments.live());
     let mut obsolete = HashMap::default();
     for entry in &entries {
         let bytes = entry.allocated;

@@ -17,6 +17,7 @@ use lsm::policy::{Policies, PolicyChoice, TreeOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use store::space::SpaceLimit;
 pub use wal::Durability;
 
 /// How a store is opened.
@@ -161,16 +162,6 @@ impl Options {
             n => n,
         }
     }
-}
-
-/// How much the files of a store may occupy.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SpaceLimit {
-    /// So many bytes.
-    Bytes(u64),
-    /// So many times the live data: what tables and the values they refer to occupy, less the estimate of hidden garbage.
-    /// Log, memtables and reserve are granted to a small store all the same.
-    Ratio(f64),
 }
 
 /// What becomes of a write for which there is no room, and nothing left to do that could make some.

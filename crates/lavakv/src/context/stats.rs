@@ -1,6 +1,6 @@
 //! Counters of the engine: what it wrote, read, waited for. One atomic each, read together into [`Statistics`].
 
-use base::sync::statistic::{AtomicU64, Ordering};
+use store::context::Counter;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
@@ -34,25 +34,6 @@ macro_rules! counters {
             }
         }
     };
-}
-
-/// A relaxed atomic counter.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-    pub fn max(&self, n: u64) {
-        self.0.fetch_max(n, Ordering::Relaxed);
-    }
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 counters! {

@@ -1,19 +1,18 @@
 //! The store's log as LavaKV holds it: one tenant of it among others, and the one who drives its work.
 //!
-//! What the log is, its groups and what is done where there is no room is in [`store::commit`]. Here is what LavaKV adds: what
-//! it tells the log of limits, health and statistics, how long its writers waited for a group, and how long the log may be.
+//! What the log is, its groups and what is done where there is no room is in [`store::commit`]. Here is what LavaKV adds: how
+//! long its writers waited for a group, and how long the log may be.
 
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::files::Files;
-use crate::space::sizes::free_groups_max;
-use crate::space::space_limit::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
-use store::commit::{Host, Need, Place, TenantId};
+use store::commit::{LogTerms, Need, TenantId};
 use store::manifest::EngineId;
+use store::space::SpaceBudget;
 use version::State;
 use wal::{PreparedGroup, RecoveryReport, Wal};
 
@@ -29,57 +28,16 @@ pub(crate) struct Log {
     over_bound: AtomicBool,
 }
 
-/// What the log asks of LavaKV.
-struct Around {
-    context: Arc<Context>,
-    space: Arc<SpaceBudget>,
-    files: Arc<Files>,
-}
-
-impl Host for Around {
-    fn check_sound(&self) -> Result<()> {
-        self.context.health.check_sound()
-    }
-
-    fn must_wait(&self) -> bool {
-        self.context.health.must_wait(self.context.now_ns())
-    }
-
-    fn fits(&self, bytes: u64) -> bool {
-        self.space.fits_job(bytes)
-    }
-
-    fn is_limited(&self) -> bool {
-        self.space.is_limited()
-    }
-
-    fn occupied(&self, bytes: u64) {
-        self.space.gauges.set_log_bytes(bytes);
-    }
-
-    fn remove_file(&self, name: &str) -> Result<()> {
-        self.files.remove(name)
-    }
-
-    fn sync_dir(&self) -> Result<()> {
-        self.files.sync_dir()
-    }
-}
-
 impl Log {
     pub fn new(context: &Arc<Context>, space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Log {
         let options = &context.options;
-        let place = Place {
-            env: context.env.clone(),
-            dir: context.dir.clone(),
+        let terms = LogTerms {
             access: options.access,
             group_bytes: options.log_group_bytes,
-            free_groups_max: free_groups_max(options),
+            free_groups_max: options.sizes().free_groups_max(),
         };
-        let (context, space, files) = (context.clone(), space.clone(), files.clone());
-        let manifest = files.manifest.shared().clone();
-        let host = Around { context: context.clone(), space: space.clone(), files };
-        let log = Arc::new(store::commit::Log::new(place, manifest, Arc::new(host)));
+        let log = Arc::new(store::commit::Log::new(terms, files.store().clone(), space.clone()));
+        let (context, space) = (context.clone(), space.clone());
         Log { log, context, space, over_bound: AtomicBool::new(false) }
     }
 

@@ -1,17 +1,16 @@
 //! Open files of data: one [`Ksst`] or [`Vsst`] for each file in use, at most `open_files_max` of them.
 //!
-//! A lookup takes a read lock and a reference count. Past the bound the least recently used files are closed (an
-//! iterator that holds one keeps it open).
+//! Which are open is [`OpenFiles`]' affair; here is what they are, and how each is opened.
 
 use crate::context::Context;
 use crate::files::damaged::Quarantine;
-use base::sync::statistic::{AtomicU64, Ordering};
-use base::sync::{RwLock, rank, read, write};
-use base::{Error, ErrorKind, HashMap, Result, Uid};
+use base::{Error, ErrorKind, Result, Uid};
 use cache::Cache;
 use io::ReadFile;
 use std::path::Path;
 use std::sync::Arc;
+use store::files::OpenFiles;
+use store::volumes::Volume;
 use table::vsst::Vsst;
 use table::{Ksst, SegmentReader};
 use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
@@ -21,14 +20,7 @@ pub(crate) struct TableCache {
     pub quarantine: Quarantine,
     context: Arc<Context>,
     cache: Arc<Cache>,
-    /// Open files by number. Files are opened outside of it.
-    open: RwLock<HashMap<u64, Open>, rank::TableCache>,
-    uses: AtomicU64,
-}
-
-struct Open {
-    file: OpenFile,
-    last_use: AtomicU64,
+    open: OpenFiles<OpenFile>,
 }
 
 #[derive(Clone)]
@@ -40,38 +32,36 @@ enum OpenFile {
 
 impl TableCache {
     pub fn new(context: &Arc<Context>, cache: Arc<Cache>) -> Self {
-        let open = RwLock::new(HashMap::default());
-        let context = context.clone();
-        TableCache { quarantine: Quarantine::default(), context, cache, open, uses: AtomicU64::new(0) }
+        let open = OpenFiles::new(context.options.open_files_max);
+        TableCache { quarantine: Quarantine::default(), context: context.clone(), cache, open }
     }
 
     /// Forgets a file that is about to be removed.
     pub fn forget(&self, number: u64) {
-        write(&self.open).remove(&number);
+        self.open.forget(number);
         self.quarantine.forget(number);
         self.cache.remove_file(number);
     }
 
-    fn open_file(&self, name: &str) -> Result<Arc<dyn ReadFile>> {
-        let path = self.context.path(name);
-        self.context.env.fs.open(&path, self.context.options.access).map_err(|e| match e.kind() {
+    fn open_file(&self, volume: Volume, name: &str) -> Result<Arc<dyn ReadFile>> {
+        self.context.open(volume, name, self.context.options.access).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::corruption(
                 "a file that manifest or log refer to is missing; restore it from a checkpoint or backup, or run `lava repair`",
             )
-            .at_file(&path),
+            .at_file(self.context.path(name)),
             _ => e,
         })
     }
 
     fn open_table(&self, file: &FileMeta) -> Result<OpenFile> {
-        let handle = self.open_file(&names::ksst(file.number))?;
+        let handle = self.open_file(file.volume, &names::ksst(file.number))?;
         let path = handle.path().to_owned();
         let table = Ksst::open(handle, file.number, file.uid, file.global_seq, self.cache.clone());
         Ok(OpenFile::Table(Arc::new(table.map_err(|e| e.at_file(path))?)))
     }
 
     fn open_vsst(&self, meta: &VsstMeta) -> Result<OpenFile> {
-        let handle = self.open_file(&names::vsst(meta.number))?;
+        let handle = self.open_file(meta.volume, &names::vsst(meta.number))?;
         let path = handle.path().to_owned();
         let vsst = Vsst::open(handle, meta.number, meta.uid, self.cache.clone());
         Ok(OpenFile::Vsst(Arc::new(vsst.map_err(|e| e.at_file(path))?)))
@@ -80,50 +70,19 @@ impl TableCache {
     /// The segment of a large value.
     pub fn segment(&self, number: u64, uid: Uid) -> Result<Arc<SegmentReader>> {
         let open = || {
-            let handle = self.open_file(&names::vsst(number))?;
+            let handle = self.open_file(Volume::DIRECTORY, &names::vsst(number))?;
             Ok(OpenFile::Segment(Arc::new(SegmentReader::open(handle, number, uid)?)))
         };
-        match self.find(number, open)? {
+        match self.open.find(number, open)? {
             OpenFile::Segment(segment) => Ok(segment),
             _ => Err(another_kind(&self.context.dir, number)),
-        }
-    }
-
-    /// The open file of this number; what `make` makes if there is none.
-    fn find(&self, number: u64, make: impl FnOnce() -> Result<OpenFile>) -> Result<OpenFile> {
-        if let Some(found) = read(&self.open).get(&number) {
-            // The clock ticks with every file opened: exact enough to tell hot from cold, and reads of open files
-            // write to no shared cache line.
-            let now = self.uses.load(Ordering::Relaxed);
-            if found.last_use.load(Ordering::Relaxed) + 64 < now {
-                found.last_use.store(now, Ordering::Relaxed);
-            }
-            return Ok(found.file.clone());
-        }
-        self.uses.fetch_add(1, Ordering::Relaxed);
-        let file = make()?;
-        let mut open = write(&self.open);
-        if open.len() >= self.context.options.open_files_max {
-            Self::close_unused(&mut open);
-        }
-        let entry = Open { file, last_use: AtomicU64::new(self.uses.load(Ordering::Relaxed)) };
-        Ok(open.entry(number).or_insert(entry).file.clone())
-    }
-
-    /// Closes the least recently used quarter.
-    fn close_unused(open: &mut HashMap<u64, Open>) {
-        let mut by_use: Vec<(u64, u64)> =
-            open.iter().map(|(&n, o)| (o.last_use.load(Ordering::Relaxed), n)).collect();
-        by_use.sort_unstable();
-        for (_, number) in by_use.iter().take(open.len() / 4 + 1) {
-            open.remove(number);
         }
     }
 }
 
 impl TableSource for TableCache {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
-        match self.find(file.number, || self.open_table(file))? {
+        match self.open.find(file.number, || self.open_table(file))? {
             OpenFile::Table(table) => Ok(table),
             _ => Err(another_kind(&self.context.dir, file.number)),
         }
@@ -132,7 +91,7 @@ impl TableSource for TableCache {
 
 impl VsstSource for TableCache {
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
-        match self.find(meta.number, || self.open_vsst(meta))? {
+        match self.open.find(meta.number, || self.open_vsst(meta))? {
             OpenFile::Vsst(vsst) => Ok(vsst),
             _ => Err(another_kind(&self.context.dir, meta.number)),
         }

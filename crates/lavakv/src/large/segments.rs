@@ -28,10 +28,8 @@
 
 use crate::batch::Change;
 use crate::context::options::{DamagedFiles, Options};
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::files::{Files, damaged};
-use crate::space::gauges::SegmentBytes;
-use crate::space::space_limit::SpaceBudget;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use base::key::encode;
@@ -40,6 +38,8 @@ use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind, limits};
 use memtable::MemTable;
 use std::sync::{Arc, Weak};
+use store::space::SegmentBytes;
+use store::space::SpaceBudget;
 use table::segment::RecordReference;
 use table::{SegmentReader, SegmentReference};
 use version::{FamilyId, VsstMeta, names};

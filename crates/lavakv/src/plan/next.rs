@@ -8,9 +8,9 @@ use super::answer::{Collection, Compact, Flushed, Notes};
 use super::facts::Facts;
 use super::slots::Slots;
 use super::{collection, compaction, relocation};
-use crate::run::scheduler::JobClass;
 use crate::tree::summary::Pressure;
 use base::SeqNo;
+use store::run::JobClass;
 
 /// What is to be done.
 pub(crate) enum Plan {

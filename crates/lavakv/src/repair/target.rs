@@ -1,7 +1,7 @@
 //! Where the saved records go: a new store, or nowhere.
 //!
 //! They are written past the log, and flushed at the end. Until then the store is marked as unfinished
-//! ([`crate::files::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
+//! ([`store::files::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
 //! do as always.
 
 use super::Places;
@@ -9,13 +9,13 @@ use super::judge::Plan;
 use crate::batch::{Change, DEFAULT_FAMILY};
 use crate::context::options::{FamilyOptions, Options, WriteOptions};
 use crate::db::Db;
-use crate::files::unfinished::{self, Mark, Work};
 use crate::read::options::ReadOptions;
 use crate::tree::family::ColumnFamily;
 use base::{Error, ErrorKind, HashMap, Result, ValueKind};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
+use store::files::unfinished::{self, Mark, Work};
 use table::SegmentReader;
 use version::{FamilyId, names};
 

@@ -4,7 +4,7 @@ use super::Tree;
 use super::family::Family;
 use crate::context::event::{DamagedFile, Event};
 use crate::files::damaged::{Entry, Quarantine};
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use base::{Error, key};
 use std::sync::Arc;
 use table::SegmentReference;

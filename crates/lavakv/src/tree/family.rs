@@ -1,8 +1,8 @@
 //! A column family at run time: its name, options, and the read state readers pin.
 
 use crate::context::ablation::Ablation;
+use crate::context::fit::Fit;
 use crate::context::options::{FamilyOptions, Options};
-use crate::space::space_limit::fit::Fit;
 use crate::tree::demand::Demand;
 use crate::tree::summary::VersionSummary;
 use base::sync::atomic::{AtomicBool, Ordering};

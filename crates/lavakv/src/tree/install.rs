@@ -20,7 +20,7 @@
 
 use super::Tree;
 use super::family::{Derived, Family};
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use base::Result;
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! The tables and vSSTs that jobs write: how they are created, described to the manifest, and removed after a failure.
 
 use super::Tree;
+use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
 use crate::tree::retained::{CountedTable, Counting};
 use base::Result;
@@ -111,9 +112,17 @@ pub(crate) fn identity(
             family_name: family.name.clone(),
             family_options: family.given_options().encode(),
             log_floor: family.read_state().version.log_floor,
-            gone: tree.files.obsolete.tables(NOTED_GONE_MAX),
+            gone: gone(tree),
         },
     }
+}
+
+/// The tables that were given up last and wait for their readers, ascending.
+fn gone(tree: &Tree) -> Vec<u64> {
+    let table = |file: &DataFile| matches!(file, DataFile::Table(_)).then(|| file.number());
+    let mut numbers = tree.files.obsolete.latest(NOTED_GONE_MAX, table);
+    numbers.sort_unstable();
+    numbers
 }
 
 /// Tables noted as gone in a file: more are there only where readers hold on to thousands.

@@ -17,6 +17,7 @@ pub(crate) mod separate;
 mod verdict;
 
 use crate::context::Context;
+use crate::context::drain::Drain;
 use crate::files::Files;
 use crate::files::log::Log;
 use crate::large::Large;
@@ -26,9 +27,6 @@ use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::{Plan, next};
 use crate::plan::quiet::Quiet;
 use crate::plan::room::output_bytes;
-use crate::run::drain::Drain;
-use crate::run::scheduler::{Duty, Job, JobClass, Work};
-use crate::space::space_limit::SpaceBudget;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use crate::write::WritePath;
@@ -37,6 +35,8 @@ use base::sync::{Mutex, lock, rank};
 use lsm::policy::{Compaction, Facts, ManualRange, ManualStep};
 use seen::Seen;
 use std::sync::Arc;
+use store::run::{Duty, Job, JobClass, Work};
+use store::space::SpaceBudget;
 
 /// What jobs work on and with.
 pub(crate) struct Jobs {

@@ -7,7 +7,6 @@ use super::need::Need;
 use super::queue::Ticket;
 use super::writer::Writer;
 use crate::batch::payload::Payload;
-use crate::space::sizes::live_log_bytes_max;
 use crate::tree::family::Family;
 use base::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -148,7 +147,7 @@ impl WritePath {
         if tried.log_stays_long || !self.space.is_limited() || fits() {
             return None;
         }
-        let live_max = live_log_bytes_max(&self.context.options, self.space.limit_bytes());
+        let live_max = self.context.options.sizes().live_log_bytes_max(self.space.limit_bytes());
         if !self.log.is_over(live_max) {
             return None;
         }

@@ -4,23 +4,23 @@ use crate::engine::{Replayed, Toy, ToyLog};
 use base::Result;
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, Env};
-use std::path::PathBuf;
+use std::path::Path;
 use store::Store;
-use store::commit::{Durability, Place};
+use store::commit::{Durability, LogTerms};
 use store::manifest::Engines;
 
 /// Where a store of this engine alone is.
-pub fn place(env: Env) -> Place {
-    let dir = PathBuf::from("/toy");
-    Place { env, dir, access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 2 }
-}
+pub const DIR: &str = "/toy";
+/// How long its log's pieces are.
+pub const TERMS: LogTerms = LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 2 };
 
 /// Opens it.
 pub fn open(env: Env) -> Result<(Store, ToyLog)> {
     let mut replayed = Replayed::default();
     let engines = Engines::of::<Toy>();
-    let store =
-        Store::open(place(env), &engines, &mut |tenant, number, bytes| replayed.take(tenant, number, bytes))?;
+    let store = Store::open(&env, Path::new(DIR), TERMS, &engines, &mut |tenant, number, bytes| {
+        replayed.take(tenant, number, bytes)
+    })?;
     let toy = ToyLog::over(store.manifest(), store.log(), replayed)?;
     Ok((store, toy))
 }

@@ -11,10 +11,12 @@
 //! that finds no room has the other removed. While any is missing nothing but deletes is written, so that what they freed
 //! is not taken by new data.
 
-use super::host::{Host, Place};
+use super::LogTerms;
 use super::pace::{Pace, shortest_bytes};
+use crate::context::Context;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
 use crate::names::{self, FileKind};
+use crate::space::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result};
@@ -77,9 +79,11 @@ pub struct GroupFile {
 /// See the module.
 #[derive(Debug)]
 pub struct GroupFiles {
-    place: Place,
+    terms: LogTerms,
+    context: Arc<Context>,
     manifest: Arc<Manifest>,
-    host: Arc<dyn Host>,
+    store: Arc<crate::files::Files>,
+    space: Arc<SpaceBudget>,
     state: Mutex<Files, rank::LogGroups>,
     /// Some of the ballast was used.
     ballast_used: AtomicBool,
@@ -113,7 +117,7 @@ impl Files {
 
 /// The files, to be changed: what they come to is told when that is done.
 struct Changing<'a> {
-    host: &'a dyn Host,
+    space: &'a SpaceBudget,
     files: MutexGuard<'a, Files>,
 }
 
@@ -132,18 +136,23 @@ impl DerefMut for Changing<'_> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.host.occupied(self.files.all().map(|file| file.len).sum());
+        self.space.gauges.set_log_bytes(self.files.all().map(|file| file.len).sum());
     }
 }
 
 impl GroupFiles {
-    pub(super) fn new(place: Place, manifest: Arc<Manifest>, host: Arc<dyn Host>) -> GroupFiles {
+    pub(super) fn new(
+        terms: LogTerms,
+        store: Arc<crate::files::Files>,
+        space: Arc<SpaceBudget>,
+    ) -> GroupFiles {
+        let (context, manifest) = (store.context().clone(), store.manifest().clone());
         let (state, ballast_used) = (Mutex::new(Files::default()), AtomicBool::new(false));
-        GroupFiles { place, manifest, host, state, ballast_used }
+        GroupFiles { terms, context, manifest, store, space, state, ballast_used }
     }
 
     fn change(&self) -> Changing<'_> {
-        Changing { host: &*self.host, files: lock(&self.state) }
+        Changing { space: &self.space, files: lock(&self.state) }
     }
 
     /// Takes over a group found by recovery.
@@ -179,19 +188,19 @@ impl GroupFiles {
 
     /// The length that groups have now.
     pub(super) fn len(&self) -> u64 {
-        lock(&self.state).pace.len(self.place.group_bytes)
+        lock(&self.state).pace.len(self.terms.group_bytes)
     }
 
     /// The length that the next group of a log of `live_bytes` should have.
     pub(super) fn next_len(&self, live_bytes: u64) -> u64 {
-        let now_ns = self.place.env.clock.now_ns();
-        lock(&self.state).pace.next_len(self.place.group_bytes, now_ns, live_bytes)
+        let now_ns = self.context.now_ns();
+        lock(&self.state).pace.next_len(self.terms.group_bytes, now_ns, live_bytes)
     }
 
     fn no_room(&self) -> Error {
         let why =
             "the volume is full, and what was kept for deletes is used up: writes resume when there is room";
-        Error::new(ErrorKind::NoSpace, why).at_file(&self.place.dir)
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
     }
 
     /// A group file that the manifest lists, not yet handed to the log: of `wanted` bytes, or where there is no room for
@@ -208,11 +217,11 @@ impl GroupFiles {
         // New each time: a former use of the file, here or in a copy of this store, is told by it.
         let uid = match base::canary::is("log-group-identity-constant") {
             true => base::Uid::from_words(1, 1),
-            false => self.place.env.new_uid(),
+            false => self.context.env.new_uid(),
         };
         let meta = LogGroupMeta { file: group.number, len: group.len, uid: Some(uid), ..Default::default() };
         let mut ltn = 0;
-        let listed = self.host.check_sound().and_then(|()| {
+        let listed = self.context.health.check_sound().and_then(|()| {
             let build = |state: &crate::manifest::State| {
                 ltn = state.next_ltn;
                 Ok(vec![Record::AddLogGroup { group: LogGroupMeta { ltn, ..meta } }])
@@ -222,7 +231,7 @@ impl GroupFiles {
         let mut state = self.change();
         if let Err(e) = listed {
             let ballast = &mut state.ballast[Ballast::Log as usize];
-            let of_ballast = group.len == Ballast::Log.len(self.place.group_bytes);
+            let of_ballast = group.len == Ballast::Log.len(self.terms.group_bytes);
             if need != Need::Usual && ballast.is_none() && of_ballast {
                 *ballast = Some(group);
             } else {
@@ -231,7 +240,7 @@ impl GroupFiles {
             return Err(e);
         }
         // One that was made for a long batch says nothing of those that follow.
-        state.pace.made(group.len.min(usual), self.place.env.clock.now_ns());
+        state.pace.made(group.len.min(usual), self.context.now_ns());
         state.live.insert(ltn, group.clone());
         Ok(PreparedGroup { ltn, uid, file: group.file })
     }
@@ -285,10 +294,10 @@ impl GroupFiles {
 
     fn create(&self, len: u64) -> Result<GroupFile> {
         let number = self.manifest.allocate_file_number();
-        let path = self.place.path(&names::log(number));
+        let path = self.context.path(&names::log(number));
         // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
-        let file = self.place.env.fs.create_in_place_unzeroed(&path, len, self.place.access)?;
-        self.host.sync_dir()?;
+        let file = self.context.env.fs.create_in_place_unzeroed(&path, len, self.terms.access)?;
+        self.store.sync_dir()?;
         Ok(GroupFile { number, len, file })
     }
 
@@ -311,7 +320,7 @@ impl GroupFiles {
     pub fn give_ballast(&self, part: Ballast) -> bool {
         let Some(file) = self.change().ballast[part as usize].take() else { return false };
         self.ballast_used.store(true, Ordering::Release);
-        self.host.remove_file(&names::log(file.number)).is_ok()
+        self.store.remove(&names::log(file.number)).is_ok()
     }
 
     /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.
@@ -329,7 +338,7 @@ impl GroupFiles {
         self.ballast_used.store(true, Ordering::Release);
         // The longer one first: where it does not fit, the room is left to jobs.
         for part in [Ballast::Jobs, Ballast::Log] {
-            let len = part.len(self.place.group_bytes);
+            let len = part.len(self.terms.group_bytes);
             if lock(&self.state).ballast[part as usize].is_some() {
                 continue;
             }
@@ -352,14 +361,14 @@ impl GroupFiles {
         let manifest = self.manifest.state();
         for entry in listing.iter().filter(|entry| entry.allocated >= entry.len) {
             let Some(FileKind::Log(number)) = names::parse(&entry.name) else { continue };
-            let of_part = |part: &Ballast| part.len(self.place.group_bytes) == entry.len;
+            let of_part = |part: &Ballast| part.len(self.terms.group_bytes) == entry.len;
             let part = Ballast::ALL.into_iter().find(of_part).map(|part| part as usize);
             let Some(part) = part.filter(|part| lock(&self.state).ballast[*part].is_none()) else { continue };
             if manifest.log_group_in(number).is_some() || self.is_kept(number) {
                 continue;
             }
             let len = entry.len;
-            match self.place.env.fs.open_in_place(&self.place.path(&entry.name), self.place.access) {
+            match self.context.env.fs.open_in_place(&self.context.path(&entry.name), self.terms.access) {
                 Ok(file) => self.change().ballast[part] = Some(GroupFile { number, len, file }),
                 // It was used up by an earlier try.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -380,7 +389,7 @@ impl GroupFiles {
         if dropped.is_empty() {
             return Ok(false);
         }
-        self.host.check_sound()?;
+        self.context.health.check_sound()?;
         let records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
         self.manifest.commit_store(|_| Ok(records), |_| {})?;
         {
@@ -395,11 +404,11 @@ impl GroupFiles {
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub(super) fn discard(&self, dropped: &[u64]) -> Result<()> {
-        let bound = if self.host.is_limited() { self.place.free_groups_max } else { usize::MAX };
+        let bound = if self.space.is_limited() { self.terms.free_groups_max } else { usize::MAX };
         let surplus = self.recycle(dropped, bound);
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
-            if let Err(e) = self.host.remove_file(&names::log(file.number)) {
+            if let Err(e) = self.store.remove(&names::log(file.number)) {
                 // It keeps none of the others, and is too much again the next time.
                 self.change().free.push(file);
                 outcome = outcome.and(Err(e));
@@ -408,7 +417,7 @@ impl GroupFiles {
         outcome?;
         if removes && self.ballast_is_short() {
             // What is removed gives its room back when that is durable, on some file systems.
-            self.host.sync_dir()?;
+            self.store.sync_dir()?;
         }
         Ok(())
     }
@@ -417,7 +426,7 @@ impl GroupFiles {
     /// now. `bound`: most that may be kept.
     fn recycle(&self, dropped: &[u64], bound: usize) -> Vec<GroupFile> {
         let mut state = self.change();
-        let len = state.pace.len(self.place.group_bytes);
+        let len = state.pace.len(self.terms.group_bytes);
         let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
         state.free.extend(files);
         let (mut fit, mut surplus): (Vec<_>, Vec<_>) = state.free.drain(..).partition(|f| f.len == len);

@@ -1,8 +1,9 @@
 //! A store opened without the toy log keeps what the toy log has.
 
 use crate::engine::Toy;
-use crate::story::{open, place};
+use crate::story::{DIR, TERMS, open};
 use io::sim::{CrashKind, SimEnv};
+use std::path::Path;
 use store::Store;
 use store::commit::{Durability, TenantId};
 use store::manifest::{Engine, Engines};
@@ -10,7 +11,7 @@ use store::manifest::{Engine, Engines};
 /// Opens it for nobody, lets another tenant write for a while, and closes it.
 fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
     let mut next = 0;
-    let store = Store::open(place(sim.env()), &Engines::default(), &mut |tenant, seq, _| {
+    let store = Store::open(&sim.env(), Path::new(DIR), TERMS, &Engines::default(), &mut |tenant, seq, _| {
         next = if tenant == TenantId(9) { seq } else { next };
         Ok(())
     });

@@ -17,14 +17,14 @@
 //! not place its values.
 
 use crate::context::Context;
+use crate::context::sizes::{TAILS_KEPT_MAX, tail_len};
 use crate::files::Files;
-use crate::space::sizes::{TAILS_KEPT_MAX, tail_len};
-use crate::space::space_limit::SpaceBudget;
 use base::Result;
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind};
 use io::{Access, ReadFile, ScratchFile};
 use std::sync::Arc;
+use store::space::SpaceBudget;
 use table::segment::RecordReference;
 use table::vsst::record::{LooseRecord, open_loose};
 use version::names::{self, FileKind};

@@ -2,9 +2,9 @@
 
 use super::Jobs;
 use crate::plan::in_progress::InProgressSet;
-use crate::space::grant::Grant;
 use base::sync::lock;
 use std::sync::Arc;
+use store::space::Grant;
 use values::PinGuard;
 
 /// Gives back what was claimed.

@@ -2,11 +2,11 @@
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::plan::in_progress::InProgressSet;
-use crate::run::scheduler::{Job, JobClass, Progress};
 use base::Result;
 use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
 use version::Edit;
 
 pub(crate) struct CleanupJob {

@@ -6,12 +6,10 @@ use super::relocation::Relocator;
 use super::separate::Separation;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::plan::answer::Compact;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::room::output_bytes;
-use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::grant::Grant;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
@@ -26,6 +24,8 @@ use lsm::{
 };
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
+use store::space::Grant;
 use table::{FinishedTable, IterOptions};
 use version::{FileMeta, Level, Record, State, Version, VsstMeta};
 

@@ -15,8 +15,6 @@ use crate::plan::answer::Flushed;
 use crate::plan::gc_pace;
 use crate::plan::in_progress::InProgressSet;
 use crate::plan::next::flush;
-use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::grant::Grant;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::{TableFiles, VsstFiles, file_meta};
@@ -28,6 +26,8 @@ use lsm::{Hooks, MergeJob, MergeOptions, MergeOutput, MergingIterator, SizeCutte
 use memtable::MemTable;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
+use store::space::Grant;
 use table::FinishedTable;
 use version::{FileMeta, Record, State, StoreRecord, VsstMeta};
 

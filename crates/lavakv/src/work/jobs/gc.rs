@@ -10,12 +10,10 @@
 use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::context::event::Event;
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::plan::answer::Collection;
 use crate::plan::collection;
 use crate::plan::in_progress::InProgressSet;
-use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::grant::Grant;
 use crate::tree::family::Family;
 use crate::tree::install::{Installed, Part};
 use crate::tree::output::VsstFiles;
@@ -23,6 +21,8 @@ use base::Result;
 use base::sync::lock;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::run::{Job, JobClass, Progress};
+use store::space::Grant;
 use values::{GcOutcome, GcStep, GcWorld, OutputVsst};
 use version::{Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
 

@@ -6,11 +6,10 @@ use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::files::log::TENANT;
 use crate::plan::in_progress::InProgressSet;
-use crate::run::scheduler::{Job, JobClass, Progress};
-use crate::space::sizes::live_log_bytes_max;
 use base::Result;
 use std::sync::Arc;
 use store::commit::Task;
+use store::run::{Job, JobClass, Progress};
 
 pub(crate) struct LogJob {
     jobs: Arc<Jobs>,
@@ -44,7 +43,7 @@ impl Job for LogJob {
         }
         task.map_or(Ok(()), |task| jobs.log.run(task))?;
         if task == Some(Task::Prepare) {
-            let live_max = live_log_bytes_max(&jobs.context.options, jobs.space.limit_bytes());
+            let live_max = jobs.context.options.sizes().live_log_bytes_max(jobs.space.limit_bytes());
             if jobs.log.is_over(live_max) {
                 jobs.log.set_over_bound();
             }

@@ -12,12 +12,12 @@
 use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::plan::in_progress::InProgressSet;
-use crate::run::rate_limit::RateLimit;
-use crate::run::scheduler::{Job, JobClass, Progress};
 use crate::work::verify::VerifyReport;
 use crate::work::verify::walk::Walk;
 use base::Result;
 use std::sync::Arc;
+use store::run::RateLimit;
+use store::run::{Job, JobClass, Progress};
 
 /// The longest that a step waits at once, nanoseconds: then it looks whether the store is being closed.
 const WAIT_NS_MAX: u64 = 500_000_000;

@@ -53,7 +53,7 @@ fn a_table_that_is_moved_stays_shared() {
             db.checkpoint(format!("/copy{copies}")).unwrap();
         }
         let shared: Vec<u64> = tables(jobs).filter(|t| t.shared).map(|t| t.number).collect();
-        while job.step().unwrap() != crate::run::scheduler::Progress::Done {}
+        while job.step().unwrap() != store::run::Progress::Done {}
         if moves() > before {
             let lost = tables(jobs).filter(|t| shared.contains(&t.number) && !t.shared).count();
             assert_eq!(lost, 0, "tables that a move took the mark from");
@@ -82,7 +82,7 @@ fn a_job_that_goes_leaves_nothing_claimed() {
             classes.insert(job.class() as u8);
             let works = |jobs: &Jobs| lock(&jobs.in_progress).running.is_any();
             assert!(works(jobs));
-            let done = (0..steps).any(|_| job.step().unwrap() == crate::run::scheduler::Progress::Done);
+            let done = (0..steps).any(|_| job.step().unwrap() == store::run::Progress::Done);
             if !done {
                 job.abandon();
             }

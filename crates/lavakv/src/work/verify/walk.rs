@@ -16,7 +16,7 @@ use super::VerifyReport;
 use crate::batch;
 use crate::context::event::Event;
 use crate::files::damaged;
-use crate::files::obsolete::DataFile;
+use crate::files::data_file::DataFile;
 use crate::large::placement::PlacedValues;
 use crate::work::jobs::Jobs;
 use crate::write::writer::Writer;

@@ -6,7 +6,7 @@ use base::sync::statistic::{AtomicU64, Ordering};
 
 /// A bound in bytes per second; 0 is none.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub struct RateLimit {
     bytes_per_s: u64,
     /// When all bytes charged so far have had their time, in clock nanoseconds.
     paid_until_ns: AtomicU64,
@@ -16,6 +16,7 @@ pub(crate) struct RateLimit {
 const BURST_NS: u64 = 20_000_000;
 
 impl RateLimit {
+    /// So many bytes in a second; 0: there is no bound.
     pub fn new(bytes_per_s: u64) -> Self {
         RateLimit { bytes_per_s, paid_until_ns: AtomicU64::new(0) }
     }

@@ -1,7 +1,7 @@
 //! The space contract: how much the store occupies, how much it may, and how it keeps to that.
 //!
 //! What is occupied is kept by [`Meter`] as the files change; nobody lists the directory to know it. With
-//! [`Options::space_limit`](crate::Options::space_limit) it never exceeds the limit, seen from outside at any moment. Three
+//! a [`SpaceLimit`] it never exceeds the limit, seen from outside at any moment. Three
 //! parts see to that:
 //!
 //! 1. **Admission** (`write::admission`): a write is taken only if what it will occupy, now and when it is flushed, fits below
@@ -35,40 +35,34 @@
 //! A store above its limit (opened with a lower one, or a ratio of data that became less) takes deletes and runs jobs up to
 //! what it and its reserve occupied when that was found; that ceiling comes down with the store and never rises again.
 
+use super::SpaceLimit;
 use super::gauges::{Gauges, Memory};
 use super::grant::{Grant, Granted};
-use super::sizes::{
-    delete_bytes, log_bytes_max, manifest_bytes, overhead_bytes, tails_kept_bytes, with_overhead,
-};
+use super::sizes::{Terms, manifest_bytes, with_overhead};
 use crate::context::Context;
-use crate::context::options::{Options, SpaceLimit};
-use crate::space::metered_fs::{Meter, MeteredFs};
+use crate::volumes::Meter;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use fit::Fit;
-use io::Env;
-use std::path::Path;
 use std::sync::Arc;
-
-pub(crate) mod fit;
 
 /// What the store occupies and may occupy, and what running jobs were granted of it.
 #[derive(Debug)]
-pub(crate) struct SpaceBudget {
+pub struct SpaceBudget {
     context: Arc<Context>,
     meter: Arc<Meter>,
-    fit: Fit,
-    volume: Volume,
+    terms: Terms,
+    volume: VolumeFill,
     bounds: Bounds,
     sums: Sums,
     pub(super) jobs: Granted,
     /// What users of the space say.
     pub memory: Memory,
+    /// What else they say.
     pub gauges: Gauges,
 }
 
 /// What the volume said when it was last asked.
 #[derive(Debug)]
-struct Volume {
+struct VolumeFill {
     bytes: AtomicU64,
     used_bytes: AtomicU64,
     /// What the store may occupy of the volume.
@@ -102,7 +96,7 @@ struct Sums {
 
 /// What the state of the store asks for: sums over its families, which are theirs to work out.
 #[derive(Debug, Default)]
-pub(crate) struct Demands {
+pub struct Demands {
     /// The widest compaction and one output of a collection, without what is not flushed.
     pub pool_bytes: u64,
     /// What part of unflushed bytes may make the widest compaction or an output of a collection larger, in 1024ths.
@@ -111,31 +105,25 @@ pub(crate) struct Demands {
     pub fixed_bytes: u64,
     /// The longest output of a collection: space is freed in such pieces.
     pub collected_bytes: u64,
+    /// What is live of tables and values.
     pub live_bytes: u64,
     /// Values of some family are placed in the log.
     pub places: bool,
 }
 
-/// The volume is asked how full it is at most this often,
-const ASK_NS: u64 = 100_000_000;
+/// The volume is asked how full it is at most this often, in nanoseconds of the clock,
+pub const ASK_NS: u64 = 100_000_000;
 /// or when the store has changed by this part of what the volume had left.
 const ASK_PART: u64 = 16;
 
-/// Counts what is in the directory, from now on. The environment through which all its files must be made.
-pub(crate) fn metered(env: &Env, dir: &Path) -> (Arc<Meter>, Env) {
-    let meter = Arc::new(Meter::new(dir));
-    let fs = MeteredFs { inner: env.fs.clone(), meter: meter.clone() };
-    (meter, Env { fs: Arc::new(fs), ..env.clone() })
-}
-
 impl SpaceBudget {
-    /// The budget of a store whose files are counted by `meter`, and whose pieces were fitted to the volume.
-    pub fn new(context: &Arc<Context>, meter: Arc<Meter>, fit: Fit) -> SpaceBudget {
+    /// The budget of a store whose files are counted by the meter of its directory.
+    pub fn new(context: &Arc<Context>, terms: Terms) -> SpaceBudget {
         SpaceBudget {
             context: context.clone(),
-            meter,
-            fit,
-            volume: Volume {
+            meter: context.volumes.directory().meter.clone(),
+            terms,
+            volume: VolumeFill {
                 bytes: AtomicU64::new(0),
                 used_bytes: AtomicU64::new(0),
                 limit_bytes: AtomicU64::new(u64::MAX),
@@ -154,17 +142,9 @@ impl SpaceBudget {
         }
     }
 
-    fn options(&self) -> &Options {
-        &self.context.options
-    }
-
-    /// How much smaller than the options say the pieces of this store are.
-    pub fn fit(&self) -> Fit {
-        self.fit
-    }
-
-    fn overhead_bytes(&self, places: bool) -> u64 {
-        overhead_bytes(self.options(), &self.fit.family(&self.options().family), places)
+    /// What the store was told to be content with.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// The count of the files.
@@ -193,7 +173,7 @@ impl SpaceBudget {
         if !self.gauges.serves() {
             return;
         }
-        let Some(limit) = self.options().space_limit else {
+        let Some(limit) = self.terms.limit else {
             return self.follow_volume(places, volume_limit, demands);
         };
         let size = if let SpaceLimit::Bytes(bytes) = limit { bytes } else { self.meter.used_bytes() };
@@ -206,7 +186,7 @@ impl SpaceBudget {
                 let more = (state.live_bytes as f64 * (ratio - 1.0)) as u64;
                 // What a small store needs besides its data to go on at all, it is granted: of the reserve, which grows
                 // with tables and families, no more than there is overhead.
-                let overhead = self.overhead_bytes(state.places);
+                let overhead = self.terms.overhead_bytes(state.places);
                 let least = overhead.saturating_add(self.reserve_bytes().min(overhead));
                 state.live_bytes.saturating_add(more.max(least))
             }
@@ -224,8 +204,8 @@ impl SpaceBudget {
     /// `most`: the limit, or more.
     fn take_in(&self, state: Demands, most: u64) -> Demands {
         // A family that is made later may place values under a limit that holds no tails.
-        let places = state.places && self.overhead_bytes(true) <= most;
-        let tails = if places { tails_kept_bytes(self.options()) } else { 0 };
+        let places = state.places && self.terms.overhead_bytes(true) <= most;
+        let tails = if places { self.terms.tails_bytes } else { 0 };
         self.sums.tails_bytes.store(tails, Relaxed);
         self.sums.pool_bytes.store(state.pool_bytes, Relaxed);
         self.sums.table_share.store(state.table_share, Relaxed);
@@ -247,7 +227,7 @@ impl SpaceBudget {
     /// last page takes neither deletes nor outputs of jobs, and nothing would ever make room again.
     fn follow_volume(&self, places: bool, volume_limit: u64, demands: impl FnOnce(u64) -> Demands) {
         let left = volume_limit.saturating_sub(self.meter.used_bytes());
-        let overhead = self.overhead_bytes(places);
+        let overhead = self.terms.overhead_bytes(places);
         // No reserve is larger than what is there. It is summed only where it may matter.
         let far = left > self.meter.used_bytes().saturating_add(overhead);
         let tiny = volume_limit < overhead.saturating_mul(2);
@@ -255,7 +235,7 @@ impl SpaceBudget {
             self.take_in(demands(manifest_bytes(volume_limit)), volume_limit);
             let (_, margin) = self.room_below(volume_limit);
             // Until it is looked at again, memtables may be filled.
-            let near = margin.saturating_add(2 * self.options().memory_bytes as u64);
+            let near = margin.saturating_add(2 * self.terms.sizes.memory_bytes);
             if self.needed_below(volume_limit).saturating_add(near) > volume_limit {
                 self.set_limit(volume_limit);
                 return;
@@ -277,7 +257,7 @@ impl SpaceBudget {
         if !self.is_limited() || self.context.now_ns() < self.volume.ask_at_ns.load(Relaxed) {
             return false;
         }
-        let own = match self.options().space_limit {
+        let own = match self.terms.limit {
             Some(SpaceLimit::Bytes(bytes)) => bytes,
             _ => u64::MAX,
         };
@@ -337,7 +317,7 @@ impl SpaceBudget {
 
     /// True if somebody set a limit. There may be one without that: the end of the volume.
     pub fn has_own_limit(&self) -> bool {
-        self.options().space_limit.is_some()
+        self.terms.limit.is_some()
     }
 
     /// Those that running jobs have not begun to write.
@@ -360,7 +340,7 @@ impl SpaceBudget {
 
     /// Bytes by which the log may still grow below a limit.
     fn log_reserve_below(&self, limit_bytes: u64) -> u64 {
-        log_bytes_max(self.options(), limit_bytes).saturating_sub(self.gauges.log_bytes())
+        self.terms.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes())
     }
 
     /// Bytes by which the tails of placed values may still grow.
@@ -372,7 +352,7 @@ impl SpaceBudget {
     fn way_out_below(&self, limit_bytes: u64) -> u64 {
         let fixed = self.sums.fixed_bytes.load(Relaxed);
         let log = self.log_reserve_below(limit_bytes) + self.tail_reserve_bytes();
-        fixed + log + delete_bytes(self.options()) + self.pool_bytes()
+        fixed + log + self.terms.sizes.delete_bytes() + self.pool_bytes()
     }
 
     /// Bytes that are kept free so that flush, compaction, collection and deletes can go on at the limit; 0 without one.
@@ -404,7 +384,7 @@ impl SpaceBudget {
     fn room_below(&self, limit: u64) -> (u64, u64) {
         let part = if self.has_own_limit() { limit / 48 } else { 0 };
         // Space comes and goes in pieces: a few of them keep writers from running into the limit.
-        let piece = self.sums.collected_bytes.load(Relaxed).max(self.options().memtable_bytes as u64);
+        let piece = self.sums.collected_bytes.load(Relaxed).max(self.terms.sizes.memtable_bytes);
         let margin = part.max((2 * piece).min(limit / 8)).max(1);
         (limit.saturating_sub(self.needed_below(limit)), margin)
     }
@@ -427,7 +407,7 @@ impl SpaceBudget {
     /// True if there is room for a write of so many bytes.
     pub fn has_room_for_write(&self, bytes: u64) -> bool {
         // What is new is live: a ratio rises with it.
-        let rises = matches!(self.options().space_limit, Some(SpaceLimit::Ratio(_)));
+        let rises = matches!(self.terms.limit, Some(SpaceLimit::Ratio(_)));
         let limit = self.limit_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed <= if rises { limit.saturating_add(bytes) } else { limit }
@@ -435,9 +415,9 @@ impl SpaceBudget {
 
     /// True if there is room for a write of so many bytes that only deletes.
     pub fn has_room_for_delete(&self, bytes: u64) -> bool {
-        let log = self.log_reserve_below(self.limit_bytes()).min(self.options().log_group_bytes);
+        let log = self.log_reserve_below(self.limit_bytes()).min(self.terms.sizes.log_group_bytes);
         // Nothing of a delete is placed, and without room for tails nothing else is.
-        let own = log + delete_bytes(self.options()) + self.tail_reserve_bytes();
+        let own = log + self.terms.sizes.delete_bytes() + self.tail_reserve_bytes();
         let needed = self.needed_bytes().saturating_add(bytes);
         !self.is_limited() || needed.saturating_sub(own) <= self.bounds.ceiling_bytes.load(Relaxed)
     }
@@ -452,6 +432,3 @@ impl SpaceBudget {
         used.saturating_mul(100).checked_div(total).unwrap_or(0)
     }
 }
-
-#[cfg(all(test, not(loom)))]
-pub(crate) mod tests;

@@ -1,13 +1,13 @@
 //! What a running job may write, and what it has written.
 
-use super::space_limit::SpaceBudget;
+use super::budget::SpaceBudget;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Grant {
+pub struct Grant {
     space: Arc<SpaceBudget>,
     granted_bytes: u64,
     written_bytes: AtomicU64,

@@ -3,7 +3,8 @@
 //! Work is a [`Job`]: it advances in steps of a few milliseconds (an output block run, a batch), so that urgent work can
 //! run between the steps of long work, and so that a seed can interleave jobs in simulation. Which job may start is
 //! decided in one place ([`Work::next`]), by class: the log first (writers wait for it), then flush, then
-//! clean-up, L0, deeper levels, garbage collection, the scrub.
+//! clean-up, L0, deeper levels, garbage collection, the scrub. One list for all engines, since their jobs compete for the same
+//! threads; one without levels uses those of the others that it has.
 //!
 //! * With threads: each worker keeps a stack of jobs. Between two steps it looks for a job of a more urgent class than
 //!   the one it runs, and runs that first. So a flush waits for one step of a compaction, not for the compaction, and
@@ -11,14 +12,13 @@
 //! * A worker without work sleeps, for twice as long each time it looks in vain, up to a second. What becomes due in a store
 //!   where nothing happens (the watermark of the log, another try after a refusal, the work of a quiet store) is due some time
 //!   after something did, and is met before that time has passed once more. Whoever writes wakes those that sleep long
-//!   (`context::signals`).
+//!   ([`crate::context::Signals`]).
 //! * One thread more does the log's work and nothing else: writers wait for it soonest, and a step of anything else
 //!   may be longer than the log has room for.
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
-//!   Whoever has to wait calls it (`context::signals`).
+//!   Whoever has to wait calls it ([`crate::context::Signals`]).
 
-use crate::context::Context;
-use crate::context::signals::Driver;
+use crate::context::{Context, Driver};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result};
 use io::{Priority, Rng, ThreadHandle};
@@ -28,20 +28,20 @@ use std::time::Duration;
 
 /// Classes of work, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum JobClass {
+pub enum JobClass {
     /// Write-out and preparation of log groups.
     Log,
-    /// Memtable to L0.
+    /// What is in memory becomes a file.
     Flush,
     /// Removal of files and names, roll of the manifest: short, and it frees space.
     Cleanup,
-    /// L0 to the level below.
+    /// What flushes left behind is put in order: writers wait when it piles up.
     L0,
-    /// Garbage collection of vSSTs where room is scarce.
+    /// Garbage collection where room is scarce.
     UrgentGc,
-    /// Deeper levels.
+    /// Other compaction.
     Compaction,
-    /// Garbage collection of vSSTs.
+    /// Garbage collection.
     Gc,
     /// Reading everything again, to find what is damaged.
     Scrub,
@@ -51,7 +51,7 @@ pub(crate) enum JobClass {
 
 /// Which classes of work somebody does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duty {
+pub enum Duty {
     /// All (simulation).
     All,
     /// The log.
@@ -73,7 +73,7 @@ impl Duty {
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// There is more to do.
     More,
     /// There is more to do, but not before so many nanoseconds (rate limit).
@@ -83,10 +83,13 @@ pub(crate) enum Progress {
 }
 
 /// A piece of background work. It owns what it needs.
-pub(crate) trait Job: Send {
+pub trait Job: Send {
     /// How urgent it is.
     fn class(&self) -> JobClass;
     /// Advances by a bounded amount.
+    ///
+    /// # Errors
+    /// Whatever the work meets: [`Work::failed`] judges it.
     fn step(&mut self) -> Result<Progress>;
     /// The numbers of the files it reads, in case that it fails by one of them without saying which.
     fn inputs(&self) -> Vec<u64> {
@@ -98,7 +101,7 @@ pub(crate) trait Job: Send {
 }
 
 /// Where work comes from. There are no queues: it looks at the state of the store whenever somebody is free.
-pub(crate) trait Work: Send + Sync {
+pub trait Work: Send + Sync {
     /// The most urgent job of a class in `duty` and above `below` that may start now. What it works on is claimed.
     fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>>;
     /// A job failed that had read these files. Before it is abandoned: it must keep its files if nobody knows whether its
@@ -111,9 +114,11 @@ pub(crate) trait Work: Send + Sync {
 }
 
 /// Runs jobs on threads, or in simulation.
-pub(crate) struct Scheduler {
+pub struct Scheduler {
     context: Arc<Context>,
     work: Arc<dyn Work>,
+    /// How many do other work than the log's.
+    thread_count: usize,
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation only: the jobs under way and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,
@@ -133,24 +138,32 @@ const IDLE_POLL: Duration = Duration::from_millis(10);
 const DOZE_MAX: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// Of a store, which waits for its jobs by the signals of `context`.
-    pub fn new(context: &Arc<Context>, work: Arc<dyn Work>) -> Arc<Scheduler> {
+    /// Of a store, which waits for its jobs by the signals of `context`. `thread_count`: threads beside the one for the log.
+    pub fn new(context: &Arc<Context>, thread_count: usize, work: Arc<dyn Work>) -> Arc<Scheduler> {
         let simulated = Mutex::new((Vec::new(), context.env.rng()));
-        let scheduler =
-            Arc::new(Scheduler { context: context.clone(), work, threads: Mutex::default(), simulated });
+        let scheduler = Arc::new(Scheduler {
+            context: context.clone(),
+            work,
+            thread_count,
+            threads: Mutex::default(),
+            simulated,
+        });
         let driver: Arc<dyn Driver> = scheduler.clone();
         context.signals.set_driver(Arc::downgrade(&driver));
         scheduler
     }
 
     /// Starts the workers (none in simulation).
+    ///
+    /// # Errors
+    /// Those of the system that makes threads.
     pub fn start(&self) -> Result<()> {
         let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
         let body = |duty| {
             let worker = Worker::new(&self.context, &self.work, duty);
             Box::new(move || worker.run()) as Box<dyn FnOnce() + Send>
         };
-        for n in 0..self.context.options.background_threads {
+        for n in 0..self.thread_count {
             let name = format!("lava-bg-{n}");
             let thread = spawner.spawn(&name, Priority::Background, body(Duty::AllButLog))?;
             lock(&self.threads).push(thread);
@@ -174,7 +187,7 @@ impl Scheduler {
             let (jobs, rng) = &mut *sim;
             let now_ns = clock.now_ns();
             let ready: Vec<usize> = (0..jobs.len()).filter(|&i| jobs[i].ready_ns <= now_ns).collect();
-            let limit = self.context.options.background_threads + 1;
+            let limit = self.thread_count + 1;
             // On top of jobs that wait another may be started, as with threads.
             let fresh = if ready.is_empty() || (jobs.len() < limit && rng.one_in(2)) {
                 self.work.clone().next(Duty::All, JobClass::Idle)
@@ -226,6 +239,12 @@ impl Scheduler {
             simulated.job.abandon();
         }
         self.context.signals.notify_progress();
+    }
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Scheduler({} threads)", self.thread_count)
     }
 }
 

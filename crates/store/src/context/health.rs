@@ -7,11 +7,11 @@ use base::{Error, ErrorKind, Result};
 /// Whether the store still takes writes.
 ///
 /// Three states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
-/// reads go on. (A damaged file is no reason: see `damaged`.) *No space*: a job could not write for want of room; jobs are tried again every
-/// [`RETRY_NS`], writers get `NoSpace` once memory is full, and everything resumes by itself when room returns. *Busy*: jobs
+/// reads go on. (A damaged file is no reason: engines go on with the rest.) *No space*: a job could not write for want of room; jobs are tried again every
+/// tenth of a second, writers get `NoSpace` once memory is full, and everything resumes by itself when room returns. *Busy*: jobs
 /// have met the same again and again that passes by itself (no descriptors, no memory). It is like no space with another error.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub struct Health {
     /// There is an `error`: changed behind it, and never back.
     poisoned: AtomicBool,
     /// What poisoned the store first.
@@ -31,6 +31,9 @@ const BUSY_TRIES: u32 = 10;
 
 impl Health {
     /// Fails if nothing may be acknowledged any more.
+    ///
+    /// # Errors
+    /// What failed first, as `Poisoned`; or `Closed`.
     pub fn check(&self) -> Result<()> {
         if !self.poisoned.load(Ordering::Acquire) {
             return Ok(());
@@ -64,6 +67,9 @@ impl Health {
     }
 
     /// Fails if something went wrong; a store that is being closed is none the worse for it.
+    ///
+    /// # Errors
+    /// As [`Health::check`], without `Closed`.
     pub fn check_sound(&self) -> Result<()> {
         match self.check() {
             Err(e) if e.kind() == ErrorKind::Closed => Ok(()),
@@ -71,6 +77,7 @@ impl Health {
         }
     }
 
+    /// True if nothing is acknowledged any more.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
@@ -80,6 +87,7 @@ impl Health {
         self.is_poisoned() && self.first_error().is_some_and(|e| e.kind() != ErrorKind::Closed)
     }
 
+    /// True from when a job found no room until one has written again.
     pub fn out_of_space(&self) -> bool {
         self.no_space.load(Ordering::Acquire)
     }
@@ -111,6 +119,7 @@ impl Health {
         self.out_of_space() || self.held_up(now_ns).is_some()
     }
 
+    /// A job found no room: jobs that write wait a while.
     pub fn no_space_at(&self, now_ns: u64) {
         self.retry_at_ns.store(now_ns + RETRY_NS, Ordering::Release);
         self.no_space.store(true, Ordering::Release);

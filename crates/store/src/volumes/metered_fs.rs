@@ -8,13 +8,14 @@
 //! A file that is being appended to counts with its whole pages, what still lies in its write buffer included, or with
 //! the length reserved for it, if that is more. Once it is closed it counts with its pages. So the sum is never less than
 //! what the directory occupies, and equal to it while nobody appends. (What a file system adds for its own use, such as
-//! blocks that map a fragmented file, is corrected when the directory is listed: at open, and by `Db::space`.)
+//! blocks that map a fragmented file, is corrected when the directory is listed ([`Meter::correct`]).)
 //!
 //! **The ceiling.** Where the store has a limit, a file of data or log that would lift the sum above the ceiling is
 //! refused with `NoSpace`, before anything happened: the same answer, at the same place, as that of a volume that is full.
-//! Admission (`space_limit`) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
+//! Admission ([`crate::space`]) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
 //! was wrong. The manifest, `CURRENT` and the log's open pages are counted, but never refused.
 
+use crate::names::{self, FileKind};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, HashMap, Result};
@@ -24,11 +25,10 @@ use io::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use version::names::{self, FileKind};
 
 /// What the files of one directory occupy.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     dir: PathBuf,
     /// What each file occupies.
     files: Mutex<Files, rank::Meter>,
@@ -55,6 +55,7 @@ struct FileUse {
 }
 
 impl Meter {
+    /// Of a directory that nobody changes yet.
     pub fn new(dir: &Path) -> Meter {
         Meter {
             dir: dir.to_owned(),
@@ -193,8 +194,10 @@ impl Files {
 
 /// A file system that keeps a [`Meter`]. See the module.
 #[derive(Debug)]
-pub(crate) struct MeteredFs {
+pub struct MeteredFs {
+    /// What does it.
     pub inner: Arc<dyn FileSystem>,
+    /// What counts it.
     pub meter: Arc<Meter>,
 }
 
@@ -205,7 +208,7 @@ fn is_bounded(name: &str) -> bool {
 }
 
 /// The bytes of `len` in whole pages.
-pub(crate) fn pages(len: u64) -> u64 {
+pub fn pages(len: u64) -> u64 {
     len.div_ceil(PAGE as u64).saturating_mul(PAGE as u64)
 }
 

@@ -7,7 +7,7 @@
 //! The options are what they are at most, and are stored as they were given; each opening looks at the volume anew.
 
 use crate::context::options::{FamilyOptions, Options};
-use crate::space::sizes::overhead_bytes;
+use crate::context::sizes::overhead_bytes;
 
 /// The overhead of an empty store is at most this part of what the volume has for it.
 const OVERHEAD_PART: u64 = 4;

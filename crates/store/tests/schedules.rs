@@ -4,16 +4,17 @@
 //! Every schedule ends, and after a crash at any operation each tenant gets back, in order and without a gap, all that it
 //! was promised by then at and above the floor that it had told.
 
-use super::{Durability, Place, TenantId, Ticket};
-use crate::Store;
-use crate::manifest::Engines;
 use base::sync::{Mutex, lock, rank};
 use io::sim::threads::{Plan, Ran, Stuck};
 use io::sim::{CrashKind, Policy, SimEnv};
 use io::{Access, Env, Priority, Rng};
+use lavastore_store as store;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
+use store::Store;
+use store::commit::{Durability, LogTerms, TenantId, Ticket};
+use store::manifest::Engines;
 
 /// Seeds that every change is tried with.
 const SEEDS: u64 = 600;
@@ -50,14 +51,13 @@ struct Shared {
 type Replayed = BTreeMap<u8, Vec<(u64, Vec<u8>)>>;
 
 fn open(env: &Env) -> (Store, Replayed) {
-    let dir = PathBuf::from("/store");
-    let place =
-        Place { env: env.clone(), dir, access: Access::Direct, group_bytes: 64 << 10, free_groups_max: 2 };
+    let terms = LogTerms { access: Access::Direct, group_bytes: 64 << 10, free_groups_max: 2 };
     let mut replayed = Replayed::new();
-    let store = Store::open(place, &Engines::default(), &mut |tenant, seq, bytes| {
-        replayed.entry(tenant.0).or_default().push((seq, bytes.to_vec()));
-        Ok(())
-    });
+    let store =
+        Store::open(env, Path::new("/store"), terms, &Engines::default(), &mut |tenant, seq, bytes| {
+            replayed.entry(tenant.0).or_default().push((seq, bytes.to_vec()));
+            Ok(())
+        });
     (store.unwrap(), replayed)
 }
 

@@ -10,18 +10,18 @@
 //! A mark that is torn: the crash came before anything else was in the directory. With some of its bytes it says `Repair` like a
 //! whole one, with none of them `Checkpoint`, and beside it is no `CURRENT`; either way there is no store.
 
+use crate::names;
 use base::{Error, ErrorKind, Result};
 use io::{CreateOptions, DirEntry, FileSystem, SyncKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use version::names;
 
 /// What a mark's file holds when a repair made it; that of a checkpoint is empty, as it has always been.
 const REPAIR: &[u8] = b"repair\n";
 
 /// What is made in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub enum Work {
     /// `CURRENT` comes last.
     Checkpoint,
     /// `CURRENT` is there before the records are.
@@ -30,7 +30,7 @@ pub(crate) enum Work {
 
 /// A mark that was set.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
 }
@@ -70,13 +70,13 @@ fn is_left_by(files: &[DirEntry], work: Work) -> bool {
 }
 
 /// True if the work may be done in a directory with these files.
-pub(crate) fn is_free(files: &[DirEntry], work: Work) -> bool {
+pub fn is_free(files: &[DirEntry], work: Work) -> bool {
     is_empty(files) || is_left_by(files, work)
 }
 
 /// Removes what was left behind where the same work was cut off; its mark goes last. True if the directory is empty then,
 /// but for a lock file. Under its lock: what is there may be what somebody else is about to make.
-pub(crate) fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
+pub fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool> {
     let files = fs.list(dir)?;
     if !is_left_by(&files, work) {
         return Ok(is_empty(&files));
@@ -91,7 +91,7 @@ pub(crate) fn clear(fs: &dyn FileSystem, dir: &Path, work: Work) -> Result<bool>
 }
 
 /// What was not finished in a directory with these files.
-pub(crate) fn of(files: &[DirEntry]) -> Option<Work> {
+pub fn of(files: &[DirEntry]) -> Option<Work> {
     let find = |name: &str| files.iter().find(|f| f.name == name);
     match find(names::UNFINISHED)?.len {
         0 if find(names::CURRENT).is_some() => None,
@@ -101,7 +101,7 @@ pub(crate) fn of(files: &[DirEntry]) -> Option<Work> {
 }
 
 /// Refuses a directory with `CURRENT` in which a repair has not come to its end.
-pub(crate) fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
+pub fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     match fs.metadata(&path(dir)) {
         Ok(mark) if mark.len > 0 => Err(refusal(dir, Work::Repair)),
         Ok(_) => Ok(()),
@@ -111,7 +111,7 @@ pub(crate) fn refuse_beside_current(fs: &dyn FileSystem, dir: &Path) -> Result<(
 }
 
 /// Says what the directory is, which is no store.
-pub(crate) fn refusal(dir: &Path, work: Work) -> Error {
+pub fn refusal(dir: &Path, work: Work) -> Error {
     let why = match work {
         Work::Checkpoint => {
             "a checkpoint into this directory was cut off (or a repair before it wrote anything), so there is no store \

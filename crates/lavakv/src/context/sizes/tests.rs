@@ -82,7 +82,7 @@ fn the_sums_behind_a_limit_are_not_taken_again_while_nothing_changes() {
     let look_for_a_second = || {
         let before = SUMS.get();
         for _ in 0..10 {
-            sim.advance_ns(super::ASK_NS);
+            sim.advance_ns(store::space::ASK_NS);
             while db.run_background_step() {}
         }
         SUMS.get() - before

@@ -18,7 +18,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 /// Whoever does the work.
-pub(crate) trait Driver: Send + Sync {
+pub trait Driver: Send + Sync {
     /// In simulation: one step of some work. False if there is nothing to do now.
     fn step(&self) -> bool;
     /// True if a job runs or could start that may free space.
@@ -27,7 +27,7 @@ pub(crate) trait Driver: Send + Sync {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Signals {
+pub struct Signals {
     /// Raised whenever there may be new work; workers compare it before they look.
     work_epoch: AtomicU64,
     /// Raised whenever a waiting foreground call should look again.
@@ -104,6 +104,7 @@ impl Signals {
         self.notify_work();
     }
 
+    /// True once all work is to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

@@ -2,34 +2,40 @@
 //!
 //! Each is set where what it counts changes, and read whenever room is worked out: a moment old at most.
 
-use super::space_limit::SpaceBudget;
+use super::budget::SpaceBudget;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::Arc;
 
 /// Bytes of memtables.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     active: AtomicU64,
     frozen: AtomicU64,
 }
 
 impl Memory {
+    /// So many bytes more are in memtables that are written to.
     pub fn grew(&self, bytes: usize) {
         self.active.fetch_add(bytes as u64, Relaxed);
     }
+    /// So many of these are not written to any more.
     pub fn froze(&self, bytes: usize) {
         self.active.fetch_sub(bytes as u64, Relaxed);
         self.frozen.fetch_add(bytes as u64, Relaxed);
     }
+    /// So many of those are in tables.
     pub fn flushed(&self, bytes: usize) {
         self.frozen.fetch_sub(bytes as u64, Relaxed);
     }
+    /// So many bytes that were written to are given up.
     pub fn discarded(&self, bytes: usize) {
         self.active.fetch_sub(bytes as u64, Relaxed);
     }
+    /// All of them.
     pub fn used(&self) -> u64 {
         self.active.load(Relaxed) + self.frozen.load(Relaxed)
     }
+    /// Those that wait to be flushed.
     pub fn backlog(&self) -> u64 {
         self.frozen.load(Relaxed)
     }
@@ -37,7 +43,7 @@ impl Memory {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Gauges {
+pub struct Gauges {
     /// Bytes of all files of the log: groups, free ones and ballast included.
     log_bytes: AtomicU64,
     /// Bytes of all tails of placed values.
@@ -49,27 +55,35 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
+    /// The files of the log have so many bytes now.
     pub fn set_log_bytes(&self, bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
     }
+    /// Bytes of all files of the log.
     pub fn log_bytes(&self) -> u64 {
         self.log_bytes.load(Relaxed)
     }
+    /// A tail was made.
     pub fn tail_made(&self, bytes: u64) {
         self.tail_bytes.fetch_add(bytes, Relaxed);
     }
+    /// A tail was removed.
     pub fn tail_removed(&self, bytes: u64) {
         self.tail_bytes.fetch_sub(bytes, Relaxed);
     }
+    /// Bytes of all tails.
     pub fn tail_bytes(&self) -> u64 {
         self.tail_bytes.load(Relaxed)
     }
+    /// Bytes of the segments that only memtables refer to.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes.load(Relaxed)
     }
+    /// The log has begun.
     pub fn set_serves(&self) {
         self.serves.store(true, Ordering::Release);
     }
+    /// True once the log has begun.
     pub fn serves(&self) -> bool {
         self.serves.load(Ordering::Acquire)
     }
@@ -77,12 +91,13 @@ impl Gauges {
 
 /// A segment that only a memtable refers to, as long as this lives.
 #[derive(Debug)]
-pub(crate) struct SegmentBytes {
+pub struct SegmentBytes {
     space: Arc<SpaceBudget>,
     bytes: u64,
 }
 
 impl SegmentBytes {
+    /// Counts it.
     pub fn count(space: &Arc<SpaceBudget>, bytes: u64) -> SegmentBytes {
         space.gauges.segment_bytes.fetch_add(bytes, Relaxed);
         SegmentBytes { space: space.clone(), bytes }

@@ -1,0 +1,91 @@
+//! How long the pieces of LavaKV are: what follows from the options alone.
+//!
+//! What is the store's in it stands in `store::space`: log, ballast, the reserve of deletes. Here is what LavaKV adds: tails of
+//! placed values, the outputs of its jobs, and so the least that a store needs; and what of it is too much for a volume.
+
+use crate::context::options::{FamilyOptions, Options, SpaceLimit};
+use base::{Error, Result};
+use io::PAGE;
+use store::commit::{ballast_bytes, staging_len};
+use store::space::{EDITS_BYTES, OUTPUT_BYTES, Sizes, Terms, manifest_bytes, with_overhead};
+
+/// Tails that are kept, and that a limit has room for. Two memtables take turns where the flush keeps up.
+pub(crate) const TAILS_KEPT_MAX: usize = 2;
+
+/// Bytes of a tail of placed values.
+pub(crate) fn tail_len(options: &Options) -> usize {
+    staging_len(options.log_group_bytes) / PAGE * PAGE
+}
+
+/// Bytes of the tails that are part of the reserve where values are placed in the log.
+pub(crate) fn tails_kept_bytes(options: &Options) -> u64 {
+    (TAILS_KEPT_MAX * tail_len(options)) as u64
+}
+
+/// The least that a store with these options occupies or keeps free, however little data it has.
+/// `places`: values of some family are placed in the log.
+pub(crate) fn overhead_bytes(options: &Options, family: &FamilyOptions, places: bool) -> u64 {
+    let sizes = options.sizes();
+    let staging = staging_len(options.log_group_bytes) as u64;
+    let log = sizes.log_bytes_max(0);
+    let vsst = if family.min_blob_size > 0 { family.vsst_bytes } else { 0 };
+    // A file of placed values is as long as its memtable.
+    let placed = if places { options.memtable_bytes as u64 } else { 0 };
+    let tails = if places { tails_kept_bytes(options) } else { 0 };
+    let memory = (options.memtable_bytes as u64).saturating_mul(4);
+    let jobs = with_overhead(vsst.max(placed)).saturating_add(with_overhead(memory));
+    let files = staging + log + tails + manifest_bytes(0) + EDITS_BYTES + OUTPUT_BYTES;
+    files + memory + jobs + sizes.delete_bytes()
+}
+
+impl Options {
+    /// The pieces that every engine has.
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            memtable_bytes: self.memtable_bytes as u64,
+            memory_bytes: self.memory_bytes as u64,
+            log_group_bytes: self.log_group_bytes,
+            ballast_bytes: ballast_bytes(self.log_group_bytes),
+            wal_bytes_max: self.wal_bytes_max,
+        }
+    }
+
+    /// What the store is told of the space it needs. `family`: the options of the default family as they fit the volume.
+    pub(crate) fn terms(&self, family: &FamilyOptions) -> Terms {
+        Terms {
+            limit: self.space_limit,
+            sizes: self.sizes(),
+            overhead_bytes: overhead_bytes(self, family, false),
+            placing_overhead_bytes: overhead_bytes(self, family, true),
+            tails_bytes: tails_kept_bytes(self),
+        }
+    }
+
+    /// Checks every option and combination.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range.
+    pub fn validate(&self) -> Result<()> {
+        self.check_ranges()?;
+        leaves_room(self)
+    }
+}
+
+/// Refuses a limit that leaves no room for anything.
+fn leaves_room(options: &Options) -> Result<()> {
+    let needed = overhead_bytes(options, &options.family, options.family.places_values());
+    match options.space_limit {
+        Some(SpaceLimit::Bytes(bytes)) if bytes < needed => Err(Error::invalid(format!(
+            "option space_limit = {bytes} bytes is less than log, memtables and reserve need: at least {needed} bytes with \
+             these options; smaller log groups, memtables and value files (log_group_bytes, memtable_bytes, vsst_bytes) \
+             need less, and so does value_placement = table"
+        ))),
+        Some(SpaceLimit::Ratio(ratio)) if !(1.05..=1000.0).contains(&ratio) => Err(Error::invalid(format!(
+            "option space_limit = {ratio} times the live data is out of range: 1.05 to 1000"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests;

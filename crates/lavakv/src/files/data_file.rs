@@ -1,0 +1,69 @@
+//! A file of data, as a version or the list of obsolete files holds it.
+//!
+//! Versions hold files by reference count. A file that was moved or marked as shared has several descriptions, one in each of
+//! the versions before and after; they count as one ([`FileMeta::copies`]).
+
+use std::sync::Arc;
+use store::files::Retired;
+use version::names::FileKind;
+use version::{FileMeta, Place, State, Version, VsstMeta};
+
+/// A file of data, as a version or the list of obsolete files holds it.
+#[derive(Debug)]
+pub(crate) enum DataFile {
+    Table(Arc<FileMeta>),
+    Vsst(Arc<VsstMeta>),
+}
+
+impl DataFile {
+    /// All files of a version.
+    pub fn all_of(version: &Version) -> impl Iterator<Item = DataFile> + '_ {
+        let tables = version.levels.iter().flatten().cloned().map(DataFile::Table);
+        tables.chain(version.vssts.values().cloned().map(DataFile::Vsst))
+    }
+
+    /// A living file by its number; `None` also for a group of the log.
+    pub fn find(state: &State, number: u64) -> Option<DataFile> {
+        match state.place_of(number)? {
+            Place::Table { .. } => state.table(number).cloned().map(DataFile::Table),
+            Place::Vsst { family } => {
+                let version = &state.families.get(&family)?.version;
+                version.vssts.get(&number).cloned().map(DataFile::Vsst)
+            }
+        }
+    }
+
+    /// Which file it is.
+    pub fn kind(&self) -> FileKind {
+        match self {
+            DataFile::Table(meta) => FileKind::Ksst(meta.number),
+            DataFile::Vsst(meta) => FileKind::Vsst(meta.number),
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        match self {
+            DataFile::Table(meta) => meta.number,
+            DataFile::Vsst(meta) => meta.number,
+        }
+    }
+
+    /// True if the file ever had a second hard link.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            DataFile::Table(meta) => meta.shared,
+            DataFile::Vsst(meta) => meta.shared,
+        }
+    }
+}
+
+impl Retired for DataFile {
+    /// In no version, under no description.
+    fn is_unread(&self) -> bool {
+        let (holders, copies) = match self {
+            DataFile::Table(meta) => (Arc::strong_count(meta), &meta.copies),
+            DataFile::Vsst(meta) => (Arc::strong_count(meta), &meta.copies),
+        };
+        (holders == 1 && Arc::strong_count(copies) == 1) || base::canary::is("removes-files-that-are-read")
+    }
+}

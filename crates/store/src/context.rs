@@ -1,0 +1,76 @@
+//! What every part of a store is given: the machine, the place, health, signals.
+//!
+//! * `health`: whether the store still takes writes. `signals`: who waits for what. `counter`: what is counted.
+//!
+//! What users are told and what options they have is for each engine to say: an engine wraps this in a context of its own.
+
+mod counter;
+mod health;
+mod signals;
+
+pub use counter::Counter;
+pub use health::Health;
+pub use signals::{Driver, Signals};
+
+use crate::volumes::{Location, Volume, Volumes};
+use base::Result;
+use io::{Access, Env, ReadFile};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// See the module.
+pub struct Context {
+    /// The machine. Its file system is that of the store's directory, and counts what is made there.
+    pub env: Env,
+    /// The store's directory.
+    pub dir: PathBuf,
+    /// Where files are.
+    pub volumes: Volumes,
+    /// Whether the store still takes writes.
+    pub health: Health,
+    /// Who waits for what.
+    pub signals: Signals,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Context({})", self.dir.display())
+    }
+}
+
+impl Context {
+    /// Of a store in one directory.
+    pub fn new(env: &Env, location: Location) -> Context {
+        Context {
+            env: location.env(env),
+            dir: location.dir.clone(),
+            volumes: Volumes::new(location),
+            health: Health::default(),
+            signals: Signals::default(),
+        }
+    }
+
+    /// The path of a file in the store's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        io::fs::join(&self.dir, name)
+    }
+
+    /// Opens a file where the manifest says that it is.
+    ///
+    /// # Errors
+    /// `Unsupported` if that volume is not here; those of the file system.
+    pub fn open(&self, volume: Volume, name: &str, access: Access) -> Result<Arc<dyn ReadFile>> {
+        let location = self.volumes.at(volume)?;
+        location.fs.open(&location.path(name), access)
+    }
+
+    /// The clock, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.env.clock.now_ns()
+    }
+
+    /// Waits until `ready` returns something. In simulation the caller does the work it waits for.
+    pub fn wait_until<T>(&self, ready: impl FnMut() -> Option<T>) -> T {
+        self.signals.wait_until(&self.env, ready)
+    }
+}

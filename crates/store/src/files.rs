@@ -1,0 +1,84 @@
+//! The life of files: made, listed, open, obsolete, removed.
+//!
+//! * `open_files`: those that are open. `obsolete`: those that nobody names any more.
+//! * [`unfinished`]: a directory that is no store yet.
+//!
+//! Their names and numbers are in [`crate::names`] and [`crate::manifest`]; what is in them is their engine's affair.
+
+mod obsolete;
+mod open_files;
+pub mod unfinished;
+
+pub use obsolete::{Obsolete, Retired};
+pub use open_files::OpenFiles;
+
+use crate::context::{Context, Counter};
+use crate::manifest::Manifest;
+use base::{ErrorKind, Result};
+use io::FileLock;
+use std::sync::Arc;
+
+/// The files of a store: who lists them, and how names come and go.
+pub struct Files {
+    context: Arc<Context>,
+    manifest: Arc<Manifest>,
+    removed: Counter,
+    /// Held until the last reader is gone: nobody else may remove the files it reads.
+    _lock: Option<Box<dyn FileLock>>,
+}
+
+impl Files {
+    /// Of a store whose lock is held (`None`: by nobody, where it is only read).
+    pub fn new(context: &Arc<Context>, manifest: Arc<Manifest>, lock: Option<Box<dyn FileLock>>) -> Files {
+        Files { context: context.clone(), manifest, removed: Counter::default(), _lock: lock }
+    }
+
+    /// What every part of the store is given.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Who lists them.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// How many were removed since the store was opened.
+    pub fn removed(&self) -> u64 {
+        self.removed.get()
+    }
+
+    /// Makes the names in the store's directory durable. A failure stops the store: a later sync would not tell which
+    /// names are lost.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn sync_dir(&self) -> Result<()> {
+        self.manifest.sync_dir().inspect_err(|e| {
+            if e.kind() != ErrorKind::NoSpace {
+                self.context.health.poison(e);
+            }
+        })
+    }
+
+    /// Removes a file that the manifest does not list; fine if it is gone already.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        match self.context.env.fs.remove(&self.context.path(name)) {
+            Ok(()) => {
+                self.removed.add(1);
+                Ok(())
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Files({})", self.context.dir.display())
+    }
+}
