@@ -12,6 +12,9 @@ use std::path::Path;
 
 use base::Uid;
 
+#[path = "../../io/tests/golden_files/mod.rs"]
+mod golden_files;
+
 const GOLDEN: &[u8] = include_bytes!("golden/group-v2.log");
 const TEXT: &str = include_str!("golden/group-v2.txt");
 /// The same batches, of two tenants.
@@ -65,23 +68,12 @@ fn two(i: usize) -> TenantId {
     TenantId([0, 5][i % 2])
 }
 
-#[allow(clippy::disallowed_methods, reason = "writes into the source tree, not a store")]
-fn bless(name: &str, bytes: &[u8]) {
-    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name), bytes).unwrap();
-}
-
 #[test]
 fn a_group_is_written_byte_for_byte() {
-    for (name, tenant_of, golden) in
-        [("group-v2.log", alone as fn(usize) -> TenantId, GOLDEN), ("group-v3.log", two, GOLDEN_V3)]
-    {
-        let bytes = write(tenant_of);
-        if std::env::var_os("LAVASTORE_BLESS").is_some() {
-            bless(name, &bytes);
-        } else {
-            assert!(bytes == golden, "the log's format changed: give it a new version than {name}");
-        }
-    }
+    golden_files::check(
+        env!("CARGO_MANIFEST_DIR"),
+        &[("group-v2.log", write(alone), GOLDEN), ("group-v3.log", write(two), GOLDEN_V3)],
+    );
 }
 
 /// Everything in a group comes back; a listing of it.
@@ -111,10 +103,11 @@ fn read(bytes: &[u8], uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> Str
 
 #[test]
 fn a_group_is_read_and_shown() {
-    if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        bless("group-v3.txt", read(&write(two), Some(group()), two).as_bytes());
-        return bless("group-v2.txt", read(&write(alone), Some(group()), alone).as_bytes());
-    }
+    let texts = [
+        ("group-v2.txt", read(&write(alone), Some(group()), alone).into_bytes(), TEXT.as_bytes()),
+        ("group-v3.txt", read(&write(two), Some(group()), two).into_bytes(), TEXT_V3.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &texts);
     assert_eq!(read(GOLDEN, Some(group()), alone), TEXT);
     assert_eq!(read(GOLDEN_V3, Some(group()), two), TEXT_V3);
 }

@@ -5,7 +5,6 @@ use crate::ledger::Change;
 use crate::machine::{A, B, BOTH, DIR, Here};
 use base::Uid;
 use io::sim::SimEnv;
-use io::{CreateOptions, Env};
 use lavastore_store::manifest::format::{Header, encode_record, read_record};
 use lavastore_store::manifest::{
     Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Record, dump_manifest, replay,
@@ -13,6 +12,9 @@ use lavastore_store::manifest::{
 use lavastore_store::names;
 use lavastore_store::volumes::Volume;
 use std::path::Path;
+
+#[path = "../../../io/tests/golden_files/mod.rs"]
+mod golden_files;
 
 const MANIFEST: &[u8] = include_bytes!("../golden/manifest-v1-engines.bin");
 const LISTING: &str = include_str!("../golden/manifest-v1-engines.txt");
@@ -78,19 +80,7 @@ fn a_manifest_of_several_engines_is_what_version_1_looks_like() {
         ("manifest-v1-engines.bin", bytes.clone(), MANIFEST),
         ("manifest-v1-engines.txt", listing(&bytes).into_bytes(), LISTING.as_bytes()),
     ];
-    if std::env::var_os("LAVASTORE_BLESS").is_some() {
-        let (dir, fs) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"), Env::kernel().fs);
-        for (name, bytes, _) in now {
-            let _ = fs.remove(&dir.join(name));
-            let mut file = fs.create(&dir.join(name), &CreateOptions::default()).unwrap();
-            file.append(&bytes).unwrap();
-            file.flush().unwrap();
-        }
-        return;
-    }
-    for (name, bytes, golden) in now {
-        assert!(bytes == golden, "{name} is not what version 1 looks like");
-    }
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
 }
 
 #[test]
