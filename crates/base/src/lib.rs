@@ -11,6 +11,7 @@
 //! * [`iter`]: the iterator over internal keys that memtables, tables and merges implement.
 //! * [`range_del`]: range tombstones and their fragments.
 //! * [`compression`]: the codecs' names (the code behind them lives in `table`).
+//! * [`dependency`]: what a table needs of a file of separated values.
 //! * [`limits`]: the largest sizes the engine accepts or believes.
 //! * [`sync`]: locks that ignore poisoning.
 
@@ -18,6 +19,7 @@ pub mod canary;
 pub mod checksum;
 pub mod codec;
 pub mod compression;
+pub mod dependency;
 pub mod error;
 pub mod hash;
 pub mod iter;
@@ -28,6 +30,7 @@ pub mod sync;
 
 pub use checksum::Uid;
 pub use compression::Compression;
+pub use dependency::Dependency;
 pub use error::{Error, ErrorKind, Result};
 pub use hash::{HashMap, HashSet};
 pub use iter::{Gap, InternalIterator};

@@ -24,11 +24,12 @@ use crate::files::data_file::DataFile;
 use crate::open::{build, check_files, check_remains, no_store, replay, replay_up_to_damage};
 use base::{Error, ErrorKind, Result};
 use io::Env;
+use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::check_known;
 use store::volumes::Location;
-use version::{Manifest, State, TableSource, VsstSource, names};
+use version::{Manifest, State, names};
 use wal::RecoveryMode;
 
 /// Attempts before the last error is believed.

@@ -10,9 +10,15 @@
 use base::{Gap, InternalIterator, Result, key};
 use std::ops::Range;
 use std::sync::Arc;
-use table::{Borders, IterOptions, KsstIter};
-pub use version::TableSource;
+use table::{Borders, IterOptions, Ksst, KsstIter};
 use version::{FileMeta, Level};
+
+/// Opens the tables of files. The cache of open ones is the engine's; merge jobs and scans see only this, and so run as well on
+/// files that a test made by hand.
+pub trait TableSource: Send + Sync {
+    /// The open table of `file`.
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
+}
 
 /// What a level iterator needs of each file: a cursor over its point entries.
 pub trait CursorSource: Send {

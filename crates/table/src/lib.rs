@@ -49,10 +49,11 @@ pub mod tombstone_block;
 mod verify;
 pub mod vsst;
 
+pub use base::Dependency;
 pub use builder::{FinishedTable, KsstBuilder};
 pub use iterator::KsstIter;
 pub use options::{IterOptions, ReadCounters, StoreNotes, TableIdentity, TableOptions};
-pub use properties::{Dependency, Properties};
+pub use properties::Properties;
 pub use readahead::Borders;
 pub use reader::{FoundEntry, Ksst};
 pub use reference::Reference;

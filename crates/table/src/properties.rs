@@ -6,20 +6,7 @@
 use crate::fields::{FieldWriter, read_fields};
 use crate::options::TableIdentity;
 use base::codec::Reader;
-use base::{Compression, Result, SeqNo};
-
-/// What the references of a table need of one vSST.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Dependency {
-    /// The logical name of the vSST.
-    pub blob_id: u64,
-    /// References to it.
-    pub count: u64,
-    /// Raw bytes of the values.
-    pub raw_bytes: u64,
-    /// Bytes of their records.
-    pub stored_bytes: u64,
-}
+use base::{Compression, Dependency, Result, SeqNo};
 
 /// What a table says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

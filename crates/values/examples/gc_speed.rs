@@ -13,7 +13,7 @@ use lavastore_values::*;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use table::{Ksst, KsstBuilder, Reference, TableIdentity, TableOptions, Vsst, VsstBuilder, VsstOptions};
-use version::{Dependency, FileMeta, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{Dependency, FileMeta, Version, VsstClass, VsstMeta};
 
 const RECORD_BYTES: u64 = 64 << 20;
 /// References that do not concern the file are under this name.
@@ -61,7 +61,7 @@ impl World {
     }
 }
 
-impl TableSource for World {
+impl GcWorld for World {
     fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         let mut tables = self.tables.lock().expect("one thread");
         if let Some((_, table)) = tables.iter().find(|(n, _)| *n == file.number) {
@@ -72,21 +72,9 @@ impl TableSource for World {
         tables.push((file.number, table.clone()));
         Ok(table)
     }
-}
-
-impl VsstSource for World {
     fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         let handle = self.env.fs.open(&self.path(meta.number), Access::Buffered)?;
         Ok(Arc::new(Vsst::open(handle, meta.number, meta.uid, self.cache.clone())?))
-    }
-}
-
-impl GcWorld for World {
-    fn tables(&self) -> &dyn TableSource {
-        self
-    }
-    fn vssts(&self) -> &dyn VsstSource {
-        self
     }
     fn create(&mut self, alignment: u32, _class: VsstClass) -> Result<OutputVsst> {
         self.begin(alignment)

@@ -41,8 +41,8 @@ use lookup::{Lookup, LookupContext, LookupStats};
 use names::Names;
 use std::path::PathBuf;
 use std::sync::Arc;
-use table::{Vsst, VsstBuilder};
-use version::{FileMeta, Level, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use table::{Ksst, Vsst, VsstBuilder};
+use version::{FileMeta, Level, Version, VsstClass, VsstMeta};
 use window::{MergedKeys, Window};
 
 mod copy;
@@ -58,10 +58,10 @@ const SURVEY_STEP: usize = 512;
 
 /// The world around a job, lent to it for a step.
 pub trait GcWorld {
-    /// Opens tables.
-    fn tables(&self) -> &dyn TableSource;
-    /// Opens vSSTs.
-    fn vssts(&self) -> &dyn VsstSource;
+    /// The open table of `file`.
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>>;
+    /// The open vSST of `meta`.
+    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>>;
     /// Begins an output, whose records have this alignment and class.
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst>;
     /// The clock by which lookups are timed, so that the cheaper kind is chosen. `None`: they are estimated.
@@ -297,7 +297,7 @@ impl GcJob {
 
     fn open(&mut self, world: &mut dyn GcWorld) -> Result<Next> {
         let Some(meta) = self.gc.inputs.get(self.inputs.len()) else { return Ok(Next::Go(State::Fill)) };
-        let input = world.vssts().vsst(meta)?;
+        let input = world.vsst(meta)?;
         self.keys.add(&input)?;
         self.inputs.push(input);
         Ok(Next::Go(State::Open))

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use store::{FAMILY, Store, World, path_of, table_meta, value_of};
 use table::{ReadCounters, Reference};
-use version::{AliasTarget, Record, Version, VsstClass, VsstMeta, VsstSource, names};
+use version::{AliasTarget, Record, Version, VsstClass, VsstMeta, names};
 
 fn user_key(i: u64) -> Vec<u8> {
     format!("key{i:05}").into_bytes()

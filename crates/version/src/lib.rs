@@ -4,7 +4,6 @@
 //! * [`version`]: one immutable [`Version`] of one column family, and the questions asked of it.
 //! * [`edit`]: [`Record`] and [`Edit`], the changes, and their encoding.
 //! * [`state`]: [`KvState`], every family at one edit number; [`KvState::apply`] is pure and refuses contradictions.
-//! * [`sources`]: how the files of a version are opened.
 //! * [`manifest`]: all that in the manifest of a store ([`store::manifest`]: the file, group commit, roll, recovery), beside
 //!   what the store and other engines keep there.
 //! * [`witness`]: what is to be learned from a damaged manifest.
@@ -18,7 +17,6 @@ mod arbitrary;
 pub mod edit;
 pub mod manifest;
 pub mod meta;
-pub mod sources;
 pub mod state;
 pub mod version;
 pub mod witness;
@@ -26,7 +24,6 @@ pub mod witness;
 pub use edit::{Edit, Record};
 pub use manifest::{Kv, Manifest, State, dump_manifest};
 pub use meta::{BlobId, Dependency, FamilyId, FileMeta, VsstClass, VsstMeta};
-pub use sources::{TableSource, VsstSource};
 pub use state::{FamilyState, KvState, Place};
 pub use store::manifest::{Commit, InitialState, LogGroupMeta, ManifestReport, Record as StoreRecord};
 pub use store::numbers::{NUMBER_MAX, NUMBER_REACHED_MAX, NUMBER_SEEN_MAX};

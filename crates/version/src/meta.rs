@@ -12,7 +12,7 @@ use store::field::{damaged, flags, newer, numbers, put_numbers};
 use store::numbers::NUMBER_MAX;
 use store::volumes::Volume;
 
-pub use table::Dependency;
+pub use base::Dependency;
 
 /// The number of a column family. Never reused.
 pub type FamilyId = u32;

@@ -7,13 +7,14 @@ use crate::files::damaged::Quarantine;
 use base::{Error, ErrorKind, Result, Uid};
 use cache::Cache;
 use io::ReadFile;
+use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::files::OpenFiles;
 use store::volumes::Volume;
 use table::vsst::Vsst;
 use table::{Ksst, SegmentReader};
-use version::{FileMeta, TableSource, VsstMeta, VsstSource, names};
+use version::{FileMeta, VsstMeta, names};
 
 pub(crate) struct TableCache {
     /// Those that cannot be read.
@@ -78,6 +79,14 @@ impl TableCache {
             _ => Err(another_kind(&self.context.dir, number)),
         }
     }
+
+    /// The open vSST of `meta`.
+    pub fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
+        match self.open.find(meta.number, || self.open_vsst(meta))? {
+            OpenFile::Vsst(vsst) => Ok(vsst),
+            _ => Err(another_kind(&self.context.dir, meta.number)),
+        }
+    }
 }
 
 impl TableSource for TableCache {
@@ -85,15 +94,6 @@ impl TableSource for TableCache {
         match self.open.find(file.number, || self.open_table(file))? {
             OpenFile::Table(table) => Ok(table),
             _ => Err(another_kind(&self.context.dir, file.number)),
-        }
-    }
-}
-
-impl VsstSource for TableCache {
-    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
-        match self.open.find(meta.number, || self.open_vsst(meta))? {
-            OpenFile::Vsst(vsst) => Ok(vsst),
-            _ => Err(another_kind(&self.context.dir, meta.number)),
         }
     }
 }

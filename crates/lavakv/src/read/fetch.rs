@@ -10,7 +10,7 @@ use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
 use cache::BlockSlice;
 use std::sync::Arc;
 use table::{ReadCounters, Reference, SegmentReader};
-use version::{Version, VsstMeta, VsstSource};
+use version::{Version, VsstMeta};
 
 /// Where the record of an entry lies.
 pub(crate) fn resolve<'v>(

@@ -16,9 +16,10 @@ use crate::tree::snapshot::Snapshots;
 use base::hash::key_hash;
 use base::{Result, SeqNo, ValueKind};
 use cache::BlockSlice;
+use lsm::TableSource;
 use std::sync::Arc;
 use table::ReadCounters;
-use version::{FileMeta, TableSource};
+use version::FileMeta;
 
 /// A value that was read. It pins the cached block it lies in.
 #[derive(Clone, Debug)]

@@ -169,7 +169,7 @@ impl Asking {
         if of_keys == 0 {
             return Ok(None);
         }
-        let table = context.world.tables().table(file)?;
+        let table = context.world.table(file)?;
         let references = references_among(&table, file, window, &keys)?;
         let mut asking = Asking { table, keys, references, of_keys, way: Way::Points };
         match context.lookups {

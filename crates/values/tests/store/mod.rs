@@ -18,9 +18,7 @@ use table::{
     IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, TableIdentity, TableOptions, Vsst, VsstBuilder,
     VsstOptions,
 };
-use version::{
-    Edit, FamilyId, FileMeta, Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource, names,
-};
+use version::{Edit, FamilyId, FileMeta, Record, State, Version, VsstClass, VsstMeta, names};
 
 pub const FAMILY: FamilyId = 1;
 /// Shorter values stay in the tables.
@@ -51,8 +49,8 @@ pub struct Files {
     vssts: Mutex<BTreeMap<u64, Arc<Vsst>>>,
 }
 
-impl TableSource for Files {
-    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
+impl Files {
+    pub fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
         if let Some(open) = self.tables.lock().unwrap().get(&file.number) {
             return Ok(open.clone());
         }
@@ -61,10 +59,8 @@ impl TableSource for Files {
         self.tables.lock().unwrap().insert(file.number, table.clone());
         Ok(table)
     }
-}
 
-impl VsstSource for Files {
-    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
+    pub fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
         if let Some(open) = self.vssts.lock().unwrap().get(&meta.number) {
             return Ok(open.clone());
         }
@@ -116,11 +112,11 @@ impl World {
 }
 
 impl GcWorld for World {
-    fn tables(&self) -> &dyn TableSource {
-        &*self.files
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
+        self.files.table(file)
     }
-    fn vssts(&self) -> &dyn VsstSource {
-        &*self.files
+    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
+        self.files.vsst(meta)
     }
     fn create(&mut self, alignment: u32, class: VsstClass) -> Result<OutputVsst> {
         self.begin(alignment, class)

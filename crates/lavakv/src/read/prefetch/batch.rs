@@ -21,7 +21,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use table::vsst::{Vsst, record::RECORD_LEN_MAX};
 use table::{ReadCounters, Reference};
-use version::VsstSource;
 
 /// Bytes between two records that are read along rather than left out: about as many as cost next to nothing beside
 /// a request (see `table::readahead` for what was measured).

@@ -19,12 +19,14 @@ use crate::tree::install::{Installed, Part};
 use crate::tree::output::VsstFiles;
 use base::Result;
 use base::sync::lock;
+use lsm::TableSource;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
+use table::{Ksst, Vsst};
 use values::{GcOutcome, GcStep, GcWorld, OutputVsst};
-use version::{Record, State, TableSource, Version, VsstClass, VsstMeta, VsstSource};
+use version::{FileMeta, Record, State, Version, VsstClass, VsstMeta};
 
 /// A collection under way.
 pub(crate) struct GcJob {
@@ -227,12 +229,12 @@ struct World<'a> {
 }
 
 impl GcWorld for World<'_> {
-    fn tables(&self) -> &dyn TableSource {
-        &*self.files.tree.files.tables
+    fn table(&self, file: &FileMeta) -> Result<Arc<Ksst>> {
+        self.files.tree.files.tables.table(file)
     }
 
-    fn vssts(&self) -> &dyn VsstSource {
-        &*self.files.tree.files.tables
+    fn vsst(&self, meta: &VsstMeta) -> Result<Arc<Vsst>> {
+        self.files.tree.files.tables.vsst(meta)
     }
 
     fn now_ns(&self) -> Option<u64> {

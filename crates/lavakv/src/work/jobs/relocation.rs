@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use table::{ReadCounters, Reference, Vsst};
 use values::Separator;
-use version::{Version, VsstClass, VsstMeta, VsstSource};
+use version::{Version, VsstClass, VsstMeta};
 
 /// Bytes of all read buffers of a compaction, and the least and most of one.
 const BUFFERS_BYTES: u64 = 16 << 20;

@@ -22,11 +22,12 @@ use crate::work::jobs::Jobs;
 use crate::write::writer::Writer;
 use base::sync::MutexGuard;
 use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use lsm::TableSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use table::segment::RecordReference;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
-use version::{FamilyId, Manifest, TableSource, VsstSource};
+use version::{FamilyId, Manifest};
 use wal::TenantId;
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 
