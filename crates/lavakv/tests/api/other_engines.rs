@@ -4,10 +4,11 @@ use crate::common::*;
 use base::codec::{Reader, put_varint};
 use base::{Result, SeqNo};
 use io::{Access, CreateOptions};
-use lavastore_lavakv::sim::SimEnv;
+use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
 use std::path::Path;
 use std::sync::Arc;
+use store::commit::LogTerms;
 use store::manifest::{
     Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
 };
@@ -235,4 +236,24 @@ fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
     let (manifest, _) = manifest_in(&sim, DIR);
     assert!(batches(&sim, &manifest).0.is_empty());
     assert!(manifest.state().log_groups.len() < listed, "{listed} groups before");
+}
+
+/// Whatever is left of the making of a store by LavaKV, another engine makes or opens it without LavaKV.
+#[test]
+fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
+    let sim = SimEnv::new(4);
+    open(&sim).close().unwrap();
+    let record = sim.record();
+    for op in record.mutations() {
+        let after = record.crash_at(op, CrashKind::PowerLoss, op);
+        let (env, terms) =
+            (env(&after), LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 });
+        let engines = Engines::of::<Stranger>();
+        let opened = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(()));
+        let opened = opened.unwrap_or_else(|e| panic!("operation {op}: {e}"));
+        opened.close().unwrap();
+        drop(opened);
+        let db = open(&after);
+        db.put(b"k", b"v").unwrap();
+    }
 }

@@ -22,6 +22,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A new store begins with this edit at the latest: LavaKV's with its default family, which is an edit after none. Whoever keeps
+/// anything has listed a log group before, which is one more.
+const NEW_STORE_EDIT_MAX: u64 = 2;
+
 /// A store at one edit number. A clone costs a few reference counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -292,13 +296,13 @@ impl State {
             .flat_map(move |part| part.files.values().map(move |&file| (part.id, file, name(part.id, file))))
     }
 
-    /// True if it lists nothing.
+    /// True if it lists nothing. What an engine that is away says cannot be read: then it is what a store begins with, or not.
     pub(super) fn is_blank(&self) -> bool {
         let says_nothing = |part: &Part| {
             part.files.is_empty()
                 && match &part.body {
                     Body::Here { engine, state } => engine.files(state).is_empty(),
-                    Body::Away { steps } => steps.is_empty(),
+                    Body::Away { steps } => steps.is_empty() || self.edit_number <= NEW_STORE_EDIT_MAX,
                 }
         };
         self.log_groups.is_empty() && self.parts.iter().all(says_nothing)
