@@ -37,7 +37,7 @@ use crate::manifest::{EngineId, EngineView, Manifest, Record, State};
 use crate::space::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, OnceLock, lock, rank};
-use base::{ErrorKind, Result, SeqNo};
+use base::{Error, ErrorKind, Result, SeqNo};
 use floors::Floors;
 use idle::Idle;
 use io::{Access, InPlaceFile};
@@ -137,8 +137,8 @@ impl Log {
     /// highest of its sequences, which ascend for each tenant (who serializes its calls).
     ///
     /// # Errors
-    /// `Busy`: no group takes it ([`Log::provide`] one and try again), `NoSpace`: in both cases nothing happened. Others as
-    /// [`Wal::append`].
+    /// `Busy`: no group takes it ([`Log::provide`] one and try again), `NoSpace`: in both cases nothing happened; also where
+    /// there was no room yet to begin the log. Others as [`Wal::append`].
     #[inline]
     pub fn append(
         &self,
@@ -147,7 +147,14 @@ impl Log {
         (first_seq, last_seq): (SeqNo, SeqNo),
         durability: Durability,
     ) -> Result<Ticket> {
-        self.wal().append(tenant, pieces, first_seq, last_seq, durability, self.manifest.durable_edit())
+        let Some(wal) = self.wal.get() else { return Err(self.no_room_to_begin()) };
+        wal.append(tenant, pieces, first_seq, last_seq, durability, self.manifest.durable_edit())
+    }
+
+    #[cold]
+    fn no_room_to_begin(&self) -> Error {
+        let why = "there was no room on the volume to begin the log: make room, and write with the engine that opened the store";
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
     }
 
     /// As [`Log::append`], by one who makes the group that is missing and waits for nothing else.
@@ -165,10 +172,21 @@ impl Log {
             match self.append(tenant, pieces, seqs, durability) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
-                    self.provide(len, Need::Usual)?;
+                    self.provide_when_whole(len)?;
                 }
                 done => return done,
             }
+        }
+    }
+
+    /// As [`Log::provide`]; where the ballast was used there may be room for it again by now.
+    fn provide_when_whole(&self, batch_len: usize) -> Result<()> {
+        match self.provide(batch_len, Need::Usual) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.files.ballast_is_short() => {
+                self.fill_ballast().map_err(|why| if why.kind() == ErrorKind::NoSpace { e } else { why })?;
+                self.provide(batch_len, Need::Usual)
+            }
+            provided => provided,
         }
     }
 

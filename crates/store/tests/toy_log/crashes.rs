@@ -107,3 +107,27 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     println!("{states} crash states");
     assert!(states > 700, "{states}");
 }
+
+/// A store that was opened where there was hardly any room takes entries again once there is, without a reopen.
+#[test]
+fn appends_resume_when_there_is_room() {
+    let mut refused = 0;
+    for free in [100 << 10, 200 << 10, 300 << 10, 400 << 10, 500 << 10] {
+        let sim = SimEnv::new(free);
+        sim.set_capacity(Some(free));
+        let (store, toy) = match open(sim.env()) {
+            Err(e) if e.kind() == ErrorKind::NoSpace => continue,
+            opened => opened.unwrap(),
+        };
+        let append = || toy.append(&[7; 20_000], Durability::Buffered);
+        let full = (0..100).map(|_| append()).find_map(Result::err);
+        assert_eq!(full.map(|e| e.kind()), Some(ErrorKind::NoSpace), "{free}");
+        refused += 1;
+        sim.set_capacity(None);
+        for _ in 0..20 {
+            append().unwrap_or_else(|e| panic!("{free}: {e}"));
+            store.tend().unwrap();
+        }
+    }
+    assert!(refused > 1, "{refused}");
+}
