@@ -24,6 +24,7 @@ mod crash;
 mod damage;
 mod damaged_log;
 mod driver;
+mod engines;
 mod files;
 mod flip;
 mod forks;

@@ -98,4 +98,9 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ),
     ("crash", 2, "the same of the staging file"),
     ("reclaim", 473, "a collection whose estimate was wrong was given up, and begun again for ever"),
+    (
+        "engines",
+        3,
+        "what LavaKV had begun to make of a store was taken for a store without CURRENT by the other engine alone",
+    ),
 ];

@@ -3,8 +3,8 @@
 use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
-    block, crash, damaged_log, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model, reclaim,
-    repair, sched, threads,
+    block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model,
+    reclaim, repair, sched, threads,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -63,6 +63,22 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 200,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| forks::case(context, seed)),
+    },
+    Row {
+        name: "engines",
+        about: "two engines in one store, opened with both or with one: each finds all that it was promised",
+        unit: Unit::Images,
+        ci: 2_500,
+        alone: false,
+        case: engines::case,
+    },
+    Row {
+        name: "engines-on-lavafs",
+        about: "the row engines, on LavaFS",
+        unit: Unit::Images,
+        ci: 250,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| engines::case(context, seed)),
     },
     Row {
         name: "full",

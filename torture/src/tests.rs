@@ -43,6 +43,11 @@ fn some_crashes() {
 }
 
 #[test]
+fn some_engines() {
+    run_some("engines", 200);
+}
+
+#[test]
 fn some_errors() {
     run_some("io-errors", 1);
 }

@@ -128,4 +128,7 @@ pub use lavakv::{
 };
 
 pub use lavafs;
+#[cfg(feature = "engines")]
+#[doc(hidden)]
+pub use lavakv::beside;
 pub use lavakv::{dump, io, sim};

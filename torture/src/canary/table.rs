@@ -149,22 +149,22 @@ pub(crate) const CANARIES: &[Canary] = &[
         "wal::tests::a_group_goes_when_all_of_its_tenants_have_let_go_of_it",
         "a group of the log goes although a tenant that is not there has records in it",
     ),
-    test(
+    row(
         "roll-drops-absent-engines",
-        ("lavastore-store", "--test engines"),
-        "machine::engines_keep_what_they_have_whoever_is_away",
+        "engines",
+        Some(2),
         "a new manifest leaves out the records of an engine that the store was opened without",
     ),
-    test(
+    row(
         "others-log-dropped",
-        ("lavastore-lavakv", "--test api"),
-        "other_engines::its_batches_in_the_log_stay_until_its_floor_has_passed",
+        "engines",
+        Some(2),
         "a checkpoint is taken, and the log dropped at open, although another engine needs what is in it",
     ),
-    test(
+    row(
         "log-ended-behind-an-engines-back",
-        ("lavastore-store", "--test toy_log"),
-        "absence::who_was_away_when_the_log_was_ended_is_told",
+        "engines",
+        Some(46),
         "an engine that is away is not told that the log was ended after a crash without it",
     ),
     row("recovery-does-not-seal", "recrash", Some(3), "the end of the old log is not sealed"),

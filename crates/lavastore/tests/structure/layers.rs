@@ -43,6 +43,10 @@ fn crates_depend_downward_only() {
     }
 }
 
+/// What stands outside and uses more than the facade. The row `engines` of torture puts an engine that is not LavaKV (the toy log)
+/// into stores; engines stand on `store`, so it is no way around the facade for anything that users do.
+const ALLOWED: &[(&str, &str)] = &[("torture", "store")];
+
 #[test]
 fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
@@ -50,7 +54,12 @@ fn only_the_facade_is_used_from_outside() {
         for inner in
             ["lavakv", "lsm", "values", "wal", "memtable", "store", "version", "table", "critbit", "cache"]
         {
-            assert!(!dependencies.iter().any(|d| d == inner), "{name} must use the facade, not {inner}");
+            let used = dependencies.iter().any(|d| d == inner);
+            let allowed = ALLOWED.contains(&(name, inner));
+            assert_eq!(
+                used, allowed,
+                "{name} must use the facade, not {inner}; and ALLOWED lists no more than is used"
+            );
         }
     }
 }

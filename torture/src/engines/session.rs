@@ -1,0 +1,134 @@
+//! A store that is open with these engines or those; and what belongs to those who are away.
+
+use super::engine::{Replayed, Toy, ToyLog};
+use crate::check::{Check, Doing};
+use crate::machine::DIR;
+use crate::tally;
+use lavastore::io::{Access, Rng};
+use lavastore::{Db, Env, Options, beside};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use store::Store;
+use store::commit::LogTerms;
+use store::manifest::{Engine, EngineId, Engines, Manifest, Payload, Record};
+use store::names::{self, FileKind};
+
+/// Who is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Both,
+    Kv,
+    Toy,
+}
+
+impl Who {
+    pub fn draw(rng: &mut Rng) -> Who {
+        [Who::Both, Who::Both, Who::Kv, Who::Toy][rng.below(4) as usize]
+    }
+
+    pub fn has_kv(self) -> bool {
+        self != Who::Toy
+    }
+
+    pub fn has_toy(self) -> bool {
+        self != Who::Kv
+    }
+
+    /// True if it is there, of the two.
+    fn has(self, engine: EngineId) -> bool {
+        if engine == Toy::ID { self.has_toy() } else { self.has_kv() }
+    }
+}
+
+/// A store that is open.
+pub(super) struct Session {
+    pub who: Who,
+    pub db: Option<Db>,
+    pub toy: Option<ToyLog>,
+    /// Where LavaKV is not there.
+    pub store: Option<Store>,
+    pub manifest: Arc<Manifest>,
+}
+
+pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavastore::Result<Session> {
+    let mut replayed = Replayed::default();
+    let mut take = |tenant, number, bytes: &[u8]| replayed.take(tenant, number, bytes);
+    if who == Who::Toy {
+        let group_bytes = options.log_group_bytes;
+        let terms = LogTerms { access: Access::Direct, group_bytes, free_groups_max: 2 };
+        let store = Store::open(env, dir.as_ref(), terms, &Engines::of::<Toy>(), &mut take)?;
+        let toy = ToyLog::over(store.manifest(), store.log(), replayed)?;
+        let manifest = store.manifest().clone();
+        return Ok(Session { who, db: None, toy: Some(toy), store: Some(store), manifest });
+    }
+    let engines = if who == Who::Both { Engines::of::<Toy>() } else { Engines::default() };
+    let (db, (manifest, log)) = beside::open(env.clone(), dir.as_ref(), options.clone(), engines, &mut take)?;
+    let toy = match who {
+        Who::Both => Some(ToyLog::over(&manifest, &log, replayed)?),
+        _ => None,
+    };
+    Ok(Session { who, db: Some(db), toy, store: None, manifest })
+}
+
+impl Session {
+    /// Ends it as it should be ended.
+    pub fn close(self) -> lavastore::Result<()> {
+        let Session { db, toy, store, manifest, .. } = self;
+        drop((toy, manifest));
+        if let Some(db) = db {
+            tally::add(&db);
+            db.close()?;
+        }
+        store.map_or(Ok(()), |store| store.close())
+    }
+}
+
+/// The length of no file here.
+const FILE_LEN_MAX: usize = 64 << 20;
+
+/// The bytes of a file.
+pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
+    let path = lavastore::io::fs::join(Path::new(dir), name);
+    env.fs.read_all(&path, FILE_LEN_MAX).doing(|| name.to_owned())
+}
+
+/// What those who are away have in the directory: the bytes of their files, listed or not, and what the manifest has of them.
+pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>> {
+    let mut all = BTreeMap::new();
+    let dir = Path::new(DIR);
+    if !env.fs.exists(&lavastore::io::fs::join(dir, names::CURRENT)).doing(|| "look".into())? {
+        return Ok(all);
+    }
+    for entry in env.fs.list(dir).doing(|| "list".into())? {
+        let theirs = match names::parse(&entry.name) {
+            Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_)) => !who.has_kv(),
+            Some(FileKind::Engine { .. }) => !who.has_toy(),
+            _ => false,
+        };
+        if theirs {
+            // What a loss of power left of a file that nobody lists may be unreadable.
+            let bytes = read(env, DIR, &entry.name).unwrap_or_else(String::into_bytes);
+            all.insert(entry.name, bytes);
+        }
+    }
+    let manifest = Manifest::recover(env, dir, true, &Engines::default()).doing(|| "manifest".into())?;
+    let snapshot = manifest.state().snapshot();
+    let payload = Payload::decode(&snapshot).doing(|| "snapshot".into())?;
+    let steps = payload.all_steps().filter(|(engine, _)| !who.has(*engine));
+    for (nth, (engine, step)) in steps.enumerate() {
+        all.insert(format!("step {nth} of engine {engine}"), step.to_vec());
+    }
+    for record in &payload.records {
+        let owner = match record {
+            Record::AddEngine { engine, .. }
+            | Record::EngineFloor { engine, .. }
+            | Record::AddEngineFile { engine, .. } => *engine,
+            _ => continue,
+        };
+        if !who.has(owner) {
+            all.insert(format!("record {record}"), Vec::new());
+        }
+    }
+    Ok(all)
+}
