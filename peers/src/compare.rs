@@ -98,6 +98,14 @@ struct Runs {
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<()> {
+    let all = measure(args)?;
+    let Some(file) = &args.json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&all)? + "\n";
+    std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
+}
+
+/// Runs the comparison, prints it, and returns all that was found.
+pub fn measure(args: &CompareArgs) -> Result<serde_json::Value> {
     args.bench.check()?;
     if args.pairs == 0 {
         return Err("a comparison needs at least one pair".into());
@@ -124,12 +132,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     if args.pairs < CLAIM_PAIRS {
         println!("smoke run: fewer than {CLAIM_PAIRS} pairs are not a claim");
     }
-    let Some(file) = &args.json else { return Ok(()) };
     let runs: Vec<&Vec<Report>> = all.iter().map(|r| &r.reports).collect();
-    let all =
-        json!({ "options": args.bench.resolved(), "pairs": args.pairs, "summary": summary, "runs": runs });
-    let text = serde_json::to_string_pretty(&all)? + "\n";
-    std::fs::write(file, text).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
+    Ok(json!({ "options": args.bench.resolved(), "pairs": args.pairs, "summary": summary, "runs": runs }))
 }
 
 /// One run in a child process. What earlier runs left dirty is written back first.

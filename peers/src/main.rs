@@ -10,6 +10,7 @@
 )]
 
 mod compare;
+mod figures;
 mod fjall3;
 mod rocks;
 
@@ -61,6 +62,8 @@ enum Command {
     Run(RunArgs),
     /// Alternating runs of several engines
     Compare(compare::CompareArgs),
+    /// The comparisons of the table in the README, recorded in one file
+    Figures(figures::FiguresArgs),
     /// One run of a comparison
     #[command(hide = true)]
     Child { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
     };
     match outcome {

@@ -209,7 +209,11 @@ fn put_holders(page: &mut Page, holders: &[Holder]) {
         what(n)
             .map(|(what, bytes)| ([reader_labels(key), vec![("what", what)]].concat(), Value::Count(bytes)))
     });
-    page.gauges("holder_bytes", "What the largest of the name keeps on disk: see docs/space.md.", bytes);
+    page.gauges(
+        "holder_bytes",
+        "What the largest of the name keeps on disk: see docs/guide/ledger.md.",
+        bytes,
+    );
 }
 
 fn put_families(page: &mut Page, families: &[FamilySpace]) {

@@ -2,7 +2,7 @@
 //!
 //! The sum is taken over a listing of the directory, each file attributed by what the manifest and the lists of files in
 //! use say of it; nothing is counted along the way, so it cannot drift. Garbage is derived in turn (`values::ledger`). What
-//! readers hold is worked out by the module `holders`. docs/space.md tells how to read it.
+//! readers hold is worked out by the module `holders`. docs/guide/ledger.md tells how to read it.
 
 use crate::files::data_file::DataFile;
 use crate::tree::family::Family;
