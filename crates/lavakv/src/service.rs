@@ -172,7 +172,7 @@ pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     }
     engine.writes.freeze_all(&mut engine.writes.lock());
     let flushed = crate::work::jobs::flush::run_inline(&engine.jobs)
-        .and_then(|()| engine.log.release(engine.tree.log_floor()));
+        .and_then(|()| engine.log.release(|| engine.tree.log_floor()));
     let flushed = flushed.and_then(|()| if short { engine.log.fill_ballast() } else { Ok(()) });
     match flushed {
         // Then jobs will do it when there is room.

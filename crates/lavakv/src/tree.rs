@@ -35,6 +35,7 @@ pub(crate) struct Tree {
     pub context: Arc<Context>,
     pub space: Arc<SpaceBudget>,
     pub files: Arc<Files>,
+    /// All families, by number.
     families: RwLock<HashMap<FamilyId, Arc<Family>>, rank::Families>,
     pub snapshots: Arc<Snapshots>,
     /// What tables hold only because of snapshots.

@@ -102,8 +102,6 @@ pub struct Log {
 /// What happened since somebody last looked.
 #[derive(Debug, Default)]
 struct Hints {
-    /// Something happened after which groups may have become releasable.
-    release: AtomicBool,
     /// There was no room for a spare group when it was last tried.
     spare_refused: AtomicBool,
     /// There was no room to write pages to their group files, on a copy-on-write volume, when it was last tried.
@@ -317,21 +315,22 @@ impl Log {
 
     /// Groups may have become releasable.
     pub fn hint_release(&self) {
-        self.hints.release.store(true, Ordering::Release);
+        self.floors.hint();
     }
 
     /// True if groups may be releasable.
     pub fn may_release(&self) -> bool {
-        self.hints.release.load(Ordering::Acquire)
+        self.floors.is_hinted()
     }
 
-    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time.
+    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time. `tell`: an engine whose floor
+    /// is found out by asking is asked now and tells it. (What rises later is hinted at, and waits for the next time.)
     ///
     /// # Errors
     /// Those of the manifest and of the file system; what could not be dropped is, the next time.
-    pub fn release(&self) -> Result<()> {
-        self.hints.release.store(false, Ordering::Release);
-        let released = self.wal().release_below(&self.floors());
+    pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
+        let floors = self.floors.for_release(tell, || self.manifest.state());
+        let released = self.wal().release_below(&floors);
         self.files.release(released).inspect_err(|_| self.hint_release()).map(drop)
     }
 
@@ -387,7 +386,7 @@ impl Log {
             }
             Task::Prepare => self.prepare_ahead(),
             Task::Lengthen => self.lengthen_ring(),
-            Task::Release => self.release(),
+            Task::Release => self.release(|| ()),
             Task::Confirm => self.persist_watermark(),
         }
     }

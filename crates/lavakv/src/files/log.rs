@@ -90,10 +90,9 @@ impl Log {
         out
     }
 
-    /// Drops the groups that nobody needs, where LavaKV needs nothing below `floor`: that is in tables.
-    pub fn release(&self, floor: SeqNo) -> Result<()> {
-        self.log.tell_floor(TENANT, floor);
-        self.log.release()
+    /// Drops the groups that nobody needs, where LavaKV needs nothing below the floor that it is asked for: that is in tables.
+    pub fn release(&self, floor: impl FnOnce() -> SeqNo) -> Result<()> {
+        self.log.release(|| self.log.tell_floor(TENANT, floor()))
     }
 }
 

@@ -84,6 +84,7 @@ pub struct GroupFiles {
     manifest: Arc<Manifest>,
     store: Arc<crate::files::Files>,
     space: Arc<SpaceBudget>,
+    /// All of [`Files`].
     state: Mutex<Files, rank::LogGroups>,
     /// Some of the ballast was used.
     ballast_used: AtomicBool,

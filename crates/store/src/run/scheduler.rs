@@ -119,6 +119,7 @@ pub struct Scheduler {
     work: Arc<dyn Work>,
     /// How many do other work than the log's.
     thread_count: usize,
+    /// The workers, while they are started or joined.
     threads: Mutex<Vec<Box<dyn ThreadHandle>>, rank::Workers>,
     /// Simulation only: the jobs under way and the generator that picks among them.
     simulated: Mutex<(Vec<Simulated>, Rng), rank::SimulatedJobs>,

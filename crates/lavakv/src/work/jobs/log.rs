@@ -4,7 +4,6 @@
 
 use super::claim::Claim;
 use super::{Claimed, Jobs};
-use crate::files::log::TENANT;
 use crate::plan::in_progress::InProgressSet;
 use base::Result;
 use std::sync::Arc;
@@ -38,10 +37,11 @@ impl Job for LogJob {
     fn step(&mut self) -> Result<Progress> {
         let jobs = &self.jobs;
         let task = jobs.log.task();
-        if task == Some(Task::Release) {
-            jobs.log.tell_floor(TENANT, jobs.tree.log_floor());
+        match task {
+            Some(Task::Release) => jobs.log.release(|| jobs.tree.log_floor())?,
+            Some(task) => jobs.log.run(task)?,
+            None => {}
         }
-        task.map_or(Ok(()), |task| jobs.log.run(task))?;
         if task == Some(Task::Prepare) {
             let live_max = jobs.context.options.sizes().live_log_bytes_max(jobs.space.limit_bytes());
             if jobs.log.is_over(live_max) {
