@@ -136,10 +136,10 @@ impl WorkDir {
             std::fs::read_dir(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         if !reuse && entries.next().is_some() {
             let name = path.display();
-            return Err(format!(
+            let what = format!(
                 "{name} is not empty: name a new directory, or pass --reuse for a store of an earlier run"
-            )
-            .into());
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, what).into());
         }
         Ok(WorkDir { path: path.to_owned(), keep: true })
     }
@@ -152,6 +152,7 @@ impl WorkDir {
                 .map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
             let _ = std::fs::write(parent.join(".gitignore"), "*\n");
         }
+        remove_orphans(parent);
         for attempt in 0..1000u32 {
             let path = parent.join(format!("run-{}-{attempt}", std::process::id()));
             match std::fs::create_dir(&path) {
@@ -176,6 +177,20 @@ impl Drop for WorkDir {
             if let Some(parent) = self.path.parent() {
                 remove_if_empty(parent);
             }
+        }
+    }
+}
+
+/// Removes the directories of runs whose process is gone: it was killed, and could not do so itself.
+#[allow(clippy::disallowed_methods, reason = "cleans up what this module made")]
+fn remove_orphans(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let words: Option<Vec<&str>> = name.to_str().map(|name| name.split('-').collect());
+        if let Some(["run", pid, _]) = words.as_deref()
+            && pid.parse::<u32>().is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

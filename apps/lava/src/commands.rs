@@ -1,14 +1,17 @@
 //! The commands, and how they open the store.
 
 pub mod bench;
+pub mod checkpoint;
+pub mod export;
 pub mod fs;
 pub mod gc;
+pub mod help;
+pub mod import;
 pub mod inspect;
 pub mod keys;
 pub mod place;
 pub mod repair;
 pub mod space;
-pub mod transfer;
 
 use crate::Result;
 use crate::output::usage;
@@ -28,14 +31,19 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
 /// Opens the store for reading, also beside a process that writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     let place = Place::to_read(&directory(db)?)?;
-    let store = Db::open_read_only_in(place.env, place.dir, Options::default())?;
-    for damage in store.damage() {
-        eprintln!(
-            "lava: warning: this is what is before the damage: {}",
-            crate::output::one_line(&damage.to_string())
-        );
+    Ok(Db::open_read_only_in(place.env, place.dir, Options::default())?)
+}
+
+/// To be called when everything was printed: where manifest or log are damaged, a store opened for reading shows what is before
+/// the damage. Whoever asked must not take that for the whole.
+pub fn read_whole(store: &Db) -> Result<()> {
+    match store.damage().first() {
+        None => Ok(()),
+        Some(damage) => {
+            let what = format!("this is only what is before the damage: {damage}");
+            Err(crate::status::failure(crate::status::Status::Damage, what))
+        }
     }
-    Ok(store)
 }
 
 /// Opens the store for writing; makes it if `create`.
@@ -46,7 +54,11 @@ pub fn open_to_write(db: Option<PathBuf>, create: bool) -> Result<Db> {
 /// Opens the store for writing. The options of its families stay what they are: an open replaces those of the default
 /// family, and a command that sets one key has no business doing so.
 pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
-    let place = Place::to_write(&dir, options.create_if_missing)?;
+    open_in(Place::to_write(&dir)?, options)
+}
+
+/// The same in a place.
+pub fn open_in(place: Place, options: Options) -> Result<Db> {
     let own = match Db::stored_family_options_in(&place.env, &place.dir) {
         Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -90,7 +102,8 @@ pub fn family(store: &Db, name: Option<&str>) -> Result<ColumnFamily> {
         None => Ok(store.default_column_family().clone()),
         Some(name) => store.column_family(name).ok_or_else(|| {
             let known = store.column_families().join(", ");
-            format!("there is no column family {name}; there are: {known}").into()
+            let what = format!("there is no column family {name}; there are: {known}");
+            crate::status::failure(crate::status::Status::NotFound, what)
         }),
     }
 }

@@ -13,6 +13,7 @@ pub mod writer;
 use crate::commands::place::{self, Place};
 use crate::commands::space::{space_json, space_text};
 use crate::output::Screen;
+use crate::status::{Status, failure};
 use crate::{Error, Result, output};
 use bench::host::{ProcessCounters, now_ns, process_counters};
 use bench::report::{Latency, human_bytes, human_count, human_us};
@@ -39,7 +40,7 @@ pub struct DemoArgs {
     /// Records that are generated instead of the machine's package index
     #[arg(long, value_name = "RECORDS")]
     generate: Option<usize>,
-    /// Print the result as JSON before the last line
+    /// Print the result as JSON, and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -116,12 +117,10 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
         writeln!(out, "\ndone in {seconds:.1} s. The store is kept; go on with")?;
         write!(out, "{}", how_to_go_on(&dir, named, &data))?;
     }
-    writeln!(
-        out,
-        "demo: {} records verified, {} lost",
-        data.records.len() as u64 - outcome.lost,
-        outcome.lost
-    )?;
+    if !args.json {
+        let verified = data.records.len() as u64 - outcome.lost;
+        writeln!(out, "demo: {verified} records verified, {} lost", outcome.lost)?;
+    }
     out.flush()?;
     match outcome.lost {
         0 if outcome.separation.missing() > 0 => {
@@ -129,7 +128,7 @@ pub fn demo(db: Option<PathBuf>, args: &DemoArgs) -> Result<()> {
                 .into())
         }
         0 => Ok(()),
-        lost => Err(format!("{lost} acknowledged records were lost or wrong").into()),
+        lost => Err(failure(Status::Damage, format!("{lost} acknowledged records were lost or wrong"))),
     }
 }
 
@@ -153,18 +152,16 @@ fn prepare(dir: &Path) -> Result<()> {
     let options = Options { create_if_missing: false, ..Options::default() };
     let ours = Db::open_with(dir, options).is_ok_and(|db| db.column_family(MARK).is_some());
     if !ours {
-        return Err(format!(
-            "{} is not empty and no store of an earlier demo: name a new directory",
-            dir.display()
-        )
-        .into());
+        let dir = dir.display();
+        let what = format!("{dir} is not empty and no store of an earlier demo: name a new directory");
+        return Err(failure(Status::Exists, what));
     }
     output::remove_directory(dir)
 }
 
-/// The same on a volume, which is made if there is none.
+/// The same on a volume.
 fn prepare_on_volume(db: &Path) -> Result<()> {
-    let place = Place::to_write(db, true)?;
+    let place = Place::to_write(db)?;
     let fs = place.env.fs.clone();
     let files = match fs.list(&place.dir) {
         Ok(files) => files,
@@ -176,7 +173,8 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
         || Db::open_in(place.env.clone(), &place.dir, options)
             .is_ok_and(|db| db.column_family(MARK).is_some());
     if !ours {
-        return Err(format!("{} holds no store of an earlier demo: name another volume", db.display()).into());
+        let what = format!("{} holds no store of an earlier demo: name another volume", db.display());
+        return Err(failure(Status::Exists, what));
     }
     for file in fs.list(&place.dir)? {
         fs.remove(&place.dir.join(&file.name))?;
@@ -186,7 +184,7 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
 
 /// Opens the store for writing, making it if need be.
 pub fn open_store(db: &Path) -> Result<Db> {
-    let place = Place::to_write(db, true)?;
+    let place = Place::to_write(db)?;
     Ok(Db::open_in(place.env, place.dir, Options::default())?)
 }
 

@@ -20,7 +20,7 @@ pub type Record = (Vec<u8>, Vec<u8>);
 pub enum Format {
     /// One record a line: key, tab, value; `\t \n \r \\ \xHH` stand for bytes that a line cannot hold.
     Tsv,
-    /// One JSON object a line: `{"key":"…","value":"…"}`, or `key_b64` and `value_b64` (base64) for bytes that are not
+    /// One JSON object a line: `{"key":"...","value":"..."}`, or `key_b64` and `value_b64` (base64) for bytes that are not
     /// UTF-8.
     Jsonl,
     /// A Debian package index: the key is package/version, the value the stanza.

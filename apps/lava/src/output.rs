@@ -1,10 +1,12 @@
 //! Printing, and what all commands share about errors.
 
-use crate::{Error, Result};
+use crate::Result;
+use crate::status::about;
 use std::fmt;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-/// The user asked for something that cannot be asked like this: exit status 2.
+/// The user asked for something that cannot be asked like this: exit status 2, and the error says where to read on.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -21,21 +23,10 @@ pub fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Box::new(Usage(message.into())))
 }
 
-/// It was done as far as it could be, as the user asked: exit status 3.
-#[derive(Debug)]
-pub struct NotWhole(String);
-
-impl fmt::Display for NotWhole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotWhole {}
-
-/// An error that says that something was left out.
-pub fn not_whole<T>(message: impl Into<String>) -> Result<T> {
-    Err(Box::new(NotWhole(message.into())))
+/// Tells the user something on standard error, on a line that begins with the program's name. Nobody may be listening
+/// (`2>&1 | head -1`), which is no reason to stop.
+pub fn tell(message: &str) {
+    let _ = writeln!(std::io::stderr(), "lava: {message}");
 }
 
 /// The message on one line.
@@ -114,40 +105,34 @@ pub fn report(json: bool, value: &serde_json::Value, text: impl FnOnce() -> Stri
 
 /// Writes a file of the user's.
 #[allow(clippy::disallowed_methods, reason = "writes a file of the user, not of a store")]
-pub fn write_file(path: &std::path::Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|e| Error::from(format!("cannot write {}: {e}", path.display())))
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    std::fs::write(path, bytes).map_err(|e| about(format_args!("cannot write {}", path.display()), e))
 }
 
-/// Creates a file of the user's, buffered.
-#[allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "writes a file of the user, not of a store"
-)]
-pub fn create_file(path: &std::path::Path) -> Result<impl Write + use<>> {
-    let file = std::fs::File::create(path);
-    let file = file.map_err(|e| Error::from(format!("cannot create {}: {e}", path.display())))?;
-    Ok(std::io::BufWriter::with_capacity(256 << 10, file))
+/// Makes a directory of the user's, with those above it.
+#[allow(clippy::disallowed_methods, reason = "makes a directory of the user, not of a store")]
+pub fn create_directory(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|e| about(format_args!("cannot make {}", path.display()), e))
 }
 
 /// True if the directory exists and something is in it.
 #[allow(clippy::disallowed_methods, reason = "looks into a directory before any store does")]
-pub fn has_entries(dir: &std::path::Path) -> Result<bool> {
+pub fn has_entries(dir: &Path) -> Result<bool> {
     match std::fs::read_dir(dir) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(format!("cannot read {}: {e}", dir.display()).into()),
+        Err(e) => Err(about(format_args!("cannot read {}", dir.display()), e)),
     }
 }
 
 /// Removes a directory and all in it.
-pub fn remove_directory(dir: &std::path::Path) -> Result<()> {
-    std::fs::remove_dir_all(dir).map_err(|e| Error::from(format!("cannot remove {}: {e}", dir.display())))
+pub fn remove_directory(dir: &Path) -> Result<()> {
+    std::fs::remove_dir_all(dir).map_err(|e| about(format_args!("cannot remove {}", dir.display()), e))
 }
 
 /// The files in a directory; none if it cannot be read.
 #[allow(clippy::disallowed_methods, reason = "lists files of the machine, not of a store")]
-pub fn files_in(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+pub fn files_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }

@@ -47,18 +47,18 @@ fn files_go_in_and_out() {
     assert_eq!(json(&fs(&s, "fsck image --json"))["clean"], true);
     assert!(fs(&s, "dump-journal image").contains("link file"));
 
-    for (line, what) in [
-        ("cat image /none", "/none"),
-        ("cat image /a", "directory"),
-        ("ls image /none", "/none"),
-        ("stat image /none", "/none"),
-        ("cp image :/none out", "/none"),
-        ("cp image missing :/x", "missing"),
-        ("cp image small :/copy", "taken"),
-        ("cp image :/copy small", "small"),
-        ("cp image :/a out", "directory"),
+    for (status, line, what) in [
+        (8, "cat image /none", "/none"),
+        (1, "cat image /a", "directory"),
+        (8, "ls image /none", "/none"),
+        (8, "stat image /none", "/none"),
+        (8, "cp image :/none out", "/none"),
+        (8, "cp image missing :/x", "missing"),
+        (9, "cp image small :/copy", "taken"),
+        (9, "cp image :/copy small", "small"),
+        (1, "cp image :/a out", "directory"),
     ] {
-        assert!(fails(&s, 1, line).contains(what), "{line}");
+        assert!(fails(&s, status, line).contains(what), "{line}");
     }
     assert!(fails(&s, 2, "cp image small elsewhere").contains("colon"));
     assert!(!s.path("out").exists());
@@ -70,14 +70,14 @@ fn an_image_is_made_once_and_whole() {
     let s = Scratch::new("fs-mkfs");
     assert!(fails(&s, 2, "mkfs image").contains("--size"));
     for (size, what) in [("5000", "whole blocks"), ("1M", "too small")] {
-        assert!(fails(&s, 1, &format!("mkfs image --size {size}")).contains(what));
+        assert!(fails(&s, 2, &format!("mkfs image --size {size}")).contains(what));
         assert!(!s.path("image").exists(), "a volume that could not be made leaves no image");
     }
     fails(&s, 2, "mkfs image --size 4X");
-    fails(&s, 1, "mkfs none/image --size 16M");
+    fails(&s, 8, "mkfs none/image --size 16M");
     fs(&s, "mkfs image --size 16M");
-    assert!(fails(&s, 1, "mkfs image").contains("LavaFS"));
-    assert!(fails(&s, 1, "mkfs image --size 32M --force").contains("leave --size out"));
+    assert!(fails(&s, 9, "mkfs image").contains("LavaFS"));
+    assert!(fails(&s, 2, "mkfs image --size 32M --force").contains("leave --size out"));
     s.file("small", b"x");
     fs(&s, "cp image small :/x");
     fs(&s, "mkfs image --force");
@@ -87,14 +87,14 @@ fn an_image_is_made_once_and_whole() {
     other[..4096].fill(0);
     other[1080..1082].copy_from_slice(b"\x53\xef");
     s.file("ext", &other);
-    assert!(fails(&s, 1, "mkfs ext").contains("ext"));
+    assert!(fails(&s, 9, "mkfs ext").contains("ext"));
     s.file("data", &bytes(16 << 20));
-    assert!(fails(&s, 1, "mkfs data").contains("unknown"));
+    assert!(fails(&s, 9, "mkfs data").contains("unknown"));
     for line in ["ls data", "df data", "fsck data", "dump-journal data", "cat data /x", "ls small"] {
-        assert!(fails(&s, 1, line).contains("LavaFS"), "{line}");
+        assert!(fails(&s, 8, line).contains("LavaFS"), "{line}");
     }
-    assert!(fails(&s, 1, "ls missing").contains("missing"));
-    assert!(fails(&s, 1, "ls /dev/null").contains("neither"));
+    assert!(fails(&s, 8, "ls missing").contains("missing"));
+    assert!(fails(&s, 2, "ls /dev/null").contains("neither"));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_full_volume_says_so_and_takes_files_again() {
     fs(&s, "mkfs image --size 16M --sparse");
     s.file("large", &bytes(20 << 20));
     s.file("small", &bytes(1 << 20));
-    assert!(fails(&s, 1, "cp image large :/large").contains("no space"));
+    assert!(fails(&s, 6, "cp image large :/large").contains("no space"));
     assert_eq!(fs(&s, "ls image"), "", "what was copied in part is not left");
     fs(&s, "cp image small :/small");
     assert_eq!(json(&fs(&s, "fsck image --json"))["files"], 1);
@@ -124,23 +124,23 @@ fn damage_is_named_and_repaired() {
     // One slot of the superblock.
     damaged(&[4096 + 40]);
     assert_eq!(fs(&s, "cat damaged /hello"), "hello\n");
-    assert!(fails(&s, 1, "fsck damaged").contains("wrong"));
+    assert!(fails(&s, 5, "fsck damaged").contains("wrong"));
     let report = json(&String::from_utf8(s.lava(&["fs", "fsck", "damaged", "--json"]).stdout).unwrap());
     assert!(report["findings"][0].as_str().unwrap().contains("slot 0"), "{report}");
     assert!(fs(&s, "fsck damaged --repair").contains("(repaired)"));
     fs(&s, "fsck damaged");
     // Both.
     damaged(&[4096 + 40, 65_536 + 40]);
-    assert!(fails(&s, 1, "ls damaged").contains("corruption"));
-    fails(&s, 1, "fsck damaged");
-    fails(&s, 1, "fsck damaged --repair");
+    assert!(fails(&s, 5, "ls damaged").contains("corruption"));
+    fails(&s, 5, "fsck damaged");
+    fails(&s, 5, "fsck damaged --repair");
     // The journal: the transaction that names the file.
     let journal = fs(&s, "dump-journal image");
     let mut lines = journal.lines().collect::<Vec<_>>();
     lines.truncate(lines.iter().position(|line| line.contains("link file")).unwrap());
     let at = lines.iter().rev().find_map(|line| line.strip_prefix("offset ")?.split(':').next()).unwrap();
     damaged(&[at.parse::<usize>().unwrap() + 80]);
-    let error = fails(&s, 1, "ls damaged");
+    let error = fails(&s, 5, "ls damaged");
     assert!(error.contains("run fsck") && error.contains(at), "{error}");
     let output = run(Path::new("lavafs:damaged"), &["get", "k"], &s.0);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("run fsck"));
@@ -149,8 +149,8 @@ fn damage_is_named_and_repaired() {
     fs(&s, "cp damaged small :/again");
     // Cut off.
     std::fs::write(s.path("cut"), &sound[..8 << 20]).unwrap();
-    assert!(fails(&s, 1, "ls cut").contains("cut off"));
-    fails(&s, 1, "fsck cut");
+    assert!(fails(&s, 5, "ls cut").contains("cut off"));
+    fails(&s, 5, "fsck cut");
 }
 
 #[test]
@@ -169,17 +169,63 @@ fn a_store_on_a_volume_is_one_like_any_other() {
     assert!(fs(&s, "cat image /db/CURRENT").contains("MANIFEST"));
     on("lavafs:image", &["verify"]);
     fs(&s, "fsck image");
+    fs(&s, "mkfs demonstration --size 512M --sparse");
     let demo = on("lavafs:demonstration", &["demo", "--generate", "2000"]);
     assert_eq!(demo.lines().last(), Some("demo: 2000 records verified, 0 lost"), "{demo}");
     fs(&s, "fsck demonstration");
-    // An image that is not there is made by a command that makes a store, and by no other.
-    assert!(!run(Path::new("lavafs:other"), &["get", "k"], &s.0).status.success());
-    assert!(!s.path("other").exists());
-    assert!(run(Path::new("lavafs:other"), &["put", "k", "v"], &s.0).status.success());
-    fs(&s, "fsck other");
-    // Its blocks are its own: others who fill the disk do not take them.
-    let image = std::fs::metadata(s.path("other")).unwrap();
-    assert!(std::os::unix::fs::MetadataExt::blocks(&image) * 512 >= image.len(), "{image:?}");
+    assert!(on("lavafs:image", &["dump"]).contains("MANIFEST"));
+    assert!(on("lavafs:image", &["inspect", "CURRENT"]).contains("MANIFEST"));
+    assert!(json(&fs(&s, "stat image /db/CURRENT --json"))["bytes"].as_u64().unwrap() > 0);
+    assert!(json(&fs(&s, "cat image /db/CURRENT --json"))["content"].as_str().unwrap().contains("MANIFEST"));
+    assert_eq!(json(fs(&s, "ls image --json").lines().next().unwrap())["name"], "db");
+}
+
+#[test]
+fn no_command_makes_a_volume_but_mkfs() {
+    let s = Scratch::new("fs-absent");
+    s.file("rows.tsv", b"k\tv\n");
+    for args in [
+        &["get", "k"][..],
+        &["put", "k", "v"],
+        &["import", "rows.tsv"],
+        &["demo", "--generate", "10"],
+        &["bench", "load", "--num", "10"],
+        &["bench", "fs"],
+    ] {
+        let output = run(Path::new("lavafs:other"), args, &s.0);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(8), "{args:?}: {stderr}");
+        assert!(stderr.contains("lava fs mkfs other --size"), "{args:?}: {stderr}");
+        assert!(!s.path("other").exists(), "{args:?} made a volume");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_store_on_a_volume_is_found_there() {
+    let s = Scratch::new("fs-checkpoint");
+    fs(&s, "mkfs image --size 256M --sparse");
+    let on = |db: &str, args: &[&str]| {
+        let output = run(Path::new(db), args, &s.0);
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.code(), text)
+    };
+    assert_eq!(on("lavafs:image", &["put", "k", "v"]).0, Some(0));
+    for target in ["copy", "lavafs:image", "lavafs:elsewhere:/copy"] {
+        let (status, text) = on("lavafs:image", &["checkpoint", target]);
+        assert!(status == Some(2) && text.contains("lavafs:image:/NAME"), "{target}: {text}");
+        assert!(!s.path(target).exists() && !s.path("elsewhere").exists());
+    }
+    assert_eq!(on("lavafs:image", &["checkpoint", "lavafs:image:/copy"]).0, Some(0));
+    assert_eq!(on("lavafs:image", &["put", "k", "later"]).0, Some(0));
+    assert_eq!(on("lavafs:image:/copy", &["get", "k"]), (Some(0), "v\n".to_owned()));
+    assert_eq!(on("lavafs:image", &["get", "k"]), (Some(0), "later\n".to_owned()));
+    assert_eq!(on("lavafs:image", &["checkpoint", "lavafs:image:/copy"]).0, Some(9));
+    // From a directory to a volume there are no shared files.
+    s.ok(&["put", "k", "v"]);
+    let refused = s.fails(2, &["checkpoint", "lavafs:image:/other"]);
+    assert!(refused.contains("repair --into"), "{refused}");
+    assert!(!s.path("lavafs:image:").exists());
+    fs(&s, "fsck image");
 }
 
 /// A loop device, given back at the end.
@@ -218,7 +264,7 @@ fn a_block_device_is_taken_as_it_is() {
     let Some(device) = LoopDevice::new(&s.path("backing")) else { return };
     let name = device.0.to_str().unwrap();
     assert!(fs(&s, &format!("mkfs {name}")).contains("device"));
-    assert!(fails(&s, 1, &format!("mkfs {name}")).contains("LavaFS"));
+    assert!(fails(&s, 9, &format!("mkfs {name}")).contains("LavaFS"));
     s.file("small", b"hello\n");
     fs(&s, &format!("cp {name} small :/hello"));
     assert_eq!(fs(&s, &format!("cat {name} /hello")), "hello\n");
@@ -233,13 +279,13 @@ fn a_block_device_is_taken_as_it_is() {
         println!("skipped: there is no mkfs.ext4");
         return;
     }
-    assert!(fails(&s, 1, &format!("mkfs {name}")).contains("ext"));
+    assert!(fails(&s, 9, &format!("mkfs {name}")).contains("ext"));
     std::fs::create_dir(s.path("mounted")).unwrap();
     if !Command::new("mount").arg(name).arg(s.path("mounted")).status().is_ok_and(|status| status.success()) {
         println!("skipped: it cannot be mounted");
         return;
     }
-    let refused = [format!("mkfs {name}"), format!("mkfs {name} --force")].map(|line| fails(&s, 1, &line));
+    let refused = [format!("mkfs {name}"), format!("mkfs {name} --force")].map(|line| fails(&s, 7, &line));
     assert!(Command::new("umount").arg(s.path("mounted")).status().unwrap().success());
     refused.iter().for_each(|error| assert!(error.contains("mounted"), "{error}"));
     fs(&s, &format!("mkfs {name} --force"));

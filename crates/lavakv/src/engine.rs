@@ -101,6 +101,7 @@ impl Engine {
             health.poison(&Error::new(ErrorKind::Closed, "the store was closed"));
         }
         self.scheduler.stop();
+        crate::work::jobs::metrics_file::remove(&self.context);
         let placed = self.large.placement.sync();
         let log_closed = placed.and_then(|()| self.log.wal().close()).and_then(|()| seal(self));
         // A job may have failed until a moment ago.

@@ -151,9 +151,7 @@ fn manifest(
 /// Refuses what is not a store's directory. True if there is a store.
 fn check_directory(env: &Env, dir: &Path, options: &Options) -> Result<bool> {
     match env.fs.metadata(dir) {
-        Ok(meta) if !meta.is_dir => {
-            return Err(Error::invalid("the path is a file: a store is a directory").at_file(dir));
-        }
+        Ok(meta) if !meta.is_dir => return Err(is_a_file(dir)),
         Ok(_) => {}
         Err(e) if e.kind() == ErrorKind::NotFound && options.create_if_missing => {
             directory::make(env, dir)?;
@@ -199,6 +197,10 @@ pub(crate) fn check_remains(dir: &Path, files: &[DirEntry]) -> Result<()> {
         file.name
     );
     Err(Error::corruption(why).at_file(io::fs::join(dir, names::CURRENT)))
+}
+
+pub(crate) fn is_a_file(dir: &Path) -> Error {
+    Error::invalid("the path is a file: a store is a directory").at_file(dir)
 }
 
 pub(crate) fn no_store(dir: &Path) -> Error {

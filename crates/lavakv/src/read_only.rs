@@ -21,7 +21,7 @@ use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
-use crate::open::{build, check_files, check_remains, no_store, replay, replay_up_to_damage};
+use crate::open::{build, check_files, check_remains, is_a_file, no_store, replay, replay_up_to_damage};
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use lsm::TableSource;
@@ -65,6 +65,9 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
 
 /// Tries until the writer, if there is one, stands still for long enough.
 fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Result<T> {
+    if env.fs.metadata(dir).is_ok_and(|found| !found.is_dir) {
+        return Err(is_a_file(dir));
+    }
     let current = io::fs::join(dir, names::CURRENT);
     if !env.fs.exists(&current)? {
         match env.fs.list(dir) {

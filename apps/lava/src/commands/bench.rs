@@ -1,14 +1,17 @@
 //! `bench`.
 
-use super::place::{Place, make_volume, open_volume, volume_of};
+use super::place::{Place, open_volume, volume_of};
+use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::fs::Ground;
 use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
+use bench::report::{human_bytes, human_count};
 use bench::{BenchArgs, Workload, ablation, contract};
-use clap::Args;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use lavastore::io::kernel::device::{self, DeviceOptions};
 use lavastore::{Env, lavafs};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,8 +31,8 @@ pub struct BenchFsCommand {
     /// On a bare device, `--db device:PATH`: destroy what it holds
     #[arg(long)]
     force: bool,
-    /// Write the report to this file as JSON, too
-    #[arg(long, value_name = "FILE")]
+    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
@@ -44,7 +47,6 @@ pub fn bench_fs(db: Option<PathBuf>, args: &BenchFsCommand) -> Result<()> {
         }
         bench::fs::run(&Ground::Device(&*device), path, &args.fs, args.file_size)?
     } else if let Some(path) = volume_of(&db) {
-        make_volume(path)?;
         let volume = Arc::new(open_volume(path, false)?);
         let env = bench::fs::env_of(&volume);
         let dir = Path::new(VOLUME_DIR);
@@ -56,61 +58,133 @@ pub fn bench_fs(db: Option<PathBuf>, args: &BenchFsCommand) -> Result<()> {
         let ground = Ground::Directory { env: &Env::kernel(), dir: &db, volume: None };
         bench::fs::run(&ground, &db, &args.fs, args.file_size)?
     };
-    write_json(args.json.as_deref(), &report)?;
-    output::report(false, &serde_json::Value::Null, || report.text())
+    told(args.json.as_deref(), &report, || report.text())
 }
 
 /// Options of `bench`.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchCommand {
+    #[command(subcommand)]
+    other: Option<OtherBench>,
+    #[command(flatten)]
+    store: MaybeStore,
+}
+
+/// The options of a benchmark of a store, unless it is another one. (The parser takes no optional group with groups in it.)
+struct MaybeStore(Option<BenchStore>);
+
+impl Args for MaybeStore {
+    fn augment_args(command: Command) -> Command {
+        BenchStore::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        BenchStore::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for MaybeStore {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_one = matches.contains_id("workload");
+        Ok(MaybeStore(is_one.then(|| BenchStore::from_arg_matches(matches)).transpose()?))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Benchmarks that are not of a store.
+#[derive(Subcommand)]
+enum OtherBench {
+    /// Measure appends, writes in place or reads in a directory, on a LavaFS volume, or on a bare device
+    Fs(BenchFsCommand),
+}
+
+/// Options of a benchmark of a store.
+#[derive(Args)]
+pub struct BenchStore {
     #[command(flatten)]
     bench: BenchArgs,
-    /// Write the report to this file as JSON, too
-    #[arg(long, value_name = "FILE")]
+    /// Load gigabytes below ./bench-data although there is no terminal on which to see it
+    #[arg(long)]
+    yes: bool,
+    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
 }
 
 /// Runs one benchmark. Without `--db` the store is made below `./bench-data` and removed afterwards; with it, the directory
 /// must be empty and is kept.
-pub fn bench(db: Option<PathBuf>, args: &BenchCommand) -> Result<()> {
+pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
+    match (args.other, args.store.0) {
+        (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
+        (None, Some(args)) => bench_store(db, &args),
+        (None, None) => output::usage("say what to measure"),
+    }
+}
+
+/// What is loaded without being asked about.
+const LOAD_MAX: u64 = 256 << 20;
+
+/// Says what is about to be loaded where nobody named a place for it, and asks for more than a nod if nobody sees it.
+fn announce(args: &BenchStore) -> Result<()> {
+    let bytes = args.bench.live_bytes();
+    if bytes < LOAD_MAX {
+        return Ok(());
+    }
+    let (keys, bytes) = (human_count(args.bench.keys()), human_bytes(bytes));
+    if !args.yes && args.bench.num.is_none() && !std::io::stderr().is_terminal() {
+        return output::usage(format!(
+            "this loads {keys} keys, {bytes}, into {FRESH_PARENT}: say so with --yes, or name a directory with --db, or \
+             fewer keys with --num"
+        ));
+    }
+    output::tell(&format!("loads {keys} keys, {bytes}, into {FRESH_PARENT}, and removes them at the end"));
+    Ok(())
+}
+
+fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     args.bench.check().or_else(|e| output::usage(e.to_string()))?;
-    if let Some(path) = db.as_deref().and_then(volume_of) {
-        return bench_on_volume(path, args);
+    if let Some(db) = db.as_deref().filter(|db| volume_of(db).is_some()) {
+        return bench_on_volume(db, args);
     }
     let dir = match db {
         Some(dir) => WorkDir::named(&dir, args.bench.reuse)?,
-        None => WorkDir::fresh(Path::new(FRESH_PARENT))?,
+        None => {
+            announce(args)?;
+            WorkDir::fresh(Path::new(FRESH_PARENT))?
+        }
     };
     if args.bench.workload == Workload::Contract {
         let report = contract::contract(&args.bench, &Lava, dir.path())?;
-        write_json(args.json.as_deref(), &report)?;
-        return output::report(false, &serde_json::Value::Null, || report.text());
+        return told(args.json.as_deref(), &report, || report.text());
     }
     if args.bench.workload == Workload::Ablation {
-        let report = ablation::ablation(&args.bench, &Lava, dir.path(), &|step| eprintln!("lava: {step}"))?;
-        write_json(args.json.as_deref(), &report)?;
-        return output::report(false, &serde_json::Value::Null, || report.text());
+        let report = ablation::ablation(&args.bench, &Lava, dir.path(), &|step| output::tell(step))?;
+        return told(args.json.as_deref(), &report, || report.text());
     }
     let report = bench::run(&args.bench, &Lava, dir.path())?;
-    write_json(args.json.as_deref(), &report)?;
-    output::report(false, &serde_json::Value::Null, || report.table())
+    told(args.json.as_deref(), &report, || report.table())
 }
 
 /// One run in a store on a LavaFS volume.
-fn bench_on_volume(path: &Path, args: &BenchCommand) -> Result<()> {
+fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
         return output::usage("contract and ablation make many stores: name a directory");
     }
-    let db = PathBuf::from(format!("lavafs:{}", path.display()));
-    let place = Place::to_write(&db, true)?;
+    let path = volume_of(db).unwrap_or(db);
+    let place = Place::to_write(db)?;
     if !args.bench.reuse && place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
         let name = path.display();
-        return output::usage(format!("there is a store on {name}: make the volume anew, or pass --reuse"));
+        let what = format!("there is a store on {name}: make the volume anew, or pass --reuse");
+        return Err(failure(Status::Exists, what));
     }
     let opener = LavaIn { env: place.env, counted: path.to_owned() };
     let report = bench::run(&args.bench, &opener, &place.dir)?;
-    write_json(args.json.as_deref(), &report)?;
-    output::report(false, &serde_json::Value::Null, || report.table())
+    told(args.json.as_deref(), &report, || report.table())
 }
 
 /// The bare device of `device:PATH`.
@@ -118,9 +192,16 @@ fn device_of(db: &Path) -> Option<&Path> {
     db.to_str()?.strip_prefix("device:").map(Path::new)
 }
 
-fn write_json(file: Option<&Path>, report: &impl serde::Serialize) -> Result<()> {
+/// Prints a report, or writes it as JSON where that was asked for.
+fn told(file: Option<&Path>, report: &impl serde::Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    let json = |report| Ok::<_, crate::Error>(serde_json::to_string_pretty(report)? + "\n");
     match file {
-        Some(file) => output::write_file(file, &(serde_json::to_string_pretty(report)? + "\n")),
-        None => Ok(()),
+        Some(file) if file == Path::new("-") => {
+            let all = json(report)?;
+            return output::report(false, &serde_json::Value::Null, || all);
+        }
+        Some(file) => output::write_file(file, json(report)?.as_bytes())?,
+        None => {}
     }
+    output::report(false, &serde_json::Value::Null, text)
 }

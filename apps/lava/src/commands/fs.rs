@@ -6,6 +6,8 @@
 mod mount;
 
 use super::place::open_volume;
+use crate::formats::jsonl;
+use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use clap::{Args, Subcommand};
@@ -13,7 +15,7 @@ use lavastore::Env;
 use lavastore::io::kernel::device::{self, DeviceKind, DeviceOptions, ImageRoom};
 use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, ReadFile, SyncKind};
 use lavastore::lavafs::{self, FormatOptions, LavaFs};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,7 +39,7 @@ pub enum FsCommand {
     Stat(FileArgs),
     /// Show who has which bytes of the volume
     Df(VolumeArgs),
-    /// Check a volume; exit status 1 if anything is wrong
+    /// Check a volume; exit status 5 if anything is wrong
     Fsck(FsckArgs),
     /// Print superblock and journal
     DumpJournal(VolumeArgs),
@@ -63,6 +65,9 @@ pub struct MkfsArgs {
     /// is mounted, or in use by the system or another process of ours, is refused all the same
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `ls`.
@@ -73,6 +78,9 @@ pub struct LsArgs {
     /// The directory
     #[arg(default_value = "/")]
     dir: PathBuf,
+    /// Print JSON lines: name, bytes, and whether it is a directory
+    #[arg(long)]
+    json: bool,
 }
 
 /// A file on a volume.
@@ -82,6 +90,9 @@ pub struct FileArgs {
     path: PathBuf,
     /// The file
     file: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `cp`.
@@ -93,6 +104,9 @@ pub struct CpArgs {
     from: String,
     /// Where to; must not exist
     to: String,
+    /// Print a JSON object that says what was copied
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `mount`.
@@ -180,7 +194,7 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
     let device = device::open(&args.path, &DeviceOptions::default())?;
     if exists && args.size.is_some_and(|len| len != device.len()) {
         let (name, len) = (kind.name(), device.len());
-        return Err(format!("the {name} is there already and has {len} bytes: leave --size out").into());
+        return output::usage(format!("the {name} is there already and has {len} bytes: leave --size out"));
     }
     let sparse = args.sparse && kind == DeviceKind::Image;
     let options = FormatOptions { sparse, force: args.force, ..FormatOptions::default() };
@@ -191,18 +205,28 @@ fn mkfs(args: &MkfsArgs) -> Result<()> {
         }
         return Err(e.into());
     }
-    println!("made a volume of {} on the {} {}", human_bytes(device.len()), kind.name(), args.path.display());
-    Ok(())
+    let (len, kind, path) = (device.len(), kind.name(), args.path.display().to_string());
+    output::report(args.json, &json!({ "path": path, "kind": kind, "total_bytes": len }), || {
+        format!("made a volume of {} on the {kind} {path}\n", human_bytes(len))
+    })
 }
 
 fn ls(args: &LsArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
     let mut out = output::stdout();
     for dir in volume.directories(&args.dir)? {
-        writeln!(out, "{:>14} {dir}/", "")?;
+        if args.json {
+            writeln!(out, "{}", json!({ "name": dir, "directory": true }))?;
+        } else {
+            writeln!(out, "{:>14} {dir}/", "")?;
+        }
     }
     for entry in volume.list(&args.dir)? {
-        writeln!(out, "{:>14} {}", entry.len, entry.name)?;
+        if args.json {
+            writeln!(out, "{}", json!({ "name": entry.name, "directory": false, "bytes": entry.len }))?;
+        } else {
+            writeln!(out, "{:>14} {}", entry.len, entry.name)?;
+        }
     }
     Ok(out.flush()?)
 }
@@ -224,6 +248,17 @@ fn each_piece(file: &dyn ReadFile, mut take: impl FnMut(&[u8]) -> Result<()>) ->
 fn cat(args: &FileArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
     let file = volume.open(&args.file, Access::Direct)?;
+    if args.json {
+        let mut all = Vec::new();
+        each_piece(&*file, |bytes| {
+            all.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        let mut object = Map::new();
+        object.insert("file".to_owned(), args.file.display().to_string().into());
+        jsonl::insert(&mut object, "content", &all);
+        return output::report(true, &Value::Object(object), String::new);
+    }
     let mut out = output::stdout();
     each_piece(&*file, |bytes| Ok(out.write_all(bytes)?))?;
     Ok(out.flush()?)
@@ -246,7 +281,8 @@ fn cp(args: &CpArgs) -> Result<()> {
     let file = source.open(&from, Access::Buffered)?;
     let dir = to.parent().unwrap_or(Path::new(""));
     target.create_dir_all(dir)?;
-    let options = CreateOptions { expected_len: file.readable_len()?, ..CreateOptions::default() };
+    let len = file.readable_len()?;
+    let options = CreateOptions { expected_len: len, ..CreateOptions::default() };
     let mut copy: Box<dyn AppendFile> = target.create(&to, &options)?;
     let copied =
         each_piece(&*file, |bytes| Ok(copy.append(bytes)?)).and_then(|()| Ok(copy.sync(SyncKind::Full)?));
@@ -256,23 +292,30 @@ fn cp(args: &CpArgs) -> Result<()> {
         let _ = target.remove(&to);
     }
     let synced = target.sync_dir(dir);
-    copied.and_then(|()| Ok(synced?))
+    copied.and_then(|()| Ok(synced?))?;
+    let report = json!({ "from": args.from, "to": args.to, "bytes": len });
+    if args.json { output::report(true, &report, String::new) } else { Ok(()) }
 }
 
 fn stat(args: &FileArgs) -> Result<()> {
     let volume = open_volume(&args.path, true)?;
     let found = volume.metadata(&args.file)?;
     if found.is_dir {
-        println!("directory");
-        return Ok(());
+        return output::report(args.json, &json!({ "directory": true }), || "directory\n".to_owned());
     }
-    println!("bytes      {}", found.len);
-    println!("allocated  {}", found.allocated);
-    println!("names      {}", found.links);
-    println!("readable   {}", volume.scan_extent_tail(&args.file)?);
+    let readable = volume.scan_extent_tail(&args.file)?;
     let runs: Vec<String> = volume.extents(&args.file)?.iter().map(ToString::to_string).collect();
-    println!("blocks     {}", runs.join(" "));
-    Ok(())
+    let report = json!({
+        "directory": false, "bytes": found.len, "allocated_bytes": found.allocated, "names": found.links,
+        "readable_bytes": readable, "blocks": runs,
+    });
+    output::report(args.json, &report, || {
+        let (bytes, allocated, names) = (found.len, found.allocated, found.links);
+        let blocks = runs.join(" ");
+        format!(
+            "bytes      {bytes}\nallocated  {allocated}\nnames      {names}\nreadable   {readable}\nblocks     {blocks}\n"
+        )
+    })
 }
 
 fn df(args: &VolumeArgs) -> Result<()> {
@@ -334,7 +377,10 @@ fn fsck(args: &FsckArgs) -> Result<()> {
     })?;
     match found.is_clean() {
         true => Ok(()),
-        false => Err(format!("{} things are wrong with the volume", found.findings.len()).into()),
+        false => {
+            let what = format!("{} things are wrong with the volume", found.findings.len());
+            Err(failure(Status::Damage, what))
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest, Options, PlannedGc};
+use lavastore::{Db, Event, EventListener, GcPlan, GcProgress, GcReport, GcRequest, Options, PlannedGc};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,19 +43,55 @@ fn percent(text: &str) -> Result<u32, String> {
 pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     let request = GcRequest { until_percent: args.until };
     if args.dry_run {
-        let plan = open_to_read(db)?.gc_plan(request)?;
-        return output::report(args.json, &plan_json(&plan), || plan_text(&plan));
+        let store = open_to_read(db)?;
+        let (plan, hidden) = (store.gc_plan(request)?, Hidden::of(&store)?);
+        let report = hidden.added_to(plan_json(&plan));
+        return output::report(args.json, &report, || plan_text(&plan) + &hidden.text());
     }
     let start_ns = now_ns();
     let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
     let collected = store.collect_garbage_with(request, &mut progress());
     if std::io::stderr().is_terminal() {
-        eprintln!();
+        let _ = writeln!(std::io::stderr());
     }
     let report = collected?;
+    let hidden = Hidden::of(&store)?;
     store.close()?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
-    output::report(args.json, &report_json(&report, seconds), || report_text(&report, seconds))
+    let all = hidden.added_to(report_json(&report, seconds));
+    output::report(args.json, &all, || report_text(&report, seconds) + &hidden.text())
+}
+
+/// Garbage that collection does not see yet.
+struct Hidden {
+    likely: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Hidden {
+    fn of(store: &Db) -> Result<Hidden> {
+        let space = store.space()?;
+        Ok(Hidden { likely: space.hidden_bytes, min: space.hidden_bytes_min, max: space.hidden_bytes_max })
+    }
+
+    fn added_to(&self, mut report: Value) -> Value {
+        report["hidden_garbage_bytes"] = self.likely.into();
+        report["hidden_garbage_bytes_min"] = self.min.into();
+        report["hidden_garbage_bytes_max"] = self.max.into();
+        report
+    }
+
+    /// A line that says what would make it garbage to be collected.
+    fn text(&self) -> String {
+        if self.likely.max(self.min) == 0 {
+            return String::new();
+        }
+        let [likely, min, max] = [self.likely, self.min, self.max].map(human_bytes);
+        format!(
+            "hidden garbage: about {likely} ({min} to {max}), which lava compact turns into exposed garbage\n"
+        )
+    }
 }
 
 /// How often progress is told where it stays on the screen or goes to a file.
@@ -69,10 +105,10 @@ fn progress() -> impl FnMut(&GcProgress) {
         let ended = progress.remaining_bytes == 0;
         if terminal {
             // To the beginning of the line; what is left of a longer one is erased.
-            eprint!("\r{}\x1b[K", progress_text(progress));
+            let _ = write!(std::io::stderr(), "\r{}\x1b[K", progress_text(progress));
         } else if ended || told_ns.is_none_or(|at| progress.elapsed_ns - at >= LINE_NS) {
             told_ns = Some(progress.elapsed_ns);
-            eprintln!("{}", progress_text(progress));
+            let _ = writeln!(std::io::stderr(), "{}", progress_text(progress));
         }
     }
 }
@@ -100,11 +136,12 @@ impl EventListener for Progress {
         match event {
             Event::Gc { family, input_bytes, output_bytes } => {
                 let (from, to) = (human_bytes(*input_bytes), human_bytes(*output_bytes));
-                eprintln!("{family}: vSSTs of {from} became {to}");
+                let _ = writeln!(std::io::stderr(), "{family}: vSSTs of {from} became {to}");
             }
             Event::Compaction { family, level, output_level, input_bytes, output_bytes } => {
                 let (from, to) = (human_bytes(*input_bytes), human_bytes(*output_bytes));
-                eprintln!("{family}: L{level} to L{output_level}, tables of {from} became {to}");
+                let line = format!("{family}: L{level} to L{output_level}, tables of {from} became {to}");
+                let _ = writeln!(std::io::stderr(), "{line}");
             }
             _ => {}
         }

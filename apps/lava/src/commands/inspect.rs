@@ -1,7 +1,9 @@
-//! `stat`, `verify`, `checkpoint`, `dump`.
+//! `stat`, `verify`, `dump`.
 
+use super::place::Place;
 use super::space::{family_json, family_text, space_json};
 use super::{directory, open_to_read};
+use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
@@ -10,7 +12,8 @@ use lavastore::{Db, Env, ErrorKind};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Options of a command that only reports.
 #[derive(Args)]
@@ -26,19 +29,20 @@ pub struct StatArgs {
     /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// Print the text that Prometheus reads. Counters are those of this command: a program that keeps the store open
-    /// serves its own (Db::metrics)
+    /// Print the text that Prometheus reads, as the process wrote it that has the store open (Options::metrics_file)
     #[arg(long)]
     prometheus: bool,
+    /// The file into which that process writes [default: METRICS in the directory of the store]
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    metrics_file: Option<PathBuf>,
 }
 
 /// Shows column families with their options, the shape of the tree and counters.
 pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
-    let store = open_to_read(db)?;
     if args.prometheus {
-        let metrics = store.metrics()?;
-        return output::report(false, &Value::Null, || metrics);
+        return prometheus(db, args.metrics_file.as_deref());
     }
+    let store = open_to_read(db)?;
     let shape = store.describe();
     let counters = store.stats().fields();
     let space = store.space()?;
@@ -70,6 +74,45 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
         }
         text
     })
+}
+
+/// Where a process that has a store open keeps its metrics, if it was told no other place.
+const METRICS: &str = "METRICS";
+/// The most bytes of metrics that are believed.
+const METRICS_LEN_MAX: usize = 64 << 20;
+/// Metrics that old are no longer rewritten, or very slowly: whoever reads them should know.
+const METRICS_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Prints the metrics of the process that has the store open: counters are those of a process, and this one has none to tell.
+fn prometheus(db: Option<PathBuf>, file: Option<&Path>) -> Result<()> {
+    let (env, file) = match file {
+        Some(file) => (Env::kernel(), file.to_owned()),
+        None => {
+            let Place { env, dir } = Place::to_read(&directory(db)?)?;
+            (env, dir.join(METRICS))
+        }
+    };
+    let read = env.fs.read_all(&file, METRICS_LEN_MAX).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => failure(
+            Status::NotFound,
+            format!(
+                "no running process keeps metrics of the store in {}: a program does with Options::metrics_file, and \
+                 serves them itself with Db::metrics",
+                file.display()
+            ),
+        ),
+        _ => e.into(),
+    })?;
+    let age = std::fs::metadata(&file).and_then(|found| found.modified()).map(|at| at.elapsed());
+    if let Ok(Ok(age)) = age
+        && age > METRICS_AGE_MAX
+    {
+        let seconds = age.as_secs();
+        output::tell(&format!("these metrics are {seconds} s old: the process that wrote them may be gone"));
+    }
+    let mut out = output::stdout();
+    out.write_all(&read)?;
+    Ok(out.flush()?)
 }
 
 /// The options of a family that say how its data is stored.
@@ -121,32 +164,9 @@ pub fn verify(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
     })?;
     match errors.len() {
         0 => Ok(()),
-        1 => Err("one damage was found".into()),
-        count => Err(format!("{count} damages were found").into()),
+        1 => Err(failure(Status::Damage, "one damage was found")),
+        count => Err(failure(Status::Damage, format!("{count} damages were found"))),
     }
-}
-
-/// Options of `checkpoint`.
-#[derive(Args)]
-pub struct CheckpointArgs {
-    /// The directory of the copy: must not exist
-    target: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// Makes a copy. It opens the store for writing, because tables are made of what is in memory first.
-pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
-    let start_ns = now_ns();
-    let store = super::open_to_write(db, false)?;
-    store.checkpoint(&args.target)?;
-    store.close()?;
-    let seconds = (now_ns() - start_ns) as f64 / 1e9;
-    let target = args.target.display().to_string();
-    output::report(args.json, &json!({ "target": target, "seconds": seconds }), || {
-        format!("checkpoint in {target}, made in {seconds:.2} s\n")
-    })
 }
 
 /// Options of `dump`.
@@ -166,7 +186,7 @@ pub struct DumpArgs {
 pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     let chosen = !args.files.is_empty();
     let dir = if chosen { db.unwrap_or_default() } else { directory(db)? };
-    let env = Env::kernel();
+    let Place { env, dir } = Place::to_read(&dir)?;
     let files =
         if chosen { args.files.clone() } else { env.fs.list(&dir)?.into_iter().map(|e| e.name).collect() };
     let mut lines = Lines {
@@ -176,7 +196,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
         line: String::new(),
         failed: None,
     };
-    let mut damaged = 0u64;
+    let (mut damaged, mut first) = (0u64, None);
     for file in files {
         let path = dir.join(&file);
         lines.file = file;
@@ -188,12 +208,17 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
             Err(e) => {
                 damaged += 1;
                 lines.print(&format!("error: {}", output::one_line(&e.to_string())))?;
+                first.get_or_insert(e);
             }
             Ok(()) => {}
         }
     }
     lines.out.flush()?;
-    if damaged > 0 { Err(format!("{damaged} files could not be shown whole").into()) } else { Ok(()) }
+    match first {
+        None => Ok(()),
+        // As what is wrong with the first of them.
+        Some(error) => Err(with_message(error, |_| format!("{damaged} files could not be shown whole"))),
+    }
 }
 
 /// Puts the file's name before each line.

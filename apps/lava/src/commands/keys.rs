@@ -1,11 +1,12 @@
 //! `put`, `get`, `del`, `scan`.
 
-use super::{FamilyArgs, family, open_to_read, open_to_write};
+use super::{FamilyArgs, family, open_to_read, open_to_write, read_whole};
 use crate::formats::{escape, jsonl, tsv};
+use crate::status::{Status, about, failure};
 use crate::{Result, input, output};
 use clap::Args;
 use lavastore::{Durability, ReadOptions, WriteBatch, WriteOptions};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
@@ -46,6 +47,9 @@ pub struct PutArgs {
     /// Return when the write is on stable media
     #[arg(long)]
     sync: bool,
+    /// Print a JSON object that says what was written
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     text: TextArgs,
     #[command(flatten)]
@@ -58,7 +62,7 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     // A value from a file may be long: it is not held in memory.
     let mut value: Box<dyn Read> = match (&args.value, &args.file) {
         (Some(value), _) => Box::new(std::io::Cursor::new(args.text.bytes(value)?)),
-        (None, Some(file)) => input::open_raw(file)?.0,
+        (None, Some(file)) => input::open_raw(file).map_err(|e| about(file.display(), e))?.0,
         (None, None) => return output::usage("give a value, or a file with --file"),
     };
     let store = open_to_write(db, true)?;
@@ -66,9 +70,17 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     args.options.apply(&store, &family)?;
     let durability = args.sync.then_some(Durability::Durable);
     let mut writer = store.put_stream(&family, &key, WriteOptions { durability })?;
-    std::io::copy(&mut value, &mut writer)?;
+    let bytes = std::io::copy(&mut value, &mut writer)?;
     writer.finish()?;
-    Ok(store.close()?)
+    store.close()?;
+    if !args.json {
+        return Ok(());
+    }
+    let mut object = Map::new();
+    jsonl::insert(&mut object, "key", &key);
+    object.insert("value_bytes".to_owned(), bytes.into());
+    object.insert("synced".to_owned(), args.sync.into());
+    output::report(true, &Value::Object(object), String::new)
 }
 
 /// Options of `get`.
@@ -92,14 +104,16 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     let store = open_to_read(db)?;
     let family = family(&store, args.text.family.as_deref())?;
     let Some(mut value) = store.get_stream(&family, &key, &ReadOptions::default())? else {
-        return Err(format!("key not found: {}", escape::escape(&key)).into());
+        read_whole(&store)?;
+        return Err(failure(Status::KeyNotFound, format!("key not found: {}", escape::escape(&key))));
     };
     let mut out = output::stdout();
     if args.json {
         let mut bytes = Vec::new();
         value.read_to_end(&mut bytes)?;
         jsonl::write(&mut out, &key, &bytes)?;
-        return Ok(out.flush()?);
+        out.flush()?;
+        return read_whole(&store);
     }
     let mut last = None;
     let mut piece = vec![0; PIECE_LEN];
@@ -112,7 +126,8 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     if !args.raw && last != Some(b'\n') {
         out.write_all(b"\n")?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    read_whole(&store)
 }
 
 /// Options of `del`.
@@ -124,6 +139,9 @@ pub struct DelArgs {
     /// Delete every key from the first to before the second
     #[arg(long)]
     range: bool,
+    /// Print a JSON object that says what was deleted
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     text: TextArgs,
 }
@@ -140,7 +158,13 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
         (false, keys) => keys.iter().for_each(|key| batch.delete_cf(&family, key)),
     }
     store.write(&batch)?;
-    Ok(store.close()?)
+    store.close()?;
+    if !args.json {
+        return Ok(());
+    }
+    let keys = keys.iter().map(|key| escape::escape(key));
+    let report = json!({ "keys": keys.collect::<Vec<_>>(), "range": args.range });
+    output::report(true, &report, String::new)
 }
 
 /// Which entries.
@@ -220,7 +244,8 @@ pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
         print_entry(&mut out, args, entries.key(), entries.value()?)?;
         if args.reverse { entries.prev()? } else { entries.next()? }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    read_whole(&store)
 }
 
 fn print_entry(out: &mut impl Write, args: &ScanArgs, key: &[u8], value: &[u8]) -> std::io::Result<()> {

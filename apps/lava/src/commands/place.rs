@@ -1,18 +1,15 @@
 //! Where a store is: in a directory of the machine, or on a LavaFS volume.
 //!
-//! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`. An image that
-//! is not there is made by commands that make stores, with its blocks reserved: others who fill the file system that it is on
-//! must not take the room that a write in it has found.
+//! `lavafs:PATH` is the volume on the device or in the image PATH, with the store in its directory `/db`;
+//! `lavafs:PATH:/DIR` is a store in another directory of it, as a checkpoint or a repair makes it. A volume is made by
+//! `lava fs mkfs` and by nothing else: how large it is to be, and whether it takes its room at once, only its user knows.
 
-use crate::Result;
-use lavastore::Env;
-use lavastore::io::BLOCK;
-use lavastore::io::kernel::device::{self, DeviceOptions, ImageRoom};
-use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
+use crate::status::{Status, failure};
+use crate::{Error, Result};
+use lavastore::io::kernel::device::{self, DeviceOptions};
+use lavastore::lavafs::{LavaFs, MountOptions, mount};
+use lavastore::{Env, ErrorKind};
 use std::path::{Path, PathBuf};
-
-/// The size of an image that is made because there is none, but at most half of the room there is.
-const IMAGE_LEN: u64 = 8 << 30;
 
 /// An environment, and the directory in it.
 pub struct Place {
@@ -22,9 +19,30 @@ pub struct Place {
     pub dir: PathBuf,
 }
 
+/// A directory on a volume.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OnVolume<'a> {
+    /// The device or image.
+    pub path: &'a Path,
+    /// The directory, if it was named.
+    pub dir: Option<PathBuf>,
+}
+
+/// What `lavafs:PATH` or `lavafs:PATH:/DIR` means.
+pub fn on_volume(db: &Path) -> Option<OnVolume<'_>> {
+    let all = db.to_str()?.strip_prefix("lavafs:")?;
+    // A path may hold the separator itself: then it is one that is there.
+    if !Path::new(all).exists()
+        && let Some((path, dir)) = all.rsplit_once(":/")
+    {
+        return Some(OnVolume { path: Path::new(path), dir: Some(Path::new("/").join(dir)) });
+    }
+    Some(OnVolume { path: Path::new(all), dir: None })
+}
+
 /// The device or image of `lavafs:PATH`.
 pub fn volume_of(db: &Path) -> Option<&Path> {
-    db.to_str()?.strip_prefix("lavafs:").map(Path::new)
+    on_volume(db).map(|place| place.path)
 }
 
 impl Place {
@@ -33,51 +51,50 @@ impl Place {
 
     /// For a command that only reads.
     pub fn to_read(db: &Path) -> Result<Place> {
-        match volume_of(db) {
-            None => Ok(Place::on_the_machine(db)),
-            Some(path) => Place::on(open_volume(path, true)?),
-        }
+        Place::open(db, true)
     }
 
-    /// For a command that writes; `create`: a store may be made.
-    pub fn to_write(db: &Path, create: bool) -> Result<Place> {
-        let Some(path) = volume_of(db) else { return Ok(Place::on_the_machine(db)) };
-        if create {
-            make_volume(path)?;
-        }
-        Place::on(open_volume(path, false)?)
+    /// For a command that writes.
+    pub fn to_write(db: &Path) -> Result<Place> {
+        Place::open(db, false)
     }
 
-    fn on_the_machine(db: &Path) -> Place {
-        Place { env: Env::kernel(), dir: db.to_owned() }
+    fn open(db: &Path, read_only: bool) -> Result<Place> {
+        let Some(OnVolume { path, dir }) = on_volume(db) else {
+            return Ok(Place { env: Env::kernel(), dir: db.to_owned() });
+        };
+        let env = open_volume(path, read_only)?.into_env();
+        Ok(Place { env, dir: dir.unwrap_or_else(|| Self::STORE_DIR.into()) })
     }
-
-    fn on(volume: LavaFs) -> Result<Place> {
-        Ok(Place { env: volume.into_env(), dir: Self::STORE_DIR.into() })
-    }
-}
-
-/// Makes an image if there is nothing at the path.
-pub fn make_volume(path: &Path) -> Result<()> {
-    let env = Env::kernel();
-    if !env.fs.exists(path)? {
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let half = env.fs.space(dir)?.available / 2;
-        let len = IMAGE_LEN.min(half) / BLOCK as u64 * BLOCK as u64;
-        device::create_image(path, len.max(BLOCK as u64), ImageRoom::Reserved)?;
-        let made = device::open(path, &DeviceOptions::default())
-            .and_then(|device| format(&env, &*device, &FormatOptions::default()).map(drop));
-        if made.is_err() {
-            // An image without a volume in it would only be in the way; the first error is the one to report.
-            let _ = env.fs.remove(path);
-        }
-        made?;
-    }
-    Ok(())
 }
 
 /// Mounts the volume on a device or in an image.
 pub fn open_volume(path: &Path, read_only: bool) -> Result<LavaFs> {
-    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() })?;
+    let device = device::open(path, &DeviceOptions { read_only, ..DeviceOptions::default() });
+    let device = device.map_err(|e| absent(path, e))?;
     Ok(mount(&Env::kernel(), device, MountOptions { read_only, ..MountOptions::default() })?)
+}
+
+/// The error, with what to do if there is no volume.
+fn absent(path: &Path, error: lavastore::Error) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error.into();
+    }
+    let path = path.display();
+    let what = format!("there is no volume at {path}: lava fs mkfs {path} --size 4G makes one of that size");
+    failure(Status::NotFound, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_a_volume_has_a_name() {
+        let of = |text: &'static str| on_volume(Path::new(text)).map(|p| (p.path, p.dir));
+        assert_eq!(of("dir"), None);
+        assert_eq!(of("lavafs:image"), Some((Path::new("image"), None)));
+        assert_eq!(of("lavafs:image:/copy/of"), Some((Path::new("image"), Some("/copy/of".into()))));
+        assert_eq!(of("lavafs:a:b:/c"), Some((Path::new("a:b"), Some("/c".into()))));
+    }
 }

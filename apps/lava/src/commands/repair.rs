@@ -1,8 +1,9 @@
 //! `repair`: a new store of everything that is undamaged in a damaged one.
 
 use super::directory;
-use super::place::{Place, make_volume, open_volume, volume_of};
+use super::place::{Place, on_volume};
 use crate::formats::escape::escape;
+use crate::status::{Status, failure};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
@@ -21,7 +22,7 @@ const LINES_MAX: usize = 100;
 #[derive(Args)]
 pub struct RepairArgs {
     /// Where the repaired store goes: a directory that is missing or empty, or lavafs:PATH. On the volume of the damaged
-    /// store itself it goes to /repaired
+    /// store itself it goes to /repaired, or where lavafs:PATH:/DIR says
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
     into: Option<PathBuf>,
     /// Only say what would be saved and what is lost
@@ -41,9 +42,17 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
     let report = Db::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     output::report(args.json, &as_json(&report, args.dry_run, seconds), || as_text(&report, args, seconds))?;
+    let nothing = !report.from_manifest && report.files_used + report.files_ignored + report.bytes_read == 0;
     match report.lost.len() {
+        0 if nothing => Err(failure(
+            Status::NotFound,
+            format!("there is no store in {}, nor a part of one", db.display()),
+        )),
         0 => Ok(()),
-        count => Err(format!("{count} ranges of keys are lost or may hold older versions").into()),
+        count => {
+            let what = format!("{count} ranges of keys are lost or may hold older versions");
+            Err(failure(Status::Damage, what))
+        }
     }
 }
 
@@ -54,30 +63,23 @@ fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
         let into = Place { env: from.env.clone(), dir: SAME_VOLUME_DIR.into() };
         return Ok((from, into));
     };
-    match (volume_of(db), volume_of(into)) {
-        (Some(volume), Some(other)) if volume == other => {
-            let env = open_volume(volume, args.dry_run)?.into_env();
-            let from = Place { env: env.clone(), dir: Place::STORE_DIR.into() };
-            Ok((from, Place { env, dir: SAME_VOLUME_DIR.into() }))
+    match (on_volume(db), on_volume(into)) {
+        // One environment: then it is seen if one directory lies in the other.
+        (Some(store), Some(target)) if store.path == target.path => {
+            let from = if args.dry_run { Place::to_read(db)? } else { Place::to_write(db)? };
+            let dir = target.dir.unwrap_or_else(|| SAME_VOLUME_DIR.into());
+            let into = Place { env: from.env.clone(), dir };
+            Ok((from, into))
+        }
+        (None, None) => {
+            let from = Place::to_read(db)?;
+            let into = Place { env: from.env.clone(), dir: into.clone() };
+            Ok((from, into))
         }
         (_, Some(_)) if args.dry_run => {
             places(db, &RepairArgs { into: None, dry_run: true, json: args.json })
         }
-        (_, Some(volume)) => {
-            make_volume(volume)?;
-            Ok((Place::to_read(db)?, Place::to_write(into, false)?))
-        }
-        (_, None) => {
-            let from = Place::to_read(db)?;
-            match volume_of(db) {
-                // One environment: then it is seen if one directory lies in the other.
-                None => {
-                    let into = Place { env: from.env.clone(), dir: into.clone() };
-                    Ok((from, into))
-                }
-                Some(_) => Ok((from, Place::to_write(into, false)?)),
-            }
-        }
+        _ => Ok((Place::to_read(db)?, Place::to_write(into)?)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The data set of the demonstration: the machine's own Debian package index, or one that is generated from a seed.
 
 use crate::formats::{Format, Record};
+use crate::status::about;
 use crate::{Result, input, output};
 use bench::keys::mix;
 use lavastore::io::Rng;
@@ -47,7 +48,9 @@ impl DataSet {
             match DataSet::load(Source::Files(files)) {
                 Ok(data) if data.records.len() >= RECORDS_MIN => return Ok(data),
                 Ok(_) => {}
-                Err(error) => eprintln!("lava: the package index of this machine is not used: {error}"),
+                Err(error) => {
+                    output::tell(&format!("the package index of this machine is not used: {error}"))
+                }
             }
         }
         DataSet::load(Source::Generated(GENERATED))
@@ -59,8 +62,9 @@ impl DataSet {
             Source::Files(files) => {
                 let mut all = BTreeMap::new();
                 for file in files {
-                    for record in Format::Packages.read(input::open(file)?.0) {
-                        let (key, value) = record.map_err(|e| format!("{}: {e}", file.display()))?;
+                    let (input, _progress) = input::open(file).map_err(|e| about(file.display(), e))?;
+                    for record in Format::Packages.read(input) {
+                        let (key, value) = record.map_err(|e| about(file.display(), e))?;
                         all.insert(key, value);
                     }
                 }

@@ -8,7 +8,7 @@ use super::data::DataSet;
 use super::new_histogram;
 use super::writer::ACK_LEN;
 use crate::formats::escape::escape;
-use crate::{Error, Result};
+use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::human_count;
 use hdrhistogram::Histogram;
@@ -162,7 +162,11 @@ impl Ledger {
         self.wrong[index] = true;
         check.lost += 1;
         if check.lost <= TOLD_MAX {
-            eprintln!("lava: record {} {what} (acknowledged version {:?})", escape(key), self.acked[index]);
+            output::tell(&format!(
+                "record {} {what} (acknowledged version {:?})",
+                escape(key),
+                self.acked[index]
+            ));
         }
     }
 

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A directory that goes with the test.
 pub struct Scratch(pub PathBuf);
@@ -59,8 +59,27 @@ impl Drop for Scratch {
 }
 
 pub fn run(db: &Path, args: &[&str], dir: &Path) -> Output {
+    lava(dir).args(args).arg("--db").arg(db).output().unwrap()
+}
+
+/// The program, in a directory, with no terminal and nothing to read.
+pub fn lava(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
-    command.env_remove("LAVA_DB").current_dir(dir).args(args).arg("--db").arg(db).output().unwrap()
+    command.env_remove("LAVA_DB").current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+/// The files of the store whose names end so.
+pub fn files(s: &Scratch, end: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(s.path("db")).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.to_str().unwrap().ends_with(end)).collect()
+}
+
+/// Changes a byte of a file.
+pub fn damage(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
 }
 
 pub fn json(text: &str) -> Value {

@@ -1,8 +1,8 @@
 //! Counters and gauges as text for Prometheus, in its exposition format 0.0.4.
 //!
 //! Every number of [`Space`], [`Statistics`] and [`CacheStats`] is there, with its unit at the end of its name: `_bytes`,
-//! `_seconds`, `_ratio`; counters end in `_total`. The structs are taken apart field by field, so that a new field
-//! cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
+//! `_seconds`, `_ratio`; counters end in `_total`, and nothing else does; each sample names its store. The structs are taken
+//! apart field by field, so that a new field cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
 //! program gives.
 
 use crate::admin::space::{FamilySpace, Holder, LevelSpace, Space};
@@ -35,8 +35,11 @@ impl Value {
 type Sample<'a> = (Vec<(&'static str, &'a str)>, Value);
 
 /// The text so far.
-#[derive(Default)]
-struct Page(String);
+struct Page {
+    text: String,
+    /// The label that every sample has.
+    store: String,
+}
 
 impl Page {
     /// One metric with all its samples.
@@ -44,11 +47,11 @@ impl Page {
         let help = help.replace('\\', "\\\\").replace('\n', " ");
         let mut head = Some(format!("# HELP lavastore_{name} {help}\n# TYPE lavastore_{name} {kind}\n"));
         for (labels, value) in samples {
-            self.0.push_str(&head.take().unwrap_or_default());
+            self.text.push_str(&head.take().unwrap_or_default());
+            let labels = [("store", &self.store[..])].into_iter().chain(labels);
             let labels: Vec<String> =
-                labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _ = writeln!(self.0, "lavastore_{name}{labels} {}", value.text());
+                labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
+            let _ = writeln!(self.text, "lavastore_{name}{{{}}} {}", labels.join(","), value.text());
         }
     }
 
@@ -69,18 +72,19 @@ fn escaped(text: &str) -> String {
 /// Everything there is to tell of a store.
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
     let space = crate::admin::space::space(jobs)?;
-    Ok(text(&space, &crate::admin::describe::statistics(jobs), &jobs.files.cache.stats()))
+    let store = jobs.context.dir.display().to_string();
+    Ok(text(store, &space, &crate::admin::describe::statistics(jobs), &jobs.files.cache.stats()))
 }
 
-fn text(space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {
-    let mut page = Page::default();
+fn text(store: String, space: &Space, statistics: &Statistics, cache: &CacheStats) -> String {
+    let mut page = Page { text: String::new(), store };
     put_space(&mut page, space);
     put_holders(&mut page, &space.holders);
     put_families(&mut page, &space.families);
     put_levels(&mut page, &space.families);
     put_statistics(&mut page, statistics);
     put_cache(&mut page, cache);
-    page.0
+    page.text
 }
 
 fn put_space(page: &mut Page, space: &Space) {
@@ -244,7 +248,7 @@ fn put_families(page: &mut Page, families: &[FamilySpace]) {
             ("references", "References to separated values.", *references),
             ("record_bytes", "Records in vSSTs, garbage included.", *record_bytes),
             ("garbage_bytes", "Records that no table references.", *garbage_bytes),
-            ("garbage_max_percent", "The largest share of garbage in one vSST.", *garbage_percent_max),
+            ("garbage_max_ratio", "The largest share of garbage in one vSST.", *garbage_percent_max),
             ("hidden_garbage_bytes", "Estimate of hidden garbage.", *hidden_bytes),
             ("hidden_garbage_min_bytes", "Lower bound of hidden garbage.", *hidden_bytes_min),
             ("hidden_garbage_max_bytes", "Upper bound of hidden garbage.", *hidden_bytes_max),
@@ -255,11 +259,16 @@ fn put_families(page: &mut Page, families: &[FamilySpace]) {
     let rows: Vec<_> = families.iter().map(|family| (&family.name[..], fields(family))).collect();
     let Some((_, first)) = rows.first() else { return };
     for (at, (field, help, _)) in first.iter().enumerate() {
-        let samples = rows
-            .iter()
-            .filter_map(|(name, fields)| Some((vec![("family", *name)], Value::Count(fields.get(at)?.2))));
+        let samples = rows.iter().filter_map(|(name, fields)| {
+            Some((vec![("family", *name)], of_family(field, fields.get(at)?.2)))
+        });
         page.gauges(&format!("family_{field}"), help, samples);
     }
+}
+
+/// The value of a field of a family: what the engine counts in percent is a ratio here.
+fn of_family(field: &str, value: u64) -> Value {
+    if field.ends_with("_ratio") { Value::Ratio(value as f64 / 100.0) } else { Value::Count(value) }
 }
 
 fn put_levels(page: &mut Page, families: &[FamilySpace]) {
@@ -285,12 +294,19 @@ fn put_statistics(page: &mut Page, statistics: &Statistics) {
     let helps = Statistics::help();
     for ((field, value), help) in statistics.fields().into_iter().zip(helps) {
         let (name, kind, value) = statistic(field, value);
-        page.put(&name, kind, &help, [(Vec::new(), value)]);
+        page.put(&name, kind, &help_text(&help), [(Vec::new(), value)]);
     }
 }
 
+/// Fields that say how it is now: no counters.
+const GAUGES: [(&str, &str); 2] =
+    [("gc_pace_bytes_per_s", "gc_pace_bytes_per_second"), ("scrub_files_left", "scrub_files_left")];
+
 /// Name, type and value of a counter. Those that end in `_max` are no counters to Prometheus.
 fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
+    if let Some((_, name)) = GAUGES.iter().find(|(gauge, _)| *gauge == field) {
+        return ((*name).to_owned(), "gauge", Value::Count(value));
+    }
     let (stem, is_max) = field.strip_suffix("_max").map_or((field, false), |stem| (stem, true));
     let (stem, unit, value) = match stem.strip_suffix("_ns") {
         Some(stem) => (stem, "_seconds", Value::Seconds(value)),
@@ -300,6 +316,19 @@ fn statistic(field: &str, value: u64) -> (String, &'static str, Value) {
         true => (format!("{stem}_max{unit}"), "gauge", value),
         false => (format!("{stem}{unit}_total"), "counter", value),
     }
+}
+
+/// What a field means, in the words of this page: seconds, and names as they are here.
+fn help_text(help: &str) -> String {
+    let help = help.replace("Nanoseconds", "Seconds").replace("nanoseconds", "seconds");
+    let fields = Statistics::default().fields();
+    let words = help.split('`').enumerate().map(|(at, word)| {
+        match at % 2 == 1 && fields.iter().any(|(field, _)| *field == word) {
+            true => format!("lavastore_{}", statistic(word, 0).0),
+            false => word.to_owned(),
+        }
+    });
+    words.collect()
 }
 
 fn put_cache(page: &mut Page, cache: &CacheStats) {
@@ -344,15 +373,18 @@ mod tests {
         assert_eq!(told("wal_bytes_written", 7), "wal_bytes_written_total counter 7");
         assert_eq!(told("stall_ns", 1_500_000_007), "stall_seconds_total counter 1.500000007");
         assert_eq!(told("stall_ns_max", 20), "stall_max_seconds gauge 0.000000020");
+        assert_eq!(told("gc_pace_bytes_per_s", 7), "gc_pace_bytes_per_second gauge 7");
+        assert_eq!(of_family("garbage_max_ratio", 25).text(), "0.25");
+        assert_eq!(help_text("Of `stall_ns`: nanoseconds."), "Of lavastore_stall_seconds_total: seconds.");
     }
 
     #[test]
     fn labels_are_escaped_and_metrics_without_samples_left_out() {
-        let mut page = Page::default();
+        let mut page = Page { text: String::new(), store: "/a".to_owned() };
         page.gauges("none", "nothing", []);
         page.gauges("one", "two\nlines", [(vec![("name", "a \"b\"\\\n")], Value::Ratio(1.5))]);
         let expected = "# HELP lavastore_one two lines\n# TYPE lavastore_one gauge\n\
-            lavastore_one{name=\"a \\\"b\\\"\\\\\\n\"} 1.5\n";
-        assert_eq!(page.0, expected);
+            lavastore_one{store=\"/a\",name=\"a \\\"b\\\"\\\\\\n\"} 1.5\n";
+        assert_eq!(page.text, expected);
     }
 }

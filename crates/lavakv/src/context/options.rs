@@ -14,6 +14,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Compression, Error, ErrorKind, Result, limits};
 use io::Access;
 use lsm::policy::{Policies, PolicyChoice, TreeOptions};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub struct Options {
     /// How fast everything the store is read from is read again in the background, to find what is damaged before it is
     /// needed; 0: not at all. Default: 0. What is found is told as [`crate::Event`] and in [`crate::Db::damaged_files`].
     pub scrub_bytes_per_s: u64,
+    /// A file in which the store keeps its metrics while it is open, as [`crate::Db::metrics`] gives them: rewritten as a
+    /// whole every five seconds, removed at close. A relative path begins at the directory of the store; `METRICS` there is
+    /// where `lava stats --prometheus` looks. Default: none.
+    pub metrics_file: Option<PathBuf>,
     /// Page cache or direct I/O for tables and log. Default: direct.
     pub access: Access,
     /// Durability of writes that do not say. Default: buffered.
@@ -102,6 +107,7 @@ impl Default for Options {
             compactions_max: 0,
             rate_limit_bytes_per_s: 0,
             scrub_bytes_per_s: 0,
+            metrics_file: None,
             access: Access::Direct,
             durability: Durability::Buffered,
             open_files_max: 4096,
@@ -141,6 +147,9 @@ impl Options {
         check("first_number", self.first_number, 1, 1 << 48)?;
         if self.rate_limit_bytes_per_s != 0 {
             check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
+        }
+        if self.metrics_file.as_ref().is_some_and(|file| file.file_name().is_none()) {
+            return Err(Error::invalid("option metrics_file: its path does not end in the name of a file"));
         }
         if self.scrub_bytes_per_s != 0 {
             check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;

@@ -157,6 +157,8 @@ counters! {
     scrub_passes,
     /// What the scrub has found damaged: files, pages of the log, manifests.
     scrub_damages,
+    /// Times that the file of metrics could not be written (`metrics_file`).
+    metrics_write_errors,
     /// Panics of the listener that were caught.
     listener_panics,
     /// Obsolete files removed.

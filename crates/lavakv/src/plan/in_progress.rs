@@ -73,6 +73,8 @@ pub(crate) struct InProgressSet {
     pub gc_requests: Requests,
     /// Passes of the scrub.
     pub scrub: Turn,
+    /// The file of metrics.
+    pub metrics: Turn,
     pub learned: Learned,
     last_job: u64,
 }

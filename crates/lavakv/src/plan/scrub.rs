@@ -1,19 +1,19 @@
-//! When the store is read again to find what is damaged.
+//! When what is done again and again is due: to read the store in search of damage, to write its metrics.
 
-/// From the end of a pass to the beginning of the next, nanoseconds.
-const PAUSE_NS: u64 = 60_000_000_000;
+/// From the end of a pass of the scrub to the beginning of the next, nanoseconds.
+pub(crate) const SCRUB_PAUSE_NS: u64 = 60_000_000_000;
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// A pass is under way.
+    /// It is under way.
     running: bool,
-    /// The next one begins then.
+    /// The next time begins then.
     next_ns: u64,
 }
 
 impl Turn {
-    /// True if it is time for a pass.
+    /// True if it is time.
     pub fn is_due(&self, now_ns: u64) -> bool {
         !self.running && now_ns >= self.next_ns
     }
@@ -22,7 +22,7 @@ impl Turn {
         self.running = true;
     }
 
-    pub fn end(&mut self, now_ns: u64) {
-        *self = Turn { running: false, next_ns: now_ns.saturating_add(PAUSE_NS) };
+    pub fn end(&mut self, now_ns: u64, pause_ns: u64) {
+        *self = Turn { running: false, next_ns: now_ns.saturating_add(pause_ns) };
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod flush;
 pub(crate) mod gc;
 pub(crate) mod hot_cold;
 pub(crate) mod log;
+pub(crate) mod metrics_file;
 pub(crate) mod relocation;
 pub(crate) mod scrub;
 pub(crate) mod seen;
@@ -114,6 +115,9 @@ pub(crate) fn next_job(jobs: &Arc<Jobs>, duty: Duty, below: JobClass) -> Option<
     let log = duty.includes(JobClass::Log) && JobClass::Log < below && !set.running.log && log::wanted(jobs);
     let claimed = if log && !jobs.log.gives_way() {
         Some(log::claim(jobs, &mut set))
+    } else if duty != Duty::Log && JobClass::Metrics < below && metrics_file::is_due(jobs, &set) {
+        // Nothing of the store depends on it, so nothing else decides about it: also where jobs wait for room.
+        Some(metrics_file::claim(jobs, &mut set))
     } else if duty == Duty::Log || jobs.context.health.must_wait(jobs.context.now_ns()) {
         None
     } else {

@@ -5,10 +5,12 @@
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 
 mod decisions;
+mod errors;
 mod functions;
 mod imports;
 mod kernel;
 mod layers;
+mod publish;
 mod sources;
 mod structs;
 mod threads;

@@ -35,6 +35,8 @@ pub enum JobClass {
     Flush,
     /// Removal of files and names, roll of the manifest: short, and it frees space.
     Cleanup,
+    /// The file of metrics: also when there is so much to do that nobody is ever free.
+    Metrics,
     /// What flushes left behind is put in order: writers wait when it piles up.
     L0,
     /// Garbage collection where room is scarce.

@@ -4,8 +4,8 @@
 //! directory: its tree is made once, and the kernel may keep what it was told for as long as it likes. A file that was not
 //! closed shows as many bytes as the volume's journal knows of.
 
-use crate::Result;
 use crate::commands::place::open_volume;
+use crate::{Result, output};
 use fuser::{
     FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen,
     ReplyStatfs, Request,
@@ -60,7 +60,9 @@ pub fn mount(image: &Path, dir: &Path) -> Result<()> {
     view.add_dir(PathBuf::from("/"), 1)?;
     let options =
         [MountOption::RO, MountOption::FSName("lavafs".to_owned()), MountOption::DefaultPermissions];
-    println!("{} is in {} until that is unmounted", image.display(), dir.display());
+    output::report(false, &serde_json::Value::Null, || {
+        format!("{} is in {} until that is unmounted\n", image.display(), dir.display())
+    })?;
     fuser::mount2(view, dir, &options)
         .map_err(|e| format!("cannot mount {} on {}: {e}", image.display(), dir.display()).into())
 }

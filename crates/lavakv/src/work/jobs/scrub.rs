@@ -12,6 +12,7 @@
 use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::plan::in_progress::InProgressSet;
+use crate::plan::scrub::SCRUB_PAUSE_NS;
 use crate::work::verify::VerifyReport;
 use crate::work::verify::walk::Walk;
 use base::Result;
@@ -39,7 +40,7 @@ pub(super) fn claim(jobs: &Arc<Jobs>, set: &mut InProgressSet) -> Claimed {
     let context = jobs.context.clone();
     let claim = Claim::new(&jobs, move |set| {
         context.stats.scrub_files_left.set(0);
-        set.scrub.end(context.now_ns());
+        set.scrub.end(context.now_ns(), SCRUB_PAUSE_NS);
     });
     let rate = RateLimit::new(jobs.context.options.scrub_bytes_per_s);
     Box::new(move || Box::new(ScrubJob { jobs, walk: None, rate, _claim: claim }))

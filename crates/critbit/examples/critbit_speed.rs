@@ -1,4 +1,4 @@
-//! Measures the index of a value file: `cargo run --release -p lavastore-critbit --example speed`.
+//! Measures the index of a value file: `cargo run --release -p lavastore-critbit --example critbit_speed`.
 //!
 //! A file of 32,768 records: bytes a key of everything that a lookup needs in memory (blocks, offsets, and the
 //! directory of separators above the blocks), and the time of a lookup inside its block, from encoded bytes to the

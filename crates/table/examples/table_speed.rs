@@ -1,4 +1,4 @@
-//! Measures building, scanning and point reads in memory: `cargo run --release -p lavastore-table --example speed`.
+//! Measures building, scanning and point reads in memory: `cargo run --release -p lavastore-table --example table_speed`.
 //!
 //! Keys have 24 bytes and inline values 200, as in the usual comparison with other engines. Files are in memory, so the
 //! numbers are the CPU cost of the format and nothing else.

@@ -1,4 +1,4 @@
-//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example speed -- [directory]`.
+//! Speed of merging, scanning and compacting, on one core: `cargo run --release --example lsm_speed -- [directory]`.
 //!
 //! The default directory is a new one in the system's place for temporary files; give one on a memory file system to
 //! leave the device out. Entries have 24-byte user keys and 200-byte values, without compression, or references to values

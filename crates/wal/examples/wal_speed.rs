@@ -1,5 +1,5 @@
 //! How fast the log takes writes: nanoseconds of a buffered append, durable puts a second with 1 and 8 threads, and
-//! what the device does alone. `cargo run --release -p lavastore-wal --example speed -- DIR`; the directory is created,
+//! what the device does alone. `cargo run --release -p lavastore-wal --example wal_speed -- DIR`; the directory is created,
 //! and the files in it are left behind.
 
 use base::sync::{Mutex, rank};

@@ -1,4 +1,4 @@
-//! Prints inserts and lookups a second (the best of ten rounds each): `cargo run --release -p lavastore-memtable --example speed`.
+//! Prints inserts and lookups a second (the best of ten rounds each): `cargo run --release -p lavastore-memtable --example memtable_speed`.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; it is not part of the engine")]
 
 use base::{InternalIterator, MAX_SEQ, ValueKind};

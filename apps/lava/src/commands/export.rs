@@ -1,127 +1,35 @@
-//! `import` and `export`.
+//! `export`: records in key order.
 //!
 //! An export stops at the first thing that it cannot read. Told to, it goes on behind it: for a table that is the whole range
 //! of its keys, for a value that is its key. What is left out is told by the keys that were written before and behind it, as
 //! nobody knows which keys were between them; then the exit status says that the export is not whole.
 
+mod target;
+
 use super::keys::RangeArgs;
-use super::{FamilyArgs, family, open_to_read, open_to_write};
+use super::{family, open_to_read, read_whole};
 use crate::formats::Format;
 use crate::formats::escape::escape;
-use crate::{Error, Result, input, output};
+use crate::status::{Status, failure, with_message};
+use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{ColumnFamily, Db, DbIterator, ErrorKind, WriteBatch};
+use lavastore::{DbIterator, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-/// Bytes of a batch while importing.
-const BATCH_LEN: usize = 256 << 10;
-
-/// Options of `import`.
-#[derive(Args)]
-pub struct ImportArgs {
-    /// Files to read (-: standard input)
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
-    /// Format [default: by the file's name]
-    #[arg(long, value_enum)]
-    format: Option<Format>,
-    /// Column family, made if missing [default: default]
-    #[arg(long, value_name = "NAME")]
-    family: Option<String>,
-    #[command(flatten)]
-    options: FamilyArgs,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What an import did.
-#[derive(Default)]
-struct Imported {
-    records: u64,
-    bytes: u64,
-}
-
-/// Reads records from files into the store. Later records replace earlier ones with the same key.
-pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
-    let formats = args.files.iter().map(|file| format_of(file, args.format)).collect::<Result<Vec<_>>>()?;
-    let store = open_to_write(db, true)?;
-    let family = match &args.family {
-        Some(name) if store.column_family(name).is_none() => {
-            store.create_column_family(name, lavastore::FamilyOptions::default())?
-        }
-        name => family(&store, name.as_deref())?,
-    };
-    args.options.apply(&store, &family)?;
-    let start_ns = now_ns();
-    let mut sum = Imported::default();
-    for (file, format) in args.files.iter().zip(formats) {
-        import_file(&store, &family, file, format, &mut sum).map_err(|e| {
-            Error::from(format!("{}: {e} ({} records imported before)", file.display(), sum.records))
-        })?;
-    }
-    store.flush()?;
-    store.close()?;
-    let seconds = (now_ns() - start_ns) as f64 / 1e9;
-    let report =
-        json!({ "files": args.files.len(), "records": sum.records, "bytes": sum.bytes, "seconds": seconds });
-    output::report(args.json, &report, || {
-        format!(
-            "imported {} records, {}, in {seconds:.2} s\n",
-            human_count(sum.records),
-            human_bytes(sum.bytes)
-        )
-    })
-}
-
-fn format_of(file: &Path, given: Option<Format>) -> Result<Format> {
-    match given.or_else(|| Format::of_name(file)) {
-        Some(format) => Ok(format),
-        None => output::usage(format!("{} does not tell its format: give it with --format", file.display())),
-    }
-}
-
-fn import_file(
-    store: &Db,
-    family: &ColumnFamily,
-    file: &Path,
-    format: Format,
-    sum: &mut Imported,
-) -> Result<()> {
-    let (input, progress) = input::open(file)?;
-    let mut batch = WriteBatch::new();
-    let (mut records, mut bytes) = (0, 0);
-    for record in format.read(input) {
-        let (key, value) = record?;
-        batch.put_cf(family, &key, &value);
-        records += 1;
-        bytes += (key.len() + value.len()) as u64;
-        if batch.byte_len() >= BATCH_LEN {
-            store.write(&batch)?;
-            batch.clear();
-            sum.records += std::mem::take(&mut records);
-            sum.bytes += std::mem::take(&mut bytes);
-        }
-    }
-    store.write(&batch)?;
-    sum.records += records;
-    sum.bytes += bytes;
-    progress.end();
-    Ok(())
-}
+use target::Target;
 
 /// Options of `export`.
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 all was written, 1 an error, 2 wrong usage, 3 with --skip-damaged: something was left out."
-)]
 pub struct ExportArgs {
-    /// File to write [default: standard output]
+    /// File to write, packed if its name ends in .gz, .lz4 or .zst; it is there when it is whole, and not before
+    /// [default, and -: standard output]
     file: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "file")]
+    force: bool,
     /// Format [default: by the file's name, else tsv]
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -230,22 +138,26 @@ fn is_of_reading(error: &lavastore::Error) -> bool {
 /// The error that ends an export; it says what would not stop there.
 fn stopped(error: lavastore::Error, skip: bool) -> Error {
     match !skip && is_of_reading(&error) {
-        true => format!("{error}; --skip-damaged goes on behind it").into(),
+        true => with_message(error, |error| format!("{error}; --skip-damaged goes on behind it")),
         false => error.into(),
     }
 }
 
 /// Writes records in key order.
 pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
-    let by_name = args.file.as_deref().and_then(Format::of_name);
+    let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
+    if args.json && file.is_none() {
+        return output::usage("--json tells what was written to a file: name one");
+    }
+    let by_name = file.and_then(Format::of_name);
     let format = args.format.or(by_name).unwrap_or(Format::Tsv);
     let options = args.range.read_options()?;
     let store = open_to_read(db)?;
     let family = family(&store, args.range.family())?;
     let start_ns = now_ns();
-    let mut out: Box<dyn Write> = match &args.file {
-        Some(file) => Box::new(output::create_file(file)?),
-        None => Box::new(output::stdout()),
+    let mut out = match file {
+        Some(file) => Target::file(file, args.force)?,
+        None => Target::stdout(),
     };
     let mut entries = store.iter_cf(&family, options)?;
     let mut sum = Exported::default();
@@ -253,7 +165,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     sum.pass(&mut entries, moved, args.skip_damaged)?;
     while entries.valid() && sum.records < args.range.limit() {
         match entries.value() {
-            Ok(value) => sum.write(out.as_mut(), format, entries.key(), value)?,
+            Ok(value) => sum.write(out.as_write(), format, entries.key(), value)?,
             Err(error) if args.skip_damaged && is_of_reading(&error) => {
                 let key = Some(entries.key().to_vec());
                 sum.left_out.push(LeftOut { error, after: None, before: None, key });
@@ -263,16 +175,17 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
         let moved = entries.next();
         sum.pass(&mut entries, moved, args.skip_damaged)?;
     }
-    out.flush()?;
-    told(args, &sum, (now_ns() - start_ns) as f64 / 1e9)
+    out.finish()?;
+    told(args, file.is_some(), &sum, (now_ns() - start_ns) as f64 / 1e9)?;
+    read_whole(&store)
 }
 
 /// Prints what was exported, and what not.
-fn told(args: &ExportArgs, sum: &Exported, seconds: f64) -> Result<()> {
+fn told(args: &ExportArgs, to_file: bool, sum: &Exported, seconds: f64) -> Result<()> {
     for gap in &sum.left_out {
-        eprintln!("lava: {}", output::one_line(&gap.text()));
+        output::tell(&output::one_line(&gap.text()));
     }
-    if args.file.is_some() {
+    if to_file {
         let left_out: Vec<Value> = sum.left_out.iter().map(LeftOut::json).collect();
         let report = json!({
             "records": sum.records, "bytes": sum.bytes, "seconds": seconds, "left_out": left_out,
@@ -284,6 +197,9 @@ fn told(args: &ExportArgs, sum: &Exported, seconds: f64) -> Result<()> {
     }
     match sum.left_out.len() {
         0 => Ok(()),
-        count => output::not_whole(format!("the export is not whole: {count} damaged places were left out")),
+        count => {
+            let what = format!("the export is not whole: {count} damaged places were left out");
+            Err(failure(Status::NotWhole, what))
+        }
     }
 }

@@ -1,0 +1,142 @@
+//! Where an export goes: standard output, or a file that is there only when it is whole.
+//!
+//! A file is written under another name beside the one it is to have, synced, and renamed at the end; after an error nothing of
+//! it is left, and what was there is as it was. A process that is killed leaves the file with the other name, which says whose it
+//! is. What is there and is no file (a pipe, a terminal, `/dev/null`) is written to as it is.
+
+use crate::status::{Status, about, failure};
+use crate::{Error, Result, output};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes written at a time.
+const BUFFER_LEN: usize = 256 << 10;
+
+type Out = Box<dyn Write>;
+
+/// The bytes on their way, packed or not.
+enum Packed {
+    Plain(Out),
+    Gzip(flate2::write::GzEncoder<Out>),
+    Lz4(Box<lz4_flex::frame::FrameEncoder<Out>>),
+    Zstd(zstd::stream::write::Encoder<'static, Out>),
+}
+
+impl Packed {
+    /// As the name's ending says.
+    fn by_name(path: &Path, out: Out) -> Result<Packed> {
+        Ok(match path.extension().and_then(|end| end.to_str()) {
+            Some("gz") => Packed::Gzip(flate2::write::GzEncoder::new(out, flate2::Compression::default())),
+            Some("lz4") => Packed::Lz4(Box::new(lz4_flex::frame::FrameEncoder::new(out))),
+            Some("zst") => Packed::Zstd(zstd::stream::write::Encoder::new(out, 0)?),
+            _ => Packed::Plain(out),
+        })
+    }
+
+    fn finish(self) -> Result<()> {
+        let mut out = match self {
+            Packed::Plain(out) => out,
+            Packed::Gzip(encoder) => encoder.finish()?,
+            Packed::Lz4(encoder) => encoder.finish()?,
+            Packed::Zstd(encoder) => encoder.finish()?,
+        };
+        Ok(out.flush()?)
+    }
+}
+
+/// A file under the name that it does not keep. Removed if it is not put in its place.
+#[allow(clippy::disallowed_types, reason = "writes a file of the user, not of a store")]
+struct Beside {
+    file: File,
+    partial: PathBuf,
+    path: PathBuf,
+    force: bool,
+}
+
+impl Beside {
+    #[allow(clippy::disallowed_methods, reason = "writes a file of the user, not of a store")]
+    fn put_in_place(self) -> Result<()> {
+        self.file.sync_all()?;
+        if !self.force && self.path.exists() {
+            return Err(is_there(&self.path));
+        }
+        Ok(std::fs::rename(&self.partial, &self.path)?)
+    }
+}
+
+impl Drop for Beside {
+    #[allow(clippy::disallowed_methods, reason = "removes a file of the user, not of a store")]
+    fn drop(&mut self) {
+        // Renamed, it is not there any more.
+        let _ = std::fs::remove_file(&self.partial);
+    }
+}
+
+fn is_there(path: &Path) -> Error {
+    failure(Status::Exists, format!("{} is there already: --force replaces it", path.display()))
+}
+
+/// Where records go.
+pub struct Target {
+    packed: Packed,
+    beside: Option<Beside>,
+}
+
+impl Target {
+    /// Standard output.
+    pub fn stdout() -> Target {
+        Target { packed: Packed::Plain(Box::new(output::stdout())), beside: None }
+    }
+
+    /// A file. One that is there is refused, unless `force`.
+    #[allow(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "writes a file of the user, not of a store"
+    )]
+    pub fn file(path: &Path, force: bool) -> Result<Target> {
+        let what = || format!("cannot write {}", path.display());
+        let found = std::fs::metadata(path).ok();
+        if found.as_ref().is_some_and(|found| found.is_dir()) {
+            return output::usage(format!("{} is a directory", path.display()));
+        }
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            let file = File::options().write(true).open(path).map_err(|e| about(what(), e))?;
+            let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, file));
+            return Ok(Target { packed: Packed::by_name(path, out)?, beside: None });
+        }
+        if found.is_some() && !force {
+            return Err(is_there(path));
+        }
+        // What a link leads to is replaced, not the link.
+        let path = if found.is_some() { path.canonicalize()? } else { path.to_owned() };
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".partial-{}", std::process::id()));
+        let partial = path.with_file_name(name);
+        let file = File::create(&partial).map_err(|e| about(what(), e))?;
+        let out = file.try_clone()?;
+        let beside = Beside { file, partial, path: path.clone(), force };
+        let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, out));
+        Ok(Target { packed: Packed::by_name(&path, out)?, beside: Some(beside) })
+    }
+
+    /// To write to.
+    pub fn as_write(&mut self) -> &mut dyn Write {
+        match &mut self.packed {
+            Packed::Plain(out) => out,
+            Packed::Gzip(encoder) => encoder,
+            Packed::Lz4(encoder) => encoder,
+            Packed::Zstd(encoder) => encoder,
+        }
+    }
+
+    /// Everything is written: puts the file in its place.
+    pub fn finish(self) -> Result<()> {
+        self.packed.finish()?;
+        match self.beside {
+            Some(beside) => beside.put_in_place(),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `help`, `man`, `completions`: what is known of the command line, from the parser itself.
+
+use crate::cli::Cli;
+use crate::{Result, output, status};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Options of `help`.
+#[derive(Args)]
+pub struct HelpArgs {
+    /// A command (import, fs mkfs), or exit-codes
+    #[arg(value_name = "COMMAND")]
+    topic: Vec<String>,
+}
+
+/// The topic that is no command.
+const EXIT_CODES: &str = "exit-codes";
+
+/// Explains a command.
+pub fn help(args: &HelpArgs) -> Result<()> {
+    if args.topic == [EXIT_CODES] {
+        return print(&status::table());
+    }
+    let mut root = Cli::command();
+    root.build();
+    let mut command = &mut root;
+    for name in &args.topic {
+        let Some(found) = command.find_subcommand_mut(name) else {
+            return output::usage(format!("there is no command {}", args.topic.join(" ")));
+        };
+        command = found;
+    }
+    print(&command.render_long_help().to_string())
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = output::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Options of `completions`.
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// Of which shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Prints completions.
+pub fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "lava", &mut text);
+    let mut out = output::stdout();
+    out.write_all(&text)?;
+    Ok(out.flush()?)
+}
+
+/// Options of `man`.
+#[derive(Args)]
+pub struct ManArgs {
+    /// Where the pages go; made if missing
+    dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes a page for each command.
+pub fn man(args: &ManArgs) -> Result<()> {
+    output::create_directory(&args.dir)?;
+    let mut pages = Vec::new();
+    let mut root = Cli::command();
+    root.build();
+    write_pages(&root, &args.dir, &mut pages)?;
+    output::report(args.json, &json!({ "pages": pages }), || {
+        let dir = args.dir.display();
+        format!("wrote {} pages into {dir}\n", pages.len())
+    })
+}
+
+/// The page of a command and those of the commands below it.
+fn write_pages(command: &clap::Command, dir: &Path, pages: &mut Vec<String>) -> Result<()> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let mut text = Vec::new();
+    let source = concat!("LavaStore ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(command.clone()).source(source).render(&mut text)?;
+    let file = format!("{name}.1");
+    output::write_file(&dir.join(&file), &text)?;
+    pages.push(file);
+    command.get_subcommands().filter(|c| !c.is_hide_set()).try_for_each(|c| write_pages(c, dir, pages))
+}

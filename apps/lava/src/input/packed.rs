@@ -1,0 +1,268 @@
+//! Packed input: gzip, LZ4 and Zstandard, told by their first bytes; all members of a file, one behind the other.
+//!
+//! Each of the three formats is a sequence: `cat a.gz b.gz` is a gzip file of two *members*, and parallel compressors write a
+//! *frame* for each piece of their input. So when a member ends, the next one begins or the file has ended. Anything else
+//! there is an error, as is a member that the file ends in: to take either for the end would lose records without a word.
+//! Zstandard and LZ4 share *skippable* frames, which hold nothing of the data and may be anywhere between members.
+//!
+//! An error names the offset in the packed file up to which it was read; the caller names the file.
+
+use std::io::{self, BufRead, Read};
+
+/// The formats of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Gzip,
+    Lz4,
+    Zstd,
+}
+
+impl Codec {
+    fn name(self) -> &'static str {
+        match self {
+            Codec::Gzip => "gzip member",
+            Codec::Lz4 => "LZ4 frame",
+            Codec::Zstd => "Zstandard frame",
+        }
+    }
+}
+
+/// What begins with these four bytes (or fewer, at the end of a file).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Member(Codec),
+    Skippable,
+    /// A frame of LZ4 before there was a frame format: it has no end of its own, so nothing can be said to be behind it.
+    LegacyLz4,
+    Other,
+}
+
+/// Bytes that tell what begins.
+const MAGIC_LEN: usize = 4;
+
+fn start(head: &[u8]) -> Start {
+    match head {
+        [0x1f, 0x8b, ..] => Start::Member(Codec::Gzip),
+        [0x04, 0x22, 0x4d, 0x18] => Start::Member(Codec::Lz4),
+        [0x28, 0xb5, 0x2f, 0xfd] => Start::Member(Codec::Zstd),
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Start::Skippable,
+        [0x02, 0x21, 0x4c, 0x18] => Start::LegacyLz4,
+        _ => Start::Other,
+    }
+}
+
+/// The file, with what was read of it.
+struct Source {
+    inner: Box<dyn BufRead>,
+    /// Bytes that were looked at to tell what begins, and are still to be read.
+    head: Vec<u8>,
+    /// Bytes taken so far.
+    offset: u64,
+    /// Somebody wanted more than there was.
+    met_end: bool,
+}
+
+impl Source {
+    /// The next bytes, up to as many as tell what begins; fewer at the end of the file.
+    fn peek(&mut self) -> io::Result<&[u8]> {
+        while self.head.len() < MAGIC_LEN {
+            let more = self.inner.fill_buf()?;
+            if more.is_empty() {
+                break;
+            }
+            let len = more.len().min(MAGIC_LEN - self.head.len());
+            self.head.extend_from_slice(&more[..len]);
+            self.inner.consume(len);
+        }
+        Ok(&self.head)
+    }
+
+    fn skip_frame(&mut self) -> io::Result<()> {
+        let mut header = [0; 8];
+        self.read_exact(&mut header)?;
+        let [_, _, _, _, len @ ..] = header;
+        let len = u64::from(u32::from_le_bytes(len));
+        match io::copy(&mut self.by_ref().take(len), &mut io::sink())? {
+            skipped if skipped == len => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let len = available.len().min(buf.len());
+        buf[..len].copy_from_slice(&available[..len]);
+        self.consume(len);
+        Ok(len)
+    }
+}
+
+impl BufRead for Source {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if !self.head.is_empty() {
+            return Ok(&self.head);
+        }
+        let available = self.inner.fill_buf()?;
+        self.met_end |= available.is_empty();
+        Ok(available)
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.offset += len as u64;
+        if self.head.is_empty() {
+            self.inner.consume(len);
+        } else {
+            self.head.drain(..len);
+        }
+    }
+}
+
+/// One member being unpacked.
+enum Member {
+    Gzip(Box<flate2::bufread::GzDecoder<Source>>),
+    Lz4(Box<lz4_flex::frame::FrameDecoder<Source>>),
+    Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
+}
+
+impl Member {
+    fn new(codec: Codec, mut source: Source) -> io::Result<Member> {
+        source.met_end = false;
+        Ok(match codec {
+            Codec::Gzip => Member::Gzip(Box::new(flate2::bufread::GzDecoder::new(source))),
+            Codec::Lz4 => Member::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
+            Codec::Zstd => {
+                Member::Zstd(Box::new(zstd::stream::read::Decoder::with_buffer(source)?.single_frame()))
+            }
+        })
+    }
+
+    fn codec(&self) -> Codec {
+        match self {
+            Member::Gzip(_) => Codec::Gzip,
+            Member::Lz4(_) => Codec::Lz4,
+            Member::Zstd(_) => Codec::Zstd,
+        }
+    }
+
+    fn source(&self) -> &Source {
+        match self {
+            Member::Gzip(decoder) => decoder.get_ref(),
+            Member::Lz4(decoder) => decoder.get_ref(),
+            Member::Zstd(decoder) => decoder.get_ref(),
+        }
+    }
+
+    fn into_source(self) -> Source {
+        match self {
+            Member::Gzip(decoder) => decoder.into_inner(),
+            Member::Lz4(decoder) => decoder.into_inner(),
+            Member::Zstd(decoder) => decoder.finish(),
+        }
+    }
+
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Member::Gzip(decoder) => decoder.read(buf),
+            Member::Lz4(decoder) => decoder.read(buf),
+            Member::Zstd(decoder) => decoder.read(buf),
+        }
+    }
+}
+
+/// What is in all members, one behind the other.
+struct Members {
+    member: Option<Member>,
+}
+
+impl Read for Members {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let codec = member.codec();
+            let len = member.read(buf).map_err(|e| {
+                let why = if e.kind() == io::ErrorKind::UnexpectedEof {
+                    "it is cut off".into()
+                } else {
+                    e.to_string()
+                };
+                at(member.source().offset, format!("the {} cannot be unpacked: {why}", codec.name()))
+            })?;
+            if len > 0 || buf.is_empty() {
+                return Ok(len);
+            }
+            let source = member.source();
+            // The decoder of LZ4 takes the end of the file for the end of the frame.
+            if codec == Codec::Lz4 && source.met_end {
+                return Err(at(source.offset, "the LZ4 frame cannot be unpacked: it is cut off".to_owned()));
+            }
+            let source = self.member.take().map(Member::into_source);
+            self.member = source.map(|source| next(source, codec)).transpose()?.flatten();
+        }
+        Ok(0)
+    }
+}
+
+/// The member behind one of this format that has ended; `None` at the end of the file.
+fn next(mut source: Source, codec: Codec) -> io::Result<Option<Member>> {
+    loop {
+        let offset = source.offset;
+        let head = source.peek()?;
+        if head.is_empty() {
+            return Ok(None);
+        }
+        match start(head) {
+            Start::Member(next) if next == codec => return Member::new(codec, source).map(Some),
+            Start::Skippable if codec != Codec::Gzip => skip(&mut source)?,
+            _ => {
+                let name = codec.name();
+                return Err(at(
+                    offset,
+                    format!(
+                        "what follows is no {name}, and the one before has ended: cut it off there, or unpack the file by hand"
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+fn skip(source: &mut Source) -> io::Result<()> {
+    let offset = source.offset;
+    source.skip_frame().map_err(|e| at(offset, format!("the skippable frame cannot be passed: {e}")))
+}
+
+fn at(offset: u64, what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("offset {offset} of the packed file: {what}"))
+}
+
+/// Unpacks by the first bytes; what begins like none of the formats is read as it is.
+pub fn unpack(packed: Box<dyn BufRead>) -> io::Result<Box<dyn Read>> {
+    let mut source = Source { inner: packed, head: Vec::new(), offset: 0, met_end: false };
+    let mut skipped = false;
+    loop {
+        match start(source.peek()?) {
+            Start::Member(codec) => {
+                return Ok(Box::new(Members { member: Some(Member::new(codec, source)?) }));
+            }
+            Start::Skippable => {
+                skip(&mut source)?;
+                skipped = true;
+            }
+            Start::LegacyLz4 => {
+                return Err(at(
+                    0,
+                    "a legacy LZ4 frame, which does not say where it ends: unpack it with lz4 -d".into(),
+                ));
+            }
+            Start::Other if skipped && source.peek()?.is_empty() => return Ok(Box::new(io::empty())),
+            Start::Other if skipped => {
+                return Err(at(source.offset, "neither an LZ4 nor a Zstandard frame follows".into()));
+            }
+            Start::Other => return Ok(Box::new(source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Exit statuses: which ones there are, what they mean, and which an error leads to.
+//!
+//! A script asks `lava get` for a key and must tell "it is not there" from "it cannot be read". The numbers are promised: they
+//! do not change, and a new one is only for what was 1 before. The table is printed by `lava help exit-codes` and in the man page.
+
+use crate::Error;
+use lavastore::ErrorKind;
+use std::fmt;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    NotWhole = 3,
+    KeyNotFound = 4,
+    Damage = 5,
+    NoSpace = 6,
+    InUse = 7,
+    NotFound = 8,
+    Exists = 9,
+}
+
+/// Every status and what it means.
+pub const ALL: [(Status, &str); 10] = [
+    (Status::Done, "done"),
+    (
+        Status::Failed,
+        "an error that is none of those below: the system refused something, a record of an import is malformed",
+    ),
+    (Status::Usage, "wrong use: an option, key, value or path that is not accepted; nothing was changed"),
+    (Status::NotWhole, "done but for what cannot be read (export --skip-damaged)"),
+    (Status::KeyNotFound, "the key is not there (get)"),
+    (
+        Status::Damage,
+        "something stored is damaged: a command met it, verify or fsck found it, or repair could not save all",
+    ),
+    (Status::NoSpace, "the volume, or the limit of the store, is full"),
+    (Status::InUse, "another process holds the store or the volume"),
+    (Status::NotFound, "there is no such store, volume, file or column family"),
+    (Status::Exists, "what was to be made is there already"),
+];
+
+/// The table for a person.
+pub fn table() -> String {
+    let line = |(status, meaning): &(Status, &str)| format!("  {}  {meaning}\n", *status as u8);
+    format!("Exit statuses:\n{}", ALL.iter().map(line).collect::<String>())
+}
+
+/// An error with its exit status.
+#[derive(Debug)]
+pub struct Failure {
+    status: Status,
+    message: String,
+    source: Option<Error>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+}
+
+/// An error with this status.
+pub fn failure(status: Status, message: impl Into<String>) -> Error {
+    Box::new(Failure { status, message: message.into(), source: None })
+}
+
+/// The error with what was being done before it; its status stays.
+pub fn about(what: impl fmt::Display, error: impl Into<Error>) -> Error {
+    with_message(error, |error| format!("{what}: {error}"))
+}
+
+/// The error with another message; its status stays.
+pub fn with_message(error: impl Into<Error>, message: impl FnOnce(&Error) -> String) -> Error {
+    let error = error.into();
+    Box::new(Failure { status: of(error.as_ref()), message: message(&error), source: Some(error) })
+}
+
+/// The status that an error leads to.
+pub fn of(error: &(dyn std::error::Error + 'static)) -> Status {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.status;
+    }
+    if error.is::<crate::output::Usage>() {
+        return Status::Usage;
+    }
+    if let Some(error) = error.downcast_ref::<lavastore::Error>() {
+        return of_kind(error.kind());
+    }
+    match error.downcast_ref::<std::io::Error>() {
+        Some(error) => match error.get_ref() {
+            // What a stream of a value reports is the engine's own error, wrapped.
+            Some(inner) => match of(inner) {
+                Status::Failed => of_system(error.kind()),
+                status => status,
+            },
+            None => of_system(error.kind()),
+        },
+        None => Status::Failed,
+    }
+}
+
+fn of_kind(kind: ErrorKind) -> Status {
+    match kind {
+        ErrorKind::Corruption => Status::Damage,
+        ErrorKind::NoSpace => Status::NoSpace,
+        ErrorKind::InvalidArgument | ErrorKind::TooLarge => Status::Usage,
+        ErrorKind::NotFound => Status::NotFound,
+        ErrorKind::AlreadyExists => Status::Exists,
+        ErrorKind::Locked => Status::InUse,
+        _ => Status::Failed,
+    }
+}
+
+fn of_system(kind: std::io::ErrorKind) -> Status {
+    use std::io::ErrorKind as K;
+    match kind {
+        K::NotFound => Status::NotFound,
+        K::AlreadyExists => Status::Exists,
+        K::StorageFull | K::QuotaExceeded => Status::NoSpace,
+        _ => Status::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_status_once_in_order() {
+        let numbers: Vec<u8> = ALL.iter().map(|(status, _)| *status as u8).collect();
+        assert_eq!(numbers, (0..10).collect::<Vec<u8>>());
+        assert_eq!(table().lines().count(), 1 + ALL.len());
+    }
+
+    #[test]
+    fn an_error_keeps_its_status_however_it_is_wrapped() {
+        let damage = lavastore::Error::corruption("x");
+        let wrapped = about("file", std::io::Error::other(damage));
+        assert_eq!(
+            (of(wrapped.as_ref()), wrapped.to_string().as_str()),
+            (Status::Damage, "file: corruption: x")
+        );
+        let twice = about("again", failure(Status::KeyNotFound, "k"));
+        assert_eq!(of(twice.as_ref()), Status::KeyNotFound);
+        assert_eq!(
+            of(about("a", std::io::Error::from(std::io::ErrorKind::NotFound)).as_ref()),
+            Status::NotFound
+        );
+        assert_eq!(of(Error::from("plain").as_ref()), Status::Failed);
+    }
+}

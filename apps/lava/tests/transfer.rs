@@ -1,0 +1,160 @@
+//! `import` and `export`: nothing is lost without a word, nothing is left half done.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(text).unwrap();
+    out.finish().unwrap()
+}
+
+fn lz4(text: &[u8]) -> Vec<u8> {
+    let mut out = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    out.write_all(text).unwrap();
+    out.finish().unwrap()
+}
+
+/// Three frames in one file, as parallel compressors and `cat` make them: only the first was read.
+#[test]
+fn all_frames_of_a_packed_file_are_imported() {
+    let s = Scratch::new("frames");
+    let parts = [&b"a\t1\n"[..], b"b\t2\n", b"c\t3\n"];
+    let all = |pack: &dyn Fn(&[u8]) -> Vec<u8>| parts.iter().flat_map(|part| pack(part)).collect::<Vec<u8>>();
+    let zstd = |text: &[u8]| zstd::encode_all(text, 1).unwrap();
+    for (name, packed) in [("r.tsv.lz4", all(&lz4)), ("r.tsv.gz", all(&gzip)), ("r.tsv.zst", all(&zstd))] {
+        s.file(name, &packed);
+        assert_eq!(json(&s.ok(&["import", name, "--json"]))["records"], 3, "{name}");
+        assert_eq!(s.ok(&["scan"]), "a\t1\nb\t2\nc\t3\n", "{name}");
+        std::fs::remove_dir_all(s.path("db")).unwrap();
+        // Rubbish between them: what came before is in, and the error says where it is.
+        let first = packed.len() / 3;
+        s.file(name, &[&packed[..first], b"rubbish", &packed[first..]].concat());
+        let error = s.fails(1, &["import", name]);
+        assert!(error.contains(name) && error.contains(&format!("offset {first}")), "{error}");
+        assert!(error.contains("1 records imported before"), "{error}");
+        assert_eq!(s.ok(&["scan"]), "a\t1\n");
+        std::fs::remove_dir_all(s.path("db")).unwrap();
+    }
+}
+
+#[test]
+fn standard_output_has_a_name() {
+    let s = Scratch::new("dash");
+    s.ok(&["put", "k", "v"]);
+    assert_eq!(s.ok(&["export", "-"]), "k\tv\n");
+    assert!(!s.path("-").exists());
+    assert!(s.fails(2, &["export", "-", "--json"]).contains("lava help export"));
+}
+
+#[test]
+fn an_export_is_there_when_it_is_whole() {
+    let s = Scratch::new("export");
+    for key in ["a", "b"] {
+        s.ok(&["put", key, "1"]);
+    }
+    s.ok(&["export", "x.tsv"]);
+    s.ok(&["put", "c", "1"]);
+    let refused = s.fails(9, &["export", "x.tsv"]);
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\nb\t1\n");
+    s.ok(&["export", "x.tsv", "--force"]);
+    assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\nb\t1\nc\t1\n");
+    // What a link leads to is replaced.
+    std::os::unix::fs::symlink("x.tsv", s.path("link.tsv")).unwrap();
+    s.ok(&["export", "link.tsv", "--limit", "1", "--force"]);
+    assert!(s.path("link.tsv").is_symlink());
+    assert_eq!(std::fs::read(s.path("x.tsv")).unwrap(), b"a\t1\n");
+    // A name that says that it is packed is not a lie.
+    for name in ["x.tsv.gz", "x.jsonl.lz4", "x.tsv.zst"] {
+        s.ok(&["export", name]);
+        let other = run(&s.path("other"), &["import", name], &s.0);
+        assert!(other.status.success(), "{name}");
+        assert_eq!(run(&s.path("other"), &["scan"], &s.0).stdout, s.ok(&["scan"]).into_bytes(), "{name}");
+        std::fs::remove_dir_all(s.path("other")).unwrap();
+    }
+    assert_eq!(std::fs::read(s.path("x.tsv.gz")).unwrap()[..2], [0x1f, 0x8b]);
+    // What is no file is written to as it is.
+    s.ok(&["export", "/dev/null"]);
+    s.fails(2, &["export", "."]);
+    s.fails(8, &["export", "none/x.tsv"]);
+    let left: Vec<_> = std::fs::read_dir(&s.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_str().unwrap().contains("partial")), "{left:?}");
+}
+
+#[test]
+fn an_export_that_fails_leaves_nothing() {
+    let s = Scratch::new("export-fails");
+    let lines: String = (0..500).map(|i| format!("k{i:04}\tvalue {i}\n")).collect();
+    s.ok(&["import", s.file("rows.tsv", lines.as_bytes()).to_str().unwrap()]);
+    damage(&files(&s, ".ksst")[0], 100);
+    s.fails(5, &["export", "x.tsv"]);
+    let left: Vec<_> = std::fs::read_dir(&s.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name == "db" || name == "rows.tsv"), "{left:?}");
+}
+
+#[test]
+fn an_import_that_was_cut_off_goes_on() {
+    let s = Scratch::new("resume");
+    let lines: Vec<String> =
+        (0..3000).map(|i| format!("k{:04}\t{i} {}\n", i % 2000, "v".repeat(200))).collect();
+    let whole = lines.concat();
+    s.file("rows.tsv", whole.as_bytes());
+    s.file("bad.tsv", [&lines[..1500].concat(), "no tab\n"].concat().as_bytes());
+    let error = s.fails(1, &["import", "bad.tsv"]);
+    assert!(error.contains("line 1501") && error.contains("1500 records imported before"), "{error}");
+    assert!(error.contains("--resume"), "{error}");
+    let report = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
+    assert_eq!((&report["left_out"], &report["records"]), (&1500.into(), &1500.into()));
+    // As if it had been imported at once: the later of two records with one key.
+    assert!(run(&s.path("other"), &["import", "rows.tsv"], &s.0).status.success());
+    assert_eq!(s.ok(&["scan"]).into_bytes(), run(&s.path("other"), &["scan"], &s.0).stdout);
+    let again = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
+    assert_eq!(s.ok(&["scan"]).into_bytes(), run(&s.path("other"), &["scan"], &s.0).stdout);
+    assert_eq!(again["left_out"].as_u64().unwrap() + again["records"].as_u64().unwrap(), 3000);
+}
+
+#[test]
+fn an_import_that_was_killed_goes_on() {
+    let s = Scratch::new("killed");
+    let lines: String = (0..20_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(100))).collect();
+    let mut child = lava(&s.0)
+        .args(["import", "-", "--format", "tsv", "--db", "db"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Half of it, and then the end of the process: it still waits for more.
+    child.stdin.as_mut().unwrap().write_all(&lines.as_bytes()[..lines.len() / 2]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    s.file("rows.tsv", lines.as_bytes());
+    let report = json(&s.ok(&["import", "rows.tsv", "--resume", "--json"]));
+    assert_eq!(report["left_out"].as_u64().unwrap() + report["records"].as_u64().unwrap(), 20_000);
+    assert!(s.ok(&["scan"]) == lines);
+}
+
+/// A reader that has seen enough is no error, and nothing is said.
+#[test]
+fn a_broken_pipe_ends_quietly() {
+    let s = Scratch::new("pipe");
+    let lines: String = (0..20_000).map(|i| format!("k{i:06}\t{}\n", "v".repeat(100))).collect();
+    s.ok(&["import", s.file("rows.tsv", lines.as_bytes()).to_str().unwrap()]);
+    for args in [&["scan"][..], &["export"], &["export", "-"], &["scan", "--json"], &["dump", "--entries"]] {
+        let mut child = lava(&s.0)
+            .args(args)
+            .args(["--db", "db"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = [0; 10];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{args:?}");
+    }
+}
