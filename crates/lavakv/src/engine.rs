@@ -54,7 +54,7 @@ impl Engine {
         let large = Arc::new(Large::new(&tree));
         let drain = Arc::new(Drain::new(context.options.rate_limit_bytes_per_s));
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));
-        let jobs = Arc::new(Jobs::new(&writes));
+        let jobs = Arc::new(Jobs::new(&writes, crate::admin::metrics::metrics));
         let scheduler = Scheduler::new(context.store(), context.options.background_threads, jobs.clone());
         Engine {
             context,

@@ -31,8 +31,8 @@ use crate::plan::room::output_bytes;
 use crate::tree::Tree;
 use crate::tree::family::Family;
 use crate::write::WritePath;
-use base::Error;
 use base::sync::{Mutex, lock, rank};
+use base::{Error, Result};
 use lsm::policy::{Compaction, Facts, ManualRange, ManualStep};
 use seen::Seen;
 use std::sync::Arc;
@@ -55,10 +55,12 @@ pub(crate) struct Jobs {
     /// What collections may read and write while flushes suffer from it.
     pub gc_pace: GcPace,
     pub quiet: Quiet,
+    /// What the file of metrics holds: the reports are above the jobs.
+    pub metrics: fn(&Jobs) -> Result<String>,
 }
 
 impl Jobs {
-    pub fn new(writes: &Arc<WritePath>) -> Jobs {
+    pub fn new(writes: &Arc<WritePath>, metrics: fn(&Jobs) -> Result<String>) -> Jobs {
         Jobs {
             context: writes.context.clone(),
             space: writes.space.clone(),
@@ -71,6 +73,7 @@ impl Jobs {
             in_progress: Mutex::default(),
             gc_pace: GcPace::default(),
             quiet: Quiet::default(),
+            metrics,
         }
     }
 

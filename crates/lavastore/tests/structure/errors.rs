@@ -22,7 +22,17 @@ const MAKERS: [(&str, &str); 7] = [
 /// The code of a file: without comments and without the tests at its end.
 fn code(text: &str) -> String {
     let own = text.split("#[cfg(test)]").next().unwrap_or_default();
-    own.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+    let lines = own.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut out = String::new();
+    for line in lines {
+        // What rustfmt put on lines of its own is one call all the same.
+        let open = out.ends_with(['(', ',']);
+        if !open && !out.is_empty() {
+            out.push('\n');
+        }
+        out += if open { line.trim_start() } else { line };
+    }
+    out
 }
 
 /// The string literal at the beginning of some code.
@@ -59,7 +69,6 @@ fn message_of(variable: &str, before: &str) -> Option<String> {
 /// Kind and message of every error that is made in a file.
 fn made_in(text: &str) -> BTreeSet<(String, String)> {
     let code = code(text);
-    let code = code.split_inclusive(['(', ',']).map(str::trim_start).collect::<String>();
     let mut out = BTreeSet::new();
     for (maker, kind) in MAKERS {
         for (at, _) in code.match_indices(maker) {
@@ -69,7 +78,8 @@ fn made_in(text: &str) -> BTreeSet<(String, String)> {
                 "" => rest.split_once(',').unwrap_or((rest, "")),
                 kind => (kind, rest),
             };
-            let variable: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let variable: String =
+                rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             let told = message(rest).or_else(|| message_of(&variable, before));
             if let Some(told) = told {
                 out.insert((kind.trim().to_owned(), told));

@@ -24,7 +24,7 @@ fn lacks(manifest: &str) -> Vec<&'static str> {
     if field(manifest, "publish") == Some("false") {
         return Vec::new();
     }
-    let needed = ["description", "license", "repository", "keywords", "rust-version", "version"];
+    let needed = ["description", "license", "keywords", "rust-version", "version"];
     let mut out: Vec<_> = needed.into_iter().filter(|name| field(manifest, name).is_none()).collect();
     // Names without it are taken, or would be taken for somebody else's.
     if !field(manifest, "name").is_some_and(|name| name.trim_matches('"').starts_with("lavastore")) {

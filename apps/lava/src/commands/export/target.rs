@@ -6,7 +6,6 @@
 
 use crate::status::{Status, about, failure};
 use crate::{Error, Result, output};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -48,7 +47,7 @@ impl Packed {
 /// A file under the name that it does not keep. Removed if it is not put in its place.
 #[allow(clippy::disallowed_types, reason = "writes a file of the user, not of a store")]
 struct Beside {
-    file: File,
+    file: std::fs::File,
     partial: PathBuf,
     path: PathBuf,
     force: bool,
@@ -102,7 +101,7 @@ impl Target {
             return output::usage(format!("{} is a directory", path.display()));
         }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
-            let file = File::options().write(true).open(path).map_err(|e| about(what(), e))?;
+            let file = std::fs::File::options().write(true).open(path).map_err(|e| about(what(), e))?;
             let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, file));
             return Ok(Target { packed: Packed::by_name(path, out)?, beside: None });
         }
@@ -114,7 +113,7 @@ impl Target {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".partial-{}", std::process::id()));
         let partial = path.with_file_name(name);
-        let file = File::create(&partial).map_err(|e| about(what(), e))?;
+        let file = std::fs::File::create(&partial).map_err(|e| about(what(), e))?;
         let out = file.try_clone()?;
         let beside = Beside { file, partial, path: path.clone(), force };
         let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, out));

@@ -181,7 +181,7 @@ fn what_holds_up_writers_goes_first() {
     assert_eq!(told(&facts), "scrub");
     facts.in_progress.scrub.begin();
     assert_eq!(told(&facts), "nothing");
-    facts.in_progress.scrub.end(5);
+    facts.in_progress.scrub.end(5, crate::plan::scrub::SCRUB_PAUSE_NS);
     facts.now_ns = 6;
     assert_eq!(told(&facts), "nothing");
     facts.now_ns = 6 + 60_000_000_000;

@@ -72,7 +72,7 @@ impl MetricsJob {
     fn write(&self) -> Result<()> {
         let context = &self.jobs.context;
         let Some((partial, file)) = paths(context) else { return Ok(()) };
-        let text = crate::admin::metrics::metrics(&self.jobs)?;
+        let text = (self.jobs.metrics)(&self.jobs)?;
         let fs = &context.env.fs;
         match fs.remove(&partial) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
