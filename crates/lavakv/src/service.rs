@@ -192,8 +192,8 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.large.segments.holds(n)
             }
             Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.files().is_kept(n),
-            // Another engine's, listed or not, are its own affair: it alone knows what is still needed.
-            Some(FileKind::Engine { .. }) => false,
+            // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
+            Some(kind @ FileKind::Engine { .. }) => state.store.is_of_engine_removed(kind),
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),
             // What was read from a tail is in tables since a moment ago.
             Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,

@@ -7,7 +7,7 @@
 //! 3. Replay the log: whoever opens gets every batch, with the tenant whose it is.
 //! 4. Check that the manifest has not lost its end (see [`crate::commit::read`]).
 //! 5. Make the end of the old log final, begin a new one, remove what nobody lists: old manifests and log files. Files of
-//!    engines are theirs to judge.
+//!    engines are theirs to judge, but for those of an engine that was removed.
 //!
 //! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
 //! drives the log from them (LavaKV does), and needs of all this only the parts.
@@ -15,11 +15,11 @@
 use crate::commit::{Log, LogTerms, ballast_bytes, read};
 use crate::context::Context;
 use crate::files::Files;
-use crate::manifest::{Engines, InitialState, Manifest};
+use crate::manifest::{EngineId, Engines, InitialState, Manifest, Record, State};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
 use crate::volumes::Location;
-use base::{ErrorKind, Result};
+use base::{Error, ErrorKind, Result};
 use io::{DirEntry, Env};
 use std::path::Path;
 use std::sync::Arc;
@@ -106,6 +106,7 @@ impl Store {
                 Some(FileKind::Log(n)) => state.log_group_in(n).is_none() && !self.log.files().is_kept(n),
                 Some(FileKind::Manifest(_)) => !live.contains(&entry.name),
                 Some(FileKind::CurrentTemp) => true,
+                Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),
                 _ => false,
             };
             if orphan {
@@ -136,6 +137,41 @@ impl Store {
             any = true;
         }
         Ok(any)
+    }
+
+    /// Removes an engine from the store for good, by its name: its records, its files, and what it has in the log, whose groups
+    /// go as soon as nobody else needs them. It may be added anew after that. Durable on return; files that a crash kept
+    /// from being removed go at the next open.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such engine; `InvalidArgument` if the store was opened with it; `Unsupported` for the key-value
+    /// engine, whose files nobody else knows. Those of the manifest, after which nothing is removed, and of the file system.
+    pub fn remove_engine(&self, name: &str) -> Result<()> {
+        let state = self.manifest().state();
+        let Some(engine) = state.engines().find(|engine| engine.name == name) else {
+            let names: Vec<&str> = state.engines().map(|engine| engine.name).collect();
+            return Err(Error::not_found(format!("no engine \"{name}\" is in this store, only {names:?}")));
+        };
+        if engine.id == EngineId::NATIVE {
+            let why = "the key-value engine cannot be removed from a store: copy what the other engines have elsewhere";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        if engine.is_here {
+            return Err(Error::invalid(format!(
+                "engine \"{name}\" is open: open the store without it to remove it"
+            )));
+        }
+        let id = engine.id;
+        let remove = |tip: &State| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
+        self.manifest().commit_store(remove, |_| {})?;
+        self.log.hint_release();
+        let Context { env, dir, .. } = &**self.files.context();
+        for entry in env.fs.list(dir)? {
+            if matches!(names::parse(&entry.name), Some(FileKind::Engine { engine, .. }) if engine == id.0) {
+                self.files.remove(&entry.name)?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the log and the manifest so that the loss of either's end is noticed.

@@ -161,6 +161,12 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(2),
         "a checkpoint is taken, and the log dropped at open, although another engine needs what is in it",
     ),
+    test(
+        "removed-engine-finds-its-old-log",
+        ("lavastore-store", "--test toy_log"),
+        "removal::it_leaves_nothing_and_its_groups_go",
+        "an engine that was removed is added again while the log still has batches of it",
+    ),
     row(
         "log-ended-behind-an-engines-back",
         "engines",

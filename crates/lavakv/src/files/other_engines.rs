@@ -13,8 +13,8 @@ use wal::{PriorGroup, TenantId};
 
 /// The floors of all other engines, as far as they are known: who has none needs all it has.
 pub(crate) fn floors(state: &State) -> Vec<(TenantId, SeqNo)> {
-    let others = state.engines().filter(|engine| engine.id != EngineId::NATIVE);
-    others.filter_map(|engine| Some((tenant(engine.id)?, engine.floor))).collect()
+    let others = state.log_floors().filter(|(id, _)| *id != EngineId::NATIVE);
+    others.filter_map(|(id, floor)| Some((tenant(id)?, floor))).collect()
 }
 
 /// True if another engine has records in a group that it may need.

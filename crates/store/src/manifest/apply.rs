@@ -6,13 +6,14 @@
 
 use super::engine::{AnyState, Engine};
 use super::record::{
-    ENGINE_NAME_LEN_MAX, ENGINES_MAX, EngineFile, EngineId, LogGroupMeta, Record, is_file_number,
+    ENGINE_ID_MAX, ENGINE_NAME_LEN_MAX, ENGINES_MAX, EngineFile, EngineId, LogGroupMeta, Record,
+    is_file_number,
 };
 use super::state::{Body, Commit, Part, State};
 use crate::IdMap;
 use crate::field::newer;
 use crate::numbers::NUMBER_MAX;
-use base::{Error, MAX_SEQ, Result, SeqNo};
+use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo};
 use std::sync::Arc;
 
 /// An edit that contradicts the state.
@@ -116,6 +117,7 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             part(state, *engine)?.missed = *missed;
             Ok(())
         }
+        Record::RemoveEngine { engine, below_ltn } => remove_engine(state, *engine, *below_ltn),
     }
 }
 
@@ -180,6 +182,12 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
     if id == EngineId::NATIVE || name.len() > ENGINE_NAME_LEN_MAX {
         return refuse(format!("engine {id} cannot be added: its id is taken, or its name too long"));
     }
+    if id.0 > ENGINE_ID_MAX {
+        return Err(newer(format!(
+            "engine {id}: an id above {ENGINE_ID_MAX}, for which the log has no room,"
+        )));
+    }
+    check_gone(state, id)?;
     if state.part(id).is_none() {
         if state.parts.len() >= ENGINES_MAX {
             return refuse("there are too many engines");
@@ -189,7 +197,7 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
     }
     let Some(part) = state.part_mut(id) else { return Ok(()) };
     let had_steps = part.added;
-    (part.name, part.format, part.added) = (name.into(), format, true);
+    (part.name, part.format, part.added, part.gone_below) = (name.into(), format, true, None);
     if let Body::Here { engine, state } = &part.body
         && format > engine.format()
     {
@@ -201,6 +209,33 @@ fn add_engine(state: &mut State, id: EngineId, name: &str, format: u32) -> Resul
         }
         part.body = Body::Away { steps };
     }
+    Ok(())
+}
+
+/// An engine that was removed and comes back would be handed what it had in the log before: that must have gone.
+fn check_gone(state: &State, id: EngineId) -> Result<()> {
+    let Some(below) = state.part(id).and_then(|part| part.gone_below) else { return Ok(()) };
+    let group = state.log_groups.values().find(|group| group.ltn < below);
+    let Some(group) = group.filter(|_| !base::canary::is("removed-engine-finds-its-old-log")) else {
+        return Ok(());
+    };
+    let why = format!(
+        "engine {id} was removed from this store, and log group {} may still hold batches of it: it can be added again when \
+         the other engines need none of these groups, which a flush and an open of the store see to",
+        group.ltn
+    );
+    Err(Error::new(ErrorKind::Busy, why))
+}
+
+fn remove_engine(state: &mut State, id: EngineId, below_ltn: u64) -> Result<()> {
+    let Some(part) = state.part_mut(id).filter(|part| part.added) else {
+        return refuse(format!("there is no engine {id} that could be removed"));
+    };
+    let body = match &part.body {
+        Body::Here { engine, .. } => Body::Here { engine: *engine, state: engine.empty() },
+        Body::Away { .. } => Body::Away { steps: IdMap::new() },
+    };
+    *part = Part { gone_below: Some(below_ltn), ..Part::new(id, &part.name.clone(), 0, body) };
     Ok(())
 }
 

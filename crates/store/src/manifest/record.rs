@@ -35,6 +35,9 @@ pub const ENGINE_NAME_LEN_MAX: usize = 64;
 /// How many engines one store may have.
 pub(super) const ENGINES_MAX: usize = 64;
 
+/// The largest id of an engine: a batch in the log has one byte for whose it is.
+pub(super) const ENGINE_ID_MAX: u32 = u8::MAX as u32;
+
 /// A file of an engine, as the store lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFile {
@@ -135,6 +138,14 @@ pub enum Record {
         /// False: the engine has been here since.
         missed: bool,
     },
+    /// An engine has left the store, with its files and all that its records say. What it has in the log is not wanted any
+    /// more; it may be added anew when no group is left that may hold any of that.
+    RemoveEngine {
+        /// The engine: not the key-value engine.
+        engine: EngineId,
+        /// Groups of this tag and above have nothing of it.
+        below_ltn: u64,
+    },
 }
 
 pub(super) mod tag {
@@ -154,6 +165,7 @@ pub(super) mod tag {
     pub(super) const ADD_ENGINE_FILE: u64 = 24;
     pub(super) const REMOVE_ENGINE_FILE: u64 = 25;
     pub(super) const ENGINE_MISSED: u64 = 26;
+    pub(super) const REMOVE_ENGINE: u64 = 27;
 }
 
 impl LogGroupMeta {
@@ -223,6 +235,9 @@ impl Record {
             Record::EngineMissed { engine, missed } => {
                 put_all(out, tag::ENGINE_MISSED, [u64::from(engine.0), u64::from(*missed)])
             }
+            Record::RemoveEngine { engine, below_ltn } => {
+                put_all(out, tag::REMOVE_ENGINE, [u64::from(engine.0), *below_ltn])
+            }
         }
     }
 
@@ -250,6 +265,7 @@ impl Record {
                 Record::AddEngineFile { engine, file }
             }
             tag::ENGINE_MISSED => Record::EngineMissed { engine: engine(r)?, missed: flags(r, 0b1)? != 0 },
+            tag::REMOVE_ENGINE => Record::RemoveEngine { engine: engine(r)?, below_ltn: number(r)? },
             tag::REMOVE_ENGINE_FILE => Record::RemoveEngineFile { engine: engine(r)?, number: number(r)? },
             _ => return Ok(None),
         };
@@ -376,6 +392,9 @@ impl fmt::Display for Record {
                 )
             }
             Record::RemoveEngineFile { engine, number } => write!(f, "remove engine {engine} file {number}"),
+            Record::RemoveEngine { engine, below_ltn } => {
+                write!(f, "remove engine {engine}, which has nothing in log group {below_ltn} and above")
+            }
             Record::EngineMissed { engine, missed: true } => {
                 write!(f, "engine {engine} missed the end of the log")
             }

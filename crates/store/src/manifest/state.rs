@@ -59,6 +59,8 @@ pub(super) struct Part {
     pub(super) floor: Option<SeqNo>,
     /// The log was ended without it: see [`Record::EngineMissed`].
     pub(super) missed: bool,
+    /// It was removed: see [`Record::RemoveEngine`].
+    pub(super) gone_below: Option<u64>,
     pub(super) files: IdMap<u64, EngineFile>,
     pub(super) body: Body,
 }
@@ -125,6 +127,7 @@ impl Part {
             added: false,
             floor: None,
             missed: false,
+            gone_below: None,
             files: IdMap::new(),
             body,
         }
@@ -151,6 +154,10 @@ impl Part {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let engine = self.id;
+        if let Some(below_ltn) = self.gone_below {
+            Record::AddEngine { engine, name: self.name.to_string(), format: self.format }.encode_into(out);
+            Record::RemoveEngine { engine, below_ltn }.encode_into(out);
+        }
         if !self.counts() {
             return;
         }
@@ -276,6 +283,18 @@ impl State {
         self.engines().filter(|engine| !engine.is_here)
     }
 
+    /// Below which sequence each engine needs nothing of the log; one that was removed needs nothing at all.
+    pub fn log_floors(&self) -> impl Iterator<Item = (EngineId, SeqNo)> + '_ {
+        let gone = self.parts.iter().filter(|part| part.gone_below.is_some());
+        self.engines().map(|engine| (engine.id, engine.floor)).chain(gone.map(|part| (part.id, SeqNo::MAX)))
+    }
+
+    /// True if this is a file of an engine that was removed: nobody wants it any more.
+    pub fn is_of_engine_removed(&self, file: FileKind) -> bool {
+        let FileKind::Engine { engine, .. } = file else { return false };
+        self.part(EngineId(engine)).is_some_and(|part| part.gone_below.is_some())
+    }
+
     /// True if the engine has to be thought of when `file` is found and not listed: the store was opened without it, so
     /// that nobody knows whether the file is still needed.
     pub fn is_of_engine_away(&self, file: FileKind) -> bool {
@@ -353,6 +372,9 @@ impl State {
         );
         for &group in self.log_groups.values() {
             out += &format!("{}\n", Record::AddLogGroup { group });
+        }
+        for part in self.parts.iter().filter(|part| part.gone_below.is_some()) {
+            out += &format!("engine {} \"{}\" removed\n", part.id, part.name.escape_debug());
         }
         for part in self.parts.iter().filter(|part| part.counts()) {
             if part.added || matches!(part.body, Body::Away { .. }) {

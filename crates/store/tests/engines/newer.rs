@@ -99,6 +99,14 @@ fn what_contradicts_the_engines_is_refused() {
             "a file that is not there",
             vec![add(strange, ""), Record::RemoveEngineFile { engine: strange, number: 1 }],
         ),
+        (
+            "one that was removed",
+            vec![add(strange, ""), Record::RemoveEngine { engine: strange, below_ltn: 1 }, file(strange, 1)],
+        ),
+        (
+            "the removal of one that is not there",
+            vec![Record::RemoveEngine { engine: strange, below_ltn: 1 }],
+        ),
         ("the key-value engine", vec![add(EngineId::NATIVE, "")]),
         ("a long name", vec![add(strange, &"x".repeat(65))]),
     ] {
@@ -106,13 +114,15 @@ fn what_contradicts_the_engines_is_refused() {
         records.iter().for_each(|record| record.encode_into(&mut bytes));
         assert!(state.after(&bytes).is_err_and(|e| e.is_corruption()), "{what}");
     }
-    // A step of an engine that was not added, of one that is known, one that contradicts it, and a tag of a later release.
+    // A step of an engine that was not added, of one that is known, one that contradicts it, a tag of a
+    // later release, and an id for which the log has no room.
     for (bytes, kind) in [
         (&[21, 1, 9][..], ErrorKind::Corruption),
         (&[21, 1, 3], ErrorKind::Corruption),
         (&[21, 0], ErrorKind::Corruption),
         (&[22, 4, 3, 0, 1, 0], ErrorKind::Unsupported),
-        (&[27, 0], ErrorKind::Unsupported),
+        (&[28, 0], ErrorKind::Unsupported),
+        (&[22, 4, 0x80, 2, 0, 1], ErrorKind::Unsupported),
     ] {
         assert_eq!(state.after(bytes).unwrap_err().kind(), kind, "{bytes:?}");
     }

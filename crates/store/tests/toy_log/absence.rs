@@ -9,7 +9,7 @@ use store::commit::{Durability, TenantId};
 use store::manifest::{Engine, Engines};
 
 /// Opens it for nobody, lets another tenant write for a while, and closes it.
-fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
+pub fn without_the_toy(sim: &SimEnv, batches: u64) -> Store {
     let mut next = 0;
     let store = Store::open(&sim.env(), Path::new(DIR), TERMS, &Engines::default(), &mut |tenant, seq, _| {
         next = if tenant == TenantId(9) { seq } else { next };

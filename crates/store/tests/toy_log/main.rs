@@ -7,6 +7,7 @@ mod crashes;
 #[path = "../../examples/toy_log/engine.rs"]
 mod engine;
 mod model;
+mod removal;
 #[path = "../../examples/toy_log/story.rs"]
 mod story;
 
