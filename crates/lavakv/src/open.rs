@@ -259,12 +259,12 @@ pub(crate) fn check_files(
         let error = Error::corruption(format!("{problem}; {advice}"))
             .at_file(io::fs::join(dir, &kind.to_string()))
             .at_offset(offset);
-        match kind {
-            FileKind::Ksst(number) | FileKind::Vsst(number) if damaged_files == DamagedFiles::Serve => {
+        match (kind, &mut of_log) {
+            (FileKind::Ksst(number) | FileKind::Vsst(number), _) if damaged_files == DamagedFiles::Serve => {
                 findings.push(Finding { number, error, is_missing: !lengths.contains_key(&kind) });
                 Ok(())
             }
-            FileKind::Log(_) if let Some(of_log) = &mut of_log => {
+            (FileKind::Log(_), Some(of_log)) => {
                 of_log.push(error);
                 Ok(())
             }
