@@ -14,5 +14,5 @@ pub(crate) mod flush;
 pub(crate) mod idle;
 pub(crate) mod live_files;
 pub(crate) mod metrics;
-pub(crate) mod space;
+pub(crate) mod space_report;
 pub(crate) mod wait;

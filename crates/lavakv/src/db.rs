@@ -2,7 +2,7 @@
 
 use crate::admin::collect::{GcPause, GcPlan, GcProgress, GcReport};
 use crate::admin::families;
-use crate::admin::space::Space;
+use crate::admin::space_report::Space;
 use crate::batch::payload::Payload;
 use crate::batch::{Change, DEFAULT_FAMILY, WriteBatch};
 use crate::context::event::DamagedFile;
@@ -463,7 +463,7 @@ impl Db {
 
     /// Who owns which bytes on disk.
     pub fn space(&self) -> Result<Space> {
-        crate::admin::space::space(&self.engine().jobs)
+        crate::admin::space_report::space(&self.engine().jobs)
     }
 
     /// What the manifest names now, for tests that compare it with the directory.

@@ -38,7 +38,7 @@ mod write;
 pub use ::io::{Access, Env};
 pub use admin::collect::{GcPause, GcPlan, GcProgress, GcReport, PlannedGc};
 pub use admin::dump;
-pub use admin::space::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+pub use admin::space_report::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 pub use base::{Compression, Error, ErrorKind, Result, SeqNo};
 pub use batch::WriteBatch;
 pub use cache::{CacheStats, SegmentStats};

@@ -14,7 +14,7 @@
 //! * [`manual`]: the walk of `compact_range`.
 //! * [`quiet`]: what is worth compacting when nobody writes.
 //! * [`relocation`]: values back into the order of their keys.
-//! * [`space`]: picks where room is short; `gain`: what they bring.
+//! * [`for_space`]: picks where room is short; `gain`: what they bring.
 //! * [`set_aside`]: what tables that cannot be read keep where it is; `sink`: how they make room.
 //! * [`cutter`]: where the outputs of a compaction end.
 
@@ -22,6 +22,7 @@ pub mod compaction;
 pub mod contract;
 pub mod cutter;
 mod facts;
+pub mod for_space;
 mod gain;
 mod in_progress;
 pub mod leveled;
@@ -31,12 +32,12 @@ pub mod quiet;
 pub mod relocation;
 pub mod set_aside;
 mod sink;
-pub mod space;
 
 pub use compaction::{Compaction, Reason};
 pub use contract::{CompactionPolicy, L0Load};
 pub use cutter::Cutter;
 pub use facts::{Facts, Moves};
+pub use for_space::Need;
 pub use in_progress::InProgress;
 pub use leveled::parameters::{FileChoice, Leveled};
 pub use leveled::targets::LevelTargets;
@@ -44,7 +45,6 @@ pub use manual::{ManualRange, ManualStep};
 pub use named::{Policies, PolicyChoice, TreeOptions};
 pub use relocation::{Relocation, RelocationOptions, RelocationStep};
 pub use set_aside::SetAside;
-pub use space::Need;
 
 #[cfg(test)]
 mod tests;

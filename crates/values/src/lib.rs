@@ -7,7 +7,7 @@
 //! reference.
 //!
 //! * [`drop_cache`]: which keys were overwritten lately, so that hot and cold values go to files of their own.
-//! * [`separator`]: writes values into vSSTs and makes the references (flush, and merges that change values).
+//! * [`series`]: writes values into vSSTs and makes the references (flush, and merges that change values).
 //! * [`ledger`]: how much of each file is garbage: derived from the tables of a version, never counted.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`job`]: the collection, in bounded steps.
@@ -24,7 +24,7 @@ pub mod meta;
 mod outputs;
 pub mod pick;
 pub mod pins;
-pub mod separator;
+pub mod series;
 
 pub use drop_cache::{DropCache, Parting};
 pub use job::{GcJob, GcOutcome, GcStats, GcStep, GcWorld, Measured};
@@ -33,4 +33,4 @@ pub use meta::vsst_meta;
 pub use outputs::OutputVsst;
 pub use pick::{Gc, GcOptions, Lookups, pick};
 pub use pins::{PinGuard, Pins, names_to_pin, outline, prune};
-pub use separator::Separator;
+pub use series::VsstSeries;

@@ -23,10 +23,10 @@ fn long_value(i: u64, seq: SeqNo) -> Vec<u8> {
 /// Writes a vSST of keys, all under one sequence.
 fn vsst(store: &mut Store, alignment: u32, seq: SeqNo, keys: &[u64]) -> (VsstMeta, Vec<(u64, Reference)>) {
     let world = &mut store.world;
-    let mut separator = Separator::new(u64::MAX, || world.begin(alignment, VsstClass::Cold));
+    let mut series = VsstSeries::new(u64::MAX, || world.begin(alignment, VsstClass::Cold));
     let references =
-        keys.iter().map(|&i| (i, separator.add(&user_key(i), seq, &long_value(i, seq)).unwrap())).collect();
-    let mut metas = separator.finish().unwrap();
+        keys.iter().map(|&i| (i, series.add(&user_key(i), seq, &long_value(i, seq)).unwrap())).collect();
+    let mut metas = series.finish().unwrap();
     assert_eq!(metas.len(), 1);
     (metas.remove(0), references)
 }
@@ -280,18 +280,18 @@ fn outputs_end_between_user_keys_and_long_records_get_through() {
     let mut store = Store::new(9);
     let mut rng = Rng::new(1);
     let world = &mut store.world;
-    let mut separator = Separator::new(u64::MAX, || world.begin(1, VsstClass::Mixed));
+    let mut series = VsstSeries::new(u64::MAX, || world.begin(1, VsstClass::Mixed));
     let mut builder_entries = Vec::new();
     for i in 0..30 {
         for seq in (1..=1 + rng.below(5)).rev() {
             let mut value = vec![0; if i == 7 { 6 << 20 } else { rng.range(50, 3000) as usize }];
             rng.fill(&mut value);
-            let reference = separator.add(&user_key(i), seq, &value).unwrap();
+            let reference = series.add(&user_key(i), seq, &value).unwrap();
             builder_entries.push((i, seq, value, reference));
         }
     }
-    let meta = separator.finish().unwrap().remove(0);
-    drop(separator);
+    let meta = series.finish().unwrap().remove(0);
+    drop(series);
     let mut table = store.world.begin_table(0).unwrap();
     builder_entries.retain(|_| !rng.one_in(3));
     for (i, seq, _, reference) in &builder_entries {
@@ -316,23 +316,23 @@ fn outputs_end_between_user_keys_and_long_records_get_through() {
 }
 
 #[test]
-fn the_separator_cuts_files_and_fails_once_and_for_all() {
+fn a_series_cuts_files_and_fails_once_and_for_all() {
     let mut store = Store::new(10);
     let world = RefCell::new(&mut store.world);
-    let mut separator = Separator::new(2000, || world.borrow_mut().begin(0, VsstClass::Hot));
-    assert!(separator.finish().unwrap().is_empty(), "no values, no files");
+    let mut series = VsstSeries::new(2000, || world.borrow_mut().begin(0, VsstClass::Hot));
+    assert!(series.finish().unwrap().is_empty(), "no values, no files");
     let mut references = Vec::new();
     for i in 0..40 {
         for seq in [9, 8] {
-            references.push((i, seq, separator.add(&user_key(i), seq, &long_value(i, seq)).unwrap()));
+            references.push((i, seq, series.add(&user_key(i), seq, &long_value(i, seq)).unwrap()));
         }
     }
-    let metas = separator.finish().unwrap();
+    let metas = series.finish().unwrap();
     assert!(metas.len() > 3);
     assert_eq!(metas.iter().map(|m| m.entries).sum::<u64>(), 80);
-    assert_eq!(metas.iter().map(|m| m.record_bytes).sum::<u64>(), separator.record_bytes());
-    assert_eq!(metas.iter().map(|m| m.len).sum::<u64>(), separator.take_written_bytes());
-    assert!(separator.created().iter().map(|(n, _)| *n).eq(metas.iter().map(|m| m.number)));
+    assert_eq!(metas.iter().map(|m| m.record_bytes).sum::<u64>(), series.record_bytes());
+    assert_eq!(metas.iter().map(|m| m.len).sum::<u64>(), series.take_written_bytes());
+    assert!(series.created().iter().map(|(n, _)| *n).eq(metas.iter().map(|m| m.number)));
     for meta in &metas {
         assert!(meta.class == VsstClass::Hot && meta.blob_ids.is_empty() && meta.validate().is_ok());
         assert!(meta.len < 4000);
@@ -340,12 +340,11 @@ fn the_separator_cuts_files_and_fails_once_and_for_all() {
     for pair in metas.windows(2) {
         assert!(base::key::user_key(&pair[0].largest) < base::key::user_key(&pair[1].smallest));
     }
-    let e =
-        separator.add(&user_key(3), 1, &[]).and_then(|_| separator.add(&user_key(2), 1, &[])).unwrap_err();
+    let e = series.add(&user_key(3), 1, &[]).and_then(|_| series.add(&user_key(2), 1, &[])).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert_eq!(separator.add(&user_key(9), 1, &[]).unwrap_err().to_string(), e.to_string());
-    assert_eq!(separator.finish().unwrap_err().to_string(), e.to_string());
-    drop(separator);
+    assert_eq!(series.add(&user_key(9), 1, &[]).unwrap_err().to_string(), e.to_string());
+    assert_eq!(series.finish().unwrap_err().to_string(), e.to_string());
+    drop(series);
     metas.into_iter().for_each(|meta| add_vsst(&mut store, meta));
     for (i, seq, reference) in &references {
         assert_eq!(value(&store, &store.version(), *i, *seq, reference), long_value(*i, *seq));

@@ -5,7 +5,7 @@
 //! apart field by field, so that a new field cannot be forgotten. Readers are summed up by name, not by number: the number of series stays bounded by the names that a
 //! program gives.
 
-use crate::admin::space::{FamilySpace, Holder, LevelSpace, Space};
+use crate::admin::space_report::{FamilySpace, Holder, LevelSpace, Space};
 use crate::context::stats::Statistics;
 use crate::work::jobs::Jobs;
 use base::Result;
@@ -71,7 +71,7 @@ fn escaped(text: &str) -> String {
 
 /// Everything there is to tell of a store.
 pub(crate) fn metrics(jobs: &Jobs) -> Result<String> {
-    let space = crate::admin::space::space(jobs)?;
+    let space = crate::admin::space_report::space(jobs)?;
     let store = jobs.context.dir.display().to_string();
     Ok(text(store, &space, &crate::admin::describe::statistics(jobs), &jobs.files.cache.stats()))
 }
@@ -157,9 +157,9 @@ fn put_space(page: &mut Page, space: &Space) {
 }
 
 /// Who holds the log.
-fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space::LogHolder>) {
+fn put_log_holder(page: &mut Page, log_holder: Option<&crate::admin::space_report::LogHolder>) {
     use Value::Count;
-    let holder = |bytes: fn(&crate::admin::space::LogHolder) -> u64| {
+    let holder = |bytes: fn(&crate::admin::space_report::LogHolder) -> u64| {
         log_holder.into_iter().map(move |h| (vec![("family", &h.family[..])], Count(bytes(h))))
     };
     page.gauges(

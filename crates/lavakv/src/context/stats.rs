@@ -65,12 +65,12 @@ counters! {
     compactions,
     /// Compactions that only moved a file down.
     compaction_moves,
-    /// Compactions that rebuilt vSSTs in the order of keys.
-    rebuilds,
+    /// Compactions that put values back in the order of keys (relocation).
+    relocations,
     /// Bytes of vSSTs read by these.
-    rebuild_bytes_read,
+    relocation_bytes_read,
     /// Bytes of vSSTs written by these, which are part of `compaction_bytes_written`.
-    rebuild_bytes_written,
+    relocation_bytes_written,
     /// Collections of vSSTs installed.
     gc_runs,
     /// Collections given up early because they would have freed too little.

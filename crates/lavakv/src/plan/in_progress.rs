@@ -20,14 +20,14 @@ pub(crate) struct Running {
     pub compactions: usize,
     /// Those of them that somebody asked for.
     pub manual: usize,
-    /// One of them is a step of a walk that rebuilds vSSTs.
+    /// One of them is a step of a walk that relocates values.
     pub relocation: bool,
     /// Collections of vSSTs, all families.
     pub collections: usize,
 }
 
 impl Running {
-    /// Compactions that count: what only rebuilds vSSTs waits for all others between its steps.
+    /// Compactions that count: what only relocates values waits for all others between its steps.
     pub fn merges(&self) -> usize {
         self.compactions - usize::from(self.relocation)
     }
@@ -46,7 +46,7 @@ impl Running {
 /// What was learned by asking, and need not be asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
-    /// Walks that rebuild vSSTs in the order of keys, by family.
+    /// Walks that put values back in the order of keys, by family.
     pub walks: HashMap<FamilyId, Relocation>,
     /// Versions in which a quiet store has no compaction that pays, by family.
     pub at_rest: HashMap<FamilyId, Weak<Version>>,

@@ -1,6 +1,6 @@
 //! When values are put back into the order of their keys.
 //!
-//! Nobody reads ahead in a store that is not scanned, so nothing is rebuilt there: the mechanism costs a store that only
+//! Nobody reads ahead in a store that is not scanned, so nothing is relocated there: the mechanism costs a store that only
 //! writes and gets nothing at all. Scans tell what they lose (`tree::demand`): each request beyond the fewest that would do.
 //! Once that is [`PAYS_PART`] of the bytes that a walk would rewrite, it begins: from there on scans are expected to lose as
 //! much again. A walk does not begin, nor go on, while anybody writes (under random overwrites what is put in order is soon

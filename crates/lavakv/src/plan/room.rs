@@ -8,9 +8,9 @@ use version::FileMeta;
 /// Bytes of outputs that a compaction may write. Those of its inputs, but for what range tombstones cover in the deeper
 /// level: a store that is full, and was cleared by one, has no room for a copy of what is gone.
 pub(crate) fn output_bytes(compaction: &Compaction, vsst_bytes: u64, has_snapshots: bool) -> u64 {
-    // What is rebuilt beside it ends with the table by which it is a vSST's worth.
-    let rebuilt = if compaction.relocate_vssts.is_empty() { 0 } else { 2 * vsst_bytes };
-    let all = compaction.input_bytes() + rebuilt;
+    // What is relocated beside it ends with the table by which it is a vSST's worth.
+    let relocated = if compaction.relocate_vssts.is_empty() { 0 } else { 2 * vsst_bytes };
+    let all = compaction.input_bytes() + relocated;
     let covering =
         |(level, f): &(usize, &Arc<FileMeta>)| *level == compaction.level && f.range_tombstones > 0;
     let covered: u64 = compaction.input_files().filter(covering).map(|(_, f)| f.hidden_bytes).sum();

@@ -69,26 +69,29 @@ fn pass_seconds(db: &Db, sim: &SimEnv, seconds: u64) {
 fn scans_bring_values_back_into_order_and_then_the_store_rests() {
     let sim = SimEnv::new(1);
     let (db, model) = scattered(&sim, Ablation::default());
-    assert_eq!(db.stats().rebuilds, 0, "nobody scans");
+    assert_eq!(db.stats().relocations, 0, "nobody scans");
     let before = scan(&db, &model);
     // Before a second has passed nothing begins.
     while db.run_background_step() {}
-    assert_eq!(db.stats().rebuilds, 0);
+    assert_eq!(db.stats().relocations, 0);
     pass_seconds(&db, &sim, 10);
     let stats = db.stats();
-    assert!(stats.rebuilds > 0 && stats.rebuild_bytes_read > 0, "{}", db.describe());
-    assert!(stats.rebuild_bytes_written < 2 * KEYS * LEN as u64, "each value is moved about once: {stats:?}");
+    assert!(stats.relocations > 0 && stats.relocation_bytes_read > 0, "{}", db.describe());
+    assert!(
+        stats.relocation_bytes_written < 2 * KEYS * LEN as u64,
+        "each value is moved about once: {stats:?}"
+    );
     let after = scan(&db, &model);
     assert!(after * 2 < before, "{before} requests before, {after} after");
     reads_back(&db, &model);
     nothing_left_over(&db, &sim);
     // The scans of the new order do not ask for another.
-    let (rest, state) = (db.stats().rebuilds, sim.state_hash());
+    let (rest, state) = (db.stats().relocations, sim.state_hash());
     for _ in 0..5 {
         scan(&db, &model);
         pass_seconds(&db, &sim, 5);
     }
-    assert_eq!(db.stats().rebuilds, rest);
+    assert_eq!(db.stats().relocations, rest);
     assert_eq!(sim.state_hash(), state, "nothing was written");
     db.close().unwrap();
     reads_back(&open_scanned(&sim), &model);
@@ -100,7 +103,7 @@ fn switched_off_nothing_moves() {
     let (db, model) = scattered(&sim, Ablation::without(["correlated"]).unwrap());
     let before = scan(&db, &model);
     pass_seconds(&db, &sim, 10);
-    assert!(db.stats().rebuilds == 0 && scan(&db, &model) * 3 > before * 2);
+    assert!(db.stats().relocations == 0 && scan(&db, &model) * 3 > before * 2);
 }
 
 /// The peak of space during the walks: what a walk takes, and no second copy of the store.
@@ -115,7 +118,7 @@ fn a_walk_needs_room_for_a_part_only() {
     while db.run_background_step() {
         peak = peak.max(db.space().unwrap().total_bytes);
     }
-    assert!(db.stats().rebuilds > 0);
+    assert!(db.stats().relocations > 0);
     let live = KEYS * LEN as u64;
     assert!(peak < settled + live / 3, "{settled} B settled, {peak} B at most, {live} B live");
 }
@@ -124,7 +127,7 @@ fn a_walk_needs_room_for_a_part_only() {
 /// collection. (Two jobs that worked on one vSST would panic.)
 #[test]
 fn readers_and_writers_beside_the_walks() {
-    let mut rebuilt = 0;
+    let mut relocated = 0;
     for seed in 0..6 {
         let sim = SimEnv::new(20 + seed);
         let (db, mut model) = scattered(&sim, Ablation::default());
@@ -154,11 +157,11 @@ fn readers_and_writers_beside_the_walks() {
         let found: Model = db.iter(options).unwrap().entries().map(Result::unwrap).collect();
         assert!(found == then);
         scan(&db, &model);
-        rebuilt += db.stats().rebuilds;
+        relocated += db.stats().relocations;
         nothing_left_over(&db, &sim);
         reads_back(&db, &model);
     }
-    assert!(rebuilt > 20, "{rebuilt}");
+    assert!(relocated > 20, "{relocated}");
 }
 
 /// Power fails in the middle of a walk, at every kind of moment: nothing that was synced is lost, and the walk's files do
@@ -173,7 +176,7 @@ fn crashes_in_the_middle_of_a_walk() {
     scan(&db, &model);
     let from = sim.op_count();
     pass_seconds(&db, &sim, 5);
-    assert!(db.stats().rebuilds > 2);
+    assert!(db.stats().relocations > 2);
     drop(db);
     let record = sim.record();
     let moments: Vec<u64> = record.barriers().into_iter().filter(|&op| op >= from).collect();
@@ -231,7 +234,7 @@ fn a_damaged_record_stays_where_it_is() {
     assert_eq!(bad.len(), 1);
     pass_seconds(&db, &sim, 10);
     let stats = db.stats();
-    assert!(stats.rebuilds > 0 && stats.files_set_aside == 1, "{stats:?}");
+    assert!(stats.relocations > 0 && stats.files_set_aside == 1, "{stats:?}");
     assert!(files_like(&sim, ".vsst").contains(&name));
     for (key, value) in &model {
         match db.get(key) {
@@ -259,11 +262,11 @@ fn a_full_disk_ends_a_walk_and_nothing_else() {
     scan(&db, &model);
     sim.set_capacity(Some(sim.used() + (20 << 10)));
     pass_seconds(&db, &sim, 5);
-    assert!(db.stats().background_errors > 0 && db.stats().rebuilds == 0);
+    assert!(db.stats().background_errors > 0 && db.stats().relocations == 0);
     assert!(scan(&db, &model) > 0);
     sim.set_capacity(None);
     pass_seconds(&db, &sim, 5);
-    assert!(db.stats().rebuilds > 0);
+    assert!(db.stats().relocations > 0);
     reads_back(&db, &model);
     nothing_left_over(&db, &sim);
 }

@@ -13,11 +13,11 @@
 
 use super::compaction::Compaction;
 use super::facts::{Facts, Moves};
+use super::for_space::Need;
 use super::manual::{ManualRange, ManualStep};
 use super::relocation::{Relocation, RelocationStep};
 use super::set_aside::SetAside;
-use super::space::Need;
-use super::{quiet, space};
+use super::{for_space, quiet};
 use crate::OutputCutter;
 use std::fmt::Debug;
 use version::Version;
@@ -62,7 +62,7 @@ pub trait CompactionPolicy: Debug + Send + Sync {
     /// the deepest level that is `released`: it may hold what was kept for a snapshot that is gone.
     fn for_space(&self, facts: &Facts<'_>, need: Need, released: &dyn Fn(u64) -> bool) -> Option<Compaction> {
         let moves = self.moves(facts);
-        space::pick(facts, &*moves, need).or_else(|| space::pick_rewrite(facts, &*moves, released))
+        for_space::pick(facts, &*moves, need).or_else(|| for_space::pick_rewrite(facts, &*moves, released))
     }
 
     /// The next compaction that pays when nobody writes.

@@ -113,7 +113,7 @@ impl Relocation {
             (bytes, links) = (more, links.saturating_add(piece.tables));
         }
         // In order, each table would reference one of them, and one more for each border between two.
-        let concerned = |f: &&Arc<FileMeta>| rebuilt_bytes(version, f, &vssts) > 0;
+        let concerned = |f: &&Arc<FileMeta>| relocated_bytes(version, f, &vssts) > 0;
         let tables = version.files(level).iter().filter(concerned).count() as u64;
         let in_order = tables.saturating_add(bytes / options.job_bytes.max(1));
         let pays = links > 0 && links >= in_order.saturating_mul(2);
@@ -136,19 +136,19 @@ impl Relocation {
             .map_or(0, |done| files.partition_point(|f| key::compare(&f.smallest, done).is_le()));
         // A table that cannot be read goes on referring to what it refers to.
         let readable = |f: &FileMeta| !facts.set_aside.has(f.number);
-        let bytes_of = |f: &FileMeta| if readable(f) { rebuilt_bytes(version, f, &self.vssts) } else { 0 };
+        let bytes_of = |f: &FileMeta| if readable(f) { relocated_bytes(version, f, &self.vssts) } else { 0 };
         let Some(first) = (from..files.len()).find(|&i| bytes_of(&files[i]) > 0) else {
             return RelocationStep::Done;
         };
-        let (mut rebuilt, mut physical, mut end) = (0u64, 0u64, first);
+        let (mut relocated, mut physical, mut end) = (0u64, 0u64, first);
         for f in &files[first..] {
             let more = bytes_of(f);
             physical = physical.saturating_add(f.len);
             let wide = end > first && physical > moves.widest_bytes();
-            if more == 0 || wide || rebuilt >= self.job_bytes {
+            if more == 0 || wide || relocated >= self.job_bytes {
                 break;
             }
-            rebuilt = rebuilt.saturating_add(more);
+            relocated = relocated.saturating_add(more);
             end += 1;
         }
         match rewritten(facts, moves, self.level, first..end, &self.vssts) {
@@ -162,7 +162,7 @@ impl Relocation {
 }
 
 /// Bytes of records in `vssts` that a table references.
-pub fn rebuilt_bytes(version: &Version, table: &FileMeta, vssts: &BTreeSet<u64>) -> u64 {
+pub fn relocated_bytes(version: &Version, table: &FileMeta, vssts: &BTreeSet<u64>) -> u64 {
     let taken = |blob_id| version.resolve_all(blob_id).any(|v| vssts.contains(&v.number));
     let theirs = table.dependencies.iter().filter(|d| taken(d.blob_id));
     theirs.fold(0, |sum: u64, d| sum.saturating_add(d.stored_bytes))

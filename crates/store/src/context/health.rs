@@ -78,6 +78,7 @@ impl Health {
     }
 
     /// True if nothing is acknowledged any more.
+    #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }

@@ -83,6 +83,7 @@ impl Signals {
     ///
     /// A worker that falls asleep in the same moment may be missed: then it sleeps on for as long as workers do at most, as if
     /// that write had brought no work, and the next write wakes it.
+    #[inline]
     pub fn wake_dozing(&self) {
         if self.dozing.load(Ordering::Relaxed) && self.dozing.swap(false, Ordering::AcqRel) {
             self.notify_work();

@@ -26,7 +26,7 @@
 //! *Soft*: as `room` falls below a margin, writers are slowed down smoothly to the rate at which space is freed
 //! (`throttle`). *Hard*: with no room, writers wait for running or possible work; memtables are frozen if that may free
 //! something; compaction takes down what frees enough for what it writes, and everything where nothing else can make room
-//! (`lsm::policy::space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
+//! (`lsm::policy::for_space`). If nothing is left that could free anything, the policy decides: `NoSpace`, or wait for somebody to delete. Nothing has to be reopened afterwards.
 //!
 //! Where the volume has less left than the limit, what it has left is the limit: a store keeps its reserve on a volume that
 //! fills up, too. Without a `space_limit` it does so from the moment the volume has little more left than the reserve,
@@ -153,11 +153,13 @@ impl SpaceBudget {
     }
 
     /// True if there is a limit.
+    #[inline]
     pub fn is_limited(&self) -> bool {
         self.bounds.limit_bytes.load(Relaxed) != u64::MAX
     }
 
     /// The limit; `u64::MAX`: none.
+    #[inline]
     pub fn limit_bytes(&self) -> u64 {
         self.bounds.limit_bytes.load(Relaxed)
     }
@@ -316,6 +318,7 @@ impl SpaceBudget {
     }
 
     /// True if somebody set a limit. There may be one without that: the end of the volume.
+    #[inline]
     pub fn has_own_limit(&self) -> bool {
         self.terms.limit.is_some()
     }
@@ -370,6 +373,7 @@ impl SpaceBudget {
     }
 
     /// What is left for writes before the limit, and how much is so little that they are slowed down; `None`: no limit.
+    #[inline]
     pub fn room(&self) -> Option<(u64, u64)> {
         let limit = self.limit_bytes();
         (limit != u64::MAX).then(|| self.room_below(limit))

@@ -15,6 +15,7 @@ pub struct Memory {
 
 impl Memory {
     /// So many bytes more are in memtables that are written to.
+    #[inline]
     pub fn grew(&self, bytes: usize) {
         self.active.fetch_add(bytes as u64, Relaxed);
     }
@@ -32,10 +33,12 @@ impl Memory {
         self.active.fetch_sub(bytes as u64, Relaxed);
     }
     /// All of them.
+    #[inline]
     pub fn used(&self) -> u64 {
         self.active.load(Relaxed) + self.frozen.load(Relaxed)
     }
     /// Those that wait to be flushed.
+    #[inline]
     pub fn backlog(&self) -> u64 {
         self.frozen.load(Relaxed)
     }

@@ -294,7 +294,7 @@ impl Store {
             RefMut::map(world.borrow_mut(), |w| &mut **w)
         }
         let world = &world;
-        let begin = |class| Separator::new(vsst_bytes, move || world_of(world).begin(0, class));
+        let begin = |class| VsstSeries::new(vsst_bytes, move || world_of(world).begin(0, class));
         let (mut hot, mut cold) = (begin(VsstClass::Hot), begin(VsstClass::Cold));
         let mut tables = Vec::new();
         let mut table: Option<(KsstBuilder, usize, Vec<u8>)> = None;
@@ -314,8 +314,8 @@ impl Store {
                     value if value.len() < SEPARATE_FROM => (ValueKind::Value, value),
                     value => {
                         let is_hot = base::hash::key_hash(&key).is_multiple_of(3);
-                        let separator = if is_hot { &mut hot } else { &mut cold };
-                        (ValueKind::Reference, separator.add(&key, seq, &value).unwrap().encode())
+                        let series = if is_hot { &mut hot } else { &mut cold };
+                        (ValueKind::Reference, series.add(&key, seq, &value).unwrap().encode())
                     }
                 },
             };

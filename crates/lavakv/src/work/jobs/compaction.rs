@@ -40,7 +40,7 @@ pub(crate) struct CompactionJob {
     policy: Arc<dyn CompactionPolicy>,
     number: u64,
     inputs: Vec<u64>,
-    /// The version it was picked from, with no vSSTs but those it rebuilds: pins the input files.
+    /// The version it was picked from, with no vSSTs but those it relocates: pins the input files.
     version: Arc<Version>,
     /// Bytes to reserve for an output.
     expected_len: u64,
@@ -139,7 +139,7 @@ impl CompactionJob {
             inputs: self.inputs.clone(),
             expected_len: self.family.options().vsst_bytes,
         };
-        let rebuilder = Relocator::new(files(), &self.version, &self.compaction)?;
+        let relocator = Relocator::new(files(), &self.version, &self.compaction)?;
         let separation = Separation::of_compaction(files(), self.version.clone());
         let drops = self.family.drop_cache().map(Drops);
         if let Some(Drops(cache)) = &drops {
@@ -147,7 +147,7 @@ impl CompactionJob {
         }
         Ok(Running {
             drops,
-            separation: separation.with_rebuilder(rebuilder),
+            separation: separation.with_relocator(relocator),
             merge: MergeJob::new(MergingIterator::new(sources.cursors), &sources.tombstones, merge_options),
             counting,
             cutter: self.policy.cutter(&self.compaction, &self.version),
@@ -191,7 +191,7 @@ impl CompactionJob {
             Step::More => Ok(Merged::Not(Progress::More)),
             Step::Done(outputs) => {
                 let vssts = running.separation.finish()?;
-                jobs.context.stats.rebuild_bytes_read.add(running.separation.relocation_read_bytes());
+                jobs.context.stats.relocation_bytes_read.add(running.separation.relocation_read_bytes());
                 for (file, error) in running.separation.take_damaged() {
                     jobs.tree.set_aside(file, &error);
                 }
@@ -214,7 +214,7 @@ impl CompactionJob {
             .compaction_bytes_written
             .add(files.iter().map(|f| f.len).sum::<u64>() + value_bytes);
         if self.compaction.reason == Reason::Relocation {
-            jobs.context.stats.rebuild_bytes_written.add(value_bytes);
+            jobs.context.stats.relocation_bytes_written.add(value_bytes);
         }
         if self.install(files, vssts)? == Installed::Whole && !self.kept_for.is_empty() {
             let kept = outputs.iter().map(|output| (output.number, self.kept_for.clone()));
@@ -266,7 +266,7 @@ impl CompactionJob {
         }
         jobs.context.stats.compactions.add(1);
         jobs.context.stats.compaction_moves.add(u64::from(c.trivial_move));
-        jobs.context.stats.rebuilds.add(u64::from(c.reason == Reason::Relocation));
+        jobs.context.stats.relocations.add(u64::from(c.reason == Reason::Relocation));
         jobs.context.health.space_found();
         jobs.tree.refresh_space();
         jobs.context.tell(&Event::Compaction {

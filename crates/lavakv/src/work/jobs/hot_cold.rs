@@ -1,7 +1,7 @@
 //! Hot and cold values go to vSSTs of their own.
 //!
 //! Compactions tell the family's [`DropCache`] which keys they drop older versions of ([`Drops`]); a flush asks it, key by
-//! key, and writes what is hot to one vSST and the rest to another ([`ValueFiles`]). Whether it does follows from the
+//! key, and writes what is hot to one vSST and the rest to another ([`HotColdVssts`]). Whether it does follows from the
 //! shares that the flushes before it came to (`values::drop_cache`), and from how much there is to write: a memtable
 //! flushed early is not made two small files. A file is begun with its first value. What a compaction writes has lasted
 //! until then: it is cold.
@@ -15,24 +15,24 @@ use lsm::{DropObserver, DropReason};
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::Reference;
-use values::{DropCache, Parting, Separator};
+use values::{DropCache, Parting, VsstSeries};
 use version::{VsstClass, VsstMeta};
 
 /// Values are parted where a flush writes at least this part of a memtable, or of a vSST if that is less.
 const FLUSH_PART_MIN: u64 = 4;
 
 /// The vSSTs of one job.
-pub(crate) struct ValueFiles {
+pub(crate) struct HotColdVssts {
     /// What a flush asks, and tells what came of it.
     cache: Option<Arc<DropCache>>,
-    hot: Separator<CreateVsst>,
-    cold: Separator<CreateVsst>,
+    hot: VsstSeries<CreateVsst>,
+    cold: VsstSeries<CreateVsst>,
     parting: Parting,
     asked_bytes: u64,
     hot_bytes: u64,
 }
 
-impl ValueFiles {
+impl HotColdVssts {
     /// For a job that makes its vSSTs by `files`. `flush_bytes`: what it has to write, if it is a flush.
     pub fn new(files: VsstFiles, flush_bytes: Option<u64>) -> Self {
         let options = files.family.options();
@@ -45,14 +45,14 @@ impl ValueFiles {
         };
         let cold = if cache.is_some() { VsstClass::Cold } else { VsstClass::Mixed };
         let files = Arc::new(files);
-        let separator = |class| {
+        let series = |class| {
             let files = files.clone();
-            Separator::new(options.vsst_bytes, Box::new(move || files.create(0, class)) as CreateVsst)
+            VsstSeries::new(options.vsst_bytes, Box::new(move || files.create(0, class)) as CreateVsst)
         };
-        ValueFiles {
+        HotColdVssts {
             cache: cache.filter(|_| flush_bytes.is_some()),
-            hot: separator(VsstClass::Hot),
-            cold: separator(cold),
+            hot: series(VsstClass::Hot),
+            cold: series(cold),
             parting,
             asked_bytes: 0,
             hot_bytes: 0,

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use table::{ReadCounters, Reference, Vsst};
-use values::Separator;
+use values::VsstSeries;
 use version::{Version, VsstClass, VsstMeta};
 
 /// Bytes of all read buffers of a compaction, and the least and most of one.
@@ -37,7 +37,7 @@ struct Input {
 pub(crate) struct Relocator {
     inputs: HashMap<u64, Input>,
     buffer_bytes: u64,
-    separator: Separator<CreateVsst>,
+    series: VsstSeries<CreateVsst>,
     counters: ReadCounters,
     damaged: Vec<(u64, Error)>,
 }
@@ -63,7 +63,7 @@ impl Relocator {
         }
         let Some(alignment) = inputs.values().map(|i| i.vsst.alignment()).min() else { return Ok(None) };
         let numbers: BTreeSet<u64> = inputs.keys().copied().collect();
-        let of = |f: &Arc<version::FileMeta>| lsm::policy::relocation::rebuilt_bytes(version, f, &numbers);
+        let of = |f: &Arc<version::FileMeta>| lsm::policy::relocation::relocated_bytes(version, f, &numbers);
         let bytes: u64 = compaction.input_files().map(|(_, f)| of(f)).sum();
         // Files of about one length, instead of a short one at the end.
         let wanted = files.family.options().vsst_bytes;
@@ -73,7 +73,7 @@ impl Relocator {
         Ok(Some(Relocator {
             inputs,
             buffer_bytes: buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX),
-            separator: Separator::new(vsst_bytes + vsst_bytes / 64, create),
+            series: VsstSeries::new(vsst_bytes + vsst_bytes / 64, create),
             counters: ReadCounters::default(),
             damaged: Vec::new(),
         }))
@@ -113,7 +113,7 @@ impl Relocator {
             let bytes = &input.buffer[from..from + reference.stored_len as usize];
             match input.vsst.open_record(bytes, offset) {
                 Ok(record) if (record.user_key, record.seq) == (user_key, seq) => {
-                    return self.separator.copy(&record).map(Some);
+                    return self.series.copy(&record).map(Some);
                 }
                 Ok(_) => error = Some(Error::corruption("the record of another key").at_offset(offset)),
                 Err(e) => error = Some(e),
@@ -126,17 +126,17 @@ impl Relocator {
 
     /// Ends the open vSST; all that were written.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
-        self.separator.finish()
+        self.series.finish()
     }
 
     /// Every vSST made so far, finished or not.
     pub fn created(&self) -> &[(u64, PathBuf)] {
-        self.separator.created()
+        self.series.created()
     }
 
     /// Bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
-        self.separator.take_written_bytes()
+        self.series.take_written_bytes()
     }
 
     /// Records that were not copied because they are damaged: the file, and what is wrong.

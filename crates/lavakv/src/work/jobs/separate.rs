@@ -2,7 +2,7 @@
 //! name of the file they lead to, and where `min_blob_size` has changed, values move between table and vSST.
 
 use super::Jobs;
-use super::hot_cold::ValueFiles;
+use super::hot_cold::HotColdVssts;
 use super::relocation::Relocator;
 use crate::files::damaged;
 use crate::tree::family::Family;
@@ -18,7 +18,7 @@ use version::{BlobId, Version, VsstMeta};
 
 /// The vSSTs of one job, across its steps.
 pub(crate) struct Separation {
-    separated: ValueFiles,
+    separated: HotColdVssts,
     /// Values of at least so many bytes are separated.
     min_blob_size: usize,
     family: Arc<Family>,
@@ -27,7 +27,7 @@ pub(crate) struct Separation {
     /// Names met that lead to one file whatever the key, and its number: most do, and a compaction meets them often.
     plain_names: HashMap<BlobId, u64>,
     /// Takes records along from other vSSTs (compaction).
-    rebuilder: Option<Relocator>,
+    relocator: Option<Relocator>,
     /// Segments of large values that the job's table refers to.
     segments: Vec<VsstMeta>,
     /// Values that were written while they were logged: file and lengths, by sequence.
@@ -52,12 +52,12 @@ impl Separation {
         let min_blob_size = if options.min_blob_size == 0 { usize::MAX } else { options.min_blob_size };
         let family = files.family.clone();
         Separation {
-            separated: ValueFiles::new(files, flush_bytes),
+            separated: HotColdVssts::new(files, flush_bytes),
             family,
             min_blob_size,
             version,
             plain_names: HashMap::default(),
-            rebuilder: None,
+            relocator: None,
             segments: Vec::new(),
             placed: HashMap::default(),
             placed_in: BTreeSet::new(),
@@ -65,8 +65,8 @@ impl Separation {
     }
 
     /// Records of these vSSTs are to be taken along.
-    pub fn with_rebuilder(self, rebuilder: Option<Relocator>) -> Self {
-        Separation { rebuilder, ..self }
+    pub fn with_relocator(self, relocator: Option<Relocator>) -> Self {
+        Separation { relocator, ..self }
     }
 
     /// These values need not be written: they lie in that file.
@@ -80,15 +80,15 @@ impl Separation {
     }
 
     /// The hook of one step.
-    pub fn hook<'a>(&'a mut self, jobs: &'a Jobs) -> SeparationHook<'a> {
-        SeparationHook { separation: self, jobs }
+    pub fn hook<'a>(&'a mut self, jobs: &'a Jobs) -> SeparationStep<'a> {
+        SeparationStep { separation: self, jobs }
     }
 
     /// Ends the open vSST; all that were written, and the segments that were taken in.
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         let mut all = self.separated.finish()?;
-        if let Some(rebuilder) = &mut self.rebuilder {
-            all.append(&mut rebuilder.finish()?);
+        if let Some(relocator) = &mut self.relocator {
+            all.append(&mut relocator.finish()?);
         }
         all.append(&mut self.segments);
         Ok(all)
@@ -96,34 +96,34 @@ impl Separation {
 
     /// Every vSST made so far, finished or not.
     pub fn created(&self) -> Vec<(u64, PathBuf)> {
-        let rebuilt = self.rebuilder.as_ref().map_or(&[][..], Relocator::created);
-        [&self.separated.created(), rebuilt].concat()
+        let relocated = self.relocator.as_ref().map_or(&[][..], Relocator::created);
+        [&self.separated.created(), relocated].concat()
     }
 
     /// Bytes written since the last call.
     pub fn take_written_bytes(&mut self) -> u64 {
-        let rebuilt = self.rebuilder.as_mut().map_or(0, Relocator::take_written_bytes);
-        self.separated.take_written_bytes() + rebuilt
+        let relocated = self.relocator.as_mut().map_or(0, Relocator::take_written_bytes);
+        self.separated.take_written_bytes() + relocated
     }
 
     /// See [`Relocator::take_damaged`].
     pub fn take_damaged(&mut self) -> Vec<(u64, Error)> {
-        self.rebuilder.as_mut().map_or(Vec::new(), Relocator::take_damaged)
+        self.relocator.as_mut().map_or(Vec::new(), Relocator::take_damaged)
     }
 
-    /// Bytes of vSSTs read so far to rebuild them.
+    /// Bytes of vSSTs read so far to relocate their values.
     pub fn relocation_read_bytes(&self) -> u64 {
-        self.rebuilder.as_ref().map_or(0, Relocator::read_bytes)
+        self.relocator.as_ref().map_or(0, Relocator::read_bytes)
     }
 }
 
 /// See [`Separation::hook`].
-pub(crate) struct SeparationHook<'a> {
+pub(crate) struct SeparationStep<'a> {
     separation: &'a mut Separation,
     jobs: &'a Jobs,
 }
 
-impl SeparationHook<'_> {
+impl SeparationStep<'_> {
     fn separate(&mut self, user_key: &[u8], seq: SeqNo, value: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
         self.separation.separated.add(user_key, seq, value)?.encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))
@@ -156,7 +156,7 @@ impl SeparationHook<'_> {
         self.moved(user_key, seq, reference, blob_id, out)
     }
 
-    /// The reference to a record of the vSST `file`, or to a copy of it if that file is being rebuilt.
+    /// The reference to a record of the vSST `file`, or to a copy of it if that file is being relocated.
     fn moved(
         &mut self,
         user_key: &[u8],
@@ -165,8 +165,8 @@ impl SeparationHook<'_> {
         file: BlobId,
         out: &mut Vec<u8>,
     ) -> Result<Rewrite> {
-        if let Some(rebuilder) = &mut self.separation.rebuilder
-            && let Some(copy) = rebuilder.take(file, user_key, seq, &reference)?
+        if let Some(relocator) = &mut self.separation.relocator
+            && let Some(copy) = relocator.take(file, user_key, seq, &reference)?
         {
             copy.encode_into(out);
             return Ok(Rewrite::As(ValueKind::Reference));
@@ -216,7 +216,7 @@ impl SeparationHook<'_> {
     }
 }
 
-impl SeparationHook<'_> {
+impl SeparationStep<'_> {
     /// A value that was placed in the log and is lost: the table refers to where it was, and the manifest lists that file, so
     /// that the key is neither gone nor old.
     fn take_in_lost(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Rewrite> {
@@ -240,7 +240,7 @@ fn renamed(reference: Reference, blob_id: BlobId, out: &mut Vec<u8>) -> Rewrite 
     Rewrite::As(ValueKind::Reference)
 }
 
-impl ValueHook for SeparationHook<'_> {
+impl ValueHook for SeparationStep<'_> {
     fn rewrite(
         &mut self,
         user_key: &[u8],

@@ -1,6 +1,6 @@
-//! The separator: takes values in key order, writes them into vSSTs, and gives back the references.
+//! A series of vSSTs: takes values in key order, writes them into vSSTs, and gives back the references.
 //!
-//! It stands behind a flush (hot and cold values go to two separators), and behind a merge that makes new values. Its
+//! It stands behind a flush (hot and cold values go to two series), and behind a merge that makes new values. Its
 //! state is that of the file being written: bounded, whatever it is given. A file ends at its size, between user keys.
 //!
 //! References name the new file itself: no alias is involved, and the files come into the version in the same edit as
@@ -13,7 +13,7 @@ use table::{Record, RecordLens, Reference, VsstBuilder};
 use version::VsstMeta;
 
 /// See the module. `F` begins a file.
-pub struct Separator<F> {
+pub struct VsstSeries<F> {
     create: F,
     vsst_bytes: u64,
     outputs: Outputs,
@@ -21,10 +21,10 @@ pub struct Separator<F> {
     failed: Option<Error>,
 }
 
-impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
-    /// A separator that has files of about `vsst_bytes` begun by `create`. Nothing is begun before the first value.
+impl<F: FnMut() -> Result<OutputVsst>> VsstSeries<F> {
+    /// A series whose files are begun by `create`, and have about `vsst_bytes`. Nothing is begun before the first value.
     pub fn new(vsst_bytes: u64, create: F) -> Self {
-        Separator { create, vsst_bytes, outputs: Outputs::default(), failed: None }
+        VsstSeries { create, vsst_bytes, outputs: Outputs::default(), failed: None }
     }
 
     /// Writes a value. Keys ascend strictly: user keys ascending, then sequences descending.
@@ -35,11 +35,11 @@ impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
         self.write(user_key, |builder| builder.add(user_key, seq, value))
     }
 
-    /// Writes a record of another vSST as it is stored there, in its place among the keys of [`Separator::add`]. Its
+    /// Writes a record of another vSST as it is stored there, in its place among the keys of [`VsstSeries::add`]. Its
     /// length must fit the alignment that `create` gives its files.
     ///
     /// # Errors
-    /// As [`Separator::add`].
+    /// As [`VsstSeries::add`].
     pub fn copy(&mut self, record: &Record<'_>) -> Result<Reference> {
         self.write(record.user_key, |builder| builder.copy(record))
     }
@@ -59,11 +59,11 @@ impl<F: FnMut() -> Result<OutputVsst>> Separator<F> {
         })
     }
 
-    /// Finishes and syncs the last file; returns the descriptions of all, in the order of their keys. The separator can
+    /// Finishes and syncs the last file; returns the descriptions of all, in the order of their keys. The series can
     /// be used again, from any key on.
     ///
     /// # Errors
-    /// As [`Separator::add`].
+    /// As [`VsstSeries::add`].
     pub fn finish(&mut self) -> Result<Vec<VsstMeta>> {
         self.guard(|this| {
             this.outputs.finish_file(&[])?;
