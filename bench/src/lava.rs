@@ -6,8 +6,8 @@ use crate::engine::{Batch, Engine, EngineSettings, Opener};
 use crate::host::{self, DeviceCounters};
 use crate::space::{self, Space};
 use lavastore::{
-    Access, Compression, Db, Durability, Env, FamilyOptions, Options, ReadOptions, SpaceLimit,
-    ValuePlacement, WriteBatch, WriteOptions,
+    Access, Compression, Db, Durability, Env, FamilyOptions, Options, SpaceLimit, ValuePlacement, WriteBatch,
+    WriteOptions,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Opener for Lava {
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
         let options = options(settings);
         let described = described(&options);
-        let db = Db::open_with(dir, options)?;
+        let db = Db::open_with(dir, &options)?;
         Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere: None }))
     }
 }
@@ -44,7 +44,7 @@ impl Opener for LavaIn {
     fn open(&self, dir: &Path, settings: &EngineSettings) -> Result<Box<dyn Engine>> {
         let options = options(settings);
         let described = described(&options);
-        let db = Db::open_in(self.env.clone(), dir, options)?;
+        let db = Db::open_in(&self.env, dir, &options)?;
         let elsewhere = Some((self.env.clone(), self.counted.clone()));
         Ok(Box::new(LavaEngine { db, sync: settings.sync, settings: described, elsewhere }))
     }
@@ -125,17 +125,17 @@ impl LavaEngine {
 
 impl Engine for LavaEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.db.put_opt(self.db.default_column_family(), key, value, &self.write_options(true))?)
+        Ok(self.db.writing(&self.write_options(true)).put(key, value)?)
     }
 
     fn write(&self, batch: &Batch, durable: bool) -> Result<()> {
         let mut all = WriteBatch::new();
-        batch.iter().for_each(|(key, value)| all.put(key, value));
-        Ok(self.db.write_opt(&all, &self.write_options(durable))?)
+        batch.iter().for_each(|(key, value)| _ = all.put(key, value));
+        Ok(self.db.writing(&self.write_options(durable)).write(&all)?)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.db.delete_opt(self.db.default_column_family(), key, &self.write_options(true))?)
+        Ok(self.db.writing(&self.write_options(true)).delete(key)?)
     }
 
     fn keeps_space_limit(&self) -> bool {
@@ -161,7 +161,7 @@ impl Engine for LavaEngine {
     }
 
     fn scan(&self, start: &[u8], limit: u64, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<u64> {
-        let mut entries = self.db.iter(ReadOptions::default())?;
+        let mut entries = self.db.iter().cursor()?;
         entries.seek(start)?;
         let mut count = 0;
         while entries.valid() && count < limit {

@@ -24,9 +24,9 @@ use crate::files::check_at_rest;
 use crate::plan;
 use crate::state::difference;
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::io::kernel::IoEngine;
-use lavastore::io::kernel::device::{self, DeviceOptions};
+use io::Rng;
+use io::kernel::IoEngine;
+use io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::fsck;
 use lavastore::{Db, Env, WriteOptions};
 use log::{Image, Replay};
@@ -179,7 +179,7 @@ pub(crate) fn inside(dir: &Path, seed: u64, images: u64) -> ExitCode {
         std::process::exit(1);
     });
     let env = Env::kernel();
-    let watching = env.spawner.as_ref().map(|s| s.spawn("watch", lavastore::io::Priority::Foreground, watch));
+    let watching = env.spawner.as_ref().map(|s| s.spawn("watch", io::Priority::Foreground, watch));
     if !matches!(watching, Some(Ok(_))) {
         return ExitCode::FAILURE;
     }
@@ -350,13 +350,13 @@ fn open_and_compare(
     let engine = plan::pick(rng, &[IoEngine::IoUring, IoEngine::Portable]);
     let (env, dir) = scenario::environment(scenario.fs, engine, at)?;
     let options = scenario.options(rng);
-    let db = Db::open_in(env.clone(), &dir, options.clone())
+    let db = Db::open_in(&env, &dir, &options)
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     let numbers = compare(scenario, record, &db, log_len)?;
     if let Some(before) = before {
         ensure!(numbers == before, "batches {before:?} have become {numbers:?}");
-        let (family, key) = (db.default_column_family(), b"after");
-        db.put_opt(family, key, b"the loss of power", &WriteOptions::durable()).doing(|| "put".into())?;
+        let (family, key) = (db.default_family(), b"after");
+        family.writing(&WriteOptions::durable()).put(key, b"the loss of power").doing(|| "put".into())?;
         check_at_rest(&db, &env, &dir, false)?;
         if rng.one_in(3) {
             let report = db.verify().doing(|| "verify".into())?;
@@ -370,7 +370,7 @@ fn open_and_compare(
 
 fn compare(scenario: &Scenario, record: &Record, db: &Db, log_len: u64) -> Check<Numbers> {
     let mut found = scan(db)?;
-    let mut entries_of = |name: &str| db.column_family(name).and_then(|family| found.remove(&family.id()));
+    let mut entries_of = |name: &str| db.open_family(name).ok().and_then(|family| found.remove(&family.id()));
     let rest = entries_of("default").unwrap_or_default();
     ensure!(rest.is_empty(), "the default family has {} entries", rest.len());
     let mut numbers = Vec::new();

@@ -4,8 +4,8 @@
 //! printed in the middle of the progress.
 
 use crate::check::Check;
-use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
+use io::Rng;
+use lavastore::testing::SimEnv;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

@@ -14,9 +14,9 @@ use crate::machine::DIR;
 use crate::plan::{self, Data};
 use crate::state::Contents;
 use crate::tally;
-use lavastore::dump::log_contents;
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, Policy, Record, SimEnv};
+use io::Rng;
+use lavastore::inspect::log_contents;
+use lavastore::testing::{CrashKind, Policy, Record, SimEnv};
 use lavastore::{Db, Durability, ErrorKind, Options};
 use std::path::Path;
 
@@ -179,7 +179,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
         for _ in 0..rng.range(1, DEATHS_MAX + 1) {
             let options = plan::options(rng);
             // A failure to open shows again below, without another crash.
-            let opened = guarded(|| machine::env(&sim).map(|env| drop(Db::open_in(env, DIR, options))))
+            let opened = guarded(|| machine::env(&sim).map(|env| drop(Db::open_in(&env, DIR, &options))))
                 .and_then(|r| r);
             if let Err(why) = opened {
                 return (sim.state_hash(), Err(format!("{story}: {why}")));
@@ -225,7 +225,7 @@ fn recover(run: &Recorded, sim: &SimEnv, op: u64, loss: Loss, rng: &mut Rng) -> 
     let driver = &run.driver;
     let options = Options { durability: Durability::Durable, ..plan::options(rng) };
     check_log(run, sim, op, loss)?;
-    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
+    let db = Db::open_in(&machine::env(sim)?, DIR, &options)
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
     let found = scan(&db)?;
@@ -271,7 +271,7 @@ fn compact_all(db: &Db, found: &Found, rng: &Rng) -> Check {
     }
     let before = found.iter().map(|(id, e)| (*id, Contents::from_entries(e.clone()))).collect();
     for family in families_of(db)? {
-        match db.compact_range(&family, None, None) {
+        match family.compact_range(..) {
             // The limit may be lower than it was.
             Err(e) if e.kind() == ErrorKind::NoSpace => {}
             compacted => compacted.doing(|| "compact_range after recovery".into())?,
@@ -287,14 +287,14 @@ fn spot_check(db: &Db, found: &Found, rng: &mut Rng) -> Check {
         for _ in 0..3.min(entries.len()) {
             let nth = rng.below(entries.len() as u64) as usize;
             let Some((key, value)) = entries.iter().nth(nth) else { continue };
-            let got = db.get_cf(&family, key).doing(|| "get".into())?;
+            let got = family.get(key).doing(|| "get".into())?;
             ensure!(
                 got.as_deref() == Some(value.as_slice()),
                 "get and scan disagree on {}",
                 crate::check::show(key)
             );
         }
-        let mut iterator = db.iter_cf(&family, Default::default()).doing(|| "iter".into())?;
+        let mut iterator = family.iter().cursor().doing(|| "iter".into())?;
         iterator.seek_to_last().doing(|| "seek_to_last".into())?;
         for (key, _) in entries.iter().rev().take(20) {
             ensure!(
@@ -322,14 +322,14 @@ pub(crate) fn go_on(
     for _ in 0..rng.below(5) {
         let family = &families[rng.below(families.len() as u64) as usize];
         let change = data.change(rng);
-        match write_one(&db, family, &change, Durability::Durable) {
+        match write_one(family, &change, Durability::Durable) {
             Ok(()) => model.get_mut(&family.id()).expect("listed").apply(&change),
             // The limit may be lower than it was.
             Err(e) if e.kind() == ErrorKind::NoSpace && plan::is_tight(options) => {}
             Err(e) => return Err(format!("write after recovery: {e}")),
         }
         if rng.one_in(3) {
-            db.run_background_step();
+            db.engine().run_background_step();
         }
     }
     if rng.one_in(4) {
@@ -351,7 +351,7 @@ pub(crate) fn go_on(
         _ => sim.crash(CrashKind::PowerLoss, rng.next_u64()),
     };
     let options = plan::options(rng);
-    let db = Db::open_in(machine::env(&after)?, DIR, options)
+    let db = Db::open_in(&machine::env(&after)?, DIR, &options)
         .doing(|| "refused to open the second time".into())?;
     compare(&model, &scan(&db)?).map_err(|why| format!("the second time: {why}"))?;
     if rng.one_in(4) { check_verify(&db) } else { Ok(()) }

@@ -14,15 +14,15 @@
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure, show};
-use crate::driver::{Driver, Knobs, Model, families_of, write_one};
+use crate::driver::{Driver, Knobs, Model, at, families_of, write_one};
 use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
 use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
-use lavastore::{ColumnFamily, DamagedFile, Db, Durability, Error, ErrorKind, ReadOptions, Snapshot, dump};
+use io::Rng;
+use lavastore::testing::SimEnv;
+use lavastore::{DamagedFile, Db, Durability, Error, ErrorKind, Family, ReadOptions, Snapshot, inspect};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -85,10 +85,10 @@ impl Store {
         let mut driver = Driver::new(seed, knobs, data);
         driver.run()?;
         driver.flush()?;
-        let mut live: BTreeSet<String> = driver.db().live_files().files.into_iter().collect();
+        let mut live: BTreeSet<String> = driver.db().engine().live_files().files.into_iter().collect();
         driver.steps(rng.below(8))?;
         // Large values, and such that were placed in the log, to which only the log refers.
-        live.extend(driver.db().live_files().files);
+        live.extend(driver.db().engine().live_files().files);
         driver.close()?;
         let model = driver.model.clone();
         let (sim, data) = (driver.sim.fork(seed), driver.data.clone());
@@ -143,7 +143,7 @@ impl Store {
             return None;
         }
         let mut listing = String::new();
-        dump::dump(&self.sim.env(), Path::new(path), false, &mut listing).ok()?;
+        inspect::dump(&self.sim.env(), Path::new(path), false, &mut listing).ok()?;
         let blocks = data_blocks(&listing)?;
         let mut left: BTreeSet<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
         let mut damaged = Vec::new();
@@ -161,7 +161,7 @@ impl Store {
     fn live_on(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
         let drawn = options(rng);
         let is_scrubbed = drawn.scrub_bytes_per_s > 0;
-        let db = Db::open_in(machine::env(sim)?, DIR, drawn).doing(|| "open".into())?;
+        let db = Db::open_in(&machine::env(sim)?, DIR, &drawn).doing(|| "open".into())?;
         let mut seen = Seen { told_early: db.damaged_files().len(), ..Seen::default() };
         if is_scrubbed && rng.one_in(2) {
             found_by_scrub(&db, damage)?;
@@ -188,7 +188,7 @@ impl Store {
         drop(snapshot);
         tally::add(&db);
         db.close().doing(|| "close".into())?;
-        let db = Db::open_in(machine::env(sim)?, DIR, options(rng)).doing(|| "second open".into())?;
+        let db = Db::open_in(&machine::env(sim)?, DIR, &options(rng)).doing(|| "second open".into())?;
         let told = told_by_verify(&db, damage)?;
         let again = Witness { model: &model, damage, told: Some(&told), touched: &touched };
         again
@@ -215,7 +215,7 @@ impl Store {
             if matches!(&change, Change::Delete(key) if key.is_empty()) {
                 continue;
             }
-            write_one(db, family, &change, Durability::Buffered).doing(|| format!("change {nth}"))?;
+            write_one(family, &change, Durability::Buffered).doing(|| format!("change {nth}"))?;
             let own = touched.entry(family.id()).or_default();
             match &change {
                 Change::Put(key, _) | Change::Delete(key) => own.extend([key.clone()]),
@@ -229,10 +229,10 @@ impl Store {
                 db.flush().doing(|| format!("flush after {nth}"))?;
             }
             if rng.one_in(250) {
-                db.compact_range(family, None, None).doing(|| format!("compaction after {nth}"))?;
+                family.compact_range(..).doing(|| format!("compaction after {nth}"))?;
             }
             if rng.one_in(4) {
-                db.run_background_step();
+                db.engine().run_background_step();
             }
         }
         ensure!(
@@ -260,14 +260,14 @@ impl Witness<'_> {
     /// Asks for every key that there is or was. The number of those that could not be read.
     fn check_gets(&self, db: &Db, snapshot: Option<&Snapshot>) -> Check<usize> {
         let mut lost = 0;
+        let options = ReadOptions::default();
         for family in families_of(db)? {
             let (none, nothing) = (Contents::default(), BTreeSet::new());
             let expected = self.model.get(&family.id()).unwrap_or(&none).entries();
             let touched = self.touched.get(&family.id()).unwrap_or(&nothing);
             let keys: BTreeSet<&Vec<u8>> = expected.keys().chain(touched).collect();
             for key in keys {
-                let options = ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() };
-                match db.get_opt(&family, key, &options) {
+                match at(&family, snapshot, &options).get(key) {
                     Ok(found) => ensure!(
                         found.as_deref() == expected.get(key).map(Vec::as_slice),
                         "get {} gave {} instead of {}",
@@ -287,7 +287,7 @@ impl Witness<'_> {
     }
 
     /// An error must be typed, name a file that was damaged, and the key must lie in its range.
-    fn excuse(&self, family: &ColumnFamily, key: &[u8], error: &Error) -> Check {
+    fn excuse(&self, family: &Family, key: &[u8], error: &Error) -> Check {
         let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported];
         ensure!(kinds.contains(&error.kind()), "another kind: {error}");
         let named = error.file().map(|file| name_of(&file.to_string_lossy())).unwrap_or_default();
@@ -307,7 +307,7 @@ impl Witness<'_> {
         for family in families_of(db)? {
             let none = Contents::default();
             let expected = self.model.get(&family.id()).unwrap_or(&none).entries();
-            let found = self.scan(db, &family, snapshot)?;
+            let found = self.scan(&family, snapshot)?;
             for (key, value) in &found {
                 let wanted = expected.get(key);
                 ensure!(wanted.is_some(), "a scan gave {}, which is not there", show(key));
@@ -332,12 +332,11 @@ impl Witness<'_> {
     /// The keys of a family that a scan gives; the value is `None` where it cannot be read.
     fn scan(
         &self,
-        db: &Db,
-        family: &ColumnFamily,
+        family: &Family,
         snapshot: Option<&Snapshot>,
     ) -> Check<BTreeMap<Vec<u8>, Option<Vec<u8>>>> {
-        let options = ReadOptions { snapshot: snapshot.cloned(), ..ReadOptions::default() };
-        let mut iterator = db.iter_cf(family, options).doing(|| "iter".into())?;
+        let options = ReadOptions::default();
+        let mut iterator = at(family, snapshot, &options).iter().cursor().doing(|| "iter".into())?;
         let mut found = BTreeMap::new();
         let mut moved = iterator.seek_to_first();
         loop {
@@ -394,13 +393,13 @@ fn found_by_scrub(db: &Db, damage: &Damage) -> Check {
     for _ in 0..100_000 {
         if db.stats().scrub_passes > 0 {
             let told = db.damaged_files();
-            let live = db.live_files().files;
+            let live = db.engine().live_files().files;
             let found = |name: &String| told.iter().any(|f| f.file == *name);
             let missed = damage.names.iter().find(|name| live.contains(name) && !found(name));
             ensure!(missed.is_none(), "a pass of the scrub did not find {missed:?}");
             return Ok(());
         }
-        db.run_background_step();
+        db.engine().run_background_step();
     }
     Err("the scrub does not come to the end of a pass".into())
 }
@@ -415,7 +414,7 @@ fn told_by_verify(db: &Db, damage: &Damage) -> Check<Vec<DamagedFile>> {
     let told = db.damaged_files();
     let names: BTreeSet<&str> = told.iter().map(|f| f.file.as_str()).collect();
     ensure!(names.iter().all(|name| damage.names.contains(*name)), "set aside: {names:?}");
-    let live = db.live_files().files;
+    let live = db.engine().live_files().files;
     for name in damage.names.iter().filter(|name| live.contains(name)) {
         ensure!(names.contains(name.as_str()), "verify did not name {name}: {:?}", report.errors);
     }

@@ -13,9 +13,9 @@ use crate::machine::{self, damage};
 use crate::plan::{self, pick};
 use crate::repair::{Damaged, Store, bytes_of};
 use crate::state::{Change, Contents, Entries, FamilyId};
-use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
-use lavastore::{ColumnFamily, Db, Error, ErrorKind, Options, ReadOptions, RepairOptions};
+use io::Rng;
+use lavastore::testing::SimEnv;
+use lavastore::{Db, Error, ErrorKind, Family, Options, RepairOptions};
 
 /// Damages of one store.
 const DAMAGES: u64 = 6;
@@ -83,7 +83,7 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
     let options = Options { create_if_missing: false, ..plan::roomy(plan::options(rng)) };
     let before = bytes_of(sim)?;
     let copy = sim.fork(rng.next_u64());
-    let is_sound = match Db::open_in(machine::env(&copy)?, DIR, options.clone()) {
+    let is_sound = match Db::open_in(&machine::env(&copy)?, DIR, &options) {
         Ok(db) => {
             everything_is_there(store, &db).map_err(|why| format!("opened for writing: {why}"))?;
             db.close().doing(|| "close".into())?;
@@ -94,7 +94,7 @@ fn look(store: &Store, sim: &SimEnv, damaged: &Damaged, rng: &mut Rng) -> Check<
             false
         }
     };
-    let seen = match Db::open_read_only_in(machine::env(sim)?, DIR, options) {
+    let seen = match Db::open_read_only_in(&machine::env(sim)?, DIR, &options) {
         Ok(db) if is_sound => {
             ensure!(
                 db.damage().is_empty(),
@@ -134,24 +134,24 @@ fn before_the_damage(store: &Store, sim: &SimEnv) -> Check<u64> {
     Ok(lost.map(|(first, _)| first - 1).min().unwrap_or(0))
 }
 
-fn families(db: &Db) -> Vec<ColumnFamily> {
-    db.column_families().iter().filter_map(|name| db.column_family(name)).collect()
+fn families(db: &Db) -> Vec<Family> {
+    db.family_names().iter().filter_map(|name| db.open_family(name).ok()).collect()
 }
 
 fn everything_is_there(store: &Store, db: &Db) -> Check {
     for (id, contents) in &store.driver.model {
         let own = families(db).into_iter().find(|family| family.id() == *id);
         let own = own.ok_or_else(|| format!("family {id} is not there"))?;
-        let (found, failed) = entries(db, &own)?;
+        let (found, failed) = entries(&own)?;
         ensure!(!failed && found == *contents.entries(), "family {id} is not what it was");
     }
     Ok(())
 }
 
 /// What can be read of a family, and whether anything cannot.
-fn entries(db: &Db, family: &ColumnFamily) -> Check<(Entries, bool)> {
+fn entries(family: &Family) -> Check<(Entries, bool)> {
     let (mut found, mut failed) = (Entries::new(), false);
-    let mut iterator = db.iter_cf(family, ReadOptions::default()).doing(|| "iter".into())?;
+    let mut iterator = family.iter().cursor().doing(|| "iter".into())?;
     let mut moved = iterator.seek_to_first();
     loop {
         while let Err(e) = moved {
@@ -177,7 +177,7 @@ fn entries(db: &Db, family: &ColumnFamily) -> Check<(Entries, bool)> {
 fn shows_a_prefix(store: &Store, db: &Db, low: u64) -> Check<&'static str> {
     let (mut all, mut part) = (true, false);
     for family in families(db) {
-        let (found, failed) = entries(db, &family)?;
+        let (found, failed) = entries(&family)?;
         part |= failed;
         if failed {
             for (key, value) in &found {

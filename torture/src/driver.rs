@@ -7,24 +7,25 @@ mod calls;
 mod knobs;
 mod time;
 
-pub(crate) use calls::{add, compare, compare_checkpoint, families_of, scan, write_one};
+pub(crate) use calls::{add, at, compare, compare_checkpoint, families_of, scan, write_one};
 pub(crate) use knobs::Knobs;
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::files;
 use crate::history::{Barrier, FamilyChange, History, Write};
-use crate::iterators::{Twin, read_options};
+use crate::iterators::{Twin, Within};
 use crate::machine::{self, DIR, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents, FamilyId};
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, SimEnv};
+use io::Rng;
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
-    ColumnFamily, Db, Durability, Error, ErrorKind, Options, ReadOptions, SeqNo, Snapshot, SpaceLimit,
-    SpacePolicy, WriteBatch, WriteOptions,
+    Db, Durability, Error, ErrorKind, Family, Options, ReadOptions, SeqNo, Snapshot, SpaceLimit, SpacePolicy,
+    WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ pub(crate) struct Driver {
     // Readers before the store: they are dropped first.
     iterators: Vec<Twin>,
     snapshots: Vec<(Snapshot, Model)>,
-    families: Vec<ColumnFamily>,
+    families: Vec<Family>,
     /// Moments at which a job was between two of its steps.
     pub between_steps: Vec<u64>,
     /// The next open is with other options than the last.
@@ -108,7 +109,7 @@ impl Driver {
         }
         let before = if plan::is_tight(&self.options) { room::peak(&self.sim)? } else { 0 };
         let env = machine::env(&self.sim)?;
-        let open = || Db::open_in(env.clone(), DIR, self.options.clone());
+        let open = || Db::open_in(&env, DIR, &self.options);
         let db = match open() {
             // What recovery writes may not fit, or not as other options want it.
             Err(e) if e.kind() == ErrorKind::NoSpace && self.capacity.is_some() => {
@@ -128,7 +129,7 @@ impl Driver {
             room::watch(&self.sim);
         }
         self.check_peak()?;
-        let mut ids: Vec<FamilyId> = self.families.iter().map(ColumnFamily::id).collect();
+        let mut ids: Vec<FamilyId> = self.families.iter().map(Family::id).collect();
         ids.sort_unstable();
         let expected: Vec<FamilyId> = self.model.keys().copied().collect();
         ensure!(self.doubtful || ids == expected, "families {ids:?} after open instead of {expected:?}");
@@ -234,8 +235,8 @@ impl Driver {
     fn background(&mut self) {
         if self.rng.one_in(3) {
             for _ in 0..self.rng.below(6) {
-                self.db().run_background_step();
-                if self.db().jobs_under_way() > 0 {
+                self.db().engine().run_background_step();
+                if self.db().engine().jobs_under_way() > 0 {
                     self.between_steps.push(self.sim.op_count());
                 }
             }
@@ -264,7 +265,7 @@ impl Driver {
         }
         if !self.snapshots.is_empty() && aside.one_in(20) {
             let i = aside.below(self.snapshots.len() as u64) as usize;
-            self.snapshots.swap_remove(i);
+            drop(self.snapshots.swap_remove(i));
         }
     }
 
@@ -291,7 +292,7 @@ impl Driver {
         }
     }
 
-    fn family(&mut self) -> ColumnFamily {
+    fn family(&mut self) -> Family {
         self.families[self.rng.below(self.families.len() as u64) as usize].clone()
     }
 
@@ -315,7 +316,7 @@ impl Driver {
             if matches!(change, Change::DeleteRange(..)) {
                 durability = self.options.durability;
             }
-            let result = write_one(self.db(), &family, &change, durability);
+            let result = write_one(&family, &change, durability);
             (vec![(family.id(), change)], result)
         } else {
             let mut batch = WriteBatch::new();
@@ -326,7 +327,7 @@ impl Driver {
                 add(&mut batch, &family, &change);
                 changes.push((family.id(), change));
             }
-            (changes, self.db().write_opt(&batch, &WriteOptions { durability: Some(durability) }))
+            (changes, self.db().writing(&WriteOptions { durability: Some(durability) }).write(&batch))
         };
         self.wrote((begin_op, seq), durability, changes, result)
     }
@@ -411,7 +412,7 @@ impl Driver {
         let seq = self.db().snapshot().sequence();
         let family = self.family();
         let change = Change::Put(self.data.key(&mut self.rng), vec![7; 10]);
-        let result = write_one(self.db(), &family, &change, Durability::Buffered);
+        let result = write_one(&family, &change, Durability::Buffered);
         self.wrote((begin_op, seq), Durability::Buffered, vec![(family.id(), change)], result)?;
         Ok(self.refused == before)
     }
@@ -432,9 +433,9 @@ impl Driver {
             for change in changes {
                 let begin_op = self.sim.op_count();
                 let seq = self.db().snapshot().sequence();
-                // Ranges take no durability of their own.
+                // With no durability of its own.
                 let durability = self.options.durability;
-                let result = write_one(self.db(), &family, &change, durability);
+                let result = write_one(&family, &change, durability);
                 self.wrote((begin_op, seq), durability, vec![(family.id(), change)], result)?;
                 self.check_peak()?;
             }
@@ -458,9 +459,9 @@ impl Driver {
         let family = self.family();
         let (a, b) = (self.data.key(&mut self.rng), self.data.key(&mut self.rng));
         let (start, end) = if a <= b { (a, b) } else { (b, a) };
-        let start = (!self.rng.one_in(3)).then_some(start);
-        let end = (!self.rng.one_in(3)).then_some(end);
-        match self.db().compact_range(&family, start.as_deref(), end.as_deref()) {
+        let start = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Included(start) };
+        let end = if self.rng.one_in(3) { Bound::Unbounded } else { Bound::Excluded(end) };
+        match family.compact_range((start, end)) {
             Ok(()) => self.barrier(upto),
             Err(e) => self.excuse(e, "compact_range")?,
         }
@@ -471,10 +472,10 @@ impl Driver {
         let begin_op = self.sim.op_count();
         let create = self.families.len() == 1 || (self.families.len() < 4 && self.rng.one_in(2));
         if create {
-            let free = (0..6).map(|n| format!("family {n}")).find(|n| self.db().column_family(n).is_none());
+            let free = (0..6).map(|n| format!("family {n}")).find(|n| self.db().open_family(n).is_err());
             let name = free.ok_or("no free name")?;
             let options = plan::family_options(&mut self.rng);
-            match self.db().create_column_family(&name, options) {
+            match self.db().create_family(&name, &options) {
                 Ok(family) => {
                     self.model.insert(family.id(), Contents::default());
                     self.history.families.push(FamilyChange {
@@ -494,7 +495,7 @@ impl Driver {
         }
         let index = 1 + self.rng.below(self.families.len() as u64 - 1) as usize;
         let family = self.families[index].clone();
-        match self.db().drop_column_family(&family) {
+        match self.db().drop_family(&family) {
             Ok(()) => {
                 self.families.remove(index);
                 self.model.remove(&family.id());
@@ -505,7 +506,7 @@ impl Driver {
                     id: family.id(),
                     created: false,
                 });
-                let gone = self.db().get_cf(&family, b"k").map(|_| ()).map_err(|e| e.kind());
+                let gone = family.get(b"k").map(|_| ()).map_err(|e| e.kind());
                 ensure!(gone == Err(ErrorKind::NotFound), "a read of a dropped family gave {gone:?}");
             }
             Err(e) => {
@@ -525,14 +526,16 @@ impl Driver {
         let upto = self.history.writes.len();
         let db = self.db.take().expect("open between steps");
         tally::add(&db);
-        match db.close() {
-            Ok(()) => self.barrier(upto),
-            Err(e) => self.excuse(e, "close")?,
-        }
-        if let Some(mut twin) = survivor
-            && !self.doubtful
-        {
-            twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after close: {why}"))?;
+        match (db.close(), survivor) {
+            (Err(e), Some(mut twin)) if e.kind() == ErrorKind::Busy => {
+                twin.walk(&mut self.rng, &self.data).map_err(|why| format!("after close: {why}"))?;
+                // Now it closes.
+                drop(twin);
+                self.barrier(upto);
+            }
+            (Ok(()), None) => self.barrier(upto),
+            (Ok(()), Some(_)) => return Err("a close beside an iterator said nothing of it".into()),
+            (Err(e), _) => self.excuse(e, "close")?,
         }
         Ok(())
     }
@@ -602,7 +605,7 @@ impl Driver {
             return Ok(());
         }
         let options = plan::options(&mut self.rng);
-        let db = Db::open_read_only_in(machine::env(&self.sim)?, DIR, options)
+        let db = Db::open_read_only_in(&machine::env(&self.sim)?, DIR, &options)
             .doing(|| "open_read_only".into())?;
         compare(&self.model, &scan(&db).map_err(|why| format!("read-only: {why}"))?)
             .map_err(|why| format!("read-only: {why}"))?;
@@ -681,7 +684,7 @@ impl Driver {
     fn take_snapshot(&mut self) -> Check {
         if self.snapshots.len() > 3 || (self.rng.one_in(3) && !self.snapshots.is_empty()) {
             let i = self.rng.below(self.snapshots.len() as u64) as usize;
-            self.snapshots.swap_remove(i);
+            drop(self.snapshots.swap_remove(i));
         }
         self.snapshots.push((self.db().snapshot(), self.model.clone()));
         Ok(())
@@ -711,8 +714,8 @@ impl Driver {
                 }
                 _ => self.data.key(&mut self.rng),
             };
-            let options = ReadOptions { snapshot: snapshot.clone(), ..Default::default() };
-            let found = match self.db().get_opt(&family, &key, &options) {
+            let options = ReadOptions::default();
+            let found = match at(&family, snapshot.as_ref(), &options).get(&key) {
                 Ok(found) => found,
                 Err(e) => return self.excuse(e, "get"),
             };
@@ -736,15 +739,15 @@ impl Driver {
     fn make_iterator(&mut self) -> Check {
         let family = self.family();
         let (snapshot, entries) = self.moment(family.id());
-        let options = read_options(&mut self.rng, &self.data, snapshot);
-        let iterator = match self.db().iter_cf(&family, options.clone()) {
+        let within = Within::draw(&mut self.rng, &self.data);
+        let iterator = match within.cursor(&family, snapshot.as_ref()) {
             Ok(iterator) => iterator,
             Err(e) => return self.excuse(e, "iter"),
         };
         if self.doubtful || self.knobs.faults {
             return Ok(());
         }
-        let mut twin = Twin::new(iterator, family.id(), &options, &entries);
+        let mut twin = Twin::new(iterator, family.id(), &within, &entries);
         twin.walk(&mut self.rng, &self.data).map_err(|why| format!("family {}: {why}", family.id()))?;
         if self.iterators.len() < 4 {
             self.iterators.push(twin);

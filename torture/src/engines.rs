@@ -20,8 +20,8 @@ mod session;
 use crate::case::{Context, Outcome, guarded};
 use crate::check::Check;
 use crate::crash::{TRACE, check_verify, kind, loss};
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, SimEnv};
+use io::Rng;
+use lavastore::testing::{CrashKind, SimEnv};
 use life::{Life, Pending};
 use session::Who;
 

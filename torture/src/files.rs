@@ -42,7 +42,7 @@ fn look_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
     let listing = env.fs.list(dir).doing(|| "list".into())?;
     let mut found: Vec<String> = listing.into_iter().map(|entry| entry.name).filter(|n| is_data(n)).collect();
     found.sort_unstable();
-    let live = db.live_files();
+    let live = db.engine().live_files();
     let stray: Vec<_> = found.iter().filter(|n| live.files.binary_search(n).is_err()).collect();
     let lost: Vec<_> = live.files.iter().filter(|n| found.binary_search(n).is_err()).collect();
     ensure!(lost.is_empty(), "files {lost:?} are in the manifest and not in the directory");
@@ -61,7 +61,7 @@ fn look_at_rest(db: &Db, env: &Env, dir: &Path, readers: bool) -> Check {
 /// knows is missing, and the bytes that it counts are those that are there.
 pub(crate) fn check_opened(db: &Db, env: &Env, dir: &Path) -> Check {
     let listing = env.fs.list(dir).doing(|| "list".into())?;
-    let live = db.live_files();
+    let live = db.engine().live_files();
     // What recovery's own flushes have no use for goes a moment later.
     let known = |name: &String| {
         let named = [&live.files, &live.others].iter().any(|names| names.binary_search(name).is_ok());

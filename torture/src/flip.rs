@@ -16,9 +16,9 @@ use crate::machine::{self, damage};
 use crate::plan::{self, pick};
 use crate::state::{Contents, Entries};
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, SimEnv};
-use lavastore::{ColumnFamily, Db, Error, ErrorKind, ReadOptions};
+use io::Rng;
+use lavastore::testing::{CrashKind, SimEnv};
+use lavastore::{Db, Error, ErrorKind, Family};
 
 /// Damages tried on one store.
 const DAMAGES: u64 = 24;
@@ -156,14 +156,14 @@ impl Store {
                 return names_a_file(&e, "mount").map(|()| Seen::Error);
             }
         };
-        let db = match Db::open_in(env, DIR, plan::options(rng)) {
+        let db = match Db::open_in(&env, DIR, &plan::options(rng)) {
             Ok(db) => db,
             Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
         };
         if rng.one_in(3) {
             // What background work meets of the damage, it must not carry on.
             for _ in 0..rng.below(60) {
-                db.run_background_step();
+                db.engine().run_background_step();
             }
         }
         let seen = self.ask(&db, damage);
@@ -175,7 +175,7 @@ impl Store {
         let model = &self.driver.model;
         let families = families_of(db)?;
         let ids: Vec<u32> = model.keys().copied().collect();
-        let found: Vec<u32> = families.iter().map(ColumnFamily::id).collect();
+        let found: Vec<u32> = families.iter().map(Family::id).collect();
         ensure!(
             !self.closed
                 || ids == {
@@ -188,11 +188,11 @@ impl Store {
         let (mut errors, mut all) = (0, Found::new());
         let empty = Contents::default();
         for family in &families {
-            let (entries, complete) = read_all(db, family)?;
+            let (entries, complete) = read_all(family)?;
             errors += usize::from(!complete);
             if self.closed {
                 let expected = model.get(&family.id()).unwrap_or(&empty).entries();
-                errors += check_family(db, family, expected, &entries, complete)?;
+                errors += check_family(family, expected, &entries, complete)?;
             }
             all.insert(family.id(), entries);
         }
@@ -207,7 +207,7 @@ impl Store {
             Err(e) => names_a_file(&e, "verify").map(|()| 1)?,
         };
         // What no version holds any more is nobody's to verify.
-        let held = db.live_files().files.iter().any(|name| damage.path.ends_with(name.as_str()));
+        let held = db.engine().live_files().files.iter().any(|name| damage.path.ends_with(name.as_str()));
         ensure!(!(table && damage.flip && held && noticed == 0), "verify did not notice");
         Ok(if errors + noticed > 0 { Seen::Error } else { Seen::Right })
     }
@@ -275,13 +275,9 @@ fn names_a_file(error: &Error, what: &str) -> Check {
 }
 
 /// What an iteration gives before it ends or fails.
-fn read_all(db: &Db, family: &ColumnFamily) -> Check<(Entries, bool)> {
+fn read_all(family: &Family) -> Check<(Entries, bool)> {
     let mut entries = Entries::new();
-    let iterator = match db.iter_cf(family, ReadOptions::default()) {
-        Ok(iterator) => iterator,
-        Err(e) => return names_a_file(&e, "iter").map(|()| (entries, false)),
-    };
-    for entry in iterator.entries() {
+    for entry in family.iter() {
         match entry {
             Ok((key, value)) => {
                 ensure!(entries.last_key_value().is_none_or(|(last, _)| *last < key), "keys out of order");
@@ -294,13 +290,7 @@ fn read_all(db: &Db, family: &ColumnFamily) -> Check<(Entries, bool)> {
 }
 
 /// Compares a family with the model as far as it can be read. Returns the number of errors met.
-fn check_family(
-    db: &Db,
-    family: &ColumnFamily,
-    expected: &Entries,
-    read: &Entries,
-    complete: bool,
-) -> Check<usize> {
+fn check_family(family: &Family, expected: &Entries, read: &Entries, complete: bool) -> Check<usize> {
     for ((key, value), (wanted, wanted_value)) in read.iter().zip(expected) {
         ensure!(key == wanted, "iteration gave {} instead of {}", show(key), show(wanted));
         ensure!(value == wanted_value, "iteration gave another value for {}", show(key));
@@ -309,7 +299,7 @@ fn check_family(
     ensure!(got <= want && (got == want || !complete), "iteration gave {got} of {want} keys, and no error");
     let mut errors = 0;
     for (key, value) in expected {
-        match db.get_cf(family, key) {
+        match family.get(key) {
             Ok(found) => ensure!(
                 found.as_deref() == Some(value.as_slice()),
                 "get {} gave {} instead of {}",

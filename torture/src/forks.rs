@@ -16,8 +16,8 @@ use crate::history::Loss;
 use crate::plan::{self, pick};
 use crate::state::{Change, Contents, difference};
 use crate::{machine, tally};
-use lavastore::io::{Access, AppendFile, CreateOptions, FileSystem, Rng, SyncKind, read_around};
-use lavastore::sim::SimEnv;
+use io::{Access, AppendFile, CreateOptions, FileSystem, Rng, SyncKind, read_around};
+use lavastore::testing::SimEnv;
 use lavastore::{Db, Durability, ErrorKind, Options};
 use std::path::Path;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl World {
         let dir = self.new_dir();
         self.add(dir, Contents::default());
         let options = self.options.clone();
-        let db = Db::open_in(machine::env(&self.sim)?, &self.forks[0].dir, options);
+        let db = Db::open_in(&machine::env(&self.sim)?, &self.forks[0].dir, &options);
         self.forks[0].db = Some(db.doing(|| "make the first store".into())?);
         self.write(0)?;
         for step in 0..self.rng.range(8, 40) {
@@ -172,7 +172,7 @@ impl World {
             options = unlimited(&mut self.rng);
         }
         options.create_if_missing = false;
-        let db = Db::open_in(machine::env(&self.sim)?, &fork.dir, options);
+        let db = Db::open_in(&machine::env(&self.sim)?, &fork.dir, &options);
         let db = db.doing(|| format!("open {} after {loss:?}", fork.dir))?;
         let found = contents(&db)?;
         fork.check(found, loss)?;
@@ -212,10 +212,9 @@ impl World {
             }
         };
         let durability = if self.rng.one_in(4) { Durability::Buffered } else { Durability::Durable };
-        write_one(db, &db.default_column_family().clone(), &change, durability)
-            .doing(|| format!("write to {}", fork.dir))?;
+        write_one(db.default_family(), &change, durability).doing(|| format!("write to {}", fork.dir))?;
         if self.rng.one_in(6) {
-            db.run_background_step();
+            db.engine().run_background_step();
         }
         fork.since.push(change);
         if durability == Durability::Durable {
@@ -230,8 +229,8 @@ impl World {
         match self.rng.below(3) {
             0 => db.flush().doing(|| "flush".into())?,
             1 => {
-                let family = db.default_column_family().clone();
-                db.compact_range(&family, None, None).doing(|| "compact".into())?;
+                let family = db.default_family().clone();
+                family.compact_range(..).doing(|| "compact".into())?;
             }
             _ => ensure!(db.wait_idle(Duration::from_secs(60)), "{} does not come to rest", fork.dir),
         }
@@ -302,7 +301,7 @@ impl World {
         };
         self.copy_files(&from, &to, between, true)?;
         let options = Options { create_if_missing: false, ..self.options.clone() };
-        let opened = Db::open_in(machine::env(&self.sim)?, &to, options);
+        let opened = Db::open_in(&machine::env(&self.sim)?, &to, &options);
         match opened.map_err(|e| e.to_string()).and_then(|db| contents(&db)) {
             Ok(found) => {
                 self.copies_open += 1;

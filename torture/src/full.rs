@@ -15,8 +15,8 @@ use crate::machine::DIR;
 use crate::plan::{self, Data, pick};
 use crate::tally;
 use crate::{machine, model};
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, SimEnv};
+use io::Rng;
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Options, SpaceLimit};
 
 /// Writes tried until one is refused, at most: a store may hold less than it is given.
@@ -132,7 +132,7 @@ fn resume(driver: &mut Driver) -> Check {
             return Ok(());
         }
         driver.sim.advance_ns(TRY_NS);
-        driver.db().run_background_step();
+        driver.db().engine().run_background_step();
     }
     Err(format!("writes do not resume: {}", driver.db().describe()))
 }
@@ -155,7 +155,7 @@ fn check_crashed(driver: &Driver, after: &SimEnv, loss: Loss) -> Check {
     let env = machine::env(after)?;
     machine::room::watch(after);
     // However little room there is.
-    let db = Db::open_in(env.clone(), DIR, driver.options.clone()).doing(|| "refused to open".into())?;
+    let db = Db::open_in(&env, DIR, &driver.options).doing(|| "refused to open".into())?;
     driver.check_peak_of(after)?;
     driver.history.check(driver.sim.op_count(), loss, &scan(&db)?)?;
     tally::add(&db);

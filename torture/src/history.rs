@@ -10,7 +10,7 @@
 
 use crate::check::{Check, ensure};
 use crate::state::{Change, Contents, Entries, FamilyId, difference};
-use lavastore::dump::LogContents;
+use lavastore::inspect::LogContents;
 use lavastore::{Durability, SeqNo};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -41,11 +41,6 @@ impl Write {
 
     fn touches(&self, family: FamilyId) -> bool {
         self.changes.iter().any(|(id, _)| *id == family)
-    }
-
-    /// Writes without changes are not logged, so they promise nothing for those before them.
-    fn is_empty(&self) -> bool {
-        self.changes.iter().all(|(_, c)| matches!(c, Change::DeleteRange(start, end) if start == end))
     }
 
     fn is_volatile(&self) -> bool {
@@ -190,8 +185,8 @@ impl History {
             Durability::Buffered => loss == Loss::Process,
             Durability::Volatile => false,
         };
-        let last =
-            self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && !w.is_empty() && promised(w));
+        // One without changes promises as much for those before it.
+        let last = self.writes.iter().rposition(|w| w.end_op <= op && !w.failed && promised(w));
         let min = last.map_or(0, |i| i + 1).max(flushed);
         let max = self.writes.iter().filter(|w| w.begin_op <= op).count().max(min);
         Range { min, max, volatile_min: flushed }

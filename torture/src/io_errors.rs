@@ -15,8 +15,8 @@ use crate::history::Loss;
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, Data};
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, FaultEffect, FaultPlan, OpKind};
+use io::Rng;
+use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, OpKind};
 use lavastore::{Db, Durability, Options};
 
 /// Calls of a script that are made to fail, at most.
@@ -216,7 +216,7 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
     driver.abandon();
     let again = || -> Check {
         let options = Options { durability: Durability::Durable, ..plan::options(rng) };
-        let db = Db::open_in(machine::env(&sim)?, DIR, options.clone()).doing(|| "refused to open".into())?;
+        let db = Db::open_in(&machine::env(&sim)?, DIR, &options).doing(|| "refused to open".into())?;
         let found = scan(&db)?;
         driver.history.check_with_failures(op, loss, &found)?;
         check_verify(&db)?;

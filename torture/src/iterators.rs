@@ -1,15 +1,17 @@
 //! Iterators beside a sorted list: every movement must land on the same entry.
 
 use crate::check::{Check, Doing, ensure, show};
+use crate::driver::at;
 use crate::plan::Data;
 use crate::state::{Entries, FamilyId};
-use lavastore::io::Rng;
-use lavastore::{DbIterator, ReadOptions, Snapshot};
+use io::Rng;
+use lavastore::{Cursor, Family, ReadOptions, Snapshot};
+use std::ops::Bound;
 use std::rc::Rc;
 
 /// An iterator and what it should see.
 pub(crate) struct Twin {
-    pub iterator: DbIterator,
+    pub iterator: Cursor,
     pub family: FamilyId,
     view: Vec<(Vec<u8>, Vec<u8>)>,
     at: Option<usize>,
@@ -17,34 +19,58 @@ pub(crate) struct Twin {
 }
 
 /// Random bounds, prefix and so on.
-pub(crate) fn read_options(rng: &mut Rng, data: &Data, snapshot: Option<Snapshot>) -> ReadOptions {
-    let mut options = ReadOptions { snapshot, ..Default::default() };
-    if rng.one_in(4) {
-        options.lower_bound = Some(data.key(rng));
+#[derive(Default)]
+pub(crate) struct Within {
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    prefix: Option<Vec<u8>>,
+    keys_only: bool,
+    options: ReadOptions,
+}
+
+impl Within {
+    pub fn draw(rng: &mut Rng, data: &Data) -> Within {
+        let mut within = Within::default();
+        if rng.one_in(4) {
+            within.lower = Some(data.key(rng));
+        }
+        if rng.one_in(4) {
+            within.upper = Some(data.key(rng));
+        }
+        if rng.one_in(5) {
+            let mut prefix = data.key(rng);
+            prefix.truncate(1 + rng.below(prefix.len() as u64) as usize);
+            within.prefix = Some(prefix);
+        }
+        within.keys_only = rng.one_in(6);
+        within.options.fill_cache = !rng.one_in(4);
+        within.options.readahead_bytes = if rng.one_in(3) { 1 << (9 + rng.below(9)) } else { 0 };
+        within
     }
-    if rng.one_in(4) {
-        options.upper_bound = Some(data.key(rng));
+
+    /// What is asked for.
+    pub fn cursor(&self, family: &Family, snapshot: Option<&Snapshot>) -> lavastore::Result<Cursor> {
+        let reader = at(family, snapshot, &self.options);
+        let lower = self.lower.as_ref().map_or(Bound::Unbounded, Bound::Included);
+        let upper = self.upper.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        match &self.prefix {
+            Some(prefix) => reader.prefix(prefix).within((lower, upper)).cursor(),
+            None => reader.range((lower, upper)).cursor(),
+        }
     }
-    if rng.one_in(5) {
-        let mut prefix = data.key(rng);
-        prefix.truncate(1 + rng.below(prefix.len() as u64) as usize);
-        options.prefix = Some(prefix);
+
+    fn holds(&self, key: &Vec<u8>) -> bool {
+        self.lower.as_ref().is_none_or(|low| key >= low)
+            && self.upper.as_ref().is_none_or(|high| key < high)
+            && self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
     }
-    options.keys_only = rng.one_in(6);
-    options.fill_cache = !rng.one_in(4);
-    options.readahead_bytes = if rng.one_in(3) { 1 << (9 + rng.below(9)) } else { 0 };
-    options
 }
 
 impl Twin {
-    pub fn new(iterator: DbIterator, family: FamilyId, options: &ReadOptions, entries: &Rc<Entries>) -> Self {
-        let inside = |key: &Vec<u8>| {
-            options.lower_bound.as_ref().is_none_or(|low| key >= low)
-                && options.upper_bound.as_ref().is_none_or(|high| key < high)
-                && options.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
-        };
-        let view = entries.iter().filter(|(k, _)| inside(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
-        Twin { iterator, family, view, at: None, keys_only: options.keys_only }
+    pub fn new(iterator: Cursor, family: FamilyId, within: &Within, entries: &Rc<Entries>) -> Self {
+        let inside = entries.iter().filter(|(key, _)| within.holds(key));
+        let view = inside.map(|(k, v)| (k.clone(), v.clone())).collect();
+        Twin { iterator, family, view, at: None, keys_only: within.keys_only }
     }
 
     /// Makes some movements.
@@ -108,15 +134,18 @@ impl Twin {
         };
         let (key, value) = &self.view[at];
         ensure!(self.iterator.valid(), "iterator, {what}: expected {}, found the end", show(key));
-        let (found, stored) = (self.iterator.key(), self.iterator.value().doing(|| "value".into())?);
+        let found = self.iterator.key();
         ensure!(found == key, "iterator, {what}: expected {}, stands on {}", show(key), show(found));
-        let wanted: &[u8] = if self.keys_only { &[] } else { value };
+        if self.keys_only {
+            return Ok(());
+        }
+        let stored = self.iterator.value().doing(|| "value".into())?;
         ensure!(
-            stored == wanted,
+            stored == value,
             "iterator, {what}: value of {} is {} instead of {}",
             show(key),
             show(stored),
-            show(wanted)
+            show(value)
         );
         Ok(())
     }

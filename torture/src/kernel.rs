@@ -16,10 +16,10 @@ mod script;
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use disk::Disk;
-use lavastore::io::Rng;
-use lavastore::io::kernel::IoEngine;
-use lavastore::io::kernel::calls::Call;
-use lavastore::io::kernel::calls::watch::{Fault, Form, Watch};
+use io::Rng;
+use io::kernel::IoEngine;
+use io::kernel::calls::Call;
+use io::kernel::calls::watch::{Fault, Form, Watch};
 use script::{OPERATIONS, Script};
 use std::path::{Path, PathBuf};
 

@@ -14,8 +14,8 @@ use crate::place::Place;
 use crate::plan::{self, Data};
 use crate::state::Change;
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::{ColumnFamily, Db, Durability, Env, Options, WriteBatch, WriteOptions};
+use io::Rng;
+use lavastore::{Db, Durability, Env, Family, Options, WriteBatch, WriteOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -84,7 +84,7 @@ impl Run {
     fn look(&mut self, place: &Place, seed: u64, acknowledged: u64) -> Check {
         let options = plan::roomy(plan::options(&mut self.rng));
         let (env, dir) = place.open()?;
-        let db = Db::open_in(env.clone(), &dir, options.clone())
+        let db = Db::open_in(&env, &dir, &options)
             .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
         let found = scan(&db)?;
         let families: Vec<u32> = found.keys().copied().collect();
@@ -195,13 +195,13 @@ fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
     let drawn = if churns(seed) { plan::churn_options(&mut rng) } else { plan::options(&mut rng) };
     let options = Options { background_threads: 2, ..plan::roomy(drawn) };
     let (env, dir) = place.open()?;
-    let db = Db::open_in(env, dir, options).doing(|| "open".into())?;
+    let db = Db::open_in(&env, dir, &options).doing(|| "open".into())?;
     for name in FAMILIES {
-        if db.column_family(name).is_none() {
-            db.create_column_family(name, plan::family_options(&mut rng)).doing(|| "create".into())?;
+        if db.open_family(name).is_err() {
+            db.create_family(name, &plan::family_options(&mut rng)).doing(|| "create".into())?;
         }
     }
-    let families: Vec<ColumnFamily> = families_of(&db)?;
+    let families: Vec<Family> = families_of(&db)?;
     let mut out = std::io::stdout().lock();
     let mut report = |number: u64| {
         out.write_all(&number.to_le_bytes()).and_then(|()| out.flush()).doing(|| "report".into())
@@ -211,14 +211,14 @@ fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
         let (changes, durability) = batch(seed, number);
         let mut batch = WriteBatch::new();
         changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
-        db.write_opt(&batch, &WriteOptions { durability: Some(durability) }).doing(|| "write".into())?;
+        db.writing(&WriteOptions { durability: Some(durability) }).write(&batch).doing(|| "write".into())?;
         report(number + 1)?;
         if rng.one_in(if churns(seed) { 20 } else { 200 }) {
             db.flush().doing(|| "flush".into())?;
             report(COLLECTIONS | db.stats().gc_runs)?;
         }
         if rng.one_in(if churns(seed) { 100 } else { 600 }) {
-            db.compact_range(&families[0], None, None).doing(|| "compact".into())?;
+            families[0].compact_range(..).doing(|| "compact".into())?;
         }
     }
     Ok(())

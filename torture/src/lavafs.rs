@@ -20,9 +20,9 @@ use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{TRACE, kind_of_sectors};
 use files::Files;
-use lavastore::io::Rng;
+use io::Rng;
 use lavastore::lavafs::fsck::fsck;
-use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::testing::{CrashKind, SimEnv};
 use volume::{DEVICE, Volume};
 
 /// Crash states tried of one run.

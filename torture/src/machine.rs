@@ -8,9 +8,9 @@ pub(crate) mod damage;
 pub(crate) mod room;
 
 use crate::check::{Check, Doing};
-use lavastore::io::FileSystem;
+use io::FileSystem;
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, format, mount};
-use lavastore::sim::SimEnv;
+use lavastore::testing::SimEnv;
 use lavastore::{Env, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};

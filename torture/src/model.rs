@@ -4,7 +4,7 @@ use crate::case::{Context, Outcome};
 use crate::check::Check;
 use crate::driver::{Driver, Knobs, compare, scan};
 use crate::plan::{self, Data};
-use lavastore::io::Rng;
+use io::Rng;
 
 /// Numbers start here in the row `numbers`: a hundred operations cross 2^32 in sequences, file and page numbers.
 const FIRST_NUMBER: u64 = (1 << 32) - 10;

@@ -1,8 +1,8 @@
 //! Where a row that needs the real disk has its store: in a directory, or on LavaFS in an image file.
 
 use crate::check::{Check, Doing, ensure};
+use io::kernel::device::{self, DeviceOptions};
 use lavastore::Env;
-use lavastore::io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::{FormatOptions, MountOptions, format, fsck, mount};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Random choices: options, keys, values. Small sizes, so that a hundred operations cross every threshold.
 
 use crate::state::Change;
-use lavastore::io::Rng;
+use io::Rng;
 use lavastore::{
     Ablation, Access, Compression, Durability, FamilyOptions, Options, PolicyChoice, SpaceLimit, SpacePolicy,
     ValuePlacement,

@@ -16,8 +16,8 @@ use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, Data, pick};
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, SimEnv};
+use io::Rng;
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Durability, Options};
 
 /// Deaths of one run, at most: of more barriers some are drawn.
@@ -80,15 +80,15 @@ fn run(driver: &mut Driver) -> Check {
 
 fn recover(driver: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let options = Options { durability: Durability::Durable, ..plan::churn_options(rng) };
-    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
+    let db = Db::open_in(&machine::env(sim)?, DIR, &options)
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     let found = scan(&db)?;
     let loss: Loss = loss(kind);
     driver.history.check(op, loss, &found)?;
     let model = found.into_iter().map(|(id, e)| (id, crate::state::Contents::from_entries(e))).collect();
     if rng.one_in(2) {
-        let all = db.default_column_family();
-        db.compact_range(all, None, None).doing(|| "compact_range after recovery".into())?;
+        let all = db.default_family();
+        all.compact_range(..).doing(|| "compact_range after recovery".into())?;
     }
     check_at_rest(&db, &machine::env(sim)?, DIR.as_ref(), false)?;
     compare(&model, &scan(&db)?).map_err(|why| format!("at rest: {why}"))?;

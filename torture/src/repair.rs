@@ -17,9 +17,9 @@ use crate::machine::DIR;
 use crate::machine::{self, damage};
 use crate::plan::{self, Data, pick};
 use crate::state::{Change, Entries, FamilyId};
-use lavastore::io::{Access, Rng};
-use lavastore::sim::{CrashKind, SimEnv};
-use lavastore::{ColumnFamily, Db, LostRange, Options, ReadOptions, RepairOptions, RepairReport};
+use io::{Access, Rng};
+use lavastore::testing::{CrashKind, SimEnv};
+use lavastore::{Db, Family, LostRange, Options, RepairOptions, RepairReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -243,8 +243,8 @@ impl Store {
             let same = dry.lost == report.lost && dry.damaged == report.damaged;
             ensure!(same, "a dry run reports {:?}, the repair {:?}", dry.lost, report.lost);
         }
-        let db = Db::open_in(machine::env(sim)?, INTO, options.clone())
-            .doing(|| "open what was repaired".into())?;
+        let db =
+            Db::open_in(&machine::env(sim)?, INTO, &options).doing(|| "open what was repaired".into())?;
         let found = contents_of(&db, &report)?;
         self.judge(&found, &report, damaged).map_err(|why| format!("{why}; lost: {}", list(&report.lost)))?;
         check_verify(&db)?;
@@ -262,7 +262,7 @@ impl Store {
         let env = machine::env(sim)?;
         for entry in env.fs.list(Path::new(DIR)).doing(|| "list".into())? {
             let mut text = String::new();
-            let _ = lavastore::dump::dump(&env, &Path::new(DIR).join(&entry.name), true, &mut text);
+            let _ = lavastore::inspect::dump(&env, &Path::new(DIR).join(&entry.name), true, &mut text);
             println!("== {} {} B\n{}", entry.name, entry.len, text);
         }
         Ok(())
@@ -280,7 +280,7 @@ impl Store {
         db.put(b"written after the repair", b"v").doing(|| "put".into())?;
         db.flush().doing(|| "flush".into())?;
         db.close().doing(|| "close".into())?;
-        let db = Db::open_in(machine::env(sim)?, INTO, options.clone()).doing(|| "open again".into())?;
+        let db = Db::open_in(&machine::env(sim)?, INTO, options).doing(|| "open again".into())?;
         let mut again = contents_of(&db, report)?;
         let added = again.get_mut(&0).and_then(|entries| entries.remove(&b"written after the repair"[..]));
         ensure!(added.is_some() && again == *found, "it is another store when it is opened again");
@@ -394,11 +394,10 @@ pub(crate) fn bytes_of(sim: &SimEnv) -> Check<BTreeMap<String, Vec<u8>>> {
 fn contents_of(db: &Db, report: &RepairReport) -> Check<BTreeMap<FamilyId, Entries>> {
     let mut all = BTreeMap::new();
     for family in &report.families {
-        let own: ColumnFamily = db.column_family(&family.name).ok_or_else(|| {
-            format!("family {} ({}) is in the report and not there", family.id, family.name)
-        })?;
+        let own: Family =
+            db.open_family(&family.name).doing(|| format!("family {} is in the report", family.id))?;
         let mut entries = Entries::new();
-        for entry in db.iter_cf(&own, ReadOptions::default()).doing(|| "iter".into())?.entries() {
+        for entry in own.iter() {
             let (key, value) = entry.doing(|| "iterate".into())?;
             entries.insert(key, value);
         }

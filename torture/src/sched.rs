@@ -1,7 +1,7 @@
 //! Rows `sched` and `sched-crash`: the real engine with its real threads, under schedules.
 //!
 //! A few threads write, read, hold snapshots, flush, compact, collect, take checkpoints, make and drop families, and at
-//! last somebody closes the store, while its own threads work in the background. [`lavastore::io`]'s simulated machine runs
+//! last somebody closes the store, while its own threads work in the background. [`io`]'s simulated machine runs
 //! all of them, one at a time, and a seed says which at every lock, condition, atomic and call of the file system.
 //!
 //! What must hold is said in [`story`]: every reader sees, of each writer, a prefix of its batches, in both families
@@ -21,10 +21,10 @@ use crate::files::check_opened;
 use crate::machine;
 use crate::machine::DIR;
 use crate::plan;
+use io::Rng;
 use io::sim::threads::{Plan, Stuck};
-use lavastore::dump::log_contents;
-use lavastore::io::Rng;
-use lavastore::sim::{CrashKind, Record, SimEnv};
+use lavastore::inspect::log_contents;
+use lavastore::testing::{CrashKind, Record, SimEnv};
 use lavastore::{Db, Durability, Options, SeqNo};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,14 +144,14 @@ fn reopen(sim: &SimEnv, told: &Told, op: u64, loss: Option<crate::history::Loss>
         return Ok(());
     }
     let options = Options { durability: Durability::Durable, ..plan::roomy(plan::options(&mut rng)) };
-    let db = Db::open_in(machine::env(sim)?, DIR, options.clone())
+    let db = Db::open_in(&machine::env(sim)?, DIR, &options)
         .doing(|| format!("refused to open with {}", plan::describe(&options)))?;
     check_opened(&db, &machine::env(sim)?, DIR.as_ref())?;
     let found = scan(&db)?;
     told.story.check_reopened(&db, &found, op, loss)?;
     check_verify(&db)?;
     for copy in told.story.checkpoints.iter().filter(|copy| copy.end_op <= op) {
-        let copied = Db::open_in(machine::env(sim)?, &copy.dir, Options::default())
+        let copied = Db::open_in(&machine::env(sim)?, &copy.dir, &Options::default())
             .doing(|| format!("open of checkpoint {}", copy.dir))?;
         let found = scan(&copied)?;
         told.story.check_checkpoint(copy, &found).map_err(|why| format!("checkpoint {}: {why}", copy.dir))?;

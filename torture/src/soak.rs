@@ -20,11 +20,12 @@ mod sample;
 
 use crate::case::{Context, Outcome};
 use crate::check::{Check, Doing, ensure};
+use crate::driver::at;
 use crate::row::{Row, Unit};
 use crate::tally;
-use lavastore::io::Rng;
+use io::Rng;
 use lavastore::{
-    ColumnFamily, Compression, Db, Durability, Env, FamilyOptions, GcRequest, Options, ReadOptions, Snapshot,
+    Compression, Db, Durability, Env, Family, FamilyOptions, GcRequest, Options, ReadOptions, Snapshot,
     WriteBatch, WriteOptions,
 };
 use sample::Sample;
@@ -92,10 +93,8 @@ impl Soak {
         self.env.fs.create_dir_all(&self.dir).doing(|| "create".into())?;
         let mut db = self.open()?;
         let small = FamilyOptions { min_blob_size: 100, compression: Compression::Lz4, ..Default::default() };
-        let families = [
-            db.default_column_family().clone(),
-            db.create_column_family(OTHER, small).doing(|| "create".into())?,
-        ];
+        let families =
+            [db.default_family().clone(), db.create_family(OTHER, &small).doing(|| "create".into())?];
         for slot in 0..KEYS {
             (0..2).try_for_each(|at| self.write(&db, &families, &[(at, slot)]))?;
         }
@@ -128,7 +127,7 @@ impl Soak {
             log_group_bytes: 4 << 20,
             ..Options::default()
         };
-        Db::open_in(self.env.clone(), self.dir.join("db"), options).doing(|| "open".into())
+        Db::open_in(&self.env, self.dir.join("db"), &options).doing(|| "open".into())
     }
 
     /// Works until the time has come.
@@ -139,12 +138,11 @@ impl Soak {
             let (at, slot) = (self.rng.below(2) as usize, self.rng.below(u64::from(KEYS)) as u32);
             match self.rng.below(20_000) {
                 0..=4 => db.flush().doing(|| "flush".into())?,
-                5 => db
-                    .compact_range(&families[at], Some(&key(slot)), None)
-                    .doing(|| "compact_range".into())?,
-                6 => {
-                    db.collect_garbage(GcRequest::default()).map(|_| ()).doing(|| "collect_garbage".into())?
-                }
+                5 => families[at].compact_range(&key(slot)..).doing(|| "compact_range".into())?,
+                6 => db
+                    .collect_garbage(&GcRequest::default())
+                    .map(|_| ())
+                    .doing(|| "collect_garbage".into())?,
                 7 => self.checkpoint(db)?,
                 8..=9 => self.passing_family(db)?,
                 10..=13 => {
@@ -156,13 +154,12 @@ impl Soak {
                 }
                 14..=17 => {
                     let end = slot + 1 + self.rng.below(50) as u32;
-                    db.delete_range_cf(&families[at], &key(slot), &key(end))
-                        .doing(|| "delete_range".into())?;
+                    families[at].delete_range(key(slot), key(end)).doing(|| "delete_range".into())?;
                     self.model[at].retain(|slot_, _| !(slot..end).contains(slot_));
                 }
-                18..=100 => self.walk(db, &families[at], at, slot)?,
+                18..=100 => self.walk(&families[at], at, slot)?,
                 101..=3_000 => {
-                    let found = db.get_cf(&families[at], &key(slot)).doing(|| "get".into())?;
+                    let found = families[at].get(key(slot)).doing(|| "get".into())?;
                     let want = self.model[at].get(&slot).map(|stamp| value(at, slot, *stamp));
                     ensure!(
                         found.as_deref() == want.as_deref(),
@@ -183,12 +180,12 @@ impl Soak {
     }
 
     /// One batch of new values and, if it is of several keys, some deletions.
-    fn write(&mut self, db: &Db, families: &[ColumnFamily; 2], slots: &[(usize, u32)]) -> Check {
+    fn write(&mut self, db: &Db, families: &[Family; 2], slots: &[(usize, u32)]) -> Check {
         let mut batch = WriteBatch::new();
         for &(at, slot) in slots {
             self.version += 1;
             if slots.len() > 1 && self.rng.one_in(20) {
-                batch.delete_cf(&families[at], &key(slot));
+                batch.family(&families[at]).delete(key(slot));
                 self.model[at].remove(&slot);
                 continue;
             }
@@ -198,27 +195,27 @@ impl Soak {
                 _ => self.rng.range(10, 300),
             };
             let stamp = Stamp { version: self.version, len: len as usize };
-            batch.put_cf(&families[at], &key(slot), &value(at, slot, stamp));
+            batch.family(&families[at]).put(key(slot), value(at, slot, stamp));
             self.model[at].insert(slot, stamp);
         }
         let durable = self.rng.one_in(100);
         let options = WriteOptions { durability: durable.then_some(Durability::Durable) };
         let begin_ns = self.env.clock.now_ns();
-        db.write_opt(&batch, &options).doing(|| "write".into())?;
+        db.writing(&options).write(&batch).doing(|| "write".into())?;
         let us = (self.env.clock.now_ns() - begin_ns) / 1_000;
         self.latencies_us.push(us.try_into().unwrap_or(u32::MAX));
         Ok(())
     }
 
     /// A hundred keys from one on, forwards or backwards.
-    fn walk(&mut self, db: &Db, family: &ColumnFamily, at: usize, slot: u32) -> Check {
-        let mut iterator = db.iter_cf(family, ReadOptions::default()).doing(|| "iter".into())?;
+    fn walk(&mut self, family: &Family, at: usize, slot: u32) -> Check {
+        let mut iterator = family.iter().cursor().doing(|| "iter".into())?;
         let forward = self.rng.one_in(2);
         let expected: Vec<_> = match forward {
             true => self.model[at].range(slot..).take(100).collect(),
             false => self.model[at].range(..=slot).rev().take(100).collect(),
         };
-        if forward { iterator.seek(&key(slot)) } else { iterator.seek_for_prev(&key(slot)) }
+        if forward { iterator.seek(key(slot)) } else { iterator.seek_for_prev(key(slot)) }
             .doing(|| "seek".into())?;
         for (slot, stamp) in expected {
             ensure!(
@@ -238,8 +235,8 @@ impl Soak {
     fn checkpoint(&self, db: &Db) -> Check {
         let copy = self.dir.join("copy");
         db.checkpoint(&copy).doing(|| "checkpoint".into())?;
-        let opened = Db::open_in(self.env.clone(), &copy, Options::default())
-            .doing(|| "open of a checkpoint".into())?;
+        let opened =
+            Db::open_in(&self.env, &copy, &Options::default()).doing(|| "open of a checkpoint".into())?;
         self.compare(&opened, &self.model, None).map_err(|why| format!("checkpoint: {why}"))?;
         opened.close().doing(|| "close of a checkpoint".into())?;
         std::fs::remove_dir_all(&copy).doing(|| "remove a checkpoint".into())
@@ -247,38 +244,37 @@ impl Soak {
 
     /// A family that comes and goes.
     fn passing_family(&self, db: &Db) -> Check {
-        let family =
-            db.create_column_family("passing", FamilyOptions::default()).doing(|| "create".into())?;
+        let family = db.create_family("passing", &FamilyOptions::default()).doing(|| "create".into())?;
         for slot in 0..100 {
-            db.put_cf(&family, &key(slot), &[7; 1_000]).doing(|| "put".into())?;
+            family.put(key(slot), [7; 1_000]).doing(|| "put".into())?;
         }
-        let found = db.get_cf(&family, &key(99)).doing(|| "get".into())?;
+        let found = family.get(key(99)).doing(|| "get".into())?;
         ensure!(found.as_deref() == Some(&[7; 1_000][..]), "the passing family lost a key");
-        db.drop_column_family(&family).doing(|| "drop".into())
+        db.drop_family(&family).doing(|| "drop".into())
     }
 
     /// Everything, at a snapshot or now.
     fn compare(&self, db: &Db, model: &Model, snapshot: Option<&Snapshot>) -> Check {
-        for (at, family) in families_of(db)?.iter().enumerate() {
-            let options = ReadOptions { snapshot: snapshot.cloned(), ..Default::default() };
-            let mut found = db.iter_cf(family, options).doing(|| "iter".into())?.entries();
-            for (slot, stamp) in &model[at] {
+        for (nth, family) in families_of(db)?.iter().enumerate() {
+            let options = ReadOptions::default();
+            let mut found = at(family, snapshot, &options).iter();
+            for (slot, stamp) in &model[nth] {
                 let (k, v) = found
                     .next()
-                    .ok_or_else(|| format!("family {at} ends before key {slot}"))?
+                    .ok_or_else(|| format!("family {nth} ends before key {slot}"))?
                     .doing(|| "scan".into())?;
-                ensure!(k == key(*slot), "family {at}: expected key {slot}, found {}", k.escape_ascii());
-                ensure!(v == value(at, *slot, *stamp), "family {at}: another value for key {slot}");
+                ensure!(k == key(*slot), "family {nth}: expected key {slot}, found {}", k.escape_ascii());
+                ensure!(v == value(nth, *slot, *stamp), "family {nth}: another value for key {slot}");
             }
-            ensure!(found.next().is_none(), "family {at} has keys that are not there");
+            ensure!(found.next().is_none(), "family {nth} has keys that are not there");
         }
         Ok(())
     }
 }
 
-fn families_of(db: &Db) -> Check<[ColumnFamily; 2]> {
-    let other = db.column_family(OTHER).ok_or("a family is gone")?;
-    Ok([db.default_column_family().clone(), other])
+fn families_of(db: &Db) -> Check<[Family; 2]> {
+    let other = db.open_family(OTHER).doing(|| "a family is gone".into())?;
+    Ok([db.default_family().clone(), other])
 }
 
 fn key(slot: u32) -> Vec<u8> {

@@ -15,10 +15,8 @@ use crate::place::Place;
 use crate::plan::{self, pick};
 use crate::state::Entries;
 use crate::tally;
-use lavastore::io::Rng;
-use lavastore::{
-    ColumnFamily, Db, Durability, Env, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
-};
+use io::Rng;
+use lavastore::{Db, Durability, Env, Family, Options, Snapshot, WriteBatch, WriteOptions};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -55,7 +53,7 @@ fn on(context: &Context, place: Place, seed: u64) -> Outcome {
 /// What all threads of a run share.
 struct Shared {
     db: Db,
-    mirror: ColumnFamily,
+    mirror: Family,
     begun: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
     stop: AtomicBool,
@@ -67,9 +65,8 @@ struct Shared {
 fn run(env: &Env, dir: &Path, seed: u64, outcome: &mut Outcome) -> Check {
     let mut rng = Rng::new(seed ^ 0x0074_6872_6561_6473);
     let options = options(&mut rng);
-    let db = Db::open_in(env.clone(), dir.join("db"), options).doing(|| "open".into())?;
-    let mirror =
-        db.create_column_family("mirror", plan::family_options(&mut rng)).doing(|| "create".into())?;
+    let db = Db::open_in(env, dir.join("db"), &options).doing(|| "open".into())?;
+    let mirror = db.create_family("mirror", &plan::family_options(&mut rng)).doing(|| "create".into())?;
     let counters = || (0..WRITERS * KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let shared = Shared {
         db,
@@ -162,13 +159,13 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         };
         for &slot in &slots {
             let version = shared.begun[slot].fetch_add(1, SeqCst) + 1;
-            let (key, family) = (key(slot), shared.db.default_column_family());
+            let (key, family) = (key(slot), shared.db.default_family());
             if is_deletion(version) {
-                batch.delete_cf(family, &key);
-                batch.delete_cf(&shared.mirror, &key);
+                batch.family(family).delete(&key);
+                batch.family(&shared.mirror).delete(&key);
             } else {
-                batch.put_cf(family, &key, &value(version, shared.padding));
-                batch.put_cf(&shared.mirror, &key, &value(version, shared.padding));
+                batch.family(family).put(&key, value(version, shared.padding));
+                batch.family(&shared.mirror).put(&key, value(version, shared.padding));
             }
         }
         let durability = match rng.below(50) {
@@ -177,7 +174,7 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
             _ => Durability::Buffered,
         };
         let options = WriteOptions { durability: Some(durability) };
-        shared.db.write_opt(&batch, &options).doing(|| "write".into())?;
+        shared.db.writing(&options).write(&batch).doing(|| "write".into())?;
         for &slot in &slots {
             shared.done[slot].fetch_add(1, SeqCst);
         }
@@ -202,8 +199,8 @@ fn read(shared: &Shared, mut rng: Rng) -> Check {
     while shared.running() {
         let slot = rng.below(seen.len() as u64) as usize;
         let done = shared.done[slot].load(SeqCst);
-        let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
-        let found = shared.db.get_cf(family, &key(slot)).doing(|| "get".into())?;
+        let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_family() };
+        let found = family.get(key(slot)).doing(|| "get".into())?;
         let begun = shared.begun[slot].load(SeqCst);
         let version = version_of(found.as_deref(), done.max(seen[slot]), begun, slot)?;
         if let Some(bytes) = &found {
@@ -215,9 +212,8 @@ fn read(shared: &Shared, mut rng: Rng) -> Check {
     Ok(())
 }
 
-fn contents(shared: &Shared, family: &ColumnFamily, snapshot: &Snapshot, backwards: bool) -> Check<Entries> {
-    let options = ReadOptions { snapshot: Some(snapshot.clone()), ..Default::default() };
-    let mut iterator = shared.db.iter_cf(family, options).doing(|| "iter".into())?;
+fn contents(family: &Family, snapshot: &Snapshot, backwards: bool) -> Check<Entries> {
+    let mut iterator = snapshot.family(family).iter().cursor().doing(|| "iter".into())?;
     let mut entries = Entries::new();
     if backwards { iterator.seek_to_last() } else { iterator.seek_to_first() }.doing(|| "seek".into())?;
     while iterator.valid() {
@@ -233,8 +229,8 @@ fn scan_snapshots(shared: &Shared, mut rng: Rng) -> Check {
         let snapshot = shared.db.snapshot();
         let begun: Vec<u64> = shared.begun.iter().map(|v| v.load(SeqCst)).collect();
         let (one, two) = (rng.one_in(2), rng.one_in(2));
-        let default = contents(shared, shared.db.default_column_family(), &snapshot, one)?;
-        let mirror = contents(shared, &shared.mirror, &snapshot, two)?;
+        let default = contents(shared.db.default_family(), &snapshot, one)?;
+        let mirror = contents(&shared.mirror, &snapshot, two)?;
         ensure!(
             default == mirror,
             "the families differ at a snapshot: {} and {} keys",
@@ -257,17 +253,16 @@ fn upkeep(shared: &Shared, mut rng: Rng, env: &Env, dir: &Path) -> Check {
         match rng.below(6) {
             0..=2 => shared.db.flush().doing(|| "flush".into())?,
             3 => {
-                let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
+                let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_family() };
                 let start = key(rng.below((WRITERS * KEYS) as u64) as usize);
-                shared.db.compact_range(family, Some(&start), None).doing(|| "compact_range".into())?;
+                family.compact_range(&start..).doing(|| "compact_range".into())?;
             }
             4 if checkpoints < 2 => {
                 let copy = dir.join(format!("checkpoint{checkpoints}"));
                 checkpoints += 1;
                 shared.db.checkpoint(&copy).doing(|| "checkpoint".into())?;
                 let found = scan(
-                    &Db::open_in(env.clone(), &copy, Options::default())
-                        .doing(|| "open of a checkpoint".into())?,
+                    &Db::open_in(env, &copy, &Options::default()).doing(|| "open of a checkpoint".into())?,
                 )?;
                 ensure!(found[&0] == found[&shared.mirror.id()], "the families of a checkpoint differ");
             }
@@ -305,6 +300,6 @@ fn check_end(shared: Shared, env: &Env, dir: &Path, rng: &mut Rng) -> Check {
     let Shared { db, mirror, .. } = shared;
     drop(mirror);
     db.close().doing(|| "close".into())?;
-    let db = Db::open_in(env.clone(), dir, options(rng)).doing(|| "reopen".into())?;
+    let db = Db::open_in(env, dir, &options(rng)).doing(|| "reopen".into())?;
     compare(&db, "after a reopen")
 }

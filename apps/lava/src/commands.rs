@@ -16,7 +16,7 @@ pub mod space;
 use crate::Result;
 use crate::output::usage;
 use clap::Args;
-use lavastore::{ColumnFamily, Compression, Db, ErrorKind, FamilyOptions, Options};
+use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, Options};
 use place::Place;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub fn directory(db: Option<PathBuf>) -> Result<PathBuf> {
 /// Opens the store for reading, also beside a process that writes it.
 pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     let place = Place::to_read(&directory(db)?)?;
-    Ok(Db::open_read_only_in(place.env, place.dir, Options::default())?)
+    Ok(Db::open_read_only_in(&place.env, place.dir, &Options::default())?)
 }
 
 /// To be called when everything was printed: where manifest or log are damaged, a store opened for reading shows what is before
@@ -64,7 +64,7 @@ pub fn open_in(place: Place, options: Options) -> Result<Db> {
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e.into()),
     };
-    Ok(Db::open_in(place.env, place.dir, Options { family: own.unwrap_or(options.family), ..options })?)
+    Ok(Db::open_in(&place.env, place.dir, &Options { family: own.unwrap_or(options.family), ..options })?)
 }
 
 /// How new data of a column family is stored, from now on.
@@ -85,23 +85,23 @@ fn codec(name: &str) -> Result<Compression, String> {
 
 impl FamilyArgs {
     /// Changes the options of the family as far as the user said.
-    pub fn apply(&self, store: &Db, family: &ColumnFamily) -> Result<()> {
+    pub fn apply(&self, family: &Family) -> Result<()> {
         let own = family.options();
         let options = FamilyOptions {
             min_blob_size: self.min_blob_size.unwrap_or(own.min_blob_size),
             compression: self.compression.unwrap_or(own.compression),
             ..own
         };
-        Ok(store.set_family_options(family, options)?)
+        Ok(family.set_options(&options)?)
     }
 }
 
 /// The column family with this name; the default one without a name.
-pub fn family(store: &Db, name: Option<&str>) -> Result<ColumnFamily> {
+pub fn family(store: &Db, name: Option<&str>) -> Result<Family> {
     match name {
-        None => Ok(store.default_column_family().clone()),
-        Some(name) => store.column_family(name).ok_or_else(|| {
-            let known = store.column_families().join(", ");
+        None => Ok(store.default_family().clone()),
+        Some(name) => store.open_family(name).map_err(|_| {
+            let known = store.family_names().join(", ");
             let what = format!("there is no column family {name}; there are: {known}");
             crate::status::failure(crate::status::Status::NotFound, what)
         }),

@@ -70,7 +70,7 @@ struct Separation {
 impl Separation {
     /// Of a store without memtables: every record is in a table, or its reference is.
     fn of(store: &Db, data: &DataSet, space: &Space) -> Separation {
-        let family = store.default_column_family();
+        let family = store.default_family();
         let min_blob_size = family.options().min_blob_size;
         let (mut long, mut last) = (0, Vec::new());
         for (_, stanza) in &data.records {
@@ -150,7 +150,7 @@ fn prepare(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let options = Options { create_if_missing: false, ..Options::default() };
-    let ours = Db::open_with(dir, options).is_ok_and(|db| db.column_family(MARK).is_some());
+    let ours = Db::open_with(dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
         let dir = dir.display();
         let what = format!("{dir} is not empty and no store of an earlier demo: name a new directory");
@@ -170,8 +170,7 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
     };
     let options = Options { create_if_missing: false, ..Options::default() };
     let ours = files.is_empty()
-        || Db::open_in(place.env.clone(), &place.dir, options)
-            .is_ok_and(|db| db.column_family(MARK).is_some());
+        || Db::open_in(&place.env, &place.dir, &options).is_ok_and(|db| db.open_family(MARK).is_ok());
     if !ours {
         let what = format!("{} holds no store of an earlier demo: name another volume", db.display());
         return Err(failure(Status::Exists, what));
@@ -185,14 +184,14 @@ fn prepare_on_volume(db: &Path) -> Result<()> {
 /// Opens the store for writing, making it if need be.
 pub fn open_store(db: &Path) -> Result<Db> {
     let place = Place::to_write(db)?;
-    Ok(Db::open_in(place.env, place.dir, Options::default())?)
+    Ok(Db::open_in(&place.env, place.dir, &Options::default())?)
 }
 
 fn show(dir: &Path, data: &DataSet, args: &DemoArgs) -> Result<Outcome> {
     let total = data.records.len() as u64 * u64::from(VERSIONS);
     let mut ledger = Ledger::new(data);
     let store = open_store(dir)?;
-    store.create_column_family(MARK, FamilyOptions::default())?;
+    store.create_family(MARK, &FamilyOptions::default())?;
     store.close()?;
 
     let child = start_writer(dir, data)?;

@@ -41,7 +41,7 @@ fn counters_are_those_of_the_running_process_and_go_up() {
     assert!(nobody.contains("no running process") && nobody.contains("metrics_file"), "{nobody}");
 
     let options = Options { metrics_file: Some("METRICS".into()), ..Options::default() };
-    let db = Db::open_with(s.path("db"), options).unwrap();
+    let db = Db::open_with(s.path("db"), &options).unwrap();
     let mut rounds = 0;
     let mut seen = Vec::new();
     // Two pages, each with more writes than the one before.

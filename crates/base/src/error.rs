@@ -170,6 +170,18 @@ impl Error {
         self.0.offset
     }
 
+    /// The error that caused this one. [`fmt::Display`] has said what it says, so [`std::error::Error::source`] goes on
+    /// behind it: whoever prints a chain of sources prints each once.
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        self.0.source.as_deref()
+    }
+
+    /// The refusal of the operating system at the bottom of it, if there is one.
+    pub fn io_error(&self) -> Option<&std::io::Error> {
+        let cause = self.cause()?;
+        cause.downcast_ref().or_else(|| cause.downcast_ref::<Error>()?.io_error())
+    }
+
     /// True if stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {
         self.kind() == ErrorKind::Corruption
@@ -217,6 +229,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|e| e as _)
+        self.0.source.as_deref().and_then(std::error::Error::source)
     }
 }

@@ -12,14 +12,7 @@ const EIO: i32 = 5;
 
 /// True if the medium could not be read: not a refusal that passes by itself, and not damage that was read.
 pub fn is_unreadable(error: &Error) -> bool {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(e) = source {
-        if let Some(io) = e.downcast_ref::<std::io::Error>() {
-            return io.raw_os_error() == Some(EIO);
-        }
-        source = e.source();
-    }
-    false
+    error.io_error().is_some_and(|io| io.raw_os_error() == Some(EIO))
 }
 
 /// Fills `buf` with what `read` finds from `offset` on. Pieces of `unit` bytes that cannot be read are zeros.

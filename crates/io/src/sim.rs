@@ -171,6 +171,9 @@ impl SimEnv {
 
     /// A block device of this machine, made (of durable zeros) if there is none of that name. It is a file like others:
     /// crashes, faults, records and damage treat it as one that is written in place.
+    ///
+    /// # Errors
+    /// Those of making the file, or opening it.
     pub fn device(&self, name: &str, len: u64) -> Result<Arc<dyn BlockDevice>> {
         Ok(Arc::new(device::SimDevice::open(&self.0, name.as_ref(), len)?))
     }

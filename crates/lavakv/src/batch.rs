@@ -24,8 +24,9 @@ use version::FamilyId;
 /// Bytes before the first entry.
 pub(crate) const HEADER_LEN: usize = 12;
 
-/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 16 MB, and 16 MB in all beside the values that get files of
-/// their own (those above a quarter of [`crate::Options::log_group_bytes`]); the limits are checked when it is written.
+/// Changes applied atomically. Keys are 1 B to 64 KB, values up to 1 GiB, as in a put, and 16 MB in all beside the values that
+/// get files of their own (those above a quarter of [`crate::Options::log_group_bytes`]); the limits are checked when it is
+/// written.
 ///
 /// ```no_run
 /// # use lavastore_lavakv::{Db, WriteBatch};
@@ -113,7 +114,7 @@ impl WriteBatch {
             .count
             .checked_add(1)
             .ok_or_else(|| too_large("batch", self.byte_len(), limits::BATCH_LEN_MAX));
-        match change.validate().and(counted) {
+        match change.validate_to(limits::LARGE_VALUE_LEN_MAX as usize).and(counted) {
             Ok(count) => self.count = count,
             Err(e) => {
                 self.error = Some(e);
@@ -175,8 +176,14 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Refuses keys and values over the limits, and ranges that are reversed.
+    /// Refuses keys and values over the limits of what is logged as it is, and ranges that are reversed.
     pub fn validate(&self) -> Result<()> {
+        self.validate_to(limits::VALUE_LEN_MAX)
+    }
+
+    /// The same with another limit for values: of what somebody wants to write, long ones get files of their own before
+    /// anything is logged.
+    fn validate_to(&self, value_len_max: usize) -> Result<()> {
         if self.key.is_empty() && self.kind != ValueKind::RangeDeletion {
             return Err(Error::invalid("empty key: keys have 1 to 65536 bytes"));
         }
@@ -190,8 +197,8 @@ impl Change<'_> {
             if self.key > self.value {
                 return Err(Error::invalid("delete_range: the start is after the end"));
             }
-        } else if self.value.len() > limits::VALUE_LEN_MAX {
-            return Err(too_large("value", self.value.len(), limits::VALUE_LEN_MAX));
+        } else if self.value.len() > value_len_max {
+            return Err(too_large("value", self.value.len(), value_len_max));
         }
         if self.kind == ValueKind::PlacedReference {
             if RecordReference::is_one(self.value) {
@@ -246,18 +253,20 @@ pub(crate) fn decode(payload: &[u8]) -> Result<(SeqNo, u32, Entries<'_>)> {
     if first_seq == 0 || count == 0 {
         return Err(Error::corruption("batch without entries, or with sequence 0"));
     }
-    Ok((first_seq, count, Entries { reader: r }))
+    Ok((first_seq, count, Entries { reader: r, value_len_max: limits::VALUE_LEN_MAX }))
 }
 
 /// The entries of a batch, checked one by one.
 #[derive(Clone)]
 pub(crate) struct Entries<'a> {
     reader: Reader<'a>,
+    value_len_max: usize,
 }
 
 impl<'a> Entries<'a> {
+    /// Those of a batch that is to be written: long values are still in it.
     pub fn of(body: &'a [u8]) -> Self {
-        Entries { reader: Reader::new(body) }
+        Entries { reader: Reader::new(body), value_len_max: limits::LARGE_VALUE_LEN_MAX as usize }
     }
 
     fn entry(&mut self) -> Result<Change<'a>> {
@@ -272,7 +281,7 @@ impl<'a> Entries<'a> {
         let value = if has_value(kind) { self.reader.bytes()? } else { &[] };
         let change = Change { kind, family, key, value };
         // Memtables and tables rely on the limits; whoever wrote the log was held to them.
-        change.validate().map_err(|e| e.with_kind(ErrorKind::Corruption))?;
+        change.validate_to(self.value_len_max).map_err(|e| e.with_kind(ErrorKind::Corruption))?;
         Ok(change)
     }
 }
@@ -314,7 +323,14 @@ mod tests {
         assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::TooLarge);
         b.clear();
         b.put(b"k", &vec![1; limits::VALUE_LEN_MAX + 1]);
-        assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(b.check_changes().map_err(|e| e.kind()), Ok(()), "a file of its own takes it");
+        let logged = Change {
+            kind: ValueKind::Value,
+            family: 0,
+            key: b"k",
+            value: &vec![1; limits::VALUE_LEN_MAX + 1],
+        };
+        assert_eq!(logged.validate().unwrap_err().kind(), ErrorKind::TooLarge);
         b.clear();
         b.delete_range(b"z", b"a");
         assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::InvalidArgument);

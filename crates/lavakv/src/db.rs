@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::large::segments::threshold;
 use crate::plan::requests::GcRequest;
 use crate::read::iterator::DbIterator;
-use crate::read::options::ReadOptions;
+use crate::read::options::{ReadAt, ReadOptions};
 use crate::read::read_path::{GetOp, Value};
 use crate::read::value_reader::{self, ValueReader};
 use crate::tree::family::{ColumnFamily, Family};
@@ -21,7 +21,7 @@ use crate::work::jobs::Jobs;
 use crate::work::verify::VerifyReport;
 use crate::write::large_value::{self, ValueWriter};
 use crate::write::write_path::WriteOp;
-use base::{Error, Result, ValueKind};
+use base::{Error, ErrorKind, Result, ValueKind};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,6 +94,11 @@ impl Db {
         &self.handle.engine
     }
 
+    /// Which store it is: the same wherever and whenever it is open, and another for a checkpoint of it.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.engine().files.manifest.state().store.uid.0
+    }
+
     /// The family `default`.
     pub fn default_column_family(&self) -> &ColumnFamily {
         &self.handle.default
@@ -161,7 +166,21 @@ impl Db {
 
     /// Deletes every key in `[start, end)` of a family.
     pub fn delete_range_cf(&self, family: &ColumnFamily, start: &[u8], end: &[u8]) -> Result<()> {
-        self.change(family, ValueKind::RangeDeletion, start, end, &WriteOptions::default())
+        self.delete_range_opt(family, start, end, &WriteOptions::default())
+    }
+
+    /// Deletes every key in `[start, end)` of a family, with options.
+    ///
+    /// # Errors
+    /// Those of a put; `InvalidArgument` if the start is after the end.
+    pub fn delete_range_opt(
+        &self,
+        family: &ColumnFamily,
+        start: &[u8],
+        end: &[u8],
+        options: &WriteOptions,
+    ) -> Result<()> {
+        self.change(family, ValueKind::RangeDeletion, start, end, options)
     }
 
     fn change(
@@ -174,10 +193,10 @@ impl Db {
     ) -> Result<()> {
         let change = Change { kind, family: family.id(), key, value };
         change.validate()?;
-        if kind == ValueKind::RangeDeletion && key == value {
-            return Ok(());
-        }
         let family = self.own(family)?;
+        if kind == ValueKind::RangeDeletion && key == value {
+            return self.run_write(Payload::Batch(&WriteBatch::new()), options);
+        }
         self.run_write(Payload::One(family, change), options)
     }
 
@@ -241,36 +260,51 @@ impl Db {
 
     /// Reads a key of a family, with options.
     pub fn get_opt(&self, family: &ColumnFamily, key: &[u8], options: &ReadOptions) -> Result<Option<Value>> {
-        self.read(family, key, options)?.run()
+        self.read(family, key, options.at())?.run()
     }
 
-    fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], options: &ReadOptions) -> Result<GetOp<'a>> {
+    /// As [`Db::get_opt`], with what it needs of the options only.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
+    pub fn get_at(&self, family: &ColumnFamily, key: &[u8], at: ReadAt<'_>) -> Result<Option<Value>> {
+        self.read(family, key, at)?.run()
+    }
+
+    fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], at: ReadAt<'_>) -> Result<GetOp<'a>> {
         let family = self.own(family)?;
-        let snapshot = self.sequence_of(options.snapshot.as_ref())?;
-        Ok(GetOp::new(&self.engine().tree, family, key, snapshot, options.fill_cache))
+        let snapshot = self.sequence_of(at.snapshot)?;
+        Ok(GetOp::new(&self.engine().tree, family, key, snapshot, at.fill_cache))
     }
 
     /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
     pub fn get_stream(
         &self,
         family: &ColumnFamily,
         key: &[u8],
-        options: &ReadOptions,
+        at: ReadAt<'_>,
     ) -> Result<Option<ValueReader>> {
-        let content = self.read(family, key, options)?.find()?;
+        let content = self.read(family, key, at)?.find()?;
         Ok(content.map(|content| ValueReader::new(&self.engine().tree, content)))
     }
 
     /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
     /// value only what is asked for is read.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
     pub fn get_range(
         &self,
         family: &ColumnFamily,
         key: &[u8],
         offset: u64,
         len: usize,
+        at: ReadAt<'_>,
     ) -> Result<Option<Vec<u8>>> {
-        let content = self.read(family, key, &ReadOptions::default())?.find()?;
+        let content = self.read(family, key, at)?.find()?;
         content.map(|content| value_reader::range_of(&content, offset, len)).transpose()
     }
 
@@ -359,6 +393,16 @@ impl Db {
     /// The names of all families, in order of their creation.
     pub fn column_families(&self) -> Vec<String> {
         self.engine().tree.all_families().iter().map(|f| f.name.clone()).collect()
+    }
+
+    /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as
+    /// durable ones do. Volatile writes are in no log: [`Db::flush`] makes them durable. A durable batch of nothing does
+    /// the same.
+    ///
+    /// # Errors
+    /// Those of a durable write: the first failure of the device, and `Poisoned` from then on; `ReadOnly`.
+    pub fn sync(&self) -> Result<()> {
+        self.write_opt(&WriteBatch::new(), &WriteOptions::durable())
     }
 
     /// Writes all memtables to tables. What was written before the call is then durable.
@@ -494,13 +538,33 @@ impl Db {
         self.engine().scheduler.under_way()
     }
 
-    /// Closes the store if this is the last handle; otherwise only this handle goes. Reports what a drop would hide.
+    /// Closes the store, and reports what a drop would hide.
+    ///
+    /// # Errors
+    /// `Busy` if this is not the last handle: then only this handle goes, the store stays open until the last one does, and
+    /// the message says how many there are. What failed in the background or fails now.
     pub fn close(self) -> Result<()> {
-        match Arc::try_unwrap(self.handle) {
-            Ok(handle) => handle.engine.close(),
-            Err(_) => Ok(()),
+        let others = Arc::strong_count(&self.handle) - 1;
+        let tree = &self.engine().tree;
+        let (snapshots, iterators) = (tree.snapshots.all().len(), tree.readers.all().len());
+        // Of several that close at the same time exactly one gets it.
+        match Arc::into_inner(self.handle) {
+            Some(handle) => handle.engine.close(),
+            None => Err(still_open(others, snapshots, iterators)),
         }
     }
+}
+
+/// What a close says that closed nothing.
+fn still_open(others: usize, snapshots: usize, iterators: usize) -> Error {
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let why = format!(
+        "the store stays open: it has {} beside this one, with {} and {} in all; it closes when the last of them is dropped",
+        count(others.max(1), "handle"),
+        count(snapshots, "snapshot"),
+        count(iterators, "iterator"),
+    );
+    Error::new(ErrorKind::Busy, why)
 }
 
 impl Drop for Handle {

@@ -10,7 +10,7 @@
     reason = "a program beside the engine: it reads the clock and /proc itself"
 )]
 
-use lavastore::{Db, Options, ReadOptions, Result, WriteOptions};
+use lavastore::{Db, Options, Result, WriteOptions};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -55,14 +55,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn run(dir: &std::path::Path, megabytes: u64) -> Result<(), Box<dyn std::error::Error>> {
-    let db = Db::open_with(dir, Options::default())?;
-    let family = db.default_column_family().clone();
+    let db = Db::open_with(dir, &Options::default())?;
+    let family = db.default_family().clone();
     let (mut piece, mut expected) = (vec![0; PIECE], vec![0; PIECE]);
     let bytes = megabytes * PIECE as u64;
     println!("one value of {bytes} bytes");
 
     let start = Instant::now();
-    let mut value = db.put_stream(&family, b"large", WriteOptions::durable())?;
+    let mut value = family.writing(&WriteOptions::durable()).put_stream(b"large")?;
     for nth in 0..megabytes {
         fill(&mut piece, nth);
         value.write_all(&piece)?;
@@ -71,8 +71,7 @@ fn run(dir: &std::path::Path, megabytes: u64) -> Result<(), Box<dyn std::error::
     report("in, durable", bytes, start);
 
     let check = |piece: &mut Vec<u8>, expected: &mut Vec<u8>| -> Result<(), Box<dyn std::error::Error>> {
-        let mut value =
-            db.get_stream(&family, b"large", &ReadOptions::default())?.ok_or("the value is lost")?;
+        let mut value = family.get_stream(b"large")?.ok_or("the value is lost")?;
         for nth in 0..megabytes {
             value.read_exact(piece)?;
             fill(expected, nth);
@@ -88,14 +87,14 @@ fn run(dir: &std::path::Path, megabytes: u64) -> Result<(), Box<dyn std::error::
 
     let start = Instant::now();
     db.flush()?;
-    db.compact_range(&family, None, None)?;
+    family.compact_range(..)?;
     report("flush, compact", 0, start);
     let start = Instant::now();
     check(&mut piece, &mut expected)?;
     report("out again", bytes, start);
 
     let start = Instant::now();
-    let tail = db.get_range(&family, b"large", bytes - 100, 4096)?.ok_or("the value is lost")?;
+    let tail = family.get_range(b"large", bytes - 100, 4096)?.ok_or("the value is lost")?;
     fill(&mut expected, megabytes - 1);
     if tail != expected[PIECE - 100..] {
         return Err("the last bytes came back changed".into());

@@ -11,7 +11,7 @@
     reason = "a program beside the engine: it reads the clock and /proc itself"
 )]
 
-use lavastore::io::Rng;
+use io::Rng;
 use lavastore::{Db, FamilyOptions, Options, Statistics, ValuePlacement};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn kernel_bytes() -> Option<u64> {
 
 fn run(dir: &Path, placement: ValuePlacement, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
     let family = FamilyOptions { value_placement: placement, ..Default::default() };
-    let db = Db::open_with(dir, Options { family, ..Default::default() })?;
+    let db = Db::open_with(dir, &Options { family, ..Default::default() })?;
     let (mut rng, mut value) = (Rng::new(1), vec![0; VALUE_LEN]);
     rng.fill(&mut value);
     let mut put = |n: u64, rng: &mut Rng| {

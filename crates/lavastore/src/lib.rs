@@ -1,134 +1,303 @@
 //! LavaStore is a local storage engine for write-heavy services: an embeddable, ordered, durable key-value store.
 //!
+//! From an empty directory to a program with column families, prefix scans, a snapshot, a stream and a checkpoint:
+//!
 //! ```
-//! # let dir = std::env::temp_dir().join(format!("lavastore-doc-{}", std::process::id()));
-//! use lavastore::{Db, ReadOptions, WriteBatch};
+//! # let dir = std::env::temp_dir().join(format!("lavastore-walk-{}", std::process::id()));
+//! use lavastore::{Db, WriteBatch, WriteOptions};
+//! use std::io::Write;
 //!
-//! let db = Db::open(&dir)?;
-//! db.put(b"planet/earth", b"blue")?;
-//!
-//! let mut batch = WriteBatch::new();
-//! batch.put(b"planet/mars", b"red");
-//! batch.delete(b"planet/pluto");
-//! db.write(&batch)?;
-//!
-//! let planets = db.iter(ReadOptions { prefix: Some(b"planet/".to_vec()), ..Default::default() })?;
-//! for entry in planets.entries() {
-//!     let (key, value) = entry?;
-//!     println!("{} is {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+//! let db = Db::open(dir.join("store"))?;
+//! db.put("planet/earth", "blue")?;
+//! db.put("planet/mars", "red")?;
+//! for entry in db.prefix("planet/") {
+//!     let (name, colour) = entry?;
+//!     println!("{} is {}", name.escape_ascii(), colour.escape_ascii());
 //! }
-//! assert_eq!(db.get(b"planet/mars")?.as_deref(), Some(&b"red"[..]));
-//! # drop(db);
-//! # std::fs::remove_dir_all(&dir).ok();
-//! # Ok::<(), lavastore::Error>(())
-//! ```
 //!
-//! * [`Db`] is the handle: `Clone + Send + Sync`, closed by its last clone.
-//! * What an acknowledged write survives is its [`Durability`]: power loss (`Durable`), the death of the process
-//!   (`Buffered`, the default), or nothing until it is flushed (`Volatile`).
-//! * Everything that can go wrong is an [`Error`] with an [`ErrorKind`] to match on, the file and the offset.
-//! * The engine runs on an [`Env`]: the machine, or a simulation of it ([`sim`]) for tests with crashes and faults.
-//!
-//! # Column families, batches, snapshots
-//!
-//! A column family is a key space with options of its own. A batch changes any of them together or not at all; a
-//! snapshot sees all of them at one moment.
-//!
-//! ```
-//! # use lavastore::{Compression, Db, ErrorKind, FamilyOptions, Options, ReadOptions, WriteBatch, WriteOptions};
-//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
-//! let options = FamilyOptions { compression: Compression::Lz4, ..Default::default() };
-//! let by_name = db.create_column_family("by name", options)?;
-//!
+//! // Column families are key spaces of their own; a batch changes any of them together, or not at all.
+//! let moons = db.family("moons")?;
 //! let mut batch = WriteBatch::new();
-//! batch.put(b"user/7", b"ada");
-//! batch.put_cf(&by_name, b"ada", b"7");
-//! db.write_opt(&batch, &WriteOptions::durable())?;
-//!
+//! batch.put("planet/mars", "rust");
+//! batch.family(&moons).put("mars/phobos", "11 km").put("mars/deimos", "6 km");
 //! let before = db.snapshot();
-//! db.delete(b"user/7")?;
-//! let then = ReadOptions { snapshot: Some(before), ..Default::default() };
-//! assert!(db.get_opt(db.default_column_family(), b"user/7", &then)?.is_some());
-//! assert!(db.get(b"user/7")?.is_none());
+//! db.writing(&WriteOptions::durable()).write(&batch)?;
+//! assert_eq!(moons.range("mars/"..="mars/phobos").rev().count(), 2);
 //!
-//! db.drop_column_family(&by_name)?;
-//! assert_eq!(db.get_cf(&by_name, b"ada").unwrap_err().kind(), ErrorKind::NotFound);
-//! # Ok::<(), lavastore::Error>(())
-//! ```
+//! // A snapshot shows all of them as they were.
+//! assert_eq!(before.get("planet/mars")?.as_deref(), Some(&b"red"[..]));
+//! assert_eq!(before.family(&moons).prefix("mars/").count(), 0);
 //!
-//! # Going through keys
-//!
-//! ```
-//! # use lavastore::{Db, Options, ReadOptions};
-//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
-//! for day in ["2024-01-30", "2024-01-31", "2024-02-01"] {
-//!     db.put(day.as_bytes(), b"")?;
-//! }
-//! let mut days = db.iter(ReadOptions { upper_bound: Some(b"2024-02".to_vec()), ..Default::default() })?;
-//! days.seek_to_last()?;
-//! assert_eq!(days.key(), b"2024-01-31");
-//! days.prev()?;
-//! assert_eq!(days.key(), b"2024-01-30");
-//! days.prev()?;
-//! assert!(!days.valid());
-//! # Ok::<(), lavastore::Error>(())
-//! ```
-//!
-//! # Large values
-//!
-//! A value may have up to 1 GiB. Above a quarter of a log group (4 MiB with default options) it is written once, to a
-//! file of its own; it goes in and out in pieces, in constant memory.
-//!
-//! ```
-//! use std::io::{Read, Seek, SeekFrom, Write};
-//! # use lavastore::{Db, Options, ReadOptions, WriteOptions};
-//! # let db = Db::open_in(lavastore::sim::SimEnv::new(1).env(), "/store", Options::default())?;
-//! let films = db.default_column_family();
-//! let mut film = db.put_stream(films, b"film/1", WriteOptions::durable())?;
+//! // Large values go in and out in pieces.
+//! let mut film = db.put_stream("film/1")?;
 //! for frame in 0..1000u32 {
 //!     film.write_all(&[frame as u8; 1000])?;
 //! }
 //! film.finish()?;
+//! assert_eq!(db.get_range("film/1", 7000, 2)?, Some(vec![7, 7]));
 //!
-//! let mut film = db.get_stream(films, b"film/1", &ReadOptions::default())?.expect("was just written");
-//! assert_eq!(film.len(), 1_000_000);
-//! film.seek(SeekFrom::Start(7000))?;
-//! let mut frame = [0; 1000];
-//! film.read_exact(&mut frame)?;
-//! assert_eq!(frame, [7; 1000]);
-//! assert_eq!(db.get_range(films, b"film/1", 8000, 2)?, Some(vec![8, 8]));
+//! // A second store that shares the files of this one.
+//! db.checkpoint(dir.join("monday"))?;
+//! assert!(Db::open(dir.join("monday"))?.get("film/1")?.is_some());
+//! # drop((before, moons, db));
+//! # std::fs::remove_dir_all(&dir).ok();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What there is
+//!
+//! | | |
+//! |---|---|
+//! | [`Db`] | the store, and its family `default`: `Clone + Send + Sync` |
+//! | [`Family`] | another column family, with the same calls: [`Db::family`] |
+//! | [`Snapshot`] | all of it at one moment, with the calls that read |
+//! | [`Iter`], [`Keys`], [`Cursor`] | going through keys: as an iterator from both ends, or seeking |
+//! | [`WriteBatch`] | changes that happen together |
+//! | [`ValueWriter`], [`ValueReader`] | one large value as a stream |
+//! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
+//! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
+//! | [`Error`] | everything that can go wrong: an [`ErrorKind`] to match on, the file and the offset |
+//! | [`testing`], [`inspect`], [`limits`] | a simulated machine for tests with crashes; the files; the largest sizes |
+//!
+//! # Options
+//!
+//! There is one way to say how a call is made: [`reading`](Db::reading) and [`writing`](Db::writing) take options by reference
+//! and give the same calls with them. [`Db`], [`Family`] and [`Snapshot`] have them. It costs nothing: both give a pair of
+//! references.
+//!
+//! ```
+//! # use lavastore::{ReadOptions, WriteOptions};
+//! # let db = lavastore::testing::store();
+//! # let users = db.family("users")?;
+//! db.writing(&WriteOptions::durable()).put("paid", "yes")?;
+//! users.writing(&WriteOptions::volatile()).delete_range("a", "b")?;
+//! let once = ReadOptions { fill_cache: false, ..Default::default() };
+//! for entry in users.reading(&once).prefix("c") {
+//!     println!("{:?}", entry?);
+//! }
+//! # Ok::<(), lavastore::Error>(())
+//! ```
+//!
+//! # What is durable when
+//!
+//! What an acknowledged write survives is its [`Durability`]: a loss of power (`Durable`), the death of the process
+//! (`Buffered`, the default), or nothing until it is flushed (`Volatile`). [`Db::sync`] makes durable what was buffered.
+//!
+//! # Going through keys
+//!
+//! ```
+//! # let db = lavastore::testing::store();
+//! for day in ["2024-01-30", "2024-01-31", "2024-02-01"] {
+//!     db.put(day, "")?;
+//! }
+//! let days: Vec<_> = db.range(.."2024-02").keys().rev().collect::<Result<_, _>>()?;
+//! assert_eq!(days, [b"2024-01-31", b"2024-01-30"]);
+//!
+//! let mut cursor = db.iter().cursor()?;
+//! cursor.seek("2024-01-31")?;
+//! cursor.next()?;
+//! assert_eq!(cursor.key(), b"2024-02-01");
+//! # Ok::<(), lavastore::Error>(())
 //! ```
 //!
 //! # Testing what a crash leaves
 //!
-//! The same engine on a simulated machine, which loses power wherever a test wants it to.
-//!
-//! ```
-//! use lavastore::sim::{CrashKind, Policy, SimEnv};
-//! # use lavastore::{Db, Options, WriteOptions};
-//! let machine = SimEnv::new(42);
-//! let db = Db::open_in(machine.env(), "/store", Options::default())?;
-//! db.put_opt(db.default_column_family(), b"paid", b"yes", &WriteOptions::durable())?;
-//!
-//! let rebooted = machine.crash(CrashKind::PowerLossWith(Policy::Dropped), 7);
-//! let db = Db::open_in(rebooted.env(), "/store", Options::default())?;
-//! assert!(db.get(b"paid")?.is_some());
-//! # Ok::<(), lavastore::Error>(())
-//! ```
+//! The same engine runs on a simulated machine, which loses power wherever a test wants it to: see [`testing`].
 
-pub use lavakv::{
-    Ablation, Access, CacheStats, Checked, CheckedCount, ColumnFamily, Compression, DamagedFile,
-    DamagedFiles, Db, DbIterator, Durability, Entries, Env, Error, ErrorKind, Event, EventListener,
-    FamilyOptions, FamilySpace, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Holder, HolderKind,
-    LevelSpace, LogHolder, LostRange, Options, PlannedGc, PolicyChoice, ReadOptions, RepairDamage,
-    RepairOptions, RepairReport, RepairedFamily, Result, SegmentStats, SeqNo, Snapshot, Space, SpaceLimit,
-    SpacePolicy, StallCause, Statistics, Value, ValuePlacement, ValueReader, ValueWriter, VerifyReport,
-    WriteBatch, WriteOptions,
-};
+mod db;
+mod family;
+mod handle;
+pub mod inspect;
+mod iter;
+pub mod limits;
+mod range;
+mod read;
+mod snapshot;
+mod stream;
+pub mod testing;
+mod write;
 
+pub use db::Db;
+pub use family::Family;
+pub use iter::{Cursor, Iter, Keys};
+pub use range::KeyRange;
+pub use read::{ReadOptions, Reader};
+pub use snapshot::Snapshot;
+pub use stream::{ValueReader, ValueWriter};
+pub use write::{FamilyBatch, WriteBatch, Writer};
+
+/// ```
+/// use lavastore::{DamagedFiles, Options, SpaceLimit, SpacePolicy};
+/// let options = Options {
+///     space_limit: Some(SpaceLimit::Ratio(1.5)),
+///     space_policy: SpacePolicy::Wait { at_most: std::time::Duration::from_secs(10) },
+///     damaged_files: DamagedFiles::Refuse,
+///     ..Default::default()
+/// };
+/// # let env = lavastore::testing::SimEnv::new(1).env();
+/// # lavastore::Db::open_in(&env, "/store", &options)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{DamagedFiles, Options, SpaceLimit, SpacePolicy};
+
+/// ```
+/// use lavastore::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
+/// # let db = lavastore::testing::store();
+/// let options = FamilyOptions {
+///     compression: Compression::None,
+///     min_blob_size: 4096,
+///     value_placement: ValuePlacement::Table,
+///     policy: PolicyChoice::default(),
+///     ..Default::default()
+/// };
+/// let films = db.create_family("films", &options)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
+
+/// ```
+/// use lavastore::{Durability, WriteOptions};
+/// # let db = lavastore::testing::store();
+/// assert_eq!(WriteOptions::durable().durability, Some(Durability::Durable));
+/// db.writing(&WriteOptions::durable()).put("order/1", "paid")?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Durability, WriteOptions};
+
+/// ```
+/// use lavastore::{Error, ErrorKind, Result};
+/// fn pay(db: &lavastore::Db) -> Result<()> {
+///     match db.put("", "an empty key") {
+///         Err(e) if e.kind() == ErrorKind::InvalidArgument => Ok(()),
+///         other => other,
+///     }
+/// }
+/// pay(&lavastore::testing::store())?;
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Error, ErrorKind, Result};
+
+/// ```
+/// # use lavastore::Value;
+/// # let db = lavastore::testing::store();
+/// db.put("key", "value")?;
+/// let value: Value = db.get("key")?.expect("was just put");
+/// assert_eq!(value, b"value"[..]);
+/// let copied: Vec<u8> = value.into_vec();
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::Value;
+
+/// ```
+/// use lavastore::{DamagedFile, Event, EventListener, Options, StallCause};
+/// use std::sync::Arc;
+///
+/// struct Printer;
+/// impl EventListener for Printer {
+///     fn event(&self, event: &Event) {
+///         match event {
+///             Event::FileSetAside { .. } => eprintln!("damaged: {event:?}"),
+///             _ => println!("{event:?}"),
+///         }
+///     }
+/// }
+/// let options = Options { listener: Some(Arc::new(Printer)), ..Default::default() };
+/// # let _: Option<(DamagedFile, StallCause)> = None;
+/// ```
+#[doc(inline)]
+pub use lavakv::{DamagedFile, Event, EventListener, StallCause};
+
+/// ```
+/// use lavastore::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+/// # let db = lavastore::testing::store();
+/// let report = db.snapshot_named("nightly report");
+/// db.put("key", "value")?;
+/// let space: Space = db.space()?;
+/// for family in &space.families {
+///     let FamilySpace { name, .. } = family;
+///     println!("{name}");
+/// }
+/// let holder: &Holder = &space.holders[0];
+/// assert!(holder.kind == HolderKind::Snapshot && holder.name == "nightly report");
+/// # let _: Option<(LevelSpace, LogHolder)> = None;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
+
+/// ```
+/// use lavastore::{CacheStats, SegmentStats, Statistics};
+/// # let db = lavastore::testing::store();
+/// let (counters, cache): (Statistics, CacheStats) = (db.stats(), db.cache_stats());
+/// assert_eq!(counters.gets, 0);
+/// # let _: Option<SegmentStats> = None;
+/// ```
+#[doc(inline)]
+pub use lavakv::{CacheStats, SegmentStats, Statistics};
+
+/// ```
+/// use lavastore::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
+/// # let db = lavastore::testing::store();
+/// let all = GcRequest { until_percent: Some(0) };
+/// let plan: GcPlan = db.gc_plan(&all)?;
+/// let report: GcReport = db.collect_garbage(&all)?;
+/// let pause: GcPause = db.pause_gc();
+/// # let _: Option<(GcProgress, PlannedGc)> = None;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{GcPause, GcPlan, GcProgress, GcReport, GcRequest, PlannedGc};
+
+/// ```
+/// use lavastore::{Checked, CheckedCount, VerifyReport};
+/// # let db = lavastore::testing::store();
+/// let VerifyReport { errors, checked, .. } = db.verify()?;
+/// assert!(errors.is_empty());
+/// # let _: (Checked, Option<CheckedCount>) = (checked, None);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Checked, CheckedCount, VerifyReport};
+
+/// ```no_run
+/// use lavastore::{Db, LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+/// let dry_run = RepairOptions { dry_run: true, ..Default::default() };
+/// let report: RepairReport = Db::repair("damaged", "repaired", &dry_run)?;
+/// # let _: Option<(LostRange, RepairDamage, RepairedFamily)> = None;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+
+/// ```
+/// use lavastore::{Access, Db, Env, Options, SeqNo};
+/// # let dir = std::env::temp_dir().join(format!("lavastore-access-{}", std::process::id()));
+/// let options = Options { access: Access::Buffered, ..Default::default() };
+/// let db = Db::open_in(&Env::kernel(), &dir, &options)?;
+/// let last: SeqNo = db.snapshot().sequence();
+/// # drop(db);
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::{Access, Env, SeqNo};
+
+/// ```
+/// use lavastore::{Ablation, Options};
+/// let options = Options { ablation: Ablation { hot_cold: false, ..Default::default() }, ..Default::default() };
+/// ```
+#[doc(inline)]
+pub use lavakv::Ablation;
+
+#[doc(no_inline)]
 pub use lavafs;
+
+/// Other engines in one store, for the torture programs.
 #[cfg(feature = "engines")]
 #[doc(hidden)]
 pub use lavakv::beside;
-pub use lavakv::{dump, io, sim};

@@ -9,10 +9,9 @@
 //! gets a directory of its own. A store that was written stays readable, so those before it are never made anew.
 #![allow(clippy::disallowed_methods, reason = "copies a directory into a temporary one")]
 
-use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{
-    Compression, Db, FamilyOptions, Options, PolicyChoice, ReadOptions, Result, ValuePlacement, WriteBatch,
-    WriteOptions,
+    Compression, Db, FamilyOptions, Options, PolicyChoice, Result, ValuePlacement, WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,15 +80,15 @@ struct Twin {
 
 impl Twin {
     fn put(&mut self, name: &str, i: u32, round: u32, options: &WriteOptions) -> Result<()> {
-        let family = self.db.column_family(name).expect("made before");
-        self.db.put_opt(&family, &key(i), &value(i, round), options)?;
+        let family = self.db.open_family(name).expect("made before");
+        family.writing(options).put(key(i), value(i, round))?;
         self.families.get_mut(name).expect("made before").insert(key(i), value(i, round));
         Ok(())
     }
 
     fn delete_range(&mut self, name: &str, low: u32, high: u32) -> Result<()> {
-        let family = self.db.column_family(name).expect("made before");
-        self.db.delete_range_cf(&family, &key(low), &key(high))?;
+        let family = self.db.open_family(name).expect("made before");
+        family.delete_range(key(low), key(high))?;
         let model = self.families.get_mut(name).expect("made before");
         model.retain(|k, _| !(key(low)..key(high)).contains(k));
         Ok(())
@@ -102,41 +101,41 @@ impl Twin {
 
 /// Makes the store in simulation; returns what is in it.
 fn build(sim: &SimEnv) -> Result<Families> {
-    let db = Db::open_in(sim.env(), DIR, options())?;
+    let db = Db::open_in(&sim.env(), DIR, &options())?;
     let mut families = Families::from([("default".to_owned(), Model::new())]);
     for (name, compression) in
         [("lz4", Compression::Lz4), ("zstd", Compression::Zstd), ("empty", Compression::None)]
     {
-        db.create_column_family(name, family(compression))?;
+        db.create_family(name, &family(compression))?;
         families.insert(name.to_owned(), Model::new());
     }
-    let dropped = db.create_column_family("dropped", family(Compression::None))?;
-    db.put_cf(&dropped, b"gone", b"gone")?;
+    let dropped = db.create_family("dropped", &family(Compression::None))?;
+    dropped.put(b"gone", b"gone")?;
     let mut twin = Twin { db, families };
     let plain = WriteOptions::buffered();
     for name in ["default", "lz4", "zstd"] {
         (0..60).try_for_each(|i| twin.put(name, i, 1, &plain))?;
-        twin.db.compact_range(&twin.db.column_family(name).expect("made before"), None, None)?;
+        twin.db.open_family(name).expect("made before").compact_range(..)?;
         // Tombstones above what they hide.
         twin.delete_range(name, 12, 24)?;
         (0..40).step_by(3).try_for_each(|i| twin.put(name, i, 2, &plain))?;
-        twin.db.delete_cf(&twin.db.column_family(name).expect("made before"), &key(53))?;
+        twin.db.open_family(name).expect("made before").delete(key(53))?;
         twin.families.get_mut(name).expect("made before").remove(&key(53));
         twin.db.flush()?;
     }
-    twin.db.drop_column_family(&dropped)?;
+    twin.db.drop_family(&dropped)?;
     twin.settle();
     // A first group of the log, sealed by the next opening.
     (100..110).try_for_each(|i| twin.put("zstd", i, 2, &plain))?;
     let Twin { db, families } = twin;
     db.close()?;
-    let mut twin = Twin { db: Db::open_in(sim.env(), DIR, options())?, families };
+    let mut twin = Twin { db: Db::open_in(&sim.env(), DIR, &options())?, families };
     // What only the log holds: singles, a batch over families, a batch over several pages, a range.
     (200..203).try_for_each(|i| twin.put("default", i, 3, &WriteOptions::durable()))?;
     (200..220).try_for_each(|i| twin.put("lz4", i, 3, &plain))?;
     let mut batch = WriteBatch::new();
     for (name, model) in twin.families.iter_mut().filter(|(name, _)| *name != "empty") {
-        batch.put_cf(&twin.db.column_family(name).expect("made before"), b"batch", name.as_bytes());
+        batch.family(&twin.db.open_family(name).expect("made before")).put(b"batch", name.as_bytes());
         model.insert(b"batch".to_vec(), name.as_bytes().to_vec());
     }
     twin.db.write(&batch)?;
@@ -151,9 +150,9 @@ fn build(sim: &SimEnv) -> Result<Families> {
 /// Everything in a store.
 fn contents(db: &Db) -> Result<Families> {
     let mut out = Families::new();
-    for name in db.column_families() {
-        let family = db.column_family(&name).expect("just listed");
-        let model = db.iter_cf(&family, ReadOptions::default())?.entries().collect::<Result<Model>>()?;
+    for name in db.family_names() {
+        let family = db.open_family(&name).expect("just listed");
+        let model = family.iter().collect::<Result<Model>>()?;
         out.insert(name, model);
     }
     Ok(out)
@@ -191,22 +190,22 @@ fn opens(version: &str, expected: &Families) {
         bytes += fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
     }
     assert!(bytes < 200 << 10, "{bytes} bytes are too many to check in");
-    let read_only = Db::open_read_only(&dir, options()).unwrap();
+    let read_only = Db::open_read_only(&dir, &options()).unwrap();
     assert!(contents(&read_only).unwrap() == *expected);
     drop(read_only);
-    let db = Db::open_with(&dir, Options { create_if_missing: false, ..options() }).unwrap();
+    let db = Db::open_with(&dir, &Options { create_if_missing: false, ..options() }).unwrap();
     assert!(contents(&db).unwrap() == *expected);
     let report = db.verify().unwrap();
     assert!(report.errors.is_empty() && report.files >= 6, "{report:?}");
-    assert_eq!(db.column_family("zstd").unwrap().options(), family(Compression::Zstd));
+    assert_eq!(db.open_family("zstd").unwrap().options(), family(Compression::Zstd));
     // And it can be written to like any other.
-    for name in db.column_families() {
-        let family = db.column_family(&name).unwrap();
-        db.put_cf(&family, b"new", b"1").unwrap();
-        db.compact_range(&family, None, None).unwrap();
+    for name in db.family_names() {
+        let family = db.open_family(&name).unwrap();
+        family.put(b"new", b"1").unwrap();
+        family.compact_range(..).unwrap();
     }
     db.close().unwrap();
-    let again = contents(&Db::open_with(&dir, options()).unwrap()).unwrap();
+    let again = contents(&Db::open_with(&dir, &options()).unwrap()).unwrap();
     fs::remove_dir_all(&dir).unwrap();
     for (name, model) in expected {
         assert!(
@@ -233,7 +232,7 @@ fn shows_every_kind(version: &str) {
     let env = lavastore::Env::kernel();
     let mut text = String::new();
     for name in names.iter().filter(|n| *n != "LOCK" && *n != "STAGING") {
-        lavastore::dump::dump(&env, &golden(version).join(name), true, &mut text).unwrap();
+        lavastore::inspect::dump(&env, &golden(version).join(name), true, &mut text).unwrap();
     }
     for part in ["golden/00059", "range", "batch"] {
         assert!(text.contains(part), "{part}");

@@ -24,7 +24,7 @@
 
 use crate::check::{Check, ensure};
 use crate::state::entry_hash;
-use lavastore::io::Rng;
+use io::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -20,11 +20,11 @@ use crate::check::{Check, Doing, ensure};
 use crate::driver::add;
 use crate::plan::{self, Data};
 use crate::state::{Change, Contents};
-use lavastore::io::Rng;
-use lavastore::io::kernel::device::{self, DeviceOptions};
-use lavastore::io::kernel::{IoEngine, KernelOptions};
+use io::Rng;
+use io::kernel::device::{self, DeviceOptions};
+use io::kernel::{IoEngine, KernelOptions};
 use lavastore::lavafs::{FormatOptions, MountOptions, format, mount};
-use lavastore::{ColumnFamily, Db, Durability, Env, Options, ReadOptions, WriteBatch, WriteOptions};
+use lavastore::{Db, Durability, Env, Family, Options, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -165,7 +165,7 @@ pub(super) fn write(dir: &Path, seed: u64, session: u64) -> Check {
     let at = dir.join(if scenario.fs == Below::LavaFs { "device" } else { "mounted" });
     let (env, store) = environment(scenario.fs, scenario.engine, &at)?;
     let options = Options { background_threads: 2, ..scenario.options(&mut rng) };
-    let db = Db::open_in(env, store, options).doing(|| "open".into())?;
+    let db = Db::open_in(&env, store, &options).doing(|| "open".into())?;
     let mut families = Vec::new();
     for writer in 0..scenario.writers {
         families.push(families_of(&db, &mut Recorder::new(dir, writer)?, &mut rng)?);
@@ -198,24 +198,19 @@ pub(super) fn collections(dir: &Path, session: u64) -> Check<u64> {
     said.parse().doing(|| "read a report".into())
 }
 
-fn families_of(db: &Db, recorder: &mut Recorder, rng: &mut Rng) -> Check<[ColumnFamily; 2]> {
+fn families_of(db: &Db, recorder: &mut Recorder, rng: &mut Rng) -> Check<[Family; 2]> {
     let [left, right] = Scenario::families(recorder.writer).map(|name| {
         let drawn = plan::family_options(rng);
-        db.column_family(&name).map_or_else(|| db.create_column_family(&name, drawn), Ok)
+        db.open_family(&name).or_else(|_| db.create_family(&name, &drawn))
     });
     let families = [left.doing(|| "create a family".into())?, right.doing(|| "create a family".into())?];
     recorder.add(0, DURABLE)?;
     Ok(families)
 }
 
-fn write_batches(
-    db: &Db,
-    scenario: &Scenario,
-    families: &[ColumnFamily; 2],
-    recorder: &mut Recorder,
-) -> Check {
+fn write_batches(db: &Db, scenario: &Scenario, families: &[Family; 2], recorder: &mut Recorder) -> Check {
     let writer = recorder.writer;
-    let value = db.get_cf(&families[0], NUMBER_KEY).doing(|| "get".into())?;
+    let value = families[0].get(NUMBER_KEY).doing(|| "get".into())?;
     let last = value.and_then(|v| <[u8; 8]>::try_from(&v[..]).ok()).map_or(0, u64::from_le_bytes);
     let mut rng = Rng::new(scenario.seed ^ (writer << 32) ^ last);
     for number in last + 1..=last + scenario.batches {
@@ -224,14 +219,13 @@ fn write_batches(
         changes.iter().for_each(|(family, change)| add(&mut batch, &families[*family], change));
         recorder.add(number, BEGUN)?;
         let options = WriteOptions { durability: Some(durability) };
-        db.write_opt(&batch, &options).doing(|| format!("batch {number} of writer {writer}"))?;
+        db.writing(&options).write(&batch).doing(|| format!("batch {number} of writer {writer}"))?;
         recorder.add(number, if durability == Durability::Durable { DURABLE } else { BUFFERED })?;
         match rng.below(120) {
             0..6 => db.flush().doing(|| "flush".into())?,
-            6 => db.compact_range(&families[0], None, None).map(drop).doing(|| "compact".into())?,
+            6 => families[0].compact_range(..).map(drop).doing(|| "compact".into())?,
             7 => {
-                let iterator = db.iter_cf(&families[1], ReadOptions::default()).doing(|| "iter".into())?;
-                iterator.entries().try_for_each(|entry| entry.map(drop)).doing(|| "scan".into())?;
+                families[1].iter().try_for_each(|entry| entry.map(drop)).doing(|| "scan".into())?;
             }
             _ => {}
         }

@@ -99,6 +99,12 @@ pub(crate) const CANARIES: &[Canary] = &[
             name: "tree::log_floor::tests::a_write_that_begins_and_ends_after_the_memtables_were_looked_at_is_not_below_it",
         },
     },
+    test(
+        "empty-durable-batch-not-synced",
+        ("lavastore-lavakv", "--test api"),
+        "sync::buffered_writes_before_it_survive_a_loss_of_power",
+        "a durable batch of nothing, and so `Db::sync`, returns without making the log durable",
+    ),
     row(
         "log-sync-skipped",
         "crash",

@@ -5,14 +5,16 @@ use crate::check::{Check, Doing, ensure};
 use crate::history::Found;
 use crate::machine;
 use crate::state::{Change, difference};
-use lavastore::sim::SimEnv;
-use lavastore::{ColumnFamily, Db, Durability, Error, Options, ReadOptions, WriteBatch, WriteOptions};
+use lavastore::testing::SimEnv;
+use lavastore::{
+    Db, Durability, Error, Family, Options, ReadOptions, Reader, Snapshot, WriteBatch, WriteOptions,
+};
 
 /// Handles of all families.
-pub(crate) fn families_of(db: &Db) -> Check<Vec<ColumnFamily>> {
-    db.column_families()
+pub(crate) fn families_of(db: &Db) -> Check<Vec<Family>> {
+    db.family_names()
         .iter()
-        .map(|name| db.column_family(name).ok_or_else(|| format!("family {name} is listed but not there")))
+        .map(|name| db.open_family(name).doing(|| "a family that is listed".into()))
         .collect()
 }
 
@@ -20,8 +22,7 @@ pub(crate) fn families_of(db: &Db) -> Check<Vec<ColumnFamily>> {
 pub(crate) fn scan(db: &Db) -> Check<Found> {
     let mut found = Found::new();
     for family in families_of(db)? {
-        let entries = db.iter_cf(&family, ReadOptions::default()).doing(|| "iter".into())?.entries();
-        let entries: Result<_, Error> = entries.collect();
+        let entries: Result<_, Error> = family.iter().collect();
         found.insert(family.id(), entries.doing(|| format!("scan of family {}", family.name()))?);
     }
     Ok(found)
@@ -39,30 +40,37 @@ pub(crate) fn compare(model: &Model, found: &Found) -> Check {
 /// Opens a checkpoint and compares it.
 pub(crate) fn compare_checkpoint(sim: &SimEnv, dir: &str, options: Options, model: &Model) -> Check {
     let options = Options { create_if_missing: false, ..options };
-    let db = Db::open_in(machine::env(sim)?, dir, options).doing(|| format!("open of checkpoint {dir}"))?;
+    let db = Db::open_in(&machine::env(sim)?, dir, &options).doing(|| format!("open of checkpoint {dir}"))?;
     compare(model, &scan(&db)?).map_err(|why| format!("checkpoint {dir}: {why}"))
 }
 
+/// A family as of a snapshot, or as of now.
+pub(crate) fn at<'a>(
+    family: &'a Family,
+    snapshot: Option<&'a Snapshot>,
+    options: &'a ReadOptions,
+) -> Reader<'a> {
+    match snapshot {
+        Some(snapshot) => snapshot.family(family).reading(options),
+        None => family.reading(options),
+    }
+}
+
 /// Makes one change through the call for it.
-pub(crate) fn write_one(
-    db: &Db,
-    family: &ColumnFamily,
-    change: &Change,
-    durability: Durability,
-) -> Result<(), Error> {
+pub(crate) fn write_one(family: &Family, change: &Change, durability: Durability) -> Result<(), Error> {
     let options = WriteOptions { durability: Some(durability) };
     match change {
-        Change::Put(key, value) => db.put_opt(family, key, value, &options),
-        Change::Delete(key) => db.delete_opt(family, key, &options),
-        Change::DeleteRange(start, end) => db.delete_range_cf(family, start, end),
+        Change::Put(key, value) => family.writing(&options).put(key, value),
+        Change::Delete(key) => family.writing(&options).delete(key),
+        Change::DeleteRange(start, end) => family.writing(&options).delete_range(start, end),
     }
 }
 
 /// Adds a change to a batch.
-pub(crate) fn add(batch: &mut WriteBatch, family: &ColumnFamily, change: &Change) {
+pub(crate) fn add(batch: &mut WriteBatch, family: &Family, change: &Change) {
     match change {
-        Change::Put(key, value) => batch.put_cf(family, key, value),
-        Change::Delete(key) => batch.delete_cf(family, key),
-        Change::DeleteRange(start, end) => batch.delete_range_cf(family, start, end),
-    }
+        Change::Put(key, value) => batch.family(family).put(key, value),
+        Change::Delete(key) => batch.family(family).delete(key),
+        Change::DeleteRange(start, end) => batch.family(family).delete_range(start, end),
+    };
 }

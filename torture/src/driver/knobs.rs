@@ -1,8 +1,8 @@
 //! What a run of the [`super::Driver`] does, and what not.
 
 use crate::plan::{self, Data, pick};
+use io::Rng;
 use lavastore::Options;
-use lavastore::io::Rng;
 use std::ops::Range;
 
 /// Draws options.

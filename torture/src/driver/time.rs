@@ -1,7 +1,7 @@
 //! A clock that jumps: an administrator sets it, the machine is suspended.
 
-use lavastore::io::Rng;
-use lavastore::sim::SimEnv;
+use io::Rng;
+use lavastore::testing::SimEnv;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;

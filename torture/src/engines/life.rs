@@ -10,8 +10,8 @@ use crate::history::{Barrier, Found, History, Loss, Write};
 use crate::machine::{self, DIR, room};
 use crate::plan::{self, Data};
 use crate::state::{Change, FamilyId};
-use lavastore::io::{CreateOptions, Rng, SyncKind};
-use lavastore::sim::{CrashKind, SimEnv};
+use io::{CreateOptions, Rng, SyncKind};
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Db, Durability, Env, ErrorKind, Options, ValuePlacement};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -259,7 +259,7 @@ impl Life {
         let mut bytes = vec![0; self.rng.range(1, 9000) as usize];
         self.rng.fill(&mut bytes);
         let env = self.env()?;
-        let path = lavastore::io::fs::join(Path::new(DIR), &name);
+        let path = io::fs::join(Path::new(DIR), &name);
         let write = || -> lavastore::Result<()> {
             let mut file = env.fs.create(&path, &CreateOptions::default())?;
             file.append(&bytes)?;
@@ -332,12 +332,12 @@ impl Life {
                 Err(e) => self.excuse(e, "flush"),
             },
             1 => {
-                let compacted = db.compact_range(db.default_column_family(), None, None);
+                let compacted = db.compact_range(..);
                 compacted.or_else(|e| self.excuse(e, "compact_range"))
             }
             2..=5 => {
                 for _ in 0..self.rng.below(8) {
-                    db.run_background_step();
+                    db.engine().run_background_step();
                 }
                 Ok(())
             }
@@ -353,7 +353,7 @@ impl Life {
         let durability = if durable { Durability::Durable } else { Durability::Buffered };
         let is_nothing = matches!(&change, Change::DeleteRange(start, end) if start == end);
         let begin_op = self.op();
-        if let Err(e) = write_one(db, db.default_column_family(), &change, durability) {
+        if let Err(e) = write_one(db.default_family(), &change, durability) {
             return self.excuse(e, "write");
         }
         let (end_op, changes) = (self.op(), vec![(0, change)]);

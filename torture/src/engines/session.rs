@@ -4,7 +4,7 @@ use super::engine::{Replayed, Toy, ToyLog};
 use crate::check::{Check, Doing};
 use crate::machine::DIR;
 use crate::tally;
-use lavastore::io::{Access, Rng};
+use io::{Access, Rng};
 use lavastore::{Db, Env, Options, beside};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub(super) fn open(env: &Env, dir: &str, who: Who, options: &Options) -> lavasto
         Who::Both => Some(ToyLog::over(&manifest, &log, replayed)?),
         _ => None,
     };
-    Ok(Session { who, db: Some(db), toy, store: None, manifest })
+    Ok(Session { who, db: Some(Db::over(db)), toy, store: None, manifest })
 }
 
 impl Session {
@@ -89,7 +89,7 @@ const FILE_LEN_MAX: usize = 64 << 20;
 
 /// The bytes of a file.
 pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
-    let path = lavastore::io::fs::join(Path::new(dir), name);
+    let path = io::fs::join(Path::new(dir), name);
     env.fs.read_all(&path, FILE_LEN_MAX).doing(|| name.to_owned())
 }
 
@@ -97,7 +97,7 @@ pub(super) fn read(env: &Env, dir: &str, name: &str) -> Check<Vec<u8>> {
 pub(super) fn belongings(env: &Env, who: Who) -> Check<BTreeMap<String, Vec<u8>>> {
     let mut all = BTreeMap::new();
     let dir = Path::new(DIR);
-    if !env.fs.exists(&lavastore::io::fs::join(dir, names::CURRENT)).doing(|| "look".into())? {
+    if !env.fs.exists(&io::fs::join(dir, names::CURRENT)).doing(|| "look".into())? {
         return Ok(all);
     }
     for entry in env.fs.list(dir).doing(|| "list".into())? {

@@ -5,8 +5,8 @@
 //! never is, whatever later syncs say. So [`Disk::lay_down`] is the worst that a loss of power may leave, and a store that
 //! opens from it with all that was acknowledged has synced what it needed, in the right order.
 
-use lavastore::io::kernel::calls::Call;
-use lavastore::io::kernel::calls::watch::{Event, FileId};
+use io::kernel::calls::Call;
+use io::kernel::calls::watch::{Event, FileId};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

@@ -3,10 +3,10 @@
 
 use crate::check::{Check, Doing, ensure, show};
 use crate::plan;
-use lavastore::io::Rng;
-use lavastore::io::kernel::{IoEngine, KernelOptions};
-use lavastore::sim::SimEnv;
-use lavastore::{Db, Durability, Env, Error, Options, ReadOptions, WriteOptions};
+use io::Rng;
+use io::kernel::{IoEngine, KernelOptions};
+use lavastore::testing::SimEnv;
+use lavastore::{Db, Durability, Env, Error, Options, WriteOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl Script {
     }
 
     pub fn open(&mut self) -> Result<(), Error> {
-        self.db = Some(Db::open_in(self.env.clone(), &self.dir, self.options.clone())?);
+        self.db = Some(Db::open_in(&self.env, &self.dir, &self.options)?);
         Ok(())
     }
 
@@ -65,18 +65,18 @@ impl Script {
         let Some(db) = &self.db else { return self.open() };
         match what {
             0..=2 => db.flush(),
-            3 => db.compact_range(db.default_column_family(), None, None).map(drop),
-            4 => db.collect_garbage(Default::default()).map(drop),
+            3 => db.compact_range(..).map(drop),
+            4 => db.collect_garbage(&Default::default()).map(drop),
             5 => {
                 let closed = self.db.take().map_or(Ok(()), Db::close);
                 closed.and_then(|()| self.open())
             }
             6..=25 => {
-                db.run_background_step();
+                db.engine().run_background_step();
                 Ok(())
             }
-            26..=35 => db.get(&key(self.rng.below(KEYS))).map(drop),
-            36..=40 => db.iter(ReadOptions::default())?.entries().try_for_each(|entry| entry.map(drop)),
+            26..=35 => db.get(key(self.rng.below(KEYS))).map(drop),
+            36..=40 => db.iter().try_for_each(|entry| entry.map(drop)),
             _ => self.write(),
         }
     }
@@ -96,10 +96,10 @@ impl Script {
         });
         let durable = self.rng.one_in(2);
         let durability = Some(if durable { Durability::Durable } else { Durability::Buffered });
-        let (family, options) = (db.default_column_family(), WriteOptions { durability });
+        let (family, options) = (db.default_family(), WriteOptions { durability });
         let written = match &value {
-            Some(value) => db.put_opt(family, &key, value, &options),
-            None => db.delete_opt(family, &key, &options),
+            Some(value) => family.writing(&options).put(&key, value),
+            None => family.writing(&options).delete(&key),
         };
         self.writes.push(Written { key, value, acknowledged: written.is_ok() });
         if durable && written.is_ok() {
@@ -111,8 +111,9 @@ impl Script {
     /// Opens a copy of the store as a crash left it, and checks what is there. `guaranteed`: so many writes must be.
     pub fn check(&self, dir: &Path, guaranteed: usize) -> Check {
         let options = Options { create_if_missing: guaranteed == 0, ..self.options.clone() };
-        let db = Db::open_in(env(1, IoEngine::Portable), dir, options).doing(|| "refused to open".into())?;
-        let entries = db.iter(ReadOptions::default()).doing(|| "iter".into())?.entries();
+        let db =
+            Db::open_in(&env(1, IoEngine::Portable), dir, &options).doing(|| "refused to open".into())?;
+        let entries = db.iter();
         let found: BTreeMap<Vec<u8>, Vec<u8>> = entries.collect::<Result<_, _>>().doing(|| "scan".into())?;
         let keys: BTreeSet<&Vec<u8>> = found.keys().chain(self.writes.iter().map(|w| &w.key)).collect();
         for key in keys {

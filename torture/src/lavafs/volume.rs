@@ -5,11 +5,11 @@ use super::files::{
 };
 use crate::check::{Check, Doing, ensure};
 use crate::crash::TRACE;
-use lavastore::io::{
+use io::{
     Access, AlignedBuf, AppendFile, CreateOptions, FileSystem, InPlaceFile, Rng, ScratchFile, SyncKind,
 };
 use lavastore::lavafs::{FormatOptions, LavaFs, MountOptions, Statistics, format, mount};
-use lavastore::sim::{CrashKind, SimEnv};
+use lavastore::testing::{CrashKind, SimEnv};
 use lavastore::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 use super::{DEVICE, mounted_by_hand};
 use crate::check::{Check, Doing};
 use crate::machine::DIR;
-use lavastore::io::{Access, BlockDevice, CreateOptions, FileSystem, SyncKind};
+use io::{Access, BlockDevice, CreateOptions, FileSystem, SyncKind};
 use lavastore::lavafs::{LavaFs, dump_journal, layout};
-use lavastore::sim::SimEnv;
+use lavastore::testing::SimEnv;
 use std::path::Path;
 
 const PATCH: usize = 4096;

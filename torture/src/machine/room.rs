@@ -6,8 +6,8 @@
 use super::{BALLAST, is_lavafs};
 use crate::check::{Check, Doing};
 use crate::machine::DIR;
-use lavastore::io::{AppendFile, CreateOptions, FileSystem, SyncKind};
-use lavastore::sim::SimEnv;
+use io::{AppendFile, CreateOptions, FileSystem, SyncKind};
+use lavastore::testing::SimEnv;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 

@@ -153,7 +153,7 @@ impl Story {
         };
         let bounds: Vec<(usize, usize)> = self.writers.iter().map(bound).collect();
         self.check_look(self.family(found, 0)?, self.family(found, self.mirror)?, &bounds)?;
-        self.check_guests(&db.column_families(), op)
+        self.check_guests(&db.family_names(), op)
     }
 
     fn family<'a>(&self, found: &'a Found, id: FamilyId) -> Check<&'a Entries> {
@@ -186,13 +186,8 @@ impl Story {
 }
 
 /// Everything in a family, in some state of the store.
-pub(crate) fn contents(
-    db: &Db,
-    family: &lavastore::ColumnFamily,
-    options: lavastore::ReadOptions,
-    backwards: bool,
-) -> Check<Entries> {
-    let mut iterator = db.iter_cf(family, options).doing(|| "iter".into())?;
+pub(crate) fn contents(family: lavastore::Iter, backwards: bool) -> Check<Entries> {
+    let mut iterator = family.cursor().doing(|| "iter".into())?;
     let mut entries = BTreeMap::new();
     if backwards { iterator.seek_to_last() } else { iterator.seek_to_first() }.doing(|| "seek".into())?;
     while iterator.valid() {

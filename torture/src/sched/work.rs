@@ -7,11 +7,9 @@ use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, pick};
 use crate::state::{Change, Entries};
-use lavastore::io::{Priority, Rng};
-use lavastore::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore::{
-    ColumnFamily, Db, Durability, Env, GcRequest, Options, ReadOptions, WriteBatch, WriteOptions,
-};
+use io::{Priority, Rng};
+use lavastore::testing::{FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavastore::{Db, Durability, Env, Family, GcRequest, Options, Snapshot, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -96,7 +94,7 @@ impl Shape {
 /// What the threads of a run share. (The lock is no point of the schedule, nor is the clock.)
 struct Shared {
     db: Db,
-    mirror: ColumnFamily,
+    mirror: Family,
     sim: SimEnv,
     env: Env,
     shape: Shape,
@@ -129,9 +127,8 @@ type Body = Box<dyn FnOnce(&Shared) -> Check + Send>;
 /// The first thread: opens the store, starts the others, waits for them, compares, and closes.
 pub(crate) fn run(env: &Env, sim: &SimEnv, shape: Shape, mut rng: Rng) -> Check<Story> {
     let env = if shape.lavafs { machine::env_with_threads(sim, env)? } else { env.clone() };
-    let db = Db::open_in(env.clone(), DIR, shape.options.clone()).doing(|| "open".into())?;
-    let mirror =
-        db.create_column_family("mirror", plan::family_options(&mut rng)).doing(|| "create".into())?;
+    let db = Db::open_in(&env, DIR, &shape.options).doing(|| "open".into())?;
+    let mirror = db.create_family("mirror", &plan::family_options(&mut rng)).doing(|| "create".into())?;
     if let Some((nth, kind)) = shape.fault {
         sim.inject(FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[kind]));
     }
@@ -187,7 +184,7 @@ fn together(shared: &Arc<Shared>, bodies: Vec<(String, Body)>) -> Check {
 
 /// Nobody else is left: compares everything, and closes the store.
 fn end(shared: Arc<Shared>) -> Check<Story> {
-    if let Some(look) = shared.excused(both(&shared, ReadOptions::default(), false))? {
+    if let Some(look) = shared.excused(both(&shared, &shared.db.snapshot(), false))? {
         let story = shared.story();
         story.check_look(&look.0, &look.1, &story.bounds()).map_err(|why| format!("at the end, {why}"))?;
     }
@@ -233,11 +230,11 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         let changes: Vec<Change> = (0..rng.range(1, 4)).map(|_| change(shared, writer, &mut rng)).collect();
         let mut batch = WriteBatch::new();
         for change in &changes {
-            for family in [shared.db.default_column_family(), &shared.mirror] {
+            for family in [shared.db.default_family(), &shared.mirror] {
                 match change {
-                    Change::Put(key, value) => batch.put_cf(family, key, value),
-                    Change::Delete(key) => batch.delete_cf(family, key),
-                    Change::DeleteRange(start, end) => batch.delete_range_cf(family, start, end),
+                    Change::Put(key, value) => batch.family(family).put(key, value),
+                    Change::Delete(key) => batch.family(family).delete(key),
+                    Change::DeleteRange(start, end) => batch.family(family).delete_range(start, end),
                 };
             }
         }
@@ -246,7 +243,7 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
         let begun = shared.now();
         let batch_begun = Batch { begun, ended: None, durability, changes, failed: false };
         shared.story().writers[writer].push(batch_begun);
-        let written = shared.db.write_opt(&batch, &WriteOptions { durability: Some(durability) });
+        let written = shared.db.writing(&WriteOptions { durability: Some(durability) }).write(&batch);
         let now = shared.now();
         {
             let mut story = shared.story();
@@ -265,13 +262,9 @@ fn write(shared: &Shared, writer: usize, mut rng: Rng) -> Check {
 }
 
 /// Both families, in one state of the store.
-fn both(shared: &Shared, options: ReadOptions, backwards: bool) -> Check<(Entries, Entries)> {
-    let options = match &options.snapshot {
-        Some(_) => options,
-        None => ReadOptions { snapshot: Some(shared.db.snapshot()), ..options },
-    };
-    let default = contents(&shared.db, shared.db.default_column_family(), options.clone(), backwards)?;
-    let mirror = contents(&shared.db, &shared.mirror, options, !backwards)?;
+fn both(shared: &Shared, at: &Snapshot, backwards: bool) -> Check<(Entries, Entries)> {
+    let default = contents(at.iter(), backwards)?;
+    let mirror = contents(at.family(&shared.mirror).iter(), !backwards)?;
     Ok((default, mirror))
 }
 
@@ -281,20 +274,19 @@ fn read(shared: &Shared, mut rng: Rng) -> Check {
         let snapshot = shared.db.snapshot();
         let most: Vec<usize> = shared.story().bounds().into_iter().map(|(_, begun)| begun).collect();
         let bounds: Vec<(usize, usize)> = least.into_iter().zip(most).collect();
-        let options = || ReadOptions { snapshot: Some(snapshot.clone()), ..ReadOptions::default() };
-        let Some(look) = shared.excused(both(shared, options(), rng.one_in(2)))? else { continue };
+        let Some(look) = shared.excused(both(shared, &snapshot, rng.one_in(2)))? else { continue };
         shared.story().check_look(&look.0, &look.1, &bounds)?;
         for _ in 0..rng.below(4) {
             let key = key(rng.below(shared.shape.writers as u64) as usize, rng.below(shared.shape.slots));
-            let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_column_family() };
-            let got = shared.db.get_opt(family, &key, &options()).doing(|| "get".into());
+            let family = if rng.one_in(2) { &shared.mirror } else { shared.db.default_family() };
+            let got = snapshot.family(family).get(&key).doing(|| "get".into());
             let Some(got) = shared.excused(got)? else { continue };
             let got = got.as_deref().map(<[u8]>::to_vec);
             ensure!(got.as_ref() == look.0.get(&key), "get and scan of a snapshot disagree");
         }
         if rng.one_in(2) {
             shared.env.clock.sleep_ns(rng.below(20_000_000));
-            let Some(again) = shared.excused(both(shared, options(), rng.one_in(2)))? else { continue };
+            let Some(again) = shared.excused(both(shared, &snapshot, rng.one_in(2)))? else { continue };
             ensure!(again == look, "a snapshot has changed");
         }
     }
@@ -310,12 +302,12 @@ fn upkeep(shared: &Shared, nth: usize, mut rng: Rng) -> Check {
         let done = match rng.below(8) {
             0..=2 => db.flush().doing(|| "flush".into()),
             3 => {
-                let family = if rng.one_in(2) { &shared.mirror } else { db.default_column_family() };
-                db.compact_range(family, None, None).doing(|| "compact_range".into())
+                let family = if rng.one_in(2) { &shared.mirror } else { db.default_family() };
+                family.compact_range(..).doing(|| "compact_range".into())
             }
             4 => {
                 let request = GcRequest { until_percent: Some(rng.below(30) as u32) };
-                db.collect_garbage(request).map(drop).doing(|| "collect_garbage".into())
+                db.collect_garbage(&request).map(drop).doing(|| "collect_garbage".into())
             }
             5 => checkpoint(shared, format!("/copy-{nth}-{step}")),
             6 => guest(shared, format!("guest-{nth}-{step}"), &mut rng),
@@ -354,20 +346,19 @@ fn guest(shared: &Shared, name: String, rng: &mut Rng) -> Check {
         });
         story.guests.len() - 1
     };
-    let family =
-        shared.db.create_column_family(&name, plan::family_options(rng)).doing(|| "create".into())?;
+    let family = shared.db.create_family(&name, &plan::family_options(rng)).doing(|| "create".into())?;
     shared.story().guests[nth].created.1 = Some(shared.sim.op_count());
     for n in 0..rng.below(4) {
         let value = vec![n as u8; rng.below(2000) as usize];
-        shared.db.put_cf(&family, &[n as u8], &value).doing(|| "put".into())?;
-        let got = shared.db.get_cf(&family, &[n as u8]).doing(|| "get".into())?;
+        family.put([n as u8], &value).doing(|| "put".into())?;
+        let got = family.get([n as u8]).doing(|| "get".into())?;
         ensure!(got.as_deref() == Some(value.as_slice()), "what was put into {name} is not there");
     }
     if rng.one_in(3) {
         return Ok(());
     }
     shared.story().guests[nth].dropped = Some((shared.sim.op_count(), None));
-    shared.db.drop_column_family(&family).doing(|| "drop".into())?;
+    shared.db.drop_family(&family).doing(|| "drop".into())?;
     shared.story().guests[nth].dropped.as_mut().ok_or("it was set")?.1 = Some(shared.sim.op_count());
     Ok(())
 }

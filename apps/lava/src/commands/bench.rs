@@ -9,7 +9,7 @@ use bench::lava::{Lava, LavaIn};
 use bench::report::{human_bytes, human_count};
 use bench::{BenchArgs, Workload, ablation, contract};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use lavastore::io::kernel::device::{self, DeviceOptions};
+use io::kernel::device::{self, DeviceOptions};
 use lavastore::{Env, lavafs};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};

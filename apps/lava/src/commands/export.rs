@@ -15,7 +15,7 @@ use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{DbIterator, ErrorKind};
+use lavastore::{Cursor, ErrorKind};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ impl Exported {
     }
 
     /// Goes on behind what a move could not read, as long as it is that.
-    fn pass(&mut self, entries: &mut DbIterator, mut moved: lavastore::Result<()>, skip: bool) -> Result<()> {
+    fn pass(&mut self, entries: &mut Cursor, mut moved: lavastore::Result<()>, skip: bool) -> Result<()> {
         let first = self.left_out.len();
         while let Err(error) = moved {
             if !skip || !is_of_reading(&error) {
@@ -151,7 +151,6 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
     }
     let by_name = file.and_then(Format::of_name);
     let format = args.format.or(by_name).unwrap_or(Format::Tsv);
-    let options = args.range.read_options()?;
     let store = open_to_read(db)?;
     let family = family(&store, args.range.family())?;
     let start_ns = now_ns();
@@ -159,7 +158,7 @@ pub fn export(db: Option<PathBuf>, args: &ExportArgs) -> Result<()> {
         Some(file) => Target::file(file, args.force)?,
         None => Target::stdout(),
     };
-    let mut entries = store.iter_cf(&family, options)?;
+    let mut entries = args.range.of(&family)?.cursor()?;
     let mut sum = Exported::default();
     let moved = entries.seek_to_first();
     sum.pass(&mut entries, moved, args.skip_damaged)?;

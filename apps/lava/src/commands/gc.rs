@@ -44,13 +44,13 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
     let request = GcRequest { until_percent: args.until };
     if args.dry_run {
         let store = open_to_read(db)?;
-        let (plan, hidden) = (store.gc_plan(request)?, Hidden::of(&store)?);
+        let (plan, hidden) = (store.gc_plan(&request)?, Hidden::of(&store)?);
         let report = hidden.added_to(plan_json(&plan));
         return output::report(args.json, &report, || plan_text(&plan) + &hidden.text());
     }
     let start_ns = now_ns();
     let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
-    let collected = store.collect_garbage_with(request, &mut progress());
+    let collected = store.collect_garbage_with(&request, &mut progress());
     if std::io::stderr().is_terminal() {
         let _ = writeln!(std::io::stderr());
     }
@@ -258,12 +258,12 @@ pub fn compact(db: Option<PathBuf>, args: &CompactArgs) -> Result<()> {
     let before = store.space()?;
     let names = match &args.family {
         Some(name) => vec![name.clone()],
-        None => store.column_families(),
+        None => store.family_names(),
     };
     for name in &names {
         let family = family(&store, Some(name))?;
-        args.options.apply(&store, &family)?;
-        store.compact_range(&family, None, None)?;
+        args.options.apply(&family)?;
+        family.compact_range(..)?;
     }
     let after = store.space()?;
     let stats = store.stats();

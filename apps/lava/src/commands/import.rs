@@ -5,14 +5,14 @@
 //! value. Nothing is noted anywhere for that, so it also goes on with what another program began. It ends with the same store as
 //! an import of the whole file would: a record is left out only where writing it would change nothing.
 
-use super::{FamilyArgs, family, open_to_write};
+use super::{FamilyArgs, open_to_write};
 use crate::formats::Format;
 use crate::status::with_message;
 use crate::{Result, input, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{ColumnFamily, Db, WriteBatch};
+use lavastore::{Db, Family, WriteBatch};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,12 +56,10 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
     let formats = args.files.iter().map(|file| format_of(file, args.format)).collect::<Result<Vec<_>>>()?;
     let store = open_to_write(db, true)?;
     let family = match &args.family {
-        Some(name) if store.column_family(name).is_none() => {
-            store.create_column_family(name, lavastore::FamilyOptions::default())?
-        }
-        name => family(&store, name.as_deref())?,
+        Some(name) => store.family(name)?,
+        None => store.default_family().clone(),
     };
-    args.options.apply(&store, &family)?;
+    args.options.apply(&family)?;
     let start_ns = now_ns();
     let mut sum = Imported::default();
     for (file, format) in args.files.iter().zip(formats) {
@@ -69,6 +67,7 @@ pub fn import(db: Option<PathBuf>, args: &ImportArgs) -> Result<()> {
         import.run(file, format).map_err(|e| with_message(e, |e| cut_off(file, e, &sum)))?;
     }
     store.flush()?;
+    drop(family);
     store.close()?;
     told(args, &sum, (now_ns() - start_ns) as f64 / 1e9)
 }
@@ -105,7 +104,7 @@ fn format_of(file: &Path, given: Option<Format>) -> Result<Format> {
 /// An import of one file.
 struct FileImport<'a> {
     store: &'a Db,
-    family: &'a ColumnFamily,
+    family: &'a Family,
     resume: bool,
     sum: &'a mut Imported,
 }
@@ -127,13 +126,13 @@ impl FileImport<'_> {
                 }
             };
             if self.resume && !pending.contains(&key) {
-                if self.store.get_cf(self.family, &key)?.as_deref() == Some(&value[..]) {
+                if self.family.get(&key)?.as_deref() == Some(&value[..]) {
                     self.sum.left_out += 1;
                     continue;
                 }
                 pending.insert(key.clone());
             }
-            batch.put_cf(self.family, &key, &value);
+            batch.family(self.family).put(&key, &value);
             records += 1;
             bytes += (key.len() + value.len()) as u64;
             if batch.byte_len() >= BATCH_LEN {

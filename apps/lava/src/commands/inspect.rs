@@ -54,14 +54,14 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
         all
     });
     let report = json!({
-        "column_families": store.column_families(),
+        "column_families": store.family_names(),
         "families": families.collect::<Vec<_>>(),
         "shape": lines,
         "space": space_json(&space),
         "counters_since_open": numbers,
     });
     output::report(args.json, &report, || {
-        let mut text = format!("column families      {}\n", store.column_families().join(", "));
+        let mut text = format!("column families      {}\n", store.family_names().join(", "));
         let _ = writeln!(text, "on disk              {}", human_bytes(space.total_bytes));
         let _ = writeln!(text, "live data, at least  {}", human_bytes(space.live_bytes_min));
         let _ = writeln!(text, "in memtables         {}", human_bytes(space.memtable_bytes));
@@ -117,7 +117,7 @@ fn prometheus(db: Option<PathBuf>, file: Option<&Path>) -> Result<()> {
 
 /// The options of a family that say how its data is stored.
 fn options_of(store: &Db, family: &str) -> Map<String, Value> {
-    let Some(family) = store.column_family(family) else { return Map::new() };
+    let Ok(family) = store.open_family(family) else { return Map::new() };
     let own = family.options();
     let all: [(&str, Value); 5] = [
         ("compression", own.compression.name().into()),
@@ -200,7 +200,7 @@ pub fn dump(db: Option<PathBuf>, args: &DumpArgs) -> Result<()> {
     for file in files {
         let path = dir.join(&file);
         lines.file = file;
-        let shown = lavastore::dump::dump(&env, &path, args.entries, &mut lines);
+        let shown = lavastore::inspect::dump(&env, &path, args.entries, &mut lines);
         lines.end()?;
         match shown {
             // The lock and the log's open pages have nothing to show.

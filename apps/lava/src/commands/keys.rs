@@ -5,9 +5,10 @@ use crate::formats::{escape, jsonl, tsv};
 use crate::status::{Status, about, failure};
 use crate::{Result, input, output};
 use clap::Args;
-use lavastore::{Durability, ReadOptions, WriteBatch, WriteOptions};
+use lavastore::{Durability, Family, Iter, WriteBatch, WriteOptions};
 use serde_json::{Map, Value, json};
 use std::io::{Read, Write};
+use std::ops::Bound;
 use std::path::PathBuf;
 
 /// Bytes of a value that are held at a time.
@@ -67,11 +68,12 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     };
     let store = open_to_write(db, true)?;
     let family = family(&store, args.text.family.as_deref())?;
-    args.options.apply(&store, &family)?;
+    args.options.apply(&family)?;
     let durability = args.sync.then_some(Durability::Durable);
-    let mut writer = store.put_stream(&family, &key, WriteOptions { durability })?;
+    let mut writer = family.writing(&WriteOptions { durability }).put_stream(&key)?;
     let bytes = std::io::copy(&mut value, &mut writer)?;
     writer.finish()?;
+    drop(family);
     store.close()?;
     if !args.json {
         return Ok(());
@@ -103,7 +105,7 @@ pub fn get(db: Option<PathBuf>, args: &GetArgs) -> Result<()> {
     let key = args.text.bytes(&args.key)?;
     let store = open_to_read(db)?;
     let family = family(&store, args.text.family.as_deref())?;
-    let Some(mut value) = store.get_stream(&family, &key, &ReadOptions::default())? else {
+    let Some(mut value) = family.get_stream(&key)? else {
         read_whole(&store)?;
         return Err(failure(Status::KeyNotFound, format!("key not found: {}", escape::escape(&key))));
     };
@@ -153,11 +155,12 @@ pub fn del(db: Option<PathBuf>, args: &DelArgs) -> Result<()> {
     let family = family(&store, args.text.family.as_deref())?;
     let mut batch = WriteBatch::new();
     match (args.range, keys.as_slice()) {
-        (true, [start, end]) => batch.delete_range_cf(&family, start, end),
+        (true, [start, end]) => _ = batch.family(&family).delete_range(start, end),
         (true, _) => return output::usage("--range takes two keys"),
-        (false, keys) => keys.iter().for_each(|key| batch.delete_cf(&family, key)),
+        (false, keys) => keys.iter().for_each(|key| _ = batch.family(&family).delete(key)),
     }
     store.write(&batch)?;
+    drop(family);
     store.close()?;
     if !args.json {
         return Ok(());
@@ -197,15 +200,13 @@ impl RangeArgs {
         self.limit.unwrap_or(u64::MAX)
     }
 
-    /// The options of the iterator.
-    pub fn read_options(&self) -> Result<ReadOptions> {
+    /// These entries of a family.
+    pub fn of(&self, family: &Family) -> Result<Iter> {
         let bytes = |key: &Option<String>| key.as_ref().map(|k| self.text.bytes(k)).transpose();
-        Ok(ReadOptions {
-            lower_bound: bytes(&self.from)?,
-            upper_bound: bytes(&self.to)?,
-            prefix: bytes(&self.prefix)?,
-            ..ReadOptions::default()
-        })
+        let from = bytes(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
+        let to = bytes(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = bytes(&self.prefix)?.map_or_else(|| family.iter(), |prefix| family.prefix(prefix));
+        Ok(all.within((from, to)))
     }
 }
 
@@ -227,10 +228,8 @@ pub struct ScanArgs {
 
 /// Prints entries, one a line: key, tab, value, escaped.
 pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
-    let options = ReadOptions { keys_only: args.keys_only, ..args.range.read_options()? };
     let store = open_to_read(db)?;
-    let family = family(&store, args.range.family())?;
-    let mut entries = store.iter_cf(&family, options)?;
+    let mut entries = args.range.of(&family(&store, args.range.family())?)?.cursor()?;
     let mut out = output::stdout();
     if args.reverse {
         entries.seek_to_last()?
@@ -241,7 +240,8 @@ pub fn scan(db: Option<PathBuf>, args: &ScanArgs) -> Result<()> {
         if !entries.valid() {
             break;
         }
-        print_entry(&mut out, args, entries.key(), entries.value()?)?;
+        let value = if args.keys_only { &[] } else { entries.value()? };
+        print_entry(&mut out, args, entries.key(), value)?;
         if args.reverse { entries.prev()? } else { entries.next()? }
     }
     out.flush()?;

@@ -6,7 +6,7 @@
 
 use crate::status::{Status, failure};
 use crate::{Error, Result};
-use lavastore::io::kernel::device::{self, DeviceOptions};
+use io::kernel::device::{self, DeviceOptions};
 use lavastore::lavafs::{LavaFs, MountOptions, mount};
 use lavastore::{Env, ErrorKind};
 use std::path::{Path, PathBuf};

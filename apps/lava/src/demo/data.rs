@@ -4,7 +4,7 @@ use crate::formats::{Format, Record};
 use crate::status::about;
 use crate::{Result, input, output};
 use bench::keys::mix;
-use lavastore::io::Rng;
+use io::Rng;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::human_count;
 use hdrhistogram::Histogram;
-use lavastore::{Db, ReadOptions};
+use lavastore::Db;
 
 /// Versions of each record: the import and three overwrites.
 pub const VERSIONS: u32 = 4;
@@ -172,7 +172,7 @@ impl Ledger {
 
     /// A scan must see exactly the acknowledged records, in order, with the values that gets see.
     fn verify_scan(&mut self, store: &Db, data: &DataSet, check: &mut Check) -> Result<()> {
-        let mut entries = store.iter(ReadOptions::default())?;
+        let mut entries = store.iter().cursor()?;
         entries.seek_to_first()?;
         let mut expected = Vec::new();
         for (index, (key, stanza)) in data.records.iter().enumerate() {

@@ -1,5 +1,5 @@
 use super::*;
-use lavastore::io::Rng;
+use io::Rng;
 
 fn records(format: Format, text: &[u8]) -> Result<Vec<Record>> {
     format.read(Box::new(text)).collect()

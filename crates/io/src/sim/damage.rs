@@ -26,6 +26,9 @@ impl SimEnv {
     }
 
     /// The bytes of a file; not an operation.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let world = self.0.lock();
         let ino = world.disk.file_at(path.as_ref())?;
@@ -33,6 +36,9 @@ impl SimEnv {
     }
 
     /// Makes a file hold these bytes, also on the media; creates it if it is missing.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn write_file(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         self.damage(path, |world| {
@@ -51,6 +57,9 @@ impl SimEnv {
     }
 
     /// Flips bit `bit % 8` of one byte.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn flip_bit(&self, path: impl AsRef<Path>, offset: u64, bit: u32) -> Result<()> {
         self.alter(path.as_ref(), |_, content| {
             let mut byte = [0];
@@ -62,6 +71,9 @@ impl SimEnv {
     }
 
     /// Overwrites bytes inside a file.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn overwrite(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> Result<()> {
         self.alter(path.as_ref(), |_, content| {
             require(offset, bytes.len() as u64, content)?;
@@ -71,6 +83,9 @@ impl SimEnv {
     }
 
     /// Cuts a file, or lengthens it by zeros.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn set_file_len(&self, path: impl AsRef<Path>, len: u64) -> Result<()> {
         self.alter(path.as_ref(), |_, content| {
             content.set_len(len);
@@ -79,6 +94,9 @@ impl SimEnv {
     }
 
     /// Takes a file's name away, also on the media.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn erase(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.damage(path, |world| {
@@ -90,6 +108,9 @@ impl SimEnv {
     }
 
     /// Exchanges the contents of two files.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn swap_files(&self, a: impl AsRef<Path>, b: impl AsRef<Path>) -> Result<()> {
         let (a, b) = (a.as_ref(), b.as_ref());
         self.damage(a, |world| {
@@ -103,6 +124,9 @@ impl SimEnv {
 
     /// Copies `len` bytes over other bytes of the same or another file: a misdirected write, or a misdirected read that
     /// was written back.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn copy_block(
         &self,
         from: (impl AsRef<Path>, u64),
@@ -117,6 +141,9 @@ impl SimEnv {
 
     /// Puts `len` bytes back to what they were in `older`, an environment of an earlier moment: a write that the device
     /// forgot.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such file; `InvalidArgument` beyond its end.
     pub fn restore_block(
         &self,
         older: &SimEnv,

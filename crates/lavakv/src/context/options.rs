@@ -275,6 +275,9 @@ impl FamilyOptions {
     }
 
     /// Checks every option.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the option and its range; `Unsupported` for a codec that is not part of the build.
     pub fn validate(&self) -> Result<()> {
         check("block_bytes", self.block_bytes, 512, 1 << 20)?;
         check("filter_bits_per_key", self.filter_bits_per_key, 0, 64)?;

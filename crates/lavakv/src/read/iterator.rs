@@ -8,21 +8,25 @@ use crate::read::options::ReadOptions;
 use crate::read::prefetch::{Prefetch, Reach, batch::Values};
 use crate::read::read_path::pin;
 use crate::tree::Tree;
-use crate::tree::family::{Family, ReadState};
+use crate::tree::family::{ColumnFamily, Family, ReadState};
 use crate::tree::open_iterators::{Reader, Reading};
 use crate::tree::snapshot::Snapshot;
-use base::{Error, Result};
+use base::{Error, Result, SeqNo};
 use lsm::{Bounds, MergingIterator, Sources, TableSource, Visibility, VisibleIterator, VisibleOptions};
 use std::sync::Arc;
 use table::IterOptions;
+use version::FamilyId;
 
 /// Walks the keys of a column family in order, in both directions, as of one moment.
 ///
 /// A new iterator stands nowhere: call one of the `seek` methods. It pins the tables and memtables it reads, also past
 /// the end of the [`crate::Db`] it came from (the store stays locked until it is dropped).
+#[must_use = "an iterator does nothing until it is moved"]
 pub struct DbIterator {
     inner: Option<Prefetch>,
     keys_only: bool,
+    family: FamilyId,
+    seq: SeqNo,
     /// The last move went forward.
     forward: bool,
     // Order of fields is order of dropping: the read state last but the tree, so that clean-up sees the read state gone.
@@ -40,8 +44,30 @@ impl DbIterator {
         {
             return Err(Error::invalid("the snapshot belongs to another store"));
         }
+        let pinned = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
+        Self::over(tree, family, pinned, options)
+    }
+
+    /// Another iterator over the same family, at the same moment; `options` without a snapshot.
+    ///
+    /// # Errors
+    /// Those of opening tables; `InvalidArgument` for another family.
+    pub fn beside(&self, family: &ColumnFamily, options: ReadOptions) -> Result<Self> {
+        match &self.read_state {
+            Some(read_state) if family.id() == self.family => {
+                Self::over(&self.tree, &family.0, (read_state.clone(), self.seq), options)
+            }
+            _ => Err(Error::invalid("an iterator beside one of another column family")),
+        }
+    }
+
+    fn over(
+        tree: &Arc<Tree>,
+        family: &Family,
+        (read_state, seq): (Arc<ReadState>, SeqNo),
+        options: ReadOptions,
+    ) -> Result<Self> {
         tree.context.stats.iterators.add(1);
-        let (read_state, seq) = pin(tree, family, options.snapshot.as_ref().map(Snapshot::sequence));
         let reader = Reader {
             name: options.name.as_str().into(),
             family: family.id,
@@ -83,6 +109,8 @@ impl DbIterator {
                 Reach::for_readahead(options.readahead_bytes),
             )),
             keys_only: options.keys_only,
+            family: family.id,
+            seq,
             forward: true,
             read_state: Some(read_state),
             _snapshot: options.snapshot,
@@ -101,24 +129,36 @@ impl DbIterator {
     }
 
     /// Moves to the first key.
+    ///
+    /// # Errors
+    /// Those of reading, after which it stands nowhere.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.forward = true;
         self.inner().seek_to_first()
     }
 
     /// Moves to the last key.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.forward = false;
         self.inner().seek_to_last()
     }
 
     /// Moves to the first key at or after `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.forward = true;
         self.inner().seek(key)
     }
 
     /// Moves to the last key at or before `key`.
+    ///
+    /// # Errors
+    /// As [`DbIterator::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         self.forward = false;
         self.inner().seek_for_prev(key)
@@ -136,6 +176,9 @@ impl DbIterator {
     }
 
     /// Moves to the previous key.
+    ///
+    /// # Errors
+    /// As [`DbIterator::next`].
     pub fn prev(&mut self) -> Result<()> {
         self.must_stand()?;
         self.forward = false;
@@ -190,6 +233,15 @@ impl DbIterator {
     }
 }
 
+impl std::fmt::Debug for DbIterator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.valid() {
+            true => write!(f, "DbIterator(at \"{}\")", self.key().escape_ascii()),
+            false => f.write_str("DbIterator(nowhere)"),
+        }
+    }
+}
+
 impl Drop for DbIterator {
     fn drop(&mut self) {
         self.inner = None;
@@ -201,6 +253,8 @@ impl Drop for DbIterator {
 }
 
 /// Keys and values in order; see [`DbIterator::entries`].
+#[derive(Debug)]
+#[must_use = "an iterator does nothing until it is asked"]
 pub struct Entries {
     iterator: DbIterator,
     started: bool,

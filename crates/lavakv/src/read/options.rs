@@ -28,6 +28,22 @@ pub struct ReadOptions {
     pub readahead_bytes: usize,
 }
 
+/// What a read of one key needs of its options, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadAt<'a> {
+    /// Read as of this snapshot; `None`: as of now.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Whether blocks read are put into the cache.
+    pub fill_cache: bool,
+}
+
+impl ReadOptions {
+    /// What a read of one key needs.
+    pub fn at(&self) -> ReadAt<'_> {
+        ReadAt { snapshot: self.snapshot.as_ref(), fill_cache: self.fill_cache }
+    }
+}
+
 impl Default for ReadOptions {
     fn default() -> Self {
         ReadOptions {

@@ -132,8 +132,7 @@ impl<'a> WriteOp<'a> {
             batch.check(0)?;
         }
         if count == 0 {
-            self.stage = Stage::Done;
-            return Ok(WriteStep::Done);
+            return self.log_nothing();
         }
         let families = self.families()?;
         if let Stage::Start(payment) = &mut self.stage
@@ -175,6 +174,23 @@ impl<'a> WriteOp<'a> {
                 self.stage = Stage::Done;
                 WriteStep::Done
             }
+        })
+    }
+
+    /// A batch of nothing; a durable one still promises what was logged before it.
+    fn log_nothing(&mut self) -> Result<WriteStep> {
+        let writes = self.writes;
+        self.stage = Stage::Done;
+        if self.durability != Durability::Durable || base::canary::is("empty-durable-batch-not-synced") {
+            return Ok(WriteStep::Done);
+        }
+        writes.context.health.check()?;
+        Ok(match writes.log.wal().last_position() {
+            Some(position) => {
+                self.stage = Stage::Logged(position);
+                WriteStep::Needs(Need::Durable)
+            }
+            None => WriteStep::Done,
         })
     }
 

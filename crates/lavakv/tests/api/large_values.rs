@@ -24,7 +24,7 @@ fn segments(sim: &SimEnv) -> Vec<String> {
 }
 
 fn whole(db: &Db, family: &ColumnFamily, key: &[u8]) -> Option<Vec<u8>> {
-    let mut reader = db.get_stream(family, key, &ReadOptions::default()).unwrap()?;
+    let mut reader = db.get_stream(family, key, ReadOptions::default().at()).unwrap()?;
     let mut bytes = Vec::new();
     assert_eq!(reader.read_to_end(&mut bytes).unwrap() as u64, reader.len());
     Some(bytes)
@@ -67,12 +67,15 @@ fn values_around_the_border_in_and_out_by_every_way() {
             assert!(whole(&db, &family, k).is_some_and(|got| got == *v));
             for (offset, len) in [(0, 10), (v.len() / 2, 300_000), (v.len(), 5), (v.len() + 9, 5), (0, 0)] {
                 let expected = &v[offset.min(v.len())..(offset + len).min(v.len())];
-                let got = db.get_range(&family, k, offset as u64, len).unwrap().unwrap();
+                let got = db
+                    .get_range(&family, k, offset as u64, len, ReadOptions::default().at())
+                    .unwrap()
+                    .unwrap();
                 assert!(got == expected, "{offset} {len} of {}", v.len());
             }
         }
-        assert!(db.get_range(&family, b"none", 0, 1).unwrap().is_none());
-        assert!(db.get_stream(&family, b"none", &ReadOptions::default()).unwrap().is_none());
+        assert!(db.get_range(&family, b"none", 0, 1, ReadOptions::default().at()).unwrap().is_none());
+        assert!(db.get_stream(&family, b"none", ReadOptions::default().at()).unwrap().is_none());
         match round {
             0 => {
                 drop(db);
@@ -94,7 +97,7 @@ fn a_reader_seeks_and_outlives_its_value() {
     db.put(b"k", &v).unwrap();
     let family = db.default_column_family().clone();
     let snapshot = db.snapshot();
-    let mut reader = db.get_stream(&family, b"k", &ReadOptions::default()).unwrap().unwrap();
+    let mut reader = db.get_stream(&family, b"k", ReadOptions::default().at()).unwrap().unwrap();
     let mut part = vec![0; 1000];
     reader.seek(SeekFrom::Start(500_000)).unwrap();
     reader.read_exact(&mut part).unwrap();
@@ -235,7 +238,8 @@ fn limits_and_misuse() {
     let longer = large(1, 1, (16 << 20) + 1);
     let mut batch = WriteBatch::new();
     batch.put(b"k", &longer);
-    fails(db.write(&batch), ErrorKind::TooLarge);
+    db.write(&batch).unwrap();
+    assert!(*db.get(b"k").unwrap().unwrap() == *longer);
     db.put(b"k", &longer).unwrap();
     assert!(*db.get(b"k").unwrap().unwrap() == *longer);
     let other = Db::open_in(env(&sim), "/other", small()).unwrap();
@@ -512,4 +516,33 @@ fn a_batch_is_bounded_by_what_is_logged() {
     let before = sim.op_count();
     fails(db.write(&batch), ErrorKind::TooLarge);
     assert_eq!((sim.op_count(), segments(&sim).len()), (before, 0));
+}
+
+/// A value that a put takes is taken by a batch, whatever its length: it is there with the rest of the batch, or nothing is.
+#[test]
+fn a_batch_takes_values_as_long_as_a_put_does() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let value = large(1, 1, (16 << 20) + 1);
+    let mut batch = WriteBatch::new();
+    batch.put(b"before", b"short");
+    batch.put(b"long", &value);
+    batch.put(b"after", b"short");
+    let sim = SimEnv::new(31);
+    let db = open(&sim);
+    let begun = sim.op_count();
+    db.write_opt(&batch, &WriteOptions::durable()).unwrap();
+    let (acknowledged, record) = (sim.op_count(), sim.record());
+    for nth in 0..=6 {
+        let after = record.crash_at(begun + (acknowledged - begun) * nth / 6, CrashKind::PowerLoss, nth);
+        let db = open(&after);
+        let there = |key: &[u8]| db.get(key).unwrap().is_some();
+        let all = [there(b"before"), db.get(b"long").unwrap().is_some_and(|v| *v == *value), there(b"after")];
+        assert!(all == [true; 3] || all == [false; 3] && nth < 6, "{nth}: {all:?}");
+        assert_eq!(segments(&after).len(), usize::from(all[1]), "{nth}");
+    }
+    let gigabyte = vec![0; (1 << 30) + 1];
+    batch.put(b"too long", &gigabyte);
+    fails(db.write(&batch), ErrorKind::TooLarge);
 }

@@ -27,4 +27,5 @@ mod reports;
 mod separated_scans;
 mod small_stores;
 mod snapshots;
+mod sync;
 mod two_processes;

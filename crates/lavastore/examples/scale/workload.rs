@@ -4,7 +4,7 @@
 //! that byte. The checksum is a sum over all pairs, so it does not depend on the order in which they come, and the scans
 //! check the order apart from it.
 
-use lavastore::io::Rng;
+use io::Rng;
 use lavastore::{Db, Options, ReadOptions, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -110,11 +110,11 @@ pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phas
         Ok(())
     };
     let mut versions = vec![0u8; keys as usize];
-    let db = Db::open_with(dir, options.clone())?;
+    let db = Db::open_with(dir, options)?;
     timed("load", keys, &mut || {
         (0..keys).try_for_each(|i| {
             value(i, 0, &mut buf);
-            db.put(&key(i), &buf)
+            db.put(key(i), &buf)
         })
     })?;
     let mut rng = Rng::new(keys);
@@ -124,7 +124,7 @@ pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phas
             let version = &mut versions[i as usize];
             *version = version.wrapping_add(1);
             value(i, *version, &mut buf);
-            db.put(&key(i), &buf)
+            db.put(key(i), &buf)
         })
     })?;
     timed("background work", 0, &mut || {
@@ -139,7 +139,7 @@ pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phas
     let mut handle = Some(db);
     timed("reopen", 1, &mut || {
         handle.take().map_or(Ok(()), Db::close)?;
-        handle = Some(Db::open_with(dir, options.clone())?);
+        handle = Some(Db::open_with(dir, options)?);
         Ok(())
     })?;
     let db = handle.expect("it was just opened");
@@ -159,7 +159,7 @@ pub fn run(dir: &Path, work: Work, options: &Options, mut tell: impl FnMut(&Phas
     timed("get", reads, &mut || {
         (0..reads).try_for_each(|_| {
             let i = rng.below(keys);
-            let found = db.get(&key(i))?;
+            let found = db.get(key(i))?;
             value(i, versions[i as usize], &mut buf);
             assert!(found.as_deref() == Some(&buf[..]), "key {i}");
             Ok(())
@@ -178,7 +178,7 @@ fn same(found: Sum, expected: Sum) -> Result<()> {
 /// The sum over a scan; keys must ascend (or descend) strictly.
 fn scan(db: &Db, forward: bool) -> Result<Sum> {
     let options = ReadOptions { readahead_bytes: 256 << 10, fill_cache: false, ..Default::default() };
-    let mut i = db.iter(options)?;
+    let mut i = db.reading(&options).iter().cursor()?;
     if forward {
         i.seek_to_first()?
     } else {

@@ -4,8 +4,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "reads the sources, not a store")]
 
+mod compare;
 mod decisions;
 mod errors;
+mod facade;
 mod functions;
 mod imports;
 mod kernel;

@@ -10,7 +10,7 @@ use fuser::{
     FileAttr, FileType, Filesystem, MountOption, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen,
     ReplyStatfs, Request,
 };
-use lavastore::io::{Access, FileSystem, ReadFile};
+use io::{Access, FileSystem, ReadFile};
 use lavastore::lavafs::LavaFs;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

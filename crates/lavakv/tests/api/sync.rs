@@ -1,0 +1,78 @@
+//! What `Db::sync`, and a durable batch of nothing, promise: buffered writes before them survive a loss of power.
+
+use crate::common::*;
+use lavastore_lavakv::sim::{CrashKind, Policy, SimEnv};
+use lavastore_lavakv::{Db, ErrorKind, Result, WriteBatch, WriteOptions};
+
+/// Only what was synced is left.
+const POWER_LOSS: CrashKind = CrashKind::PowerLossWith(Policy::Dropped);
+
+fn sync(db: &Db) -> Result<()> {
+    db.sync()
+}
+
+fn write_nothing(db: &Db) -> Result<()> {
+    db.write_opt(&WriteBatch::new(), &WriteOptions::durable())
+}
+
+fn delete_nothing(db: &Db) -> Result<()> {
+    let all = db.default_column_family();
+    db.delete_range_opt(all, b"same", b"same", &WriteOptions::durable())
+}
+
+#[test]
+fn buffered_writes_before_it_survive_a_loss_of_power() {
+    for (seed, call) in [(1, sync as fn(&Db) -> Result<()>), (2, write_nothing), (3, delete_nothing)] {
+        let sim = SimEnv::new(seed);
+        let (db, mut model) = (open(&sim), Model::new());
+        // So few that they are in the page that is open.
+        fill(&db, &mut model, 0..5, 0);
+        assert!(contents(&open(&sim.crash(POWER_LOSS, seed))) != model, "nothing has synced them");
+        call(&db).unwrap();
+        assert!(contents(&open(&sim.crash(POWER_LOSS, seed))) == model);
+        // With nothing new it is done at once.
+        let ops = sim.op_count();
+        call(&db).unwrap();
+        assert!(on_lavafs() || sim.op_count() == ops, "there was nothing to sync");
+        db.put(b"after", b"").unwrap();
+        let found = contents(&open(&sim.crash(POWER_LOSS, seed)));
+        assert!(model.iter().all(|(key, value)| found.get(key) == Some(value)));
+    }
+}
+
+/// What a process that was killed had written is in the page cache, and nobody has synced it.
+#[test]
+fn what_was_recovered_is_synced_too() {
+    let sim = SimEnv::new(4);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..50, 0);
+    let killed = sim.crash(CrashKind::ProcessKill, 1);
+    let db = open(&killed);
+    assert!(contents(&db) == model);
+    db.sync().unwrap();
+    assert!(contents(&open(&killed.crash(POWER_LOSS, 2))) == model);
+}
+
+#[test]
+fn a_store_for_reading_has_nothing_to_sync() {
+    let sim = SimEnv::new(5);
+    drop(open(&sim));
+    let db = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+    fails(db.sync(), ErrorKind::ReadOnly);
+}
+
+#[test]
+fn a_sync_that_failed_is_told_and_nothing_is_acknowledged_after_it() {
+    if skipped_on_lavafs(because::FAULTS) {
+        return;
+    }
+    use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind};
+    let sim = SimEnv::new(6);
+    let db = open(&sim);
+    db.put(b"k", b"v").unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&OpKind::SYNCS).sticky());
+    fails(db.sync(), ErrorKind::Io);
+    sim.clear_faults();
+    fails(db.sync(), ErrorKind::Poisoned);
+    fails(db.put(b"k", b"w"), ErrorKind::Poisoned);
+}

@@ -1,0 +1,638 @@
+//! The store.
+
+mod operate;
+
+use crate::handle::Handle;
+use crate::read::Reader;
+use crate::write::Writer;
+use crate::{
+    Env, Error, ErrorKind, Family, FamilyOptions, Iter, KeyRange, Options, ReadOptions, RepairOptions,
+    RepairReport, Result, Snapshot, Value, ValueReader, ValueWriter, WriteBatch, WriteOptions,
+};
+use std::path::Path;
+
+/// An open store. Cheap to clone, usable from any thread.
+///
+/// Its calls read and write the family `default`; [`Db::family`] gives the handle of another, with the same calls. A call with
+/// options goes through [`Db::reading`] or [`Db::writing`].
+///
+/// The store is open as long as anything made from it lives: clones, family handles, snapshots, iterators, streams. The last
+/// of them closes it; [`Db::close`] does, too, and says what went wrong, or who is left.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("lavastore-db-{}", std::process::id()));
+/// use lavastore::Db;
+///
+/// let db = Db::open(&dir)?;
+/// db.put("key", "value")?;
+/// assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
+/// db.delete("key")?;
+/// db.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    default: Family,
+}
+
+/// Opening, closing, repairing.
+impl Db {
+    /// Opens a store with default options, making a new one if there is none.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-open-{}", std::process::id()));
+    /// let db = lavastore::Db::open(&dir)?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if its log or manifest is
+    /// damaged (damaged tables and value files do not keep it from opening: see [`Db::damaged_files`]);
+    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory.
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Self::open_with(path, &Options::default())
+    }
+
+    /// Opens a store with options.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-open-with-{}", std::process::id()));
+    /// use lavastore::{Db, Options, SpaceLimit};
+    /// let options = Options { space_limit: Some(SpaceLimit::Bytes(1 << 30)), ..Default::default() };
+    /// let db = Db::open_with(&dir, &options)?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::open`]; `InvalidArgument` for an option out of range; `NotFound` and `AlreadyExists` if the options say
+    /// so.
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        Self::open_in(&Env::kernel(), path, options)
+    }
+
+    /// Opens a store in an environment: the kernel's, a volume of LavaFS, or a simulated machine
+    /// ([`testing`](crate::testing)).
+    ///
+    /// ```
+    /// use lavastore::{Db, Options, testing::SimEnv};
+    /// let machine = SimEnv::new(1);
+    /// let db = Db::open_in(&machine.env(), "/store", &Options::default())?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::open_with`].
+    pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        lavakv::Db::open_in(env.clone(), path, options.clone()).map(Self::over)
+    }
+
+    /// Opens a store for reading, beside a process that writes it if there is one. It sees what was written before the
+    /// call; it takes no lock and changes nothing. If the log or the manifest is damaged it sees what is before that, and
+    /// [`Db::damage`] says so.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-read-only-{}", std::process::id()));
+    /// use lavastore::{Db, Options};
+    /// let writer = Db::open(&dir)?;
+    /// writer.put("key", "value")?;
+    /// writer.sync()?;
+    /// let reader = Db::open_read_only(&dir, &Options::default())?;
+    /// assert!(reader.get("key")?.is_some());
+    /// # drop((reader, writer));
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store; `Corruption` if nothing of it can be shown; `Unsupported`; `InvalidArgument`.
+    pub fn open_read_only(path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        Self::open_read_only_in(&Env::kernel(), path, options)
+    }
+
+    /// As [`Db::open_read_only`], in an environment.
+    ///
+    /// ```
+    /// use lavastore::{Db, ErrorKind, Options, testing::SimEnv};
+    /// let env = SimEnv::new(1).env();
+    /// let none = Db::open_read_only_in(&env, "/store", &Options::default());
+    /// assert_eq!(none.unwrap_err().kind(), ErrorKind::NotFound);
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::open_read_only`].
+    pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &Options) -> Result<Db> {
+        lavakv::Db::open_read_only_in(env.clone(), path, options.clone()).map(Self::over)
+    }
+
+    /// The facade of a store that is open, for the torture programs.
+    #[doc(hidden)]
+    pub fn over(db: lavakv::Db) -> Db {
+        let default = db.default_column_family().clone();
+        Db { default: Family::new(Handle::new(&db, default, db.store_id())) }
+    }
+
+    fn kv(&self) -> &lavakv::Db {
+        self.default.handle().kv()
+    }
+
+    fn handle(&self, family: lavakv::ColumnFamily) -> Family {
+        Family::new(Handle::new(self.kv(), family, self.default.handle().store()))
+    }
+
+    /// Closes the store, and reports what a drop would hide.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// let busy = db.clone().close().unwrap_err();
+    /// assert_eq!(busy.kind(), ErrorKind::Busy);
+    /// assert!(busy.message().contains("2 handles"), "the store, and its family: {busy}");
+    /// drop(users);
+    /// db.close()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Busy` if something made from the store is still alive: a clone, a family, a snapshot, an iterator, a stream. The message
+    /// says how many. Then only this handle goes, and the store closes with the last of them. Otherwise what failed in the
+    /// background or fails now.
+    pub fn close(self) -> Result<()> {
+        self.default.into_handle().into_kv().close()
+    }
+
+    /// Makes a new store in `into` of everything that is undamaged in the store at `path`, and says what is lost. The
+    /// damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
+    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    ///
+    /// ```no_run
+    /// use lavastore::{Db, RepairOptions};
+    /// let report = Db::repair("damaged", "repaired", &RepairOptions::default())?;
+    /// println!("{report:?}");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer
+    /// release wrote the store; those of writing the new store. Damage is no error: the report tells it.
+    pub fn repair(
+        path: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        lavakv::Db::repair(path, into, options)
+    }
+
+    /// As [`Db::repair`], from one environment into another, or into the same.
+    ///
+    /// ```
+    /// use lavastore::{Db, Options, RepairOptions, testing::SimEnv};
+    /// let env = SimEnv::new(1).env();
+    /// let db = Db::open_in(&env, "/store", &Options::default())?;
+    /// db.put("key", "value")?;
+    /// db.close()?;
+    /// Db::repair_in(&env, "/store", &env, "/repaired", &RepairOptions::default())?;
+    /// assert!(Db::open_in(&env, "/repaired", &Options::default())?.get("key")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::repair`].
+    pub fn repair_in(
+        from: &Env,
+        path: impl AsRef<Path>,
+        to: &Env,
+        into: impl AsRef<Path>,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        lavakv::Db::repair_in(from, path, to, into, options)
+    }
+
+    /// The options of each column family of a store that need not be open, by name, in the order of their creation. It
+    /// reads the manifest only, and changes nothing.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-stored-{}", std::process::id()));
+    /// # use lavastore::Db;
+    /// Db::open(&dir)?.family("users")?;
+    /// let families = Db::stored_family_options(&dir)?;
+    /// assert_eq!(families[1].0, "users");
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    pub fn stored_family_options(path: impl AsRef<Path>) -> Result<Vec<(String, FamilyOptions)>> {
+        lavakv::Db::stored_family_options(path)
+    }
+
+    /// As [`Db::stored_family_options`], in an environment.
+    ///
+    /// ```
+    /// use lavastore::{Db, testing::SimEnv};
+    /// assert!(Db::stored_family_options_in(&SimEnv::new(1).env(), "/store").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::stored_family_options`].
+    pub fn stored_family_options_in(
+        env: &Env,
+        path: impl AsRef<Path>,
+    ) -> Result<Vec<(String, FamilyOptions)>> {
+        lavakv::Db::stored_family_options_in(env, path)
+    }
+}
+
+/// Reading and writing the family `default`.
+impl Db {
+    /// The same reads with other options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(db.reading(&options).get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn reading<'a>(&'a self, options: &'a ReadOptions) -> Reader<'a> {
+        self.default.reading(options)
+    }
+
+    /// The same writes with other options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.writing(&lavastore::WriteOptions::durable()).put("key", "value")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn writing(&self, options: &WriteOptions) -> Writer<'_> {
+        self.default.writing(options)
+    }
+
+    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.default.get(key)
+    }
+
+    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
+    /// value only what is asked for is read.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("film", "frames")?;
+    /// assert_eq!(db.get_range("film", 2, 3)?, Some(b"ame".to_vec()));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        self.default.get_range(key, offset, len)
+    }
+
+    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    ///
+    /// ```
+    /// use std::io::{Read, Seek, SeekFrom};
+    /// # let db = lavastore::testing::store();
+    /// db.put("film", "frames")?;
+    /// let mut film = db.get_stream("film")?.expect("was just put");
+    /// film.seek(SeekFrom::Start(2))?;
+    /// let mut rest = Vec::new();
+    /// film.read_to_end(&mut rest)?;
+    /// assert_eq!(rest, b"ames");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    #[doc(alias = "stream")]
+    pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.default.get_stream(key)
+    }
+
+    /// All keys with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("key", "value")?;
+    /// for entry in db.iter() {
+    ///     let (key, value) = entry?;
+    ///     assert_eq!((&key[..], &value[..]), (&b"key"[..], &b"value"[..]));
+    /// }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter {
+        self.default.iter()
+    }
+
+    /// The keys in a range with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// for day in ["2024-01-30", "2024-01-31", "2024-02-01"] {
+    ///     db.put(day, "")?;
+    /// }
+    /// assert_eq!(db.range("2024-01-31"..).count(), 2);
+    /// assert_eq!(db.range(.."2024-02").rev().count(), 2);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        self.default.range(range)
+    }
+
+    /// The keys that start with `prefix`, with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("user/7", "ada")?;
+    /// for entry in db.prefix("user/") {
+    ///     let (_key, name) = entry?;
+    ///     assert_eq!(name, b"ada");
+    /// }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default.prefix(prefix)
+    }
+
+    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Db::put_stream`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("key", "value")?;
+    /// db.put([0, 1, 2], vec![7; 1 << 20])?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Sets a key to a value that is written piece by piece, in constant memory. It exists once
+    /// [`ValueWriter::finish`] has returned.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// # let db = lavastore::testing::store();
+    /// let mut film = db.put_stream("film")?;
+    /// for frame in 0..1000u32 {
+    ///     film.write_all(&[frame as u8; 1000])?;
+    /// }
+    /// film.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    #[doc(alias = "stream")]
+    pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        self.default.put_stream(key)
+    }
+
+    /// Deletes a key. Deleting what is not there is fine.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.delete("key")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Deletes every key from `start` on and before `end`, at the cost of one write.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("2023-12-31", "")?;
+    /// db.delete_range("2023-", "2024-")?;
+    /// assert_eq!(db.iter().count(), 0);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::delete_range`].
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete_range(start, end)
+    }
+
+    /// Writes a batch: all of it or nothing, whatever families it has to do with.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.put("account/1", "90");
+    /// batch.put("account/2", "110");
+    /// db.write(&batch)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::write`].
+    #[doc(alias = "batch")]
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.writing(&WriteOptions { durability: None }).write(batch)
+    }
+
+    /// Makes the log durable: buffered writes that were acknowledged before the call then survive a loss of power, as
+    /// durable ones do. Volatile writes are in no log: [`Db::flush`] makes them durable.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// for order in 0..100u32 {
+    ///     db.put(order.to_be_bytes(), "paid")?;
+    /// }
+    /// db.sync()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Io` if the device failed, and `Poisoned` from then on; `ReadOnly`.
+    #[doc(alias = "flush_wal")]
+    #[doc(alias = "persist")]
+    pub fn sync(&self) -> Result<()> {
+        self.kv().sync()
+    }
+
+    /// Keeps the present state of all families readable until the snapshot is dropped.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let before = db.snapshot();
+    /// db.put("key", "value")?;
+    /// assert!(before.get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_named("")
+    }
+
+    /// As [`Db::snapshot`], with a name under which [`Db::space`] shows it and what it holds: so one that was forgotten is
+    /// found.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let report = db.snapshot_named("nightly report");
+    /// assert_eq!(db.space()?.snapshots, 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn snapshot_named(&self, name: &str) -> Snapshot {
+        Snapshot::new(self.kv().snapshot_named(name), &self.default)
+    }
+
+    /// Compacts a range of the default family down to its last level, and waits for it. Nobody has to: compaction goes on by
+    /// itself.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.delete_range("2023-", "2024-")?;
+    /// db.compact_range("2023-".."2024-")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Family::compact_range`].
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.default.compact_range(range)
+    }
+}
+
+/// Column families.
+impl Db {
+    /// The family with this name; it is made, with default options, if there is none. So a program needs no step that sets
+    /// up its store, and an older store opens with a newer program.
+    ///
+    /// Where a missing family is a mistake, ask for it by [`Db::open_family`]; where its options matter, make it by
+    /// [`Db::create_family`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?.put("7", "ada")?;
+    /// assert!(db.family("users")?.get("7")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of making one: `ReadOnly` in a store that was opened for reading, `InvalidArgument` for an empty name or one
+    /// over 1024 bytes, those of writing the manifest.
+    #[doc(alias = "column_family")]
+    pub fn family(&self, name: &str) -> Result<Family> {
+        loop {
+            if let Some(found) = self.kv().column_family(name) {
+                return Ok(self.handle(found));
+            }
+            match self.create_family(name, &FamilyOptions::default()) {
+                // Another thread has made it meanwhile (and may have dropped it again).
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// The family `default`, which is always there: the one that the short calls of [`Db`] are about.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("key", "value")?;
+    /// assert!(db.default_family().get("key")?.is_some());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn default_family(&self) -> &Family {
+        &self.default
+    }
+
+    /// The family with this name, which is there.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.open_family("users").unwrap_err().kind(), ErrorKind::NotFound);
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`, with the names that there are.
+    pub fn open_family(&self, name: &str) -> Result<Family> {
+        let found = self.kv().column_family(name).map(|found| self.handle(found));
+        found.ok_or_else(|| {
+            let known = self.family_names().join(", ");
+            Error::not_found(format!("there is no column family {name}: there are {known}"))
+        })
+    }
+
+    /// Makes a family.
+    ///
+    /// ```
+    /// # use lavastore::{Compression, FamilyOptions};
+    /// # let db = lavastore::testing::store();
+    /// # if cfg!(feature = "lz4") {
+    /// let options = FamilyOptions { compression: Compression::Lz4, ..Default::default() };
+    /// let texts = db.create_family("texts", &options)?;
+    /// assert_eq!(texts.options(), options);
+    /// # }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` for an option out of range, an empty name or one over 1024 bytes; `ReadOnly`;
+    /// those of writing the manifest.
+    pub fn create_family(&self, name: &str, options: &FamilyOptions) -> Result<Family> {
+        Ok(self.handle(self.kv().create_column_family(name, options.clone())?))
+    }
+
+    /// Drops a family with all its data. Its handles then fail; iterators over it go on.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// db.drop_family(&users)?;
+    /// assert_eq!(users.get("7").unwrap_err().kind(), ErrorKind::NotFound);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if it was dropped; `InvalidArgument` for the default family, or a family of another store; `ReadOnly`;
+    /// those of writing the manifest.
+    pub fn drop_family(&self, family: &Family) -> Result<()> {
+        self.kv().drop_column_family(family.handle().inner())
+    }
+
+    /// The names of all families, in order of their creation.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?;
+    /// assert_eq!(db.family_names(), ["default", "users"]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    #[doc(alias = "list_cf")]
+    pub fn family_names(&self) -> Vec<String> {
+        self.kv().column_families()
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.kv().fmt(f)
+    }
+}

@@ -1,0 +1,234 @@
+//! What operators ask of a store.
+
+use super::Db;
+use crate::{
+    CacheStats, DamagedFile, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result, Space,
+    Statistics, VerifyReport,
+};
+use std::path::Path;
+use std::time::Duration;
+
+/// Operating a store.
+impl Db {
+    /// Writes all memtables to tables. What was written before the call is then durable.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let db = lavastore::testing::store();
+    /// db.writing(&WriteOptions::volatile()).put("cache", "warm")?;
+    /// db.flush()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSpace`; `ReadOnly`; the failure of a job.
+    pub fn flush(&self) -> Result<()> {
+        self.kv().flush()
+    }
+
+    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
+    /// # use lavastore::Db;
+    /// let db = Db::open(dir.join("store"))?;
+    /// db.put("key", "value")?;
+    /// db.checkpoint(dir.join("monday"))?;
+    /// assert!(Db::open(dir.join("monday"))?.get("key")?.is_some());
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `NoSpace`;
+    /// those of writing.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.kv().checkpoint(dir)
+    }
+
+    /// Collects garbage in vSSTs now, as far as the request says, and waits for it. Garbage that compaction has not
+    /// exposed yet stays: [`Db::compact_range`] exposes it.
+    ///
+    /// ```
+    /// # use lavastore::GcRequest;
+    /// # let db = lavastore::testing::store();
+    /// let report = db.collect_garbage(&GcRequest::default())?;
+    /// assert_eq!(report.collections, 0, "there is no garbage");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a request out of range; `ReadOnly`; `Busy` while collection is paused; `NoSpace`.
+    pub fn collect_garbage(&self, request: &GcRequest) -> Result<GcReport> {
+        self.kv().collect_garbage(*request)
+    }
+
+    /// As [`Db::collect_garbage`]; `tell` hears how far it has come, at least once, on the calling thread, whenever a
+    /// collection ended and now and then between. It may call into the store.
+    ///
+    /// ```
+    /// # use lavastore::GcRequest;
+    /// # let db = lavastore::testing::store();
+    /// let mut told = 0;
+    /// db.collect_garbage_with(&GcRequest::default(), &mut |_progress| told += 1)?;
+    /// assert!(told > 0);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::collect_garbage`].
+    pub fn collect_garbage_with(
+        &self,
+        request: &GcRequest,
+        tell: &mut dyn FnMut(&GcProgress),
+    ) -> Result<GcReport> {
+        self.kv().collect_garbage_with(*request, tell)
+    }
+
+    /// What [`Db::collect_garbage`] would do now, in a read-only store, too. Changes nothing.
+    ///
+    /// ```
+    /// # use lavastore::GcRequest;
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.gc_plan(&GcRequest::default())?.collections.is_empty());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a request out of range.
+    pub fn gc_plan(&self, request: &GcRequest) -> Result<GcPlan> {
+        self.kv().gc_plan(*request)
+    }
+
+    /// Starts no collection of garbage until the guard is dropped; those under way go on. Writers are not slowed
+    /// down for the garbage that piles up meanwhile; they are once the pause has ended, until it is collected.
+    ///
+    /// ```
+    /// # use lavastore::GcRequest;
+    /// # let db = lavastore::testing::store();
+    /// let pause = db.pause_gc();
+    /// assert!(db.collect_garbage(&GcRequest::default()).is_err());
+    /// drop(pause);
+    /// assert!(db.collect_garbage(&GcRequest::default()).is_ok());
+    /// ```
+    pub fn pause_gc(&self) -> GcPause {
+        self.kv().pause_gc()
+    }
+
+    /// Reads and checks every byte of every file. Damage is reported, not returned as an error, so that one damaged
+    /// file does not hide another.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.verify()?.errors.is_empty());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the files.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.kv().verify()
+    }
+
+    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before
+    /// the damage, of each family a state that it once had. Empty: nothing, and this is all there is. What is behind the
+    /// damage is saved by [`Db::repair`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.damage().is_empty());
+    /// ```
+    pub fn damage(&self) -> Vec<Error> {
+        self.kv().damage()
+    }
+
+    /// The tables and value files that were found damaged and set aside: by the open, by background work, or by
+    /// [`Db::verify`]. Keys in their ranges that no newer table has cannot be read; the store goes on with the rest.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.damaged_files().is_empty());
+    /// ```
+    pub fn damaged_files(&self) -> Vec<DamagedFile> {
+        self.kv().damaged_files()
+    }
+
+    /// Counters since the store was opened.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.get("key")?;
+    /// assert_eq!(db.stats().gets, 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn stats(&self) -> Statistics {
+        self.kv().stats()
+    }
+
+    /// Statistics of the block cache.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// println!("{:?}", db.cache_stats());
+    /// ```
+    pub fn cache_stats(&self) -> CacheStats {
+        self.kv().cache_stats()
+    }
+
+    /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
+    /// [`Db::cache_stats`]. docs/space.md tells what to watch.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.metrics()?.contains("lavastore_space_bytes"));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn metrics(&self) -> Result<String> {
+        self.kv().metrics()
+    }
+
+    /// Who owns which bytes on disk.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let space = db.space()?;
+    /// assert_eq!(space.parts().iter().map(|(_, bytes)| bytes).sum::<u64>(), space.total_bytes);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn space(&self) -> Result<Space> {
+        self.kv().space()
+    }
+
+    /// Shape of the tree: a line for each family and level.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.describe().contains("default"));
+    /// ```
+    pub fn describe(&self) -> String {
+        self.kv().describe()
+    }
+
+    /// Waits until there is no background work left, at most `timeout`. True if there is none.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert!(db.wait_idle(std::time::Duration::from_secs(10)));
+    /// ```
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        self.kv().wait_idle(timeout)
+    }
+
+    /// The engine underneath, for the torture programs.
+    #[doc(hidden)]
+    pub fn engine(&self) -> &lavakv::Db {
+        self.kv()
+    }
+}

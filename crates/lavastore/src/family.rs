@@ -1,0 +1,294 @@
+//! Column families: a handle for each, with all calls.
+
+use crate::handle::Handle;
+use crate::range::{KeyRange, half_open};
+use crate::read::Reader;
+use crate::write::Writer;
+use crate::{FamilyOptions, Iter, ReadOptions, Result, Value, ValueReader, ValueWriter, WriteOptions};
+
+/// A column family: a key space with options of its own.
+///
+/// The handle is what [`Db::family`](crate::Db::family) gives. It is cheap to clone, usable from any thread, and keeps the store
+/// open as a clone of the [`Db`](crate::Db) does. Once the family is dropped every use of it fails with `NotFound`.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// let users = db.family("users")?;
+/// users.put("7", "ada")?;
+/// assert_eq!(users.get("7")?.as_deref(), Some(&b"ada"[..]));
+/// for entry in users.prefix("7") {
+///     let (_id, name) = entry?;
+///     assert_eq!(name, b"ada");
+/// }
+/// assert!(db.get("7")?.is_none(), "the default family is another");
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(alias = "ColumnFamily")]
+#[doc(alias = "keyspace")]
+#[doc(alias = "partition")]
+#[derive(Clone)]
+pub struct Family(Handle);
+
+impl Family {
+    pub(crate) fn new(handle: Handle) -> Family {
+        Family(handle)
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0
+    }
+
+    pub(crate) fn into_handle(self) -> Handle {
+        self.0
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.0, None)
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer::new(&self.0, WriteOptions { durability: None })
+    }
+
+    /// The same reads with other options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(users.reading(&options).get("7")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn reading<'a>(&'a self, options: &'a ReadOptions) -> Reader<'a> {
+        self.reader().reading(options)
+    }
+
+    /// The same writes with other options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.writing(&lavastore::WriteOptions::durable()).put("7", "ada")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn writing(&self, options: &WriteOptions) -> Writer<'_> {
+        Writer::new(&self.0, *options)
+    }
+
+    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// assert!(users.get("7")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.reader().get(key)
+    }
+
+    /// Reads a part of a value, as [`Reader::get_range`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.put("7", "ada")?;
+    /// assert_eq!(users.get_range("7", 1, 9)?, Some(b"da".to_vec()));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        self.reader().get_range(key, offset, len)
+    }
+
+    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let films = db.family("films")?;
+    /// assert!(films.get_stream("1")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.reader().get_stream(key)
+    }
+
+    /// All keys with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// assert_eq!(users.iter().count(), 0);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter {
+        self.reader().iter()
+    }
+
+    /// The keys in a range with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.put("7", "ada")?;
+    /// assert_eq!(users.range("5"..).count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        self.reader().range(range)
+    }
+
+    /// The keys that start with `prefix`, with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let events = db.family("events")?;
+    /// events.put("2024-01-31", "rain")?;
+    /// assert_eq!(events.prefix("2024-").count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.reader().prefix(prefix)
+    }
+
+    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Family::put_stream`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?.put("7", "ada")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.writer().put(key, value)
+    }
+
+    /// Sets a key to a value that is written piece by piece, in constant memory.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut film = db.family("films")?.put_stream("1")?;
+    /// film.append(b"frame")?;
+    /// film.finish()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        self.writer().put_stream(key)
+    }
+
+    /// Deletes a key. Deleting what is not there is fine.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("users")?.delete("7")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.writer().delete(key)
+    }
+
+    /// Deletes every key from `start` on and before `end`, at the cost of one write.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.family("events")?.delete_range("2023-", "2024-")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::delete_range`].
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.writer().delete_range(start, end)
+    }
+
+    /// Compacts a range down to its last level, and waits for it. Nobody has to: compaction goes on by itself.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.delete_range("0", "9")?;
+    /// users.compact_range(..)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the start is after the end; `NotFound` if the family was dropped; `ReadOnly`; `NoSpace`; the
+    /// failure of a job.
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        let (start, end) = half_open(&range);
+        self.0.kv().compact_range(self.0.inner(), start.as_deref(), end.as_deref())
+    }
+
+    /// Its number, never reused in the store.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.family("default")?.id(), 0);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn id(&self) -> u32 {
+        self.0.inner().id()
+    }
+
+    /// Its name.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.family("users")?.name(), "users");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        self.0.inner().name()
+    }
+
+    /// Its options: those it was created with, or was given since. (Sizes that did not fit the volume are told as given.)
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.family("users")?.options(), lavastore::FamilyOptions::default());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn options(&self) -> FamilyOptions {
+        self.0.inner().options()
+    }
+
+    /// Replaces its options, from now on. Data that is there stays as it is until compaction or collection rewrites it.
+    /// (For the family `default` the next open with [`Options::family`](crate::Options::family) does so again.)
+    ///
+    /// ```
+    /// # use lavastore::FamilyOptions;
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// users.set_options(&FamilyOptions { min_blob_size: 4096, ..users.options() })?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option out of range; `NotFound` if the family was dropped; `ReadOnly`; those of writing the
+    /// manifest.
+    pub fn set_options(&self, options: &FamilyOptions) -> Result<()> {
+        self.0.kv().set_family_options(self.0.inner(), options.clone())
+    }
+}
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,462 @@
+//! Going through keys: as an iterator from both ends, and as a cursor that seeks.
+
+use crate::handle::Handle;
+use crate::range::{KeyRange, half_open};
+use crate::{Error, Result};
+use lavakv::DbIterator;
+use std::iter::FusedIterator;
+
+/// Keys and values in order, copied out, as of the moment in which it was made; `.rev()` goes backward.
+///
+/// An error is an item, the last one. Values that are kept apart from their keys are read as they are asked for, many at
+/// once; [`Iter::keys`] does not read them. [`Iter::cursor`] moves about in the same keys.
+///
+/// It keeps the files alive that it reads, and the store open: drop it when it is done.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// for day in ["2024-01-30", "2024-01-31", "2024-02-01"] {
+///     db.put(day, "sunny")?;
+/// }
+/// for entry in db.prefix("2024-01") {
+///     let (day, weather) = entry?;
+///     assert!(day.starts_with(b"2024-01-3") && weather == b"sunny");
+/// }
+/// let (last, _) = db.iter().next_back().expect("there are three")?;
+/// assert_eq!(last, b"2024-02-01");
+/// let backward: Vec<_> = db.range(.."2024-02").rev().collect::<Result<_, _>>()?;
+/// assert_eq!(backward[0].0, b"2024-01-31");
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[must_use = "an iterator does nothing until it is asked"]
+pub struct Iter {
+    // Dropped before the family, which may be what keeps the store open.
+    /// Each stands on what it gave last.
+    front: Option<DbIterator>,
+    back: Option<DbIterator>,
+    /// Made with the iterator, and taken by the end that is asked first.
+    fresh: Option<DbIterator>,
+    /// Why it could not be made: the first item.
+    refused: Option<Error>,
+    done: bool,
+    family: Handle,
+    /// How the other end is made.
+    options: lavakv::ReadOptions,
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+impl Iter {
+    pub(crate) fn new(family: &Handle, options: lavakv::ReadOptions) -> Iter {
+        let mut made = Iter {
+            front: None,
+            back: None,
+            fresh: None,
+            refused: None,
+            done: false,
+            family: family.clone(),
+            options,
+        };
+        match family.kv().iter_cf(family.inner(), made.options.clone()) {
+            Ok(fresh) => made.fresh = Some(fresh),
+            Err(e) => made.refused = Some(e),
+        }
+        made
+    }
+
+    /// Of these keys those in a range, as of the same moment; it begins at the ends of what both have. So a scan goes on
+    /// behind the last key of a page.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// use std::ops::Bound;
+    /// for user in ["user/7", "user/8", "user/9", "video/1"] {
+    ///     db.put(user, "")?;
+    /// }
+    /// let page = db.prefix("user/").within((Bound::Excluded("user/7"), Bound::Unbounded));
+    /// assert_eq!(page.count(), 2);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn within(mut self, range: impl KeyRange) -> Iter {
+        let (lower, upper) = half_open(&range);
+        let options = &mut self.options;
+        options.lower_bound = lower.into_iter().chain(options.lower_bound.take()).max();
+        options.upper_bound = upper.into_iter().chain(options.upper_bound.take()).min();
+        let standing = self.fresh.take().or(self.front.take()).or(self.back.take());
+        if let Some(standing) = standing {
+            match standing.beside(self.family.inner(), self.options.clone()) {
+                Ok(fresh) => (self.fresh, self.done) = (Some(fresh), false),
+                Err(e) => (self.refused, self.done) = (Some(e), false),
+            }
+        }
+        self.back = None;
+        self
+    }
+
+    /// The keys alone. Values are not read.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("user/7", "ada")?;
+    /// let users: Vec<Vec<u8>> = db.prefix("user/").keys().collect::<Result<_, _>>()?;
+    /// assert_eq!(users, [b"user/7"]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn keys(self) -> Keys {
+        Keys(self)
+    }
+
+    /// A cursor over the same keys, as of the same moment. It stands nowhere: seek.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("b", "2")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek("a")?;
+    /// assert_eq!(cursor.key(), b"b");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Corruption`, `Io` where tables cannot be opened; `NotFound` if the family was dropped; `InvalidArgument` for a
+    /// snapshot of another store.
+    pub fn cursor(mut self) -> Result<Cursor> {
+        let iterator = self.another()?;
+        Ok(Cursor { iterator, _family: self.family })
+    }
+
+    /// An iterator of the engine that stands nowhere.
+    fn another(&mut self) -> Result<DbIterator> {
+        if let Some(e) = self.refused.take() {
+            return Err(e);
+        }
+        if let Some(fresh) = self.fresh.take() {
+            return Ok(fresh);
+        }
+        match self.front.as_ref().or(self.back.as_ref()) {
+            Some(other) => other.beside(self.family.inner(), self.options.clone()),
+            None => self.family.kv().iter_cf(self.family.inner(), self.options.clone()),
+        }
+    }
+
+    /// Moves one end to its next entry, if there is one that the other end has not given.
+    fn advance(&mut self, end: End) -> Result<Option<&DbIterator>> {
+        if self.done {
+            return Ok(None);
+        }
+        // An error is the last item.
+        self.done = true;
+        let standing = match end {
+            End::Front => self.front.take(),
+            End::Back => self.back.take(),
+        };
+        let moved = match (standing, end) {
+            (Some(mut it), End::Front) => it.next().map(|()| it),
+            (Some(mut it), End::Back) => it.prev().map(|()| it),
+            (None, End::Front) => self.another().and_then(|mut it| it.seek_to_first().map(|()| it)),
+            (None, End::Back) => self.another().and_then(|mut it| it.seek_to_last().map(|()| it)),
+        }?;
+        let (own, other) = match end {
+            End::Front => (&mut self.front, &self.back),
+            End::Back => (&mut self.back, &self.front),
+        };
+        let met = other.as_ref().is_some_and(|other| match end {
+            End::Front => moved.key() >= other.key(),
+            End::Back => moved.key() <= other.key(),
+        });
+        if met || !moved.valid() {
+            return Ok(None);
+        }
+        self.done = false;
+        Ok(Some(own.insert(moved)))
+    }
+
+    fn entry(&mut self, end: End) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+        let read = |it: &DbIterator| it.value().map(|value| (it.key().to_vec(), value.to_vec()));
+        let found = self.advance(end).and_then(|it| it.map(read).transpose());
+        self.done |= found.is_err();
+        self.let_go_if_done();
+        found.transpose()
+    }
+
+    fn key(&mut self, end: End) -> Option<Result<Vec<u8>>> {
+        let found = self.advance(end).map(|it| it.map(|it| it.key().to_vec()));
+        self.let_go_if_done();
+        found.transpose()
+    }
+
+    /// At the end nothing is kept alive any more.
+    fn let_go_if_done(&mut self) {
+        if self.done {
+            (self.front, self.back, self.fresh) = (None, None, None);
+        }
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.entry(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.entry(End::Back)
+    }
+}
+
+impl FusedIterator for Iter {}
+
+impl std::fmt::Debug for Iter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Iter(family {:?}{})", self.family.inner().name(), if self.done { ", done" } else { "" })
+    }
+}
+
+/// Keys in order, without their values; see [`Iter::keys`].
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// db.put("a", "large value")?;
+/// db.put("b", "larger value")?;
+/// assert_eq!(db.iter().keys().next_back().transpose()?, Some(b"b".to_vec()));
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "an iterator does nothing until it is asked"]
+pub struct Keys(Iter);
+
+impl Iterator for Keys {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.key(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.key(End::Back)
+    }
+}
+
+impl FusedIterator for Keys {}
+
+/// Moves about in the keys of an [`Iter`], in both directions, without copying; made by [`Iter::cursor`].
+///
+/// A new cursor stands nowhere: call one of the `seek` methods. It keeps the files alive that it reads, and the store open.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// for key in ["a1", "a2", "b1"] {
+///     db.put(key, "value of ".to_owned() + key)?;
+/// }
+/// let mut cursor = db.range(.."b").cursor()?;
+/// cursor.seek_to_last()?;
+/// assert_eq!((cursor.key(), cursor.value()?), (&b"a2"[..], &b"value of a2"[..]));
+/// cursor.prev()?;
+/// cursor.prev()?;
+/// assert!(!cursor.valid());
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[must_use = "a cursor stands nowhere until it seeks"]
+pub struct Cursor {
+    iterator: DbIterator,
+    // Dropped last: it may be what keeps the store open.
+    _family: Handle,
+}
+
+impl Cursor {
+    /// True while it stands on an entry.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_first()?;
+    /// assert!(!cursor.valid(), "there is nothing");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn valid(&self) -> bool {
+        self.iterator.valid()
+    }
+
+    /// Moves to the first key.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.key(), b"a");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset, `Io`; it stands nowhere then, and [`Cursor::skip_damaged`] may go on.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        self.iterator.seek_to_first()
+    }
+
+    /// Moves to the last key.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("z", "26")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), b"z");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        self.iterator.seek_to_last()
+    }
+
+    /// Moves to the first key at or after `key`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("m", "13")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek("a")?;
+    /// assert_eq!(cursor.key(), b"m");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.iterator.seek(key.as_ref())
+    }
+
+    /// Moves to the last key at or before `key`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("m", "13")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_for_prev("z")?;
+    /// assert_eq!(cursor.key(), b"m");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.iterator.seek_for_prev(key.as_ref())
+    }
+
+    /// Moves to the next key.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_first()?;
+    /// cursor.next()?;
+    /// assert!(!cursor.valid() && cursor.next().is_err());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it stands nowhere; otherwise as [`Cursor::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor, as `prev` is; `Iter` is the Iterator")]
+    pub fn next(&mut self) -> Result<()> {
+        self.iterator.next()
+    }
+
+    /// Moves to the previous key.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("a", "1")?;
+    /// db.put("b", "2")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_last()?;
+    /// cursor.prev()?;
+    /// assert_eq!(cursor.key(), b"a");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub fn prev(&mut self) -> Result<()> {
+        self.iterator.prev()
+    }
+
+    /// After a move that failed because a table cannot be read, or not all of it: goes on in the same direction, behind the
+    /// keys that may be in what cannot be read. That is one block if the table's index tells where the block ends, and
+    /// otherwise the table (from [`crate::DamagedFile::first_key`] to `last_key`). What other tables have between these keys is
+    /// left out, too, since nobody knows whether it is the newest: ask for single keys by [`crate::Db::get`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut cursor = db.iter().cursor()?;
+    /// let mut moved = cursor.seek_to_first();
+    /// loop {
+    ///     match &moved {
+    ///         Err(e) if e.is_corruption() => moved = cursor.skip_damaged(),
+    ///         _ if cursor.valid() => moved = cursor.next(),
+    ///         _ => break,
+    ///     }
+    /// }
+    /// moved?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As any move: the next table that cannot be read is met in the same way. `InvalidArgument` if the last move did not
+    /// fail, or not by that.
+    pub fn skip_damaged(&mut self) -> Result<()> {
+        self.iterator.skip_damaged()
+    }
+
+    /// The key; empty if it stands nowhere.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.iter().cursor()?.key(), b"");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn key(&self) -> &[u8] {
+        self.iterator.key()
+    }
+
+    /// The value; empty if it stands nowhere.
+    ///
+    /// A separated value is read by the first call at a position; moving over it without asking does not read it. Where
+    /// one position after another is asked, the values of the next ones are read along.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.iter().cursor()?;
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.value()?, b"1");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Corruption`, `Io` of reading a separated value. The cursor stays where it is: ask again, or move on.
+    pub fn value(&self) -> Result<&[u8]> {
+        self.iterator.value()
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.valid() {
+            true => write!(f, "Cursor(at \"{}\")", self.key().escape_ascii()),
+            false => f.write_str("Cursor(nowhere)"),
+        }
+    }
+}

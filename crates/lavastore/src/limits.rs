@@ -1,0 +1,43 @@
+//! The largest sizes that are accepted. What is over them is refused as [`TooLarge`](crate::ErrorKind::TooLarge).
+//!
+//! ```
+//! use lavastore::{ErrorKind, limits};
+//! # let db = lavastore::testing::store();
+//! let too_long = vec![b'k'; limits::KEY_LEN_MAX + 1];
+//! assert_eq!(db.put(too_long, "").unwrap_err().kind(), ErrorKind::TooLarge);
+//! ```
+
+/// The longest key, bytes. Empty keys are refused too.
+///
+/// ```
+/// assert_eq!(lavastore::limits::KEY_LEN_MAX, 64 << 10);
+/// ```
+pub const KEY_LEN_MAX: usize = lavakv::limits::KEY_LEN_MAX;
+
+/// The longest value, bytes: in a put, in a batch, in a stream.
+///
+/// ```
+/// assert_eq!(lavastore::limits::VALUE_LEN_MAX, 1 << 30);
+/// ```
+pub const VALUE_LEN_MAX: u64 = lavakv::limits::LARGE_VALUE_LEN_MAX;
+
+/// The longest batch, bytes, beside the values that get files of their own (see [`WriteBatch`](crate::WriteBatch)).
+///
+/// ```
+/// assert!(lavastore::limits::BATCH_LEN_MAX > 16 << 20);
+/// ```
+pub const BATCH_LEN_MAX: usize = lavakv::limits::BATCH_LEN_MAX;
+
+/// The longest name of a column family, bytes.
+///
+/// ```
+/// assert_eq!(lavastore::limits::FAMILY_NAME_LEN_MAX, 1024);
+/// ```
+pub const FAMILY_NAME_LEN_MAX: usize = lavakv::limits::FAMILY_NAME_LEN_MAX;
+
+/// The most column families in one store.
+///
+/// ```
+/// assert_eq!(lavastore::limits::FAMILIES_MAX, 1 << 16);
+/// ```
+pub const FAMILIES_MAX: usize = lavakv::limits::FAMILIES_MAX;

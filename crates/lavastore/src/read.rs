@@ -1,0 +1,199 @@
+//! Reads of one column family: at a moment, with options.
+
+use crate::handle::Handle;
+use crate::iter::Iter;
+use crate::range::{KeyRange, half_open};
+use crate::{Result, Value, ValueReader};
+use lavakv::ReadAt;
+
+/// Options of reads; see [`Db::reading`](crate::Db::reading).
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// // A scan that will not come again: large reads, and nothing is put into the cache.
+/// let once = lavastore::ReadOptions { readahead_bytes: 1 << 20, fill_cache: false, ..Default::default() };
+/// assert_eq!(db.reading(&once).iter().count(), 0);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Iterators: what the space ledger calls it, so that one which was forgotten and keeps files is found. Default: empty,
+    /// no name.
+    pub name: String,
+    /// Whether blocks that are read are put into the cache. Default: true.
+    pub fill_cache: bool,
+    /// Iterators: read this much ahead, around the cache; 0: through the cache, in runs of 16 KiB after a seek that grow
+    /// to 256 KiB as the iterator moves on. Default: 0.
+    ///
+    /// Separated values are read ahead too, once the iterator is asked for one after another: those of the next 4
+    /// entries, growing to 256 (at most 2 MiB), in one batch. With a length given here it is at once as many of the next
+    /// 256 as fit in it. They come through the cache either way, and go there if `fill_cache` says so.
+    pub readahead_bytes: usize,
+}
+
+/// What reads without options have.
+static DEFAULT: ReadOptions = ReadOptions { name: String::new(), fill_cache: true, readahead_bytes: 0 };
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        DEFAULT.clone()
+    }
+}
+
+/// Reads of one column family: as of now or as of a [`Snapshot`](crate::Snapshot), with default options or others.
+///
+/// [`Db`](crate::Db), [`Family`](crate::Family) and [`Snapshot`](crate::Snapshot) have the same calls and need none of this; it is what
+/// [`Db::reading`](crate::Db::reading), [`Family::reading`](crate::Family::reading) and [`Snapshot::family`](crate::Snapshot::family) give. It is two words and an address: make
+/// one wherever it is needed.
+///
+/// ```
+/// # use lavastore::ReadOptions;
+/// # let db = lavastore::testing::store();
+/// let users = db.family("users")?;
+/// users.put("ada", "1815")?;
+/// let before = db.snapshot();
+/// users.delete("ada")?;
+///
+/// let then = before.family(&users);
+/// assert_eq!(then.get("ada")?.as_deref(), Some(&b"1815"[..]));
+/// let uncached = ReadOptions { fill_cache: false, ..Default::default() };
+/// assert!(then.reading(&uncached).get("ada")?.is_some());
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it reads nothing until it is asked"]
+pub struct Reader<'a> {
+    family: &'a Handle,
+    snapshot: Option<&'a lavakv::Snapshot>,
+    options: &'a ReadOptions,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(family: &'a Handle, snapshot: Option<&'a lavakv::Snapshot>) -> Reader<'a> {
+        Reader { family, snapshot, options: &DEFAULT }
+    }
+
+    /// The same reads with other options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let snapshot = db.snapshot();
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(snapshot.reading(&options).get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn reading(self, options: &'a ReadOptions) -> Reader<'a> {
+        Reader { options, ..self }
+    }
+
+    fn at(&self) -> ReadAt<'a> {
+        ReadAt { snapshot: self.snapshot, fill_cache: self.options.fill_cache }
+    }
+
+    /// Reads a key. The value pins the memory it lies in; [`Value::into_vec`] copies it out.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # db.put("key", "value")?;
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert_eq!(db.reading(&options).get("key")?.as_deref(), Some(&b"value"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Corruption` naming file and offset if what holds the key is damaged; `Io`; `NotFound` if the family was dropped;
+    /// `InvalidArgument` for a snapshot of another store.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.family.kv().get_at(self.family.inner(), key.as_ref(), self.at())
+    }
+
+    /// Reads a part of a value: the bytes from `offset` on, at most `len`, fewer where the value ends before. Of a large
+    /// value only what is asked for is read.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("film", "frames")?;
+    /// let before = db.snapshot();
+    /// db.delete("film")?;
+    /// let films = db.family("default")?;
+    /// assert_eq!(before.family(&films).get_range("film", 2, 3)?, Some(b"ame".to_vec()));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        self.family.kv().get_range(self.family.inner(), key.as_ref(), offset, len, self.at())
+    }
+
+    /// Reads the value of a key piece by piece, in constant memory if it is large.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(db.reading(&options).get_stream("film")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        let found = self.family.kv().get_stream(self.family.inner(), key.as_ref(), self.at())?;
+        Ok(found.map(|value| ValueReader::new(value, self.family.kv())))
+    }
+
+    /// All keys with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # db.put("key", "value")?;
+    /// let named = lavastore::ReadOptions { name: "nightly report".into(), ..Default::default() };
+    /// let keys = db.reading(&named).iter();
+    /// assert_eq!(db.space()?.holders[0].name, "nightly report");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter {
+        self.within(None, None, None)
+    }
+
+    /// The keys in a range with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # db.put("b", "")?;
+    /// let options = lavastore::ReadOptions { readahead_bytes: 1 << 20, ..Default::default() };
+    /// assert_eq!(db.reading(&options).range("a".."c").count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        let (lower, upper) = half_open(&range);
+        self.within(lower, upper, None)
+    }
+
+    /// The keys that start with `prefix`, with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # db.put("user/7", "ada")?;
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert_eq!(db.reading(&options).prefix("user/").count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.within(None, None, Some(prefix.as_ref().to_vec()))
+    }
+
+    fn within(&self, lower: Option<Vec<u8>>, upper: Option<Vec<u8>>, prefix: Option<Vec<u8>>) -> Iter {
+        let options = lavakv::ReadOptions {
+            snapshot: self.snapshot.cloned(),
+            name: self.options.name.clone(),
+            lower_bound: lower,
+            upper_bound: upper,
+            prefix,
+            keys_only: false,
+            fill_cache: self.options.fill_cache,
+            readahead_bytes: self.options.readahead_bytes,
+        };
+        Iter::new(self.family, options)
+    }
+}

@@ -1,0 +1,187 @@
+//! The whole store at one moment.
+
+use crate::read::Reader;
+use crate::{Family, Iter, KeyRange, ReadOptions, Result, SeqNo, Value, ValueReader};
+
+/// The whole store, all families, at the moment in which [`Db::snapshot`](crate::Db::snapshot) was called. Cheap to clone; the
+/// last clone lets go of it.
+///
+/// Its calls read the default family; [`Snapshot::family`] reads another. While it lives, what it sees is kept, which takes
+/// space (`lava space`, or [`Space::holders`](crate::Space::holders), says how much), and the store stays open.
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// let users = db.family("users")?;
+/// db.put("planet", "mars")?;
+/// users.put("7", "ada")?;
+/// let before = db.snapshot();
+/// db.put("planet", "venus")?;
+/// users.delete("7")?;
+///
+/// assert_eq!(before.get("planet")?.as_deref(), Some(&b"mars"[..]));
+/// assert_eq!(before.family(&users).iter().count(), 1);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a snapshot that nobody holds is gone"]
+pub struct Snapshot {
+    inner: lavakv::Snapshot,
+    default: Family,
+}
+
+impl Snapshot {
+    pub(crate) fn new(inner: lavakv::Snapshot, default: &Family) -> Snapshot {
+        Snapshot { inner, default: default.clone() }
+    }
+
+    /// What a family was then. Of a family that was made later: nothing. A read through it fails with `InvalidArgument` if the
+    /// family is of another store.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// let before = db.snapshot();
+    /// users.put("7", "ada")?;
+    /// assert!(before.family(&users).get("7")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn family<'a>(&'a self, family: &'a Family) -> Reader<'a> {
+        Reader::new(family.handle(), Some(&self.inner))
+    }
+
+    /// Reads of the default family as it was then, with options.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let before = db.snapshot();
+    /// let options = lavastore::ReadOptions { fill_cache: false, ..Default::default() };
+    /// assert!(before.reading(&options).get("key")?.is_none());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn reading<'a>(&'a self, options: &'a ReadOptions) -> Reader<'a> {
+        self.family(&self.default).reading(options)
+    }
+
+    /// Reads a key.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("planet", "mars")?;
+    /// let before = db.snapshot();
+    /// db.delete("planet")?;
+    /// assert_eq!(before.get("planet")?.as_deref(), Some(&b"mars"[..]));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.family(&self.default).get(key)
+    }
+
+    /// Reads a part of a value, as [`Reader::get_range`] does.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("planet", "mars")?;
+    /// assert_eq!(db.snapshot().get_range("planet", 1, 2)?, Some(b"ar".to_vec()));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_range(&self, key: impl AsRef<[u8]>, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        self.family(&self.default).get_range(key, offset, len)
+    }
+
+    /// Reads the value of a key piece by piece.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("planet", "mars")?;
+    /// assert_eq!(db.snapshot().get_stream("planet")?.map(|value| value.len()), Some(4));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::get`].
+    pub fn get_stream(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        self.family(&self.default).get_stream(key)
+    }
+
+    /// All keys with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let empty = db.snapshot();
+    /// db.put("planet", "mars")?;
+    /// assert_eq!(empty.iter().count(), 0);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter {
+        self.family(&self.default).iter()
+    }
+
+    /// The keys in a range with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("b", "")?;
+    /// assert_eq!(db.snapshot().range("a".."c").count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        self.family(&self.default).range(range)
+    }
+
+    /// The keys that start with `prefix`, with their values, in order.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.put("user/7", "ada")?;
+    /// assert_eq!(db.snapshot().prefix("user/").count(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.family(&self.default).prefix(prefix)
+    }
+
+    /// Its number in the space ledger, never given out twice while the store is open.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_ne!(db.snapshot().id(), db.snapshot().id());
+    /// ```
+    pub fn id(&self) -> u64 {
+        self.inner.id()
+    }
+
+    /// The name it was given; empty if none.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.snapshot_named("nightly report").name(), "nightly report");
+    /// ```
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// The sequence of the last write it sees.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let before = db.snapshot();
+    /// db.put("planet", "mars")?;
+    /// assert!(db.snapshot().sequence() > before.sequence());
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn sequence(&self) -> SeqNo {
+        self.inner.sequence()
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}

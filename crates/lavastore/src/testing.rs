@@ -1,0 +1,38 @@
+//! Testing a program against crashes: the same engine on a simulated machine.
+//!
+//! A [`SimEnv`] is a machine in memory, made from a seed: its clock, its randomness and its disk do the same at every run. A
+//! test lets it lose power wherever it likes, and opens the store on what is left; or it has system calls fail, as disks
+//! and file systems fail.
+//!
+//! ```
+//! use lavastore::testing::{CrashKind, Policy, SimEnv};
+//! use lavastore::{Db, Options, WriteOptions};
+//!
+//! let machine = SimEnv::new(42);
+//! let db = Db::open_in(&machine.env(), "/store", &Options::default())?;
+//! db.writing(&WriteOptions::durable()).put("paid", "yes")?;
+//!
+//! let rebooted = machine.crash(CrashKind::PowerLossWith(Policy::Dropped), 7);
+//! let db = Db::open_in(&rebooted.env(), "/store", &Options::default())?;
+//! assert!(db.get("paid")?.is_some());
+//! # Ok::<(), lavastore::Error>(())
+//! ```
+
+pub use lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, Policy, Record, SimEnv};
+
+use crate::{Db, Options};
+
+/// A new store with default options, in the memory of a simulated machine of its own: for tests that need a store and no
+/// crashes. It is gone with its last handle.
+///
+/// ```
+/// let db = lavastore::testing::store();
+/// db.put("key", "value")?;
+/// assert!(db.get("key")?.is_some());
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(alias = "in_memory")]
+pub fn store() -> Db {
+    let opened = Db::open_in(&SimEnv::new(1).env(), "/store", &Options::default());
+    opened.expect("a machine without faults has room for a new store")
+}

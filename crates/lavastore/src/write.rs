@@ -1,0 +1,315 @@
+//! Writes to one column family, with options; and batches.
+
+use crate::handle::Handle;
+use crate::{Error, Family, Result, ValueWriter, WriteOptions};
+
+/// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing) and [`Family::writing`].
+///
+/// ```
+/// # use lavastore::WriteOptions;
+/// # let db = lavastore::testing::store();
+/// let durable = db.writing(&WriteOptions::durable());
+/// durable.put("order/1", "paid")?;
+/// durable.delete("cart/1")?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it writes nothing until it is asked"]
+pub struct Writer<'a> {
+    family: &'a Handle,
+    options: WriteOptions,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(family: &'a Handle, options: WriteOptions) -> Writer<'a> {
+        Writer { family, options }
+    }
+
+    /// Sets a key. The value may have up to 1 GiB; one that is not in memory is better written by [`Writer::put_stream`].
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.writing(&lavastore::WriteOptions::durable()).put("key", "value")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty key and `TooLarge` beyond the [`limits`](crate::limits); `NoSpace` where the space limit or
+    /// the volume has no room; `NotFound` if the family was dropped; `ReadOnly`; `Io` if the device failed, and from then on
+    /// `Poisoned`, until the store is opened again.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.family.kv().put_opt(self.family.inner(), key.as_ref(), value.as_ref(), &self.options)
+    }
+
+    /// Sets a key to a value that is written piece by piece, in constant memory.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let mut film = db.writing(&lavastore::WriteOptions::durable()).put_stream("film")?;
+    /// film.append(b"frame")?;
+    /// film.finish()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn put_stream(&self, key: impl AsRef<[u8]>) -> Result<ValueWriter> {
+        let value = self.family.kv().put_stream(self.family.inner(), key.as_ref(), self.options)?;
+        Ok(ValueWriter::new(value, self.family.kv()))
+    }
+
+    /// Deletes a key. Deleting what is not there is fine.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.writing(&lavastore::WriteOptions::durable()).delete("key")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.family.kv().delete_opt(self.family.inner(), key.as_ref(), &self.options)
+    }
+
+    /// Deletes every key from `start` on and before `end`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// db.writing(&lavastore::WriteOptions::durable()).delete_range("2023-", "2024-")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`]; `InvalidArgument` if the start is after the end.
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        let (start, end) = (start.as_ref(), end.as_ref());
+        self.family.kv().delete_range_opt(self.family.inner(), start, end, &self.options)
+    }
+
+    /// Writes a batch: all of it or nothing, whatever families it has to do with. A durable batch of nothing is a
+    /// [`Db::sync`](crate::Db::sync).
+    ///
+    /// ```
+    /// # use lavastore::{WriteBatch, WriteOptions};
+    /// # let db = lavastore::testing::store();
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("a", "1");
+    /// batch.put("b", "2");
+    /// db.writing(&WriteOptions::durable()).write(&batch)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::put`], of any of its changes; `InvalidArgument` if a family of it is of another store.
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        batch.check_store(self.family)?;
+        self.family.kv().write_opt(&batch.inner, &self.options)
+    }
+}
+
+/// Changes that happen together or not at all, over any column families; written by [`Db::write`](crate::Db::write).
+///
+/// Keys and values have the limits that they have in a put. Beside the values that get files of their own (above a quarter of
+/// [`Options::log_group_bytes`](crate::Options::log_group_bytes)) a batch takes 16 MB. It keeps the first error of its
+/// calls, and the write returns it.
+///
+/// ```
+/// # use lavastore::WriteBatch;
+/// # let db = lavastore::testing::store();
+/// let by_name = db.family("by name")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put("user/7", "ada");
+/// batch.family(&by_name).put("ada", "7");
+/// batch.delete("user/6");
+/// db.write(&batch)?;
+/// assert_eq!(by_name.get("ada")?.as_deref(), Some(&b"7"[..]));
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(alias = "batch")]
+#[doc(alias = "transaction")]
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    inner: lavakv::WriteBatch,
+    /// Of which store its families are, if it names any; `Err`: of several.
+    store: Option<Result<crate::handle::StoreId, Mixed>>,
+}
+
+/// A batch has families of several stores.
+#[derive(Clone, Copy, Debug)]
+struct Mixed;
+
+impl WriteBatch {
+    /// An empty batch.
+    ///
+    /// ```
+    /// assert!(lavastore::WriteBatch::new().is_empty());
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `key` in the default family.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.put("key", "value");
+    /// ```
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.inner.put(key.as_ref(), value.as_ref());
+        self
+    }
+
+    /// Deletes `key` from the default family.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.delete("key");
+    /// ```
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.inner.delete(key.as_ref());
+        self
+    }
+
+    /// Deletes every key from `start` on and before `end` in the default family.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.delete_range("2023-", "2024-");
+    /// ```
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> &mut Self {
+        self.inner.delete_range(start.as_ref(), end.as_ref());
+        self
+    }
+
+    /// The same calls for another family.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let users = db.family("users")?;
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.family(&users).put("7", "ada").delete("6");
+    /// assert_eq!(batch.len(), 2);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn family<'a>(&'a mut self, family: &'a Family) -> FamilyBatch<'a> {
+        let family = family.handle();
+        match self.store {
+            None => self.store = Some(Ok(family.store())),
+            Some(Ok(store)) if store != family.store() => self.store = Some(Err(Mixed)),
+            Some(_) => {}
+        }
+        FamilyBatch { batch: &mut self.inner, family: family.inner() }
+    }
+
+    /// Forgets all changes, and keeps the memory.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.put("key", "value");
+    /// batch.clear();
+    /// assert!(batch.is_empty());
+    /// ```
+    pub fn clear(&mut self) {
+        self.inner.clear();
+        self.store = None;
+    }
+
+    /// Number of changes.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// batch.put("key", "value");
+    /// assert_eq!(batch.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// True if there are no changes.
+    ///
+    /// ```
+    /// assert!(lavastore::WriteBatch::default().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Bytes it takes in memory, and in the log but for values that get files of their own.
+    ///
+    /// ```
+    /// let mut batch = lavastore::WriteBatch::new();
+    /// let empty = batch.byte_len();
+    /// batch.put("key", [7; 1000]);
+    /// assert!(batch.byte_len() > empty + 1000);
+    /// ```
+    pub fn byte_len(&self) -> usize {
+        self.inner.byte_len()
+    }
+
+    fn check_store(&self, family: &Handle) -> Result<()> {
+        match self.store {
+            None => Ok(()),
+            Some(Ok(store)) if store == family.store() => Ok(()),
+            Some(_) => Err(Error::invalid("the batch has a column family of another store")),
+        }
+    }
+}
+
+/// Changes of one column family in a [`WriteBatch`]; made by [`WriteBatch::family`].
+///
+/// ```
+/// # let db = lavastore::testing::store();
+/// let (users, names) = (db.family("users")?, db.family("names")?);
+/// let mut batch = lavastore::WriteBatch::new();
+/// batch.family(&users).put("7", "ada");
+/// batch.family(&names).put("ada", "7").delete("bob");
+/// db.write(&batch)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FamilyBatch<'a> {
+    batch: &'a mut lavakv::WriteBatch,
+    family: &'a lavakv::ColumnFamily,
+}
+
+impl FamilyBatch<'_> {
+    /// Sets `key`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let (users, mut batch) = (db.family("users")?, lavastore::WriteBatch::new());
+    /// batch.family(&users).put("7", "ada").put("8", "bob");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.put_cf(self.family, key.as_ref(), value.as_ref());
+        self
+    }
+
+    /// Deletes `key`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let (users, mut batch) = (db.family("users")?, lavastore::WriteBatch::new());
+    /// batch.family(&users).delete("7");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.delete_cf(self.family, key.as_ref());
+        self
+    }
+
+    /// Deletes every key from `start` on and before `end`.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// # let (users, mut batch) = (db.family("users")?, lavastore::WriteBatch::new());
+    /// batch.family(&users).delete_range("7", "9");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> &mut Self {
+        self.batch.delete_range_cf(self.family, start.as_ref(), end.as_ref());
+        self
+    }
+}
