@@ -14,7 +14,7 @@
 
 use crate::commit::{Log, LogTerms, ballast_bytes, read};
 use crate::context::Context;
-use crate::files::Files;
+use crate::files::{Files, unfinished};
 use crate::manifest::{EngineId, Engines, InitialState, Manifest, Record, State};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
@@ -46,7 +46,7 @@ impl Store {
     /// Opens the store in a directory, or makes one, and replays its log.
     ///
     /// # Errors
-    /// `Busy` or what the file system says if somebody else has it, `Corruption` if the manifest or the log lost what was
+    /// `Busy` or what the file system says if somebody else has it, `NotFound` if a repair of it has not come to its end, `Corruption` if the manifest or the log lost what was
     /// durable, `Unsupported` if a newer release wrote it, `NoSpace` if there is no room to begin a log; those of `replay`.
     pub fn open(
         env: &Env,
@@ -59,6 +59,7 @@ impl Store {
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
         let held = env.fs.lock(&context.path(names::LOCK), "a store")?;
+        unfinished::refuse_beside_current(&*env.fs, dir)?;
         let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,

@@ -2,10 +2,12 @@
 
 use crate::engine::Toy;
 use crate::story::{DIR, TERMS, open};
+use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
 use std::path::Path;
 use store::Store;
 use store::commit::{Durability, TenantId};
+use store::files::unfinished;
 use store::manifest::{Engine, Engines};
 
 /// Opens it for nobody, lets another tenant write for a while, and closes it.
@@ -85,4 +87,17 @@ fn who_was_away_when_the_log_was_ended_is_told() {
     assert!(missed(&without_the_toy(&killed, 1)));
     let (store, _toy) = open(killed.env()).unwrap();
     assert!(!missed(&store), "it has been here");
+}
+
+/// A repair that was cut off leaves `CURRENT`, and yet no store: nobody opens it, whatever engines he has.
+#[test]
+fn a_repair_that_was_cut_off_is_opened_by_nobody() {
+    let sim = SimEnv::new(3);
+    drop(open(sim.env()).unwrap());
+    let mark = unfinished::Mark::set(&sim.env().fs, Path::new(DIR), unfinished::Work::Repair).unwrap();
+    let refusal = open(sim.env()).err().unwrap();
+    assert_eq!(refusal.kind(), ErrorKind::NotFound);
+    assert!(refusal.to_string().contains("repair"), "{refusal}");
+    mark.finish().unwrap();
+    open(sim.env()).unwrap();
 }
