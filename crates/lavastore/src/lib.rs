@@ -301,3 +301,16 @@ pub use lavafs;
 #[cfg(feature = "engines")]
 #[doc(hidden)]
 pub use lavakv::beside;
+
+/// The programs of the README and of the guide.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide/durability.md")]
+    mod durability {}
+    #[doc = include_str!("../../../docs/guide/space-and-collection.md")]
+    mod space_and_collection {}
+    #[doc = include_str!("../../../docs/guide/testing-with-crashes.md")]
+    mod testing_with_crashes {}
+}
