@@ -37,7 +37,7 @@ impl Facts<'_> {
 }
 
 /// The compactions of single files or neighbours that a policy can make. Which of them to make is another matter: there the
-/// walks of [`super::space`], [`super::quiet`], [`super::manual`] and [`super::relocation`] choose, the same for every policy.
+/// walks of [`super::for_space`], [`super::quiet`], [`super::manual`] and [`super::relocation`] choose, the same for every policy.
 /// Each is `None` where a running job or a table that cannot be read is in the way.
 pub trait Moves {
     /// Level 0 goes down: `seed` with every older file that it meets, directly or over others; none with a sequence above
