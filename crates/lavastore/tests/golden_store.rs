@@ -124,6 +124,7 @@ fn build(sim: &SimEnv) -> Result<Families> {
         twin.db.flush()?;
     }
     twin.db.drop_family(&dropped)?;
+    drop(dropped);
     twin.settle();
     // A first group of the log, sealed by the next opening.
     (100..110).try_for_each(|i| twin.put("zstd", i, 2, &plain))?;
