@@ -1,7 +1,7 @@
 //! The program of this directory on redb. Its transactions are also its batches and its snapshots. It has no checkpoint: the
 //! copy is made of a store that is closed.
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition};
 use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

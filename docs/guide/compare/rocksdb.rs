@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     batch.put_cf(names, "bob", "8");
     let mut durable = WriteOptions::default();
     durable.set_sync(true);
-    db.write_opt(&batch, &durable)?;
+    db.write_opt(batch, &durable)?;
 
     // part: scan a prefix
     let mut within = ReadOptions::default();
