@@ -16,6 +16,8 @@
 //! * `admin`: what operators ask for.
 //! * `db`, `engine`, `open`, `service`, `read_only`, `beside`: the roof.
 
+#![warn(missing_debug_implementations)]
+
 mod admin;
 mod batch;
 #[doc(hidden)]

@@ -39,7 +39,7 @@ use store::manifest::EngineId;
 use version::names::{self, FileKind};
 
 /// How a store is repaired.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     /// Of the new store. Its families get the options that they had, as far as these are known.
     pub options: Options,

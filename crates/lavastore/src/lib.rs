@@ -104,6 +104,8 @@
 //!
 //! The same engine runs on a simulated machine, which loses power wherever a test wants it to: see [`testing`].
 
+#![warn(missing_debug_implementations)]
+
 mod db;
 mod family;
 mod handle;

@@ -268,6 +268,7 @@ impl WriteBatch {
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "it changes nothing by itself"]
 pub struct FamilyBatch<'a> {
     batch: &'a mut lavakv::WriteBatch,
     family: &'a lavakv::ColumnFamily,

@@ -324,6 +324,7 @@ fn planned_gc(family: &str, gc: &values::Gc) -> PlannedGc {
 ///
 /// It does not keep the store open.
 #[derive(Debug)]
+#[must_use = "collection goes on when it is dropped"]
 pub struct GcPause {
     context: Weak<Context>,
     drain: Weak<Drain>,

@@ -106,3 +106,9 @@ pub trait EventListener: Send + Sync {
     /// Called after the event.
     fn event(&self, event: &Event);
 }
+
+impl std::fmt::Debug for dyn EventListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EventListener")
+    }
+}

@@ -26,7 +26,7 @@ pub use wal::Durability;
 /// On a volume that has little for the store (1.2 GB with the defaults), memtables, memory, log groups, value files and tables
 /// are smaller than asked for, by halves down to 512 KiB, so that the store can keep room for its own upkeep there. Each
 /// opening looks at the volume anew; the options of families are stored as they were given.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Make a new store if there is none. Default: true.
     pub create_if_missing: bool,
