@@ -241,6 +241,9 @@ fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
 /// Whatever is left of the making of a store by LavaKV, another engine makes or opens it without LavaKV.
 #[test]
 fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
     let sim = SimEnv::new(4);
     open(&sim).close().unwrap();
     let record = sim.record();
