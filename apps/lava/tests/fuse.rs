@@ -70,7 +70,7 @@ fn a_volume_is_listed_read_and_looked_at() {
             std::fs::write(dir.join("new"), b"x").is_err() && std::fs::remove_file(dir.join("big")).is_err()
         );
         // Nobody writes to it meanwhile.
-        s.fails(1, &["fs", "cp", "image", "small", ":/more"]);
+        s.fails(7, &["fs", "cp", "image", "small", ":/more"]);
         s.ok(&["fs", "ls", "image"]);
     });
     assert!(Command::new("umount").arg(&dir).status().unwrap().success());
