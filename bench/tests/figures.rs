@@ -1,7 +1,7 @@
 //! The table of figures in the README is what the record says, and nothing else.
 //!
 //! `peers/figures` makes the record (`docs/figures.json`) on a machine with the other engines;
-//! `LAVASTORE_BLESS=1 cargo test -p bench --test figures` makes the table from it.
+//! `LAVASTORE_BLESS=1 cargo test -p lavastore-bench --test figures` makes the table from it.
 
 #![allow(clippy::disallowed_methods, reason = "reads the repository itself")]
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-const BEGIN: &str = "<!-- figures: made by `LAVASTORE_BLESS=1 cargo test -p bench --test figures` from docs/figures.json -->\n";
+const BEGIN: &str = "<!-- figures: made by `LAVASTORE_BLESS=1 cargo test -p lavastore-bench --test figures` from docs/figures.json -->\n";
 const END: &str = "<!-- end of figures -->";
 /// The engines that we are compared with, as in the record and as in the table.
 const PEERS: [(&str, &str); 3] = [("rocksdb", "RocksDB"), ("blobdb", "BlobDB"), ("fjall", "fjall")];

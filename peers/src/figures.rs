@@ -1,7 +1,7 @@
 //! The comparisons that the table of the README is made of, and their record.
 //!
 //! The record (`docs/figures.json`) holds, for each row, the command that repeats it and the medians, smallest and largest of
-//! what the table shows. The table itself is made from the record alone: `LAVASTORE_BLESS=1 cargo test -p bench figures`.
+//! what the table shows. The table itself is made from the record alone: `LAVASTORE_BLESS=1 cargo test -p lavastore-bench --test figures`.
 
 use crate::compare::{CompareArgs, measure};
 use bench::Result;
