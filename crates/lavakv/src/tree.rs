@@ -26,8 +26,7 @@ use open_iterators::OpenIterators;
 use retained::RetainedVersions;
 use snapshot::Snapshots;
 use std::sync::Arc;
-use store::space::{Demands, SpaceBudget};
-use store::space::{EDITS_BYTES, OUTPUT_BYTES, with_overhead};
+use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, SpaceBudget, with_overhead};
 use version::FamilyId;
 
 /// See the module.

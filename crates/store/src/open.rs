@@ -46,8 +46,9 @@ impl Store {
     /// Opens the store in a directory, or makes one, and replays its log.
     ///
     /// # Errors
-    /// `Busy` or what the file system says if somebody else has it, `NotFound` if a repair of it has not come to its end, `Corruption` if the manifest or the log lost what was
-    /// durable, `Unsupported` if a newer release wrote it, `NoSpace` if there is no room to begin a log; those of `replay`.
+    /// `Busy` or what the file system says if somebody else has it, `NotFound` if a repair of it has not come to its end,
+    /// `Corruption` if the manifest or the log lost what was durable, `Unsupported` if a newer release wrote it, `NoSpace` if
+    /// there is no room to begin a log; those of `replay`.
     pub fn open(
         env: &Env,
         dir: &Path,

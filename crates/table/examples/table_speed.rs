@@ -3,49 +3,17 @@
 //! Keys have 24 bytes and inline values 200, as in the usual comparison with other engines. Files are in memory, so the
 //! numbers are the CPU cost of the format and nothing else.
 
+mod in_memory;
+
 use base::hash::key_hash;
-use base::{Compression, InternalIterator, MAX_SEQ, Result, Uid, ValueKind, key};
+use base::{Compression, InternalIterator, MAX_SEQ, Uid, ValueKind, key};
 use cache::Cache;
-use io::{AppendFile, ReadFile, SyncKind};
+use in_memory::{Memory, Stored};
 use lavastore_table::{IterOptions, Ksst, KsstBuilder, ReadCounters, Reference, TableIdentity, TableOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 const ENTRIES: u64 = 500_000;
-
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl AppendFile for Memory {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.0.lock().unwrap().extend_from_slice(data);
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self, _: SyncKind) -> Result<()> {
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct Stored(Vec<u8>);
-
-impl ReadFile for Stored {
-    fn len(&self) -> Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
-        Ok(())
-    }
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-}
 
 fn user_key(i: u64) -> [u8; 24] {
     let mut out = [b'0'; 24];

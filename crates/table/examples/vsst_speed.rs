@@ -3,46 +3,14 @@
 //! Keys are those of db_bench with 36 bytes: a random number in 8 bytes, big-endian, filled up with zeros ('0'). Half of
 //! each value can be compressed. Files are in memory, so the numbers are the CPU cost of the format and nothing else.
 
-use base::{Compression, Result, Uid};
+mod in_memory;
+
+use base::{Compression, Uid};
 use cache::Cache;
-use io::{AppendFile, ReadFile, SyncKind};
+use in_memory::{Memory, Stored};
 use lavastore_table::{ReadCounters, RecordLens, Reference, TableIdentity, Vsst, VsstBuilder, VsstOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl AppendFile for Memory {
-    fn append(&mut self, data: &[u8]) -> Result<()> {
-        self.0.lock().unwrap().extend_from_slice(data);
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.lock().unwrap().len() as u64
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn sync(&mut self, _: SyncKind) -> Result<()> {
-        Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct Stored(Vec<u8>);
-
-impl ReadFile for Stored {
-    fn len(&self) -> Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
-        Ok(())
-    }
-    fn path(&self) -> &Path {
-        Path::new("memory")
-    }
-}
 
 fn cpu_ns() -> u64 {
     // CPU time: the machine may be busy with something else.

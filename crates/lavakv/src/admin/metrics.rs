@@ -147,7 +147,7 @@ fn put_space(page: &mut Page, space: &Space) {
     page.gauge("snapshots", "Snapshots held.", Count(*snapshots));
     page.gauge("oldest_snapshot_age_seconds", "Age of the oldest snapshot.", Seconds(*oldest_snapshot_ns));
     page.gauge("space_limit_bytes", "What the files may occupy together; 0: no limit.", Count(*limit_bytes));
-    let help = "Retained free below the limit for background work and deletes.";
+    let help = "Kept free below the limit for background work and deletes.";
     page.gauge("space_reserve_bytes", help, Count(*reserve_bytes));
     let help = "Bytes of tables and value files that are set aside because they cannot be read.";
     page.gauge("space_damaged_bytes", help, Count(*damaged_bytes));

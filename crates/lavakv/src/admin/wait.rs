@@ -12,11 +12,11 @@ pub(crate) fn wait_for_jobs(
     no_space: &str,
     mut done: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
-    jobs.context.signals.wait_until(&jobs.context.env, || {
+    jobs.context.wait_until(|| {
         if let Err(e) = jobs.context.health.check() {
             return Some(Err(e));
         }
-        let now_ns = jobs.context.env.clock.now_ns();
+        let now_ns = jobs.context.now_ns();
         if jobs.context.health.out_of_space() && jobs.context.health.must_wait(now_ns) {
             return Some(Err(Error::new(ErrorKind::NoSpace, no_space).at_file(&jobs.context.dir)));
         }

@@ -177,7 +177,7 @@ impl Db {
     }
 
     /// Counters and gauges as text for Prometheus, in its exposition format: all of [`Db::space`], [`Db::stats`] and
-    /// [`Db::cache_stats`]. docs/space.md tells what to watch.
+    /// [`Db::cache_stats`]. docs/guide/ledger.md tells what to watch.
     ///
     /// ```
     /// # let db = lavastore::testing::store();

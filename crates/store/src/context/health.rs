@@ -7,9 +7,10 @@ use base::{Error, ErrorKind, Result};
 /// Whether the store still takes writes.
 ///
 /// Three states besides healthy. *Poisoned*: a write or sync failed; nothing is acknowledged until the store is reopened;
-/// reads go on. (A damaged file is no reason: engines go on with the rest.) *No space*: a job could not write for want of room; jobs are tried again every
-/// tenth of a second, writers get `NoSpace` once memory is full, and everything resumes by itself when room returns. *Busy*: jobs
-/// have met the same again and again that passes by itself (no descriptors, no memory). It is like no space with another error.
+/// reads go on. (A damaged file is no reason: engines go on with the rest.) *No space*: a job could not write for want of
+/// room; jobs are tried again every tenth of a second, writers get `NoSpace` once memory is full, and everything resumes by
+/// itself when room returns. *Busy*: jobs have met the same again and again that passes by itself (no descriptors, no memory).
+/// It is like no space with another error.
 #[derive(Debug, Default)]
 pub struct Health {
     /// There is an `error`: changed behind it, and never back.

@@ -142,11 +142,6 @@ impl SpaceBudget {
         }
     }
 
-    /// What the store was told to be content with.
-    pub fn terms(&self) -> &Terms {
-        &self.terms
-    }
-
     /// The count of the files.
     pub fn meter(&self) -> &Meter {
         &self.meter

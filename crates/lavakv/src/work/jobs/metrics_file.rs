@@ -14,7 +14,6 @@ use super::claim::Claim;
 use super::{Claimed, Jobs};
 use crate::context::Context;
 use crate::plan::in_progress::InProgressSet;
-
 use base::{ErrorKind, Result};
 use io::{Access, CreateOptions};
 use std::path::PathBuf;
