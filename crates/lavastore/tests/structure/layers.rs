@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["store"],
     &["table", "version"],
     &["lsm", "values"],
-    &["lavakv"],
+    &["lavakv", "lavalog"],
     &["lavastore"],
     &["bench"],
     &["lava", "torture", "fuzz"],
@@ -51,9 +51,10 @@ const ALLOWED: &[(&str, &str)] = &[("torture", "store")];
 fn only_the_facade_is_used_from_outside() {
     for (name, path) in members().iter().filter(|(n, _)| n == "lava" || n == "bench" || n == "torture") {
         let dependencies = dependencies(path);
-        for inner in
-            ["lavakv", "lsm", "values", "wal", "memtable", "store", "version", "table", "critbit", "cache"]
-        {
+        for inner in [
+            "lavakv", "lavalog", "lsm", "values", "wal", "memtable", "store", "version", "table", "critbit",
+            "cache",
+        ] {
             let used = dependencies.iter().any(|d| d == inner);
             let allowed = ALLOWED.contains(&(name, inner));
             assert_eq!(

@@ -1,0 +1,15 @@
+//! LavaLog: thousands of logical logs on few physical ones.
+//!
+//! A record has a log and an LSN, which its writer gives it. Records of all logs are appended to the log lane of a store, which
+//! is where they stay: its groups are kept as storage when nobody needs them for replay any more. An index says where each record
+//! is. Most of it is in files, one for each group; in memory are the entries of the newest groups, and for all others the runs of
+//! LSNs that each file has of each log.
+//!
+//! * [`entry`]: what the index says of a record. [`limits`]: how large things may be.
+//!
+//! Beside LavaKV on a store, not on top of it: none of the two knows the other.
+
+pub mod entry;
+pub mod limits;
+
+pub use entry::{Entry, LogId, Lsn, Source};
