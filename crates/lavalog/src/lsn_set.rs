@@ -1,0 +1,285 @@
+//! Which LSNs of a log a file has: a set of runs of consecutive numbers.
+//!
+//! Nearly all LSNs are consecutive, so what a file has of a log is one run, and one run is kept without any allocation. Where there
+//! are gaps, runs are packed: up to [`RUNS_MAX`] of them in one piece of bytes, each as the gap before it, its count and its bytes, all
+//! varints. A set of single numbers, the worst there is, so takes some five bytes for each.
+//!
+//! A run knows how many bytes its records have in all, not how many each has. Whole runs are counted exactly. What is removed from
+//! within a run is counted in proportion to its records: each of them as the mean of the run. The parts of a run always add up to
+//! the run, so nothing drifts: a set that becomes empty has given back every byte it had.
+//!
+//! Invariants: runs ascend, do not touch, and are not empty; no piece is empty; a set of one run is [`Few::One`].
+
+mod runs;
+
+pub use runs::{Run, Size};
+
+use crate::entry::Lsn;
+use crate::limits::{LSN_MAX, RECORD_LEN_MAX};
+use base::codec::{get_varint, put_varint};
+use base::{Error, Result};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The most runs in a piece. What changes within one is written anew, so it is short.
+const RUNS_MAX: usize = 64;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LsnSet(Few);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Few {
+    /// One run. Its fields are spelled out, because the compiler then puts its tag between them.
+    One { first: Lsn, count: u32, bytes: u64 },
+    /// None, or more than one. In a box, which makes a set of one run smaller.
+    #[allow(clippy::box_collection)]
+    Many(Box<Vec<Piece>>),
+}
+
+/// Some runs.
+#[derive(Clone, PartialEq, Eq)]
+struct Piece {
+    first: Lsn,
+    last: Lsn,
+    size: Size,
+    packed: Box<[u8]>,
+}
+
+impl Piece {
+    fn new(runs: &[Run]) -> Piece {
+        let (first, mut end) = (runs[0].first, runs[0].first);
+        let (mut packed, mut size) = (Vec::with_capacity(8 * runs.len()), Size::default());
+        for run in runs {
+            put_varint(&mut packed, run.first - end);
+            put_varint(&mut packed, u64::from(run.count));
+            put_varint(&mut packed, run.bytes);
+            end = run.last() + 1;
+            size += run.size();
+        }
+        Piece { first, last: end - 1, size, packed: packed.into_boxed_slice() }
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let (mut end, mut rest) = (self.first, &self.packed[..]);
+        std::iter::from_fn(move || {
+            let mut next = || {
+                let (value, len) = get_varint(rest)?;
+                rest = rest.get(len..)?;
+                Some(value)
+            };
+            let (gap, count, bytes) = (next()?, next()?, next()?);
+            let run = Run { first: end + gap, count: count as u32, bytes };
+            end = run.last() + 1;
+            Some(run)
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Piece>() + self.packed.len()
+    }
+}
+
+impl Default for LsnSet {
+    fn default() -> Self {
+        LsnSet(Few::Many(Box::default()))
+    }
+}
+
+impl LsnSet {
+    /// No LSN.
+    pub fn new() -> LsnSet {
+        LsnSet::default()
+    }
+
+    /// Runs that ascend and do not touch.
+    fn of(runs: &[Run]) -> LsnSet {
+        match *runs {
+            [Run { first, count, bytes }] => LsnSet(Few::One { first, count, bytes }),
+            _ => LsnSet(Few::Many(Box::new(runs.chunks(RUNS_MAX).map(Piece::new).collect()))),
+        }
+    }
+
+    /// The runs, ascending.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let (one, many) = match &self.0 {
+            Few::One { first, count, bytes } => {
+                (Some(Run { first: *first, count: *count, bytes: *bytes }), None)
+            }
+            Few::Many(pieces) => (None, Some(pieces)),
+        };
+        one.into_iter().chain(many.into_iter().flat_map(|pieces| pieces.iter().flat_map(Piece::runs)))
+    }
+
+    /// The runs that have something at or above an LSN; the first may begin below it.
+    pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = Run> + '_ {
+        let (one, many): (_, &[Piece]) = match &self.0 {
+            Few::One { first, count, bytes } => {
+                (Some(Run { first: *first, count: *count, bytes: *bytes }), &[])
+            }
+            Few::Many(pieces) => (None, &pieces[pieces.partition_point(|piece| piece.last < from)..]),
+        };
+        let all = one.into_iter().chain(many.iter().flat_map(Piece::runs));
+        all.skip_while(move |run| run.last() < from)
+    }
+
+    /// True if there is no LSN.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Few::Many(pieces) if pieces.is_empty())
+    }
+
+    /// How many LSNs there are, and how many bytes their records have.
+    pub fn size(&self) -> Size {
+        match &self.0 {
+            Few::One { count, bytes, .. } => Size { records: u64::from(*count), bytes: *bytes },
+            Few::Many(pieces) => pieces.iter().map(|piece| piece.size).sum(),
+        }
+    }
+
+    /// The lowest LSN.
+    pub fn first(&self) -> Option<Lsn> {
+        match &self.0 {
+            Few::One { first, .. } => Some(*first),
+            Few::Many(pieces) => pieces.first().map(|piece| piece.first),
+        }
+    }
+
+    /// The highest LSN.
+    pub fn last(&self) -> Option<Lsn> {
+        match &self.0 {
+            Few::One { first, count, .. } => Some(first + u64::from(count - 1)),
+            Few::Many(pieces) => pieces.last().map(|piece| piece.last),
+        }
+    }
+
+    /// True if this LSN is there.
+    pub fn contains(&self, lsn: Lsn) -> bool {
+        self.runs_from(lsn).next().is_some_and(|run| run.first <= lsn)
+    }
+
+    /// Takes out the LSNs in a range. Returns what was taken out.
+    pub fn remove(&mut self, range: RangeInclusive<Lsn>) -> Size {
+        let (low, high) = range.into_inner();
+        if low > high {
+            return Size::default();
+        }
+        let before = self.size();
+        match &mut self.0 {
+            Few::One { first, count, bytes } => {
+                let run = Run { first: *first, count: *count, bytes: *bytes };
+                *self = LsnSet::of(&run.without(low, high).collect::<Vec<_>>());
+            }
+            Few::Many(pieces) => {
+                let from = pieces.partition_point(|piece| piece.last < low);
+                let to = pieces.partition_point(|piece| piece.first <= high);
+                let met = from..to.max(from);
+                let edges = pieces[met.clone()].iter().filter(|p| p.first < low || p.last > high);
+                let kept: Vec<Run> =
+                    edges.flat_map(Piece::runs).flat_map(|run| run.without(low, high)).collect();
+                drop(pieces.splice(met, kept.chunks(RUNS_MAX).map(Piece::new)));
+                if let [piece] = &pieces[..]
+                    && let [run] = piece.runs().take(2).collect::<Vec<_>>()[..]
+                {
+                    *self = LsnSet::of(&[run]);
+                }
+            }
+        }
+        before - self.size()
+    }
+
+    /// Takes out all LSNs below one.
+    pub fn remove_below(&mut self, lsn: Lsn) -> Size {
+        if lsn == 0 { Size::default() } else { self.remove(0..=lsn - 1) }
+    }
+
+    /// Takes out all LSNs above one.
+    pub fn remove_above(&mut self, lsn: Lsn) -> Size {
+        if lsn >= LSN_MAX { Size::default() } else { self.remove(lsn + 1..=u64::MAX) }
+    }
+
+    /// The LSNs of this set that another one has, too, with the bytes that this one says.
+    pub fn intersection(&self, other: &LsnSet) -> LsnSet {
+        let mut out = Builder::default();
+        let mut others = other.runs().peekable();
+        for run in self.runs() {
+            while let Some(theirs) = others.peek() {
+                out.push_in_order(run.between(theirs.first, theirs.last()));
+                if theirs.last() >= run.last() {
+                    break;
+                }
+                others.next();
+            }
+        }
+        out.build()
+    }
+
+    /// Bytes it has allocated, besides its own size.
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Few::One { .. } => 0,
+            Few::Many(pieces) => {
+                let spare = pieces.capacity() - pieces.len();
+                size_of::<Vec<Piece>>()
+                    + spare * size_of::<Piece>()
+                    + pieces.iter().map(Piece::memory_bytes).sum::<usize>()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LsnSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.runs()).finish()
+    }
+}
+
+/// A set in the making, in ascending order.
+#[derive(Debug, Default)]
+pub struct Builder(Vec<Run>);
+
+impl Builder {
+    /// One more record.
+    ///
+    /// # Errors
+    /// `Corruption`: as [`Builder::push_run`].
+    pub fn push(&mut self, lsn: Lsn, len: u32) -> Result<()> {
+        self.push_run(Run { first: lsn, count: 1, bytes: u64::from(len) })
+    }
+
+    /// One more run. Runs may touch.
+    ///
+    /// # Errors
+    /// `Corruption`: it is not above all before it, it is empty or goes beyond the last LSN, or has more bytes than its records
+    /// can have.
+    pub fn push_run(&mut self, run: Run) -> Result<()> {
+        // The end is a number, too, as the last LSN is not the largest of all.
+        let end = run.first.checked_add(u64::from(run.count));
+        if run.count == 0 || end.is_none() || run.bytes > u64::from(run.count) * RECORD_LEN_MAX as u64 {
+            return Err(Error::corruption(format!("a run of {} LSNs from {}", run.count, run.first)));
+        }
+        if self.0.last().is_some_and(|last| last.last() >= run.first) {
+            return Err(Error::corruption("LSNs that do not ascend"));
+        }
+        self.push_in_order(Some(run));
+        Ok(())
+    }
+
+    fn push_in_order(&mut self, run: Option<Run>) {
+        let Some(run) = run else { return };
+        match self.0.last_mut() {
+            Some(last) if last.last() + 1 == run.first && last.count.checked_add(run.count).is_some() => {
+                last.count += run.count;
+                last.bytes += run.bytes;
+            }
+            _ => self.0.push(run),
+        }
+    }
+
+    /// The set.
+    pub fn build(self) -> LsnSet {
+        LsnSet::of(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

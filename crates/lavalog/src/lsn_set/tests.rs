@@ -1,0 +1,156 @@
+use super::*;
+use std::collections::BTreeMap;
+
+/// LSN to the length of its record.
+type Model = BTreeMap<Lsn, u32>;
+
+fn set_of(model: &Model) -> LsnSet {
+    let mut out = Builder::default();
+    model.iter().for_each(|(lsn, len)| out.push(*lsn, *len).unwrap());
+    out.build()
+}
+
+/// What must hold of the inside of a set.
+fn check(set: &LsnSet) {
+    let runs: Vec<Run> = set.runs().collect();
+    assert!(runs.windows(2).all(|two| two[0].last() + 1 < two[1].first), "{set:?}");
+    assert_eq!(runs.iter().map(Run::size).sum::<Size>(), set.size());
+    assert_eq!(runs.len() == 1, matches!(set.0, Few::One { .. }), "{set:?}");
+    if let Few::Many(pieces) = &set.0 {
+        assert!(pieces.iter().all(|p| (1..=2 * RUNS_MAX).contains(&p.runs().count())));
+    }
+}
+
+fn lsns(set: &LsnSet) -> Vec<Lsn> {
+    set.runs().flat_map(|run| run.first..=run.last()).collect()
+}
+
+#[test]
+fn agrees_with_a_map_whatever_is_taken_out() {
+    let mut rng = io::Rng::new(7);
+    for round in 0..300 {
+        // From dense to single numbers.
+        let sparse = rng.range(1, 6);
+        let mut model: Model =
+            (0..rng.range(1, 800)).filter(|_| rng.one_in(sparse)).map(|lsn| (lsn, 100)).collect();
+        let mut set = set_of(&model);
+        for _ in 0..40 {
+            check(&set);
+            assert_eq!(lsns(&set), model.keys().copied().collect::<Vec<_>>(), "round {round}");
+            assert_eq!(set.first(), model.keys().next().copied());
+            assert_eq!(set.last(), model.keys().next_back().copied());
+            assert_eq!(set.is_empty(), model.is_empty());
+            let lsn = rng.below(900);
+            assert_eq!(set.contains(lsn), model.contains_key(&lsn));
+            let from: Vec<Lsn> = set.runs_from(lsn).flat_map(|run| run.first.max(lsn)..=run.last()).collect();
+            assert_eq!(from, model.range(lsn..).map(|(lsn, _)| *lsn).collect::<Vec<_>>());
+            let before = model.len();
+            let removed = match rng.below(8) {
+                0 => {
+                    model.retain(|l, _| *l >= lsn / 8);
+                    set.remove_below(lsn / 8)
+                }
+                1 => {
+                    model.retain(|l, _| *l <= 900 - lsn / 8);
+                    set.remove_above(900 - lsn / 8)
+                }
+                2 => {
+                    let high = lsn + rng.below(100);
+                    model.retain(|l, _| *l < lsn || *l > high);
+                    set.remove(lsn..=high)
+                }
+                _ => {
+                    model.remove(&lsn);
+                    set.remove(lsn..=lsn)
+                }
+            };
+            // Records of one length: proportions are exact.
+            let gone = (before - model.len()) as u64;
+            assert_eq!(removed, Size { records: gone, bytes: 100 * gone });
+        }
+    }
+}
+
+#[test]
+fn intersects_as_sets_do() {
+    let mut rng = io::Rng::new(8);
+    for _ in 0..300 {
+        let mut draw = || {
+            let sparse = rng.range(1, 5);
+            (0..rng.below(500)).filter(|_| !rng.one_in(sparse)).map(|lsn| (lsn, 10)).collect::<Model>()
+        };
+        let (a, b) = (draw(), draw());
+        let both = set_of(&a).intersection(&set_of(&b));
+        check(&both);
+        assert_eq!(lsns(&both), a.keys().filter(|l| b.contains_key(l)).copied().collect::<Vec<_>>());
+        assert_eq!(both.size().bytes, 10 * both.size().records);
+    }
+}
+
+#[test]
+fn bytes_of_a_run_are_given_back_to_the_last_one() {
+    let mut rng = io::Rng::new(9);
+    for _ in 0..200 {
+        let model: Model = (5..5 + rng.range(1, 400)).map(|lsn| (lsn, rng.below(1000) as u32)).collect();
+        let (mut set, mut removed) = (set_of(&model), Size::default());
+        let whole = set.size();
+        assert_eq!(
+            whole.bytes,
+            model.values().map(|len| u64::from(*len)).sum::<u64>(),
+            "whole runs are exact"
+        );
+        while !set.is_empty() {
+            let lsn = rng.below(500);
+            removed += match rng.below(10) {
+                0 => set.remove_below(set.first().unwrap() + lsn % 30),
+                _ => set.remove(lsn..=lsn + 3),
+            };
+            assert_eq!(whole - removed, set.size());
+        }
+        assert_eq!(removed, whole);
+    }
+}
+
+#[test]
+fn the_ends_of_the_numbers_are_numbers_like_others() {
+    let mut set = set_of(&[(0, 1), (1, 1), (LSN_MAX - 1, 1), (LSN_MAX, 1)].into());
+    assert!(set.contains(0) && set.contains(LSN_MAX) && !set.contains(u64::MAX));
+    assert_eq!(set.remove_above(LSN_MAX), Size::default());
+    assert_eq!(set.remove_below(0), Size::default());
+    assert_eq!(set.remove_below(1), Size { records: 1, bytes: 1 });
+    assert_eq!(set.remove_above(LSN_MAX - 1), Size { records: 1, bytes: 1 });
+    assert_eq!(lsns(&set), [1, LSN_MAX - 1]);
+    assert_eq!(set.remove(0..=u64::MAX), Size { records: 2, bytes: 2 });
+    assert!(set.is_empty());
+}
+
+#[test]
+fn runs_that_cannot_be_are_refused() {
+    let run = |first, count, bytes| Run { first, count, bytes };
+    let mut builder = Builder::default();
+    builder.push_run(run(10, 5, 50)).unwrap();
+    for wrong in [
+        run(14, 1, 1),
+        run(9, 1, 1),
+        run(20, 0, 0),
+        run(LSN_MAX, 2, 2),
+        run(u64::MAX, 1, 1),
+        run(20, 1, RECORD_LEN_MAX as u64 + 1),
+    ] {
+        assert!(builder.push_run(wrong).unwrap_err().is_corruption(), "{wrong:?}");
+    }
+    builder.push_run(run(15, 1, 0)).unwrap();
+    builder.push_run(run(LSN_MAX, 1, 7)).unwrap();
+    assert_eq!(builder.build().runs().collect::<Vec<_>>(), [run(10, 6, 50), run(LSN_MAX, 1, 7)]);
+}
+
+#[test]
+fn a_set_of_one_run_allocates_nothing() {
+    assert_eq!(size_of::<LsnSet>(), 24);
+    let dense: Model = (0..100_000).map(|lsn| (lsn, 1000)).collect();
+    assert_eq!(set_of(&dense).memory_bytes(), 0);
+    // Numbers that are bytes of another log, as databases have them.
+    let single: Model = (0..10_000).map(|i| (i * 1000, 1000)).collect();
+    let bytes = set_of(&single).memory_bytes();
+    assert!(bytes <= 65_000, "{bytes} bytes for 10,000 single numbers");
+}
