@@ -9,7 +9,7 @@
 //! (`cargo-fuzz/`, nightly, guided by coverage). `README.md` has the commands.
 //!
 //! * [`blocks`], [`mod@ksst`]: the table format. [`index`], [`mod@vsst`]: files of values. [`log`]: the write-ahead log. [`mod@manifest`]: edits, manifest and `CURRENT`.
-//!   [`mod@lavafs`]: volumes. [`engine`]: batches, family options, whole directories.
+//!   [`mod@lavafs`]: volumes. [`mod@lavalog`]: the log engine. [`engine`]: batches, family options, whole directories.
 //! * [`files`]: files in memory, and valid things to begin with. [`script`]: scripts of damage. [`seal`]: where the
 //!   checksums are, and how they are computed anew.
 //! * [`mutate`], [`memory`], [`runner`]: the harness.
@@ -20,6 +20,7 @@ pub mod files;
 pub mod index;
 pub mod ksst;
 pub mod lavafs;
+pub mod lavalog;
 pub mod log;
 pub mod manifest;
 pub mod memory;
@@ -94,6 +95,7 @@ targets! {
     lavafs::transaction, transaction_seeds, 8192, 3000;
     lavafs::volume, volume_seeds, 80 << 10, 200;
     lavafs::volume_sealed, volume_sealed_seeds, 4000, 200;
+    lavalog::log_batch, log_batch_seeds, 4096, 4000;
     engine::write_batch, write_batch_seeds, 96 << 10, 60;
     engine::family_options, family_options_seeds, 128, 60;
     engine::directory, directory_seeds, 512, 40;

@@ -5,12 +5,13 @@
 //! is. Most of it is in files, one for each group; in memory are the entries of the newest groups, and for all others the runs of
 //! LSNs that each file has of each log.
 //!
-//! * [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
+//! * [`ops`]: what is written to the log. [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other.
 
 pub mod entry;
 pub mod limits;
 pub mod lsn_set;
+pub mod ops;
 
 pub use entry::{Entry, LogId, Lsn, Source};

@@ -1,0 +1,349 @@
+//! What the log engine writes to the log: batches of operations, each of which happens whole or not at all.
+//!
+//! ```text
+//! batch := version u8 | operation *, up to the end
+//! operation := kind and flags u8 | [log varint, unless the flag says: that of the operation before] | the rest, by kind
+//!   create: name | delete: | append: [lsn varint, unless the flag says: one more than that of the operation before] bytes
+//!   trim: below varint | truncate: lsn varint | metadata: bytes
+//! ```
+//!
+//! Byte map: `docs/format/lavalog.md`. Operation `i` of a batch has the sequence of the batch plus `i`, so an operation takes one
+//! sequence and none is written down. A record is stored as it came, and where it begins in the batch is known to whoever writes
+//! and whoever reads it: so a record can be read from its page without anything around it.
+//!
+//! Invariants: a batch has one operation at least. What is read is within the [`limits`], and no stored number sizes an allocation. A kind or
+//! flag that is not known was written by a newer release: the batch is refused as a whole, since to skip a change cannot be right.
+
+use crate::entry::{LogId, Lsn};
+use crate::limits;
+use base::codec::{Reader, put_varint, varint_len};
+use base::{Error, ErrorKind, Result};
+use store::field::newer;
+
+/// The version of the format of batches.
+const VERSION: u8 = 1;
+
+/// The operation is on the log of the one before it.
+const SAME_LOG: u8 = 0x80;
+/// The LSN is one more than that of the operation before it, which is an append to the same log.
+const NEXT_LSN: u8 = 0x40;
+
+/// Kinds of operations, as they are written.
+mod kind {
+    pub const CREATE: u8 = 1;
+    pub const DELETE: u8 = 2;
+    pub const APPEND: u8 = 3;
+    pub const TRIM: u8 = 4;
+    pub const TRUNCATE_AFTER: u8 = 5;
+    pub const SET_METADATA: u8 = 6;
+}
+
+/// One operation on one log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// A log comes into being.
+    Create {
+        /// Its number: above those of all logs that there ever were.
+        log: LogId,
+        /// Its name: no other living log has it.
+        name: &'a str,
+    },
+    /// A log goes, with all that it has.
+    Delete {
+        /// The log.
+        log: LogId,
+    },
+    /// A record comes into a log.
+    Append {
+        /// The log.
+        log: LogId,
+        /// The number of the record.
+        lsn: Lsn,
+        /// The record.
+        bytes: &'a [u8],
+    },
+    /// All records below an LSN go, for good: also those that would be appended later.
+    Trim {
+        /// The log.
+        log: LogId,
+        /// The first LSN that stays.
+        below: Lsn,
+    },
+    /// All records above an LSN go that are there. Later ones may take their LSNs.
+    TruncateAfter {
+        /// The log.
+        log: LogId,
+        /// The last LSN that stays.
+        lsn: Lsn,
+    },
+    /// The metadata of a log become these.
+    SetMetadata {
+        /// The log.
+        log: LogId,
+        /// Anything.
+        bytes: &'a [u8],
+    },
+}
+
+impl<'a> Op<'a> {
+    /// The log it is on.
+    pub fn log(&self) -> LogId {
+        match *self {
+            Op::Create { log, .. }
+            | Op::Delete { log }
+            | Op::Append { log, .. }
+            | Op::Trim { log, .. }
+            | Op::TruncateAfter { log, .. }
+            | Op::SetMetadata { log, .. } => log,
+        }
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Op::Create { .. } => kind::CREATE,
+            Op::Delete { .. } => kind::DELETE,
+            Op::Append { .. } => kind::APPEND,
+            Op::Trim { .. } => kind::TRIM,
+            Op::TruncateAfter { .. } => kind::TRUNCATE_AFTER,
+            Op::SetMetadata { .. } => kind::SET_METADATA,
+        }
+    }
+
+    fn lsn(&self) -> Option<Lsn> {
+        match *self {
+            Op::Append { lsn, .. } | Op::Trim { below: lsn, .. } | Op::TruncateAfter { lsn, .. } => Some(lsn),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> Option<&'a [u8]> {
+        match *self {
+            Op::Create { name, .. } => Some(name.as_bytes()),
+            Op::Append { bytes, .. } | Op::SetMetadata { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether it is within the limits.
+    fn check(&self) -> Result<()> {
+        let too_large = |what, len, max| {
+            let why = format!("{what} of {len} bytes is over its limit of {max}");
+            Err(Error::new(ErrorKind::TooLarge, why))
+        };
+        let len = self.bytes().map_or(0, <[u8]>::len);
+        match self {
+            Op::Create { .. } if len == 0 => Err(Error::invalid("a log without a name")),
+            Op::Create { .. } if len > limits::NAME_LEN_MAX => {
+                too_large("the name of a log", len, limits::NAME_LEN_MAX)
+            }
+            Op::Append { .. } if len > limits::RECORD_LEN_MAX => {
+                too_large("a record", len, limits::RECORD_LEN_MAX)
+            }
+            Op::SetMetadata { .. } if len > limits::METADATA_LEN_MAX => {
+                too_large("metadata of a log", len, limits::METADATA_LEN_MAX)
+            }
+            Op::Append { lsn, .. } if *lsn > limits::LSN_MAX => {
+                Err(Error::invalid(format!("LSN {lsn} is above the largest, {}", limits::LSN_MAX)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the next operation may leave out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    log: Option<LogId>,
+    /// The LSN after that of the operation before, if it was an append.
+    next_lsn: Option<Lsn>,
+}
+
+impl Before {
+    fn after(op: &Op<'_>) -> Before {
+        let next_lsn = match op {
+            Op::Append { lsn, .. } => lsn.checked_add(1),
+            _ => None,
+        };
+        Before { log: Some(op.log()), next_lsn }
+    }
+
+    /// The first byte of an operation.
+    fn lead(&self, op: &Op<'_>) -> u8 {
+        let same_log = self.log == Some(op.log());
+        let next = same_log && matches!(op, Op::Append { lsn, .. } if self.next_lsn == Some(*lsn));
+        op.kind() | if same_log { SAME_LOG } else { 0 } | if next { NEXT_LSN } else { 0 }
+    }
+}
+
+/// A batch in the making. The bytes of records are not copied: [`Batch::pieces`] leads to where they are.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    /// All that is not the bytes of an operation.
+    head: Vec<u8>,
+    /// Bytes, each with the length of `head` before them.
+    bodies: Vec<(usize, &'a [u8])>,
+    count: usize,
+    len: usize,
+    before: Before,
+}
+
+impl Default for Batch<'_> {
+    fn default() -> Self {
+        Batch { head: vec![VERSION], bodies: Vec::new(), count: 0, len: 1, before: Before::default() }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// An empty batch.
+    pub fn new() -> Batch<'a> {
+        Batch::default()
+    }
+
+    /// Adds an operation. Returns where its bytes begin in the batch (where it ends, for one that has none).
+    ///
+    /// # Errors
+    /// `TooLarge`: the name, the record, the metadata or the batch would be too long, or it has too many operations;
+    /// `InvalidArgument`: an empty name, or an LSN above the last. The batch is as it was.
+    pub fn push(&mut self, op: Op<'a>) -> Result<usize> {
+        op.check()?;
+        let lead = self.before.lead(&op);
+        let body = op.bytes();
+        let log = (lead & SAME_LOG == 0).then_some(op.log());
+        let lsn = op.lsn().filter(|_| lead & NEXT_LSN == 0);
+        let numbers = [log, lsn, body.map(|bytes| bytes.len() as u64)];
+        let head_len = 1 + numbers.iter().flatten().map(|n| varint_len(*n)).sum::<usize>();
+        let at = self.len + head_len;
+        let len = at + body.map_or(0, <[u8]>::len);
+        if len > limits::BATCH_LEN_MAX || self.count == limits::OPS_MAX {
+            let why = format!("a batch of {} operations and {len} bytes: make several", self.count + 1);
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        }
+        self.head.push(lead);
+        numbers.iter().flatten().for_each(|n| put_varint(&mut self.head, *n));
+        self.bodies.extend(body.map(|bytes| (self.head.len(), bytes)));
+        (self.len, self.count, self.before) = (len, self.count + 1, Before::after(&op));
+        Ok(at)
+    }
+
+    /// How many operations it has: as many sequences does it take.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// True if it has no operation.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the whole batch.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of the batch, in pieces, in order.
+    pub fn pieces(&self) -> Vec<&[u8]> {
+        let mut out = Vec::with_capacity(2 * self.bodies.len() + 1);
+        let mut from = 0;
+        for (at, body) in &self.bodies {
+            out.extend([&self.head[from..*at], body]);
+            from = *at;
+        }
+        out.push(&self.head[from..]);
+        out.retain(|piece| !piece.is_empty());
+        out
+    }
+}
+
+/// One operation of a batch that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRead<'a> {
+    /// Which of the batch it is: its sequence is that of the batch plus this.
+    pub index: usize,
+    /// What it does.
+    pub op: Op<'a>,
+    /// Where its bytes begin in the batch (where it ends, for one that has none).
+    pub offset: usize,
+}
+
+/// The operations of a batch, one after another. Ends after an error.
+#[derive(Clone, Debug)]
+pub struct Ops<'a> {
+    rest: Reader<'a>,
+    len: usize,
+    index: usize,
+    before: Before,
+    failed: bool,
+}
+
+impl<'a> Ops<'a> {
+    /// Reads the operations of a batch.
+    ///
+    /// # Errors
+    /// `Unsupported`: a newer release wrote it. `Corruption`: it is empty or too long.
+    pub fn of(batch: &'a [u8]) -> Result<Ops<'a>> {
+        let mut rest = Reader::new(batch);
+        match rest.u8()? {
+            VERSION => {}
+            0 => return Err(Error::corruption("a batch of log operations without a version")),
+            version => return Err(newer(format!("version {version} of batches of log operations"))),
+        }
+        if rest.is_empty() || batch.len() > limits::BATCH_LEN_MAX {
+            return Err(Error::corruption(format!("a batch of log operations of {} bytes", batch.len())));
+        }
+        Ok(Ops { rest, len: batch.len(), index: 0, before: Before::default(), failed: false })
+    }
+
+    fn read(&mut self) -> Result<OpRead<'a>> {
+        if self.index == limits::OPS_MAX {
+            return Err(Error::corruption("a batch of too many log operations"));
+        }
+        let r = &mut self.rest;
+        let lead = r.u8()?;
+        let (kind, same_log, next_lsn) =
+            (lead & !(SAME_LOG | NEXT_LSN), lead & SAME_LOG != 0, lead & NEXT_LSN != 0);
+        if !(kind::CREATE..=kind::SET_METADATA).contains(&kind) || (next_lsn && kind != kind::APPEND) {
+            return Err(newer(format!("kind {lead:#04x} of log operations")));
+        }
+        let nothing_before = || Error::corruption("a log operation that refers to one that is not there");
+        let log = if same_log { self.before.log.ok_or_else(nothing_before)? } else { r.varint()? };
+        let mut lsn = || match next_lsn {
+            true => self.before.next_lsn.filter(|_| same_log).ok_or_else(nothing_before),
+            false => r.varint(),
+        };
+        let op = match kind {
+            kind::CREATE => {
+                let name = std::str::from_utf8(r.bytes()?);
+                Op::Create {
+                    log,
+                    name: name.map_err(|_| Error::corruption("the name of a log is not UTF-8"))?,
+                }
+            }
+            kind::DELETE => Op::Delete { log },
+            kind::APPEND => Op::Append { log, lsn: lsn()?, bytes: r.bytes()? },
+            kind::TRIM => Op::Trim { log, below: lsn()? },
+            kind::TRUNCATE_AFTER => Op::TruncateAfter { log, lsn: lsn()? },
+            _ => Op::SetMetadata { log, bytes: r.bytes()? },
+        };
+        op.check().map_err(store::field::damaged)?;
+        let offset = self.len - r.rest().len() - op.bytes().map_or(0, <[u8]>::len);
+        let index = self.index;
+        (self.index, self.before) = (index + 1, Before::after(&op));
+        Ok(OpRead { index, op, offset })
+    }
+}
+
+impl<'a> Iterator for Ops<'a> {
+    type Item = Result<OpRead<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.rest.is_empty() {
+            return None;
+        }
+        let read = self.read();
+        self.failed = read.is_err();
+        Some(read)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+
+fn joined(batch: &Batch<'_>) -> Vec<u8> {
+    batch.pieces().concat()
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<OpRead<'_>>> {
+    Ops::of(bytes)?.collect()
+}
+
+fn random_op<'a>(rng: &mut io::Rng, bytes: &'a [u8], lsn: &mut Lsn) -> Op<'a> {
+    let log = rng.below(3) << rng.below(60);
+    let bytes = &bytes[..rng.below(300) as usize];
+    *lsn = if rng.one_in(3) { rng.next_u64() >> rng.range(1, 64) } else { *lsn + 1 };
+    match rng.below(8) {
+        0 => Op::Create { log, name: ["a", "é", "a/longer/name"][rng.below(3) as usize] },
+        1 => Op::Delete { log },
+        2 => Op::Trim { log, below: *lsn },
+        3 => Op::TruncateAfter { log, lsn: *lsn },
+        4 => Op::SetMetadata { log, bytes },
+        _ => Op::Append { log, lsn: *lsn, bytes },
+    }
+}
+
+#[test]
+fn batches_are_read_as_they_were_written_and_cut_ones_are_refused() {
+    let mut rng = io::Rng::new(3);
+    let mut bytes = [0; 300];
+    rng.fill(&mut bytes);
+    for _ in 0..300 {
+        let (mut batch, mut wanted, mut lsn) = (Batch::new(), Vec::new(), 0);
+        for index in 0..rng.range(1, 30) as usize {
+            let op = random_op(&mut rng, &bytes, &mut lsn);
+            let offset = batch.push(op).unwrap();
+            wanted.push(OpRead { index, op, offset });
+        }
+        let stored = joined(&batch);
+        assert_eq!((stored.len(), wanted.len()), (batch.len(), batch.count()));
+        let found = read(&stored).unwrap();
+        assert_eq!(found, wanted);
+        for OpRead { op, offset, .. } in found {
+            let body = op.bytes().unwrap_or_default();
+            assert_eq!(&stored[offset..offset + body.len()], body, "the offset leads to the bytes");
+        }
+        // Cut at the end of an operation it is a shorter batch, anywhere else it is damaged.
+        let ends: Vec<usize> =
+            wanted.iter().map(|w| w.offset + w.op.bytes().map_or(0, <[u8]>::len)).collect();
+        for cut in 0..stored.len() {
+            match read(&stored[..cut]) {
+                Ok(ops) => assert_eq!(ends[ops.len() - 1], cut),
+                Err(e) => assert!(e.is_corruption() && !ends.contains(&cut), "{cut}: {e}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn consecutive_appends_to_a_log_cost_one_byte_beside_their_length() {
+    let mut batch = Batch::new();
+    batch.push(Op::Append { log: 1 << 20, lsn: 1 << 40, bytes: b"x" }).unwrap();
+    let first = batch.len();
+    batch.push(Op::Append { log: 1 << 20, lsn: (1 << 40) + 1, bytes: b"y" }).unwrap();
+    assert_eq!(batch.len() - first, 3);
+    assert_eq!(batch.pieces().len(), 4);
+}
+
+#[test]
+fn what_a_newer_release_writes_is_unsupported_and_not_damage() {
+    for bytes in [&[2, 1][..], &[1, 0x07, 0], &[1, 0x3f, 0], &[1, 0x42, 5], &[1, 0x20]] {
+        assert_eq!(read(bytes).unwrap_err().kind(), ErrorKind::Unsupported, "{bytes:?}");
+    }
+    for bytes in [
+        &[][..],
+        &[0, 1],
+        &[1],
+        // Refers to an operation before the first; to an append where there was none; to one of another log.
+        &[1, 0x82],
+        &[1, 2, 5, 0xc3, 0],
+        &[1, 3, 5, 1, 0, 0x43, 6, 0],
+        // Names: empty, not UTF-8.
+        &[1, 1, 5, 0],
+        &[1, 1, 5, 1, 0xff],
+    ] {
+        assert!(read(bytes).unwrap_err().is_corruption(), "{bytes:?}");
+    }
+}
+
+#[test]
+fn the_limits_are_kept_by_both_sides() {
+    let long = vec![b'a'; limits::RECORD_LEN_MAX + 1];
+    let name = |len: usize| std::str::from_utf8(&long[..len]).unwrap();
+    let mut batch = Batch::new();
+    batch.push(Op::Create { log: 1, name: name(limits::NAME_LEN_MAX) }).unwrap();
+    batch.push(Op::SetMetadata { log: 1, bytes: &long[..limits::METADATA_LEN_MAX] }).unwrap();
+    batch.push(Op::Append { log: 1, lsn: limits::LSN_MAX, bytes: &long[..limits::RECORD_LEN_MAX] }).unwrap();
+    let whole = joined(&batch);
+    assert_eq!(read(&whole).unwrap().len(), 3);
+    for (op, kind) in [
+        (Op::Create { log: 1, name: name(limits::NAME_LEN_MAX + 1) }, ErrorKind::TooLarge),
+        (Op::SetMetadata { log: 1, bytes: &long[..limits::METADATA_LEN_MAX + 1] }, ErrorKind::TooLarge),
+        (Op::Append { log: 1, lsn: 0, bytes: &long }, ErrorKind::TooLarge),
+        (Op::Create { log: 1, name: "" }, ErrorKind::InvalidArgument),
+        (Op::Append { log: 1, lsn: u64::MAX, bytes: b"" }, ErrorKind::InvalidArgument),
+        // Each is within its own limit, the batch is not.
+        (Op::Append { log: 1, lsn: 0, bytes: &long[..limits::RECORD_LEN_MAX] }, ErrorKind::TooLarge),
+    ] {
+        assert_eq!(batch.push(op).unwrap_err().kind(), kind);
+        assert!(joined(&batch) == whole, "the batch is as it was");
+    }
+    // The same from a hostile writer.
+    let mut hostile = vec![1, 3, 5];
+    put_varint(&mut hostile, u64::MAX);
+    hostile.push(0);
+    assert!(read(&hostile).unwrap_err().is_corruption());
+    let mut hostile = vec![1, 6, 5];
+    put_varint(&mut hostile, limits::METADATA_LEN_MAX as u64 + 1);
+    hostile.extend_from_slice(&long[..limits::METADATA_LEN_MAX + 1]);
+    assert!(read(&hostile).unwrap_err().is_corruption());
+    assert!(Ops::of(&vec![1; limits::BATCH_LEN_MAX + 1]).unwrap_err().is_corruption());
+}
+
+#[test]
+fn operations_are_limited_in_number() {
+    let mut batch = Batch::new();
+    for _ in 0..limits::OPS_MAX {
+        batch.push(Op::Delete { log: 1 }).unwrap();
+    }
+    assert_eq!(batch.push(Op::Delete { log: 1 }).unwrap_err().kind(), ErrorKind::TooLarge);
+    let mut bytes = joined(&batch);
+    assert_eq!(read(&bytes).unwrap().len(), limits::OPS_MAX);
+    bytes.push(SAME_LOG | kind::DELETE);
+    assert!(read(&bytes).unwrap_err().is_corruption());
+}
