@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 /// The longest line of a lock's holder, bytes.
 const HOLDER_LEN_MAX: usize = 1000;
+/// Of so many files lengths are looked up before others get at the volume: 0.3 ms, of 30 ms for a hundred thousand.
+const LIST_AT_ONCE: usize = 1000;
 
 /// A mounted volume. Dropping it makes everything durable that can be, and notes that the volume was closed.
 #[derive(Debug)]
@@ -409,15 +411,15 @@ impl FileSystem for LavaFs {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirEntry>> {
-        let core = lock(&self.volume.core);
         let whole = dir_of(dir)?;
-        let names = core.meta.names(&whole).ok_or_else(|| not_found(dir))?;
-        let entry = |(name, ino): (&str, Ino)| DirEntry {
-            name: name.to_owned(),
-            len: core.size_of(ino),
-            allocated: allocated(&core, ino),
-        };
-        Ok(names.map(entry).collect())
+        let names = lock(&self.volume.core).meta.names(&whole).ok_or_else(|| not_found(dir))?;
+        let (mut names, mut all) = (names.iter().peekable(), Vec::with_capacity(names.len()));
+        while names.peek().is_some() {
+            let core = lock(&self.volume.core);
+            let part = names.by_ref().take(LIST_AT_ONCE);
+            all.extend(part.filter_map(|(name, &ino)| entry_of(&core, name, ino)));
+        }
+        Ok(all)
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {
@@ -525,6 +527,12 @@ impl FileSystem for LavaFs {
     fn scan_extent_tail(&self, path: &Path) -> Result<u64> {
         Ok(self.live(path)?.view().readable)
     }
+}
+
+/// `None` if the file is gone.
+fn entry_of(core: &Core, name: &str, ino: Ino) -> Option<DirEntry> {
+    core.meta.node(ino)?;
+    Some(DirEntry { name: name.to_owned(), len: core.size_of(ino), allocated: allocated(core, ino) })
 }
 
 fn allocated(core: &Core, ino: Ino) -> u64 {

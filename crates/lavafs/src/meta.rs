@@ -57,7 +57,7 @@ impl Node {
     }
 }
 
-type Names = ChunkMap<Box<str>, Ino>;
+pub(crate) type Names = ChunkMap<Box<str>, Ino>;
 
 /// What an operation has set free.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -148,9 +148,9 @@ impl Meta {
         self.dirs.get(dir)?.get(name).copied()
     }
 
-    /// The files of a directory, sorted.
-    pub(crate) fn names(&self, dir: &str) -> Option<impl Iterator<Item = (&str, Ino)>> {
-        Some(self.dirs.get(dir)?.iter().map(|(name, &ino)| (&**name, ino)))
+    /// The files of a directory, sorted: a copy, which is soon made.
+    pub(crate) fn names(&self, dir: &str) -> Option<Names> {
+        self.dirs.get(dir).cloned()
     }
 
     /// All directories, sorted.

@@ -29,3 +29,22 @@ fn a_hole_is_made_when_no_claim_is_in_line() {
     assert!(!core.claims, "the claim was committed before the hole came in line");
     assert!(!core.pending.is_empty(), "the hole is in line");
 }
+
+/// Lengths are looked up in parts, each name once: also where the last part is whole.
+#[test]
+fn a_long_directory_is_listed_whole() {
+    let sim = SimEnv::new(2);
+    let device = sim.device("/device", 4_000 * BLOCK).unwrap();
+    format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
+    let fs = mount(&sim.env(), device, MountOptions::default()).unwrap();
+    let dir = Path::new("/db");
+    fs.create_dir_all(dir).unwrap();
+    let name = |i: usize| format!("{i:06}");
+    for i in 0..=2 * LIST_AT_ONCE {
+        if [0, LIST_AT_ONCE - 1, LIST_AT_ONCE, LIST_AT_ONCE + 1, 2 * LIST_AT_ONCE].contains(&i) {
+            let names: Vec<String> = fs.list(dir).unwrap().into_iter().map(|entry| entry.name).collect();
+            assert_eq!(names, (0..i).map(name).collect::<Vec<_>>());
+        }
+        drop(fs.create(&dir.join(name(i)), &CreateOptions::default()).unwrap());
+    }
+}

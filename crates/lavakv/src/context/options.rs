@@ -17,6 +17,7 @@ use lsm::policy::{Policies, PolicyChoice, TreeOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use version::names;
 
 pub use store::space::SpaceLimit;
 pub use wal::Durability;
@@ -148,13 +149,21 @@ impl Options {
         if self.rate_limit_bytes_per_s != 0 {
             check("rate_limit_bytes_per_s", self.rate_limit_bytes_per_s, 1 << 20, 1 << 50)?;
         }
-        if self.metrics_file.as_ref().is_some_and(|file| file.file_name().is_none()) {
-            return Err(Error::invalid("option metrics_file: its path does not end in the name of a file"));
-        }
+        self.check_metrics_file()?;
         if self.scrub_bytes_per_s != 0 {
             check("scrub_bytes_per_s", self.scrub_bytes_per_s, 64 << 10, 1 << 50)?;
         }
         self.family.validate()
+    }
+
+    /// A page takes the place of what has its name: of no file of a store.
+    fn check_metrics_file(&self) -> Result<()> {
+        let Some(file) = &self.metrics_file else { return Ok(()) };
+        match file.file_name().map(|name| name.to_str().and_then(names::parse)) {
+            None => Err(Error::invalid("option metrics_file: its path does not end in the name of a file")),
+            Some(Some(_)) => Err(Error::invalid("option metrics_file: files of a store have such names")),
+            Some(None) => Ok(()),
+        }
     }
 
     /// Memory of a family's drop cache, if it has one: a 64th of what the block cache may take, beside it, 16 KiB to 4 MiB.

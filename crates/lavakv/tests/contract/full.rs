@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::limits::least_limit;
-use crate::overwrites::{Filled, bytes, family, kept, limited};
+use crate::overwrites::{Filled, bytes, family, kept, limited, occupied};
 use lavastore_lavakv::{
     Db, Durability, ErrorKind, FamilyOptions, Options, SpaceLimit, ValuePlacement,
     io::{DirEntry, Rng},
@@ -358,4 +358,51 @@ fn an_open_after_a_crash_keeps_the_limit() {
         }
         s.check(options);
     }
+}
+
+/// The file of metrics in the store's directory is the store's: where it does not fit it is not written, which is counted, the
+/// page before stays, and nobody else is refused anything for it.
+#[test]
+fn the_file_of_metrics_keeps_the_limit() {
+    if skipped_on_lavafs(because::ROOM) {
+        return;
+    }
+    let limit = 3 << 20;
+    let options = Options { metrics_file: Some("METRICS".into()), ..limited(limit) };
+    let mut s = Filled::new(43, options.clone(), limit);
+    let page = |s: &Filled| env(&s.sim).fs.read_all(&path("METRICS"), 8 << 20).unwrap();
+    let turn = |s: &Filled| {
+        s.sim.advance_ns(400_000_000_000);
+        while s.db.run_background_step() {}
+    };
+    turn(&s);
+    let first = page(&s);
+    let n = fill_up(&mut s, 0, 3000);
+    s.sim.watch(DIR);
+    turn(&s);
+    assert_eq!(s.db.stats().metrics_write_errors, 0, "there is room for a page of the usual length");
+    let second = page(&s);
+    assert!(first != second);
+    // Each name makes the page longer: now there is room for one, and not for another beside it; then not even for one.
+    for pages in [2, 1] {
+        let room = limit - occupied(&s.sim);
+        let mut held = Vec::new();
+        while s.db.metrics().unwrap().len() as u64 * pages < room + (64 << 10) {
+            held.push(s.db.snapshot_named(&format!("{:0>2000}", held.len())));
+        }
+        let before = s.db.stats().metrics_write_errors;
+        (0..2).for_each(|_| turn(&s));
+        assert!(s.sim.peak() <= limit, "{pages}: {} of {limit} bytes", s.sim.peak());
+        assert!(s.db.stats().metrics_write_errors > before, "{pages}: {:?}", s.db.stats());
+    }
+    assert!(!page(&s).is_empty() && files_like(&s.sim, "METRICS").len() == 1);
+    (0..n / 3).for_each(|k| s.delete(k));
+    let again = fill_up(&mut s, n, 3000);
+    assert!(again > n / 6, "{again} of {n}: {} {}", s.refusal, s.db.describe());
+    let before = s.db.stats().metrics_write_errors;
+    turn(&s);
+    assert!(page(&s) != second, "it is written again");
+    assert_eq!((s.db.stats().metrics_write_errors, s.db.stats().background_errors), (before, 0));
+    assert!(s.sim.peak() <= limit, "{} of {limit} bytes", s.sim.peak());
+    s.check(options);
 }

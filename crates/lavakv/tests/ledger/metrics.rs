@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::separated;
 use lavastore_lavakv::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavastore_lavakv::{Db, Options, ReadOptions};
+use lavastore_lavakv::{Db, ErrorKind, Options, ReadOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -159,7 +159,13 @@ fn a_running_store_keeps_its_metrics_in_a_file() {
     assert!(env(&sim).fs.metadata(&path("METRICS.tmp")).is_err(), "what it is made of is not left");
     db.close().unwrap();
     assert!(env(&sim).fs.metadata(&file).is_err(), "a store that is closed has no metrics");
-    assert!(Db::open_in(env(&sim), DIR, Options { metrics_file: Some("..".into()), ..separated() }).is_err());
+    // What it would take the place of.
+    let names = files(&sim).into_iter().map(|(name, _)| name).chain(["000000000007.tail".into()]);
+    for name in names.chain(["..".into()]) {
+        let options = Options { metrics_file: Some(name.clone().into()), ..separated() };
+        fails(Db::open_in(env(&sim), DIR, options), ErrorKind::InvalidArgument);
+    }
+    Db::open_in(env(&sim), DIR, separated()).unwrap().close().unwrap();
 }
 
 #[test]

@@ -294,12 +294,20 @@ impl SpaceBudget {
 
     /// True if a file of `bytes` may be made that is nobody's output.
     pub fn fits_job(&self, bytes: u64) -> bool {
+        self.fits_beside(self.jobs.granted_bytes.load(Relaxed), bytes)
+    }
+
+    /// True if a file of `bytes` may be made that stays and frees nothing: what the jobs that free space need is left to them.
+    pub fn fits_file(&self, bytes: u64) -> bool {
+        self.fits_beside(self.pool_bytes(), bytes)
+    }
+
+    fn fits_beside(&self, jobs_bytes: u64, bytes: u64) -> bool {
         if !self.is_limited() {
             return true;
         }
-        let granted = self.jobs.granted_bytes.load(Relaxed);
         let others = self.settled_bytes() + self.unflushed_bytes() + self.sums.fixed_bytes.load(Relaxed);
-        others.saturating_add(granted).saturating_add(bytes) <= self.bounds.ceiling_bytes.load(Relaxed)
+        others.saturating_add(jobs_bytes).saturating_add(bytes) <= self.bounds.ceiling_bytes.load(Relaxed)
     }
 
     /// What a flush writes was admitted with the writes: it starts whatever there is.

@@ -13,7 +13,8 @@
 //! **The ceiling.** Where the store has a limit, a file of data or log that would lift the sum above the ceiling is
 //! refused with `NoSpace`, before anything happened: the same answer, at the same place, as that of a volume that is full.
 //! Admission ([`crate::space`]) keeps jobs and writers from ever getting here; this is what makes it a limit if an estimate
-//! was wrong. The manifest, `CURRENT` and the log's open pages are counted, but never refused.
+//! was wrong. A file without which the store is whole (that of metrics) is refused like data. The manifest, `CURRENT` and
+//! the log's open pages are counted, but never refused.
 
 use crate::names::{self, FileKind};
 use base::sync::atomic::{AtomicU64, Ordering};
@@ -92,10 +93,13 @@ impl Meter {
 
     /// Takes over what a listing says of files that have not changed since.
     pub fn correct(&self, listing: &[DirEntry]) {
-        let mut files = lock(&self.files);
-        for entry in listing {
-            let file = files.by_name.get_mut(&entry.name).filter(|file| file.len == Some(entry.len));
-            file.map(|file| self.change(file, entry.allocated)).unwrap_or_default();
+        // In parts: a listing may have a hundred thousand files, and whoever makes one grow takes this lock.
+        for part in listing.chunks(1000) {
+            let mut files = lock(&self.files);
+            for entry in part {
+                let file = files.by_name.get_mut(&entry.name).filter(|file| file.len == Some(entry.len));
+                file.map(|file| self.change(file, entry.allocated)).unwrap_or_default();
+            }
         }
     }
 
@@ -201,10 +205,10 @@ pub struct MeteredFs {
     pub meter: Arc<Meter>,
 }
 
-/// True for data and log: what the ceiling may refuse.
+/// True for data, log, and what is no part of the store: what the ceiling may refuse.
 fn is_bounded(name: &str) -> bool {
     use FileKind::{Ksst, Log, Tail, Vsst};
-    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)))
+    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)) | None)
 }
 
 /// The bytes of `len` in whole pages.

@@ -5,8 +5,13 @@
 //! sees one moment and never a part. Nothing is synced: after a loss of power the numbers are of no use.
 //!
 //! A page of metrics lists the store's directory, which is short work in most stores and not in those of a hundred thousand
-//! files; so the pause is at least [`PAUSE_TIMES`] what the last one took. Where the file cannot be written (a full disk, a
-//! directory that is gone) that is counted, and tried again with the next page: the store is not concerned.
+//! files: a quarter of a second, though under no lock for longer than a thousand names take. So the pause is at least
+//! [`PAUSE_TIMES`] what the last one took. Where the file cannot be written (a full disk, a directory that is gone) that is
+//! counted, and tried again with the next page: the store is not concerned.
+//!
+//! In the store's directory it counts with the store's files. Under a limit a page is written only where it fits beside what
+//! the jobs that free space need, and the page after it, too, while the one before is there; the limit itself is the
+//! meter's to keep.
 //!
 //! A close removes the file. That of a process which was killed stays, and its age tells.
 
@@ -19,6 +24,7 @@ use io::{Access, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::run::{Job, JobClass, Progress};
+use store::volumes::pages;
 
 /// From one page to the next, nanoseconds.
 const PAUSE_NS: u64 = 5_000_000_000;
@@ -68,14 +74,19 @@ struct MetricsJob {
 }
 
 impl MetricsJob {
-    fn write(&self) -> Result<()> {
+    /// False: there is no room for it.
+    fn write(&self) -> Result<bool> {
         let context = &self.jobs.context;
-        let Some((partial, file)) = paths(context) else { return Ok(()) };
+        let Some((partial, file)) = paths(context) else { return Ok(true) };
         let text = (self.jobs.metrics)(&self.jobs)?;
         let fs = &context.env.fs;
         match fs.remove(&partial) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
+        }
+        let inside = file.parent() == Some(&context.dir);
+        if inside && !self.jobs.space.fits_file(2 * pages(text.len() as u64)) {
+            return Ok(false);
         }
         let options = CreateOptions { access: Access::Buffered, ..CreateOptions::default() };
         let mut page = fs.create(&partial, &options)?;
@@ -86,7 +97,7 @@ impl MetricsJob {
             // The first error is the one to count.
             let _ = fs.remove(&partial);
         }
-        renamed
+        renamed.map(|()| true)
     }
 }
 
@@ -96,7 +107,7 @@ impl Job for MetricsJob {
     }
 
     fn step(&mut self) -> Result<Progress> {
-        if self.write().is_err() {
+        if !self.write().unwrap_or(false) {
             self.jobs.context.stats.metrics_write_errors.add(1);
         }
         Ok(Progress::Done)

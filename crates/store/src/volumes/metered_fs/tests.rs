@@ -61,7 +61,7 @@ fn a_handle_of_a_removed_file_counts_nothing() {
 }
 
 #[test]
-fn the_ceiling_refuses_data_and_log_and_nothing_else() {
+fn the_ceiling_refuses_data_log_and_strangers_and_nothing_else() {
     let (sim, fs) = metered();
     let path = |name: &str| Path::new("/store").join(name);
     fs.meter.set_ceiling(40_960);
@@ -75,12 +75,15 @@ fn the_ceiling_refuses_data_and_log_and_nothing_else() {
         fs.create_in_place(&path(&names::log(2)), 4096, Access::Direct).err(),
         fs.create(&path(&names::ksst(3)), &CreateOptions { expected_len: 1, ..CreateOptions::default() })
             .err(),
+        fs.create(&path("METRICS.tmp"), &CreateOptions::default())
+            .and_then(|mut page| page.append(&[1]))
+            .err(),
     ] {
         assert_eq!(refused.unwrap().kind(), ErrorKind::NoSpace);
     }
     let mut manifest = fs.create(&path(&names::manifest(4)), &CreateOptions::default()).unwrap();
     manifest.append(&[1; 100]).unwrap();
-    assert_eq!((fs.meter.used_bytes(), fs.meter.refusals()), (45_056, 3));
+    assert_eq!((fs.meter.used_bytes(), fs.meter.refusals()), (45_056, 4));
     fs.remove(&path(&names::vsst(1))).unwrap();
     fs.create_in_place(&path(&names::log(2)), 4096, Access::Direct).unwrap();
 }
