@@ -6,6 +6,7 @@
 //! LSNs that each file has of each log.
 //!
 //! * [`ops`]: what is written to the log. [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
+//! * [`mod@pick`]: which files to collect next.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other.
 
@@ -13,5 +14,6 @@ pub mod entry;
 pub mod limits;
 pub mod lsn_set;
 pub mod ops;
+pub mod pick;
 
 pub use entry::{Entry, LogId, Lsn, Source};
