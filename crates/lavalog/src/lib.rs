@@ -6,11 +6,17 @@
 //! LSNs that each file has of each log.
 //!
 //! * [`ops`]: what is written to the log. [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
+//! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
+//!   outlived their group. [`disk`]: what these three kinds of files have in common.
 //! * [`mod@pick`]: which files to collect next.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other.
 
+pub mod checkpoint;
+pub mod cold;
+pub mod disk;
 pub mod entry;
+pub mod index_file;
 pub mod limits;
 pub mod lsn_set;
 pub mod ops;

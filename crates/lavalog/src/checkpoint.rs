@@ -1,0 +1,361 @@
+//! Checkpoint files: all that is known of logs beside where their records are.
+//!
+//! Names, trim points, truncations and metadata of all logs, and the numbers from which replay goes on. A checkpoint is written before
+//! groups of the log leave the chain that is replayed, and named by the same edit, which drops the one before. It is *fuzzy*: where replay
+//! starts is noted first, then logs are copied one after another while operations go on; to replay what a log knows
+//! already changes nothing ([`SavedLog`] carries the sequences by which that is told).
+//!
+//! ```text
+//! frames of logs | directory | footer
+//! directory: file number, first sequence to replay, next sequence, next log id, number of frames (varints);
+//!            for each frame: logs varint, length varint, checksum included
+//! log: id varint, less one more than the id before in the frame (the first as it is)
+//!      flags u8: 1 has a last LSN, 2 has metadata
+//!      sequence of its creation varint | name bytes | trimmed below varint
+//!      last LSN varint, if flagged | sequence of its metadata varint, metadata bytes, if flagged
+//!      truncations varint; each: sequence varint, less that of the one before (the first as it is), LSN varint
+//! ```
+//!
+//! Frames are cut at about 32 KiB. Ids ascend through the whole file.
+
+use crate::disk::footer::FileKind;
+use crate::disk::input::Input;
+use crate::disk::output::Output;
+use crate::entry::{LogId, Lsn};
+use crate::limits::{LOGS_MAX, LSN_MAX, METADATA_LEN_MAX, NAME_LEN_MAX};
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Error, ErrorKind, MAX_SEQ, Result, SeqNo, Uid};
+use io::{AppendFile, ReadFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A frame is closed once it has so many bytes.
+const FRAME_LEN: usize = 32 << 10;
+
+const HAS_LAST: u8 = 1;
+const HAS_METADATA: u8 = 2;
+
+/// What a checkpoint knows of one log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedLog {
+    /// Its id, never given to another.
+    pub id: LogId,
+    /// The sequence of the operation that created it.
+    pub created: SeqNo,
+    /// Its name.
+    pub name: String,
+    /// Records below this LSN are trimmed, whenever they were or will be appended.
+    pub trimmed_below: Lsn,
+    /// The largest LSN that it has, or had before it was trimmed.
+    pub last: Option<Lsn>,
+    /// The metadata that was set last, and the sequence of that.
+    pub metadata: Option<(SeqNo, Vec<u8>)>,
+    /// Truncations that may meet a record still, their sequences ascending: records above the LSN of a lower sequence are gone.
+    pub truncations: Vec<(SeqNo, Lsn)>,
+}
+
+/// Which file it is, and where replay goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointHead {
+    /// The number of the file.
+    pub number: u64,
+    /// All operations below this sequence are in it.
+    pub replay_from: SeqNo,
+    /// No operation had this sequence or a higher one when it was begun, and none in the file has.
+    pub next_seq: SeqNo,
+    /// No log had this id or a higher one when it was begun, and none in the file has.
+    pub next_log: LogId,
+}
+
+/// Writes a checkpoint. Dropped unfinished, it leaves a file that no reader opens.
+pub struct CheckpointWriter {
+    output: Output,
+    head: CheckpointHead,
+    /// The frame that is open: its bytes, and the logs in it.
+    open: Vec<u8>,
+    open_logs: u64,
+    /// Logs and bytes of the frames that are written.
+    frames: Vec<(u64, u64)>,
+    logs: u64,
+    last: Option<LogId>,
+}
+
+impl CheckpointWriter {
+    /// Begins one in an empty file. `head` is what was true before the first log was looked at; its next numbers are raised by those of logs
+    /// that were created or changed afterwards.
+    pub fn new(file: Box<dyn AppendFile>, path: &Path, uid: Uid, head: CheckpointHead) -> CheckpointWriter {
+        CheckpointWriter {
+            output: Output::new(file, path, uid),
+            head,
+            open: Vec::new(),
+            open_logs: 0,
+            frames: Vec::new(),
+            logs: 0,
+            last: None,
+        }
+    }
+
+    /// Adds a log. Ids ascend.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the log does not come behind the one before, or has what no log may have; those of writing.
+    pub fn add(&mut self, log: &SavedLog) -> Result<()> {
+        if self.last.is_some_and(|last| last >= log.id) {
+            let why = format!("log {} does not come behind the log before in a checkpoint", log.id);
+            return Err(self.output.blame(Error::invalid(why)));
+        }
+        log.check().map_err(|why| self.output.blame(Error::invalid(why)))?;
+        let least = match self.open_logs {
+            0 => 0,
+            _ => self.last.map_or(0, |last| last + 1),
+        };
+        put_log(&mut self.open, log, least);
+        self.last = Some(log.id);
+        self.head.next_log = self.head.next_log.max(log.id.saturating_add(1));
+        self.head.next_seq = self.head.next_seq.max(log.newest() + 1);
+        self.open_logs += 1;
+        self.logs += 1;
+        if self.open.len() >= FRAME_LEN { self.close_frame() } else { Ok(()) }
+    }
+
+    fn close_frame(&mut self) -> Result<()> {
+        let len = self.output.frame(&[&self.open])?;
+        self.frames.push((self.open_logs, len));
+        self.open.clear();
+        self.open_logs = 0;
+        Ok(())
+    }
+
+    /// Writes the rest and makes the file durable (the directory that it is in is the caller's to sync). Returns its length.
+    ///
+    /// # Errors
+    /// Those of writing and syncing: the file is then of no use.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.open_logs > 0 {
+            self.close_frame()?;
+        }
+        let head = self.head;
+        let mut directory = Vec::new();
+        for n in [head.number, head.replay_from, head.next_seq, head.next_log, self.frames.len() as u64] {
+            put_varint(&mut directory, n);
+        }
+        for (logs, len) in &self.frames {
+            put_varint(&mut directory, *logs);
+            put_varint(&mut directory, *len);
+        }
+        self.output.finish(FileKind::Checkpoint, &directory, self.logs)
+    }
+}
+
+impl SavedLog {
+    /// The largest sequence in it.
+    fn newest(&self) -> SeqNo {
+        let truncated = self.truncations.last().map_or(0, |truncation| truncation.0);
+        let set = self.metadata.as_ref().map_or(0, |metadata| metadata.0);
+        self.created.max(truncated).max(set)
+    }
+
+    /// What is wrong with it, if anything is.
+    fn check(&self) -> std::result::Result<(), String> {
+        let metadata = self.metadata.as_ref();
+        let wrong = if self.name.is_empty() || self.name.len() > NAME_LEN_MAX {
+            "its name is too long, or empty"
+        } else if metadata.is_some_and(|(_, bytes)| bytes.len() > METADATA_LEN_MAX) {
+            "its metadata is too long"
+        } else if self.last.is_some_and(|last| last > LSN_MAX) {
+            "its last LSN is above all there can be"
+        } else if self.id == LogId::MAX {
+            "its id is above all there can be"
+        } else if !self.truncations.is_sorted_by(|a, b| a.0 < b.0) {
+            "its truncations are not in their order"
+        } else if self.newest() > MAX_SEQ {
+            "it has a sequence above all there can be"
+        } else {
+            return Ok(());
+        };
+        Err(format!("log {} cannot be in a checkpoint: {wrong}", self.id))
+    }
+}
+
+fn put_log(out: &mut Vec<u8>, log: &SavedLog, least: LogId) {
+    put_varint(out, log.id - least);
+    let flag = |there: bool, flag: u8| if there { flag } else { 0 };
+    out.push(flag(log.last.is_some(), HAS_LAST) | flag(log.metadata.is_some(), HAS_METADATA));
+    put_varint(out, log.created);
+    put_bytes(out, log.name.as_bytes());
+    put_varint(out, log.trimmed_below);
+    log.last.iter().for_each(|last| put_varint(out, *last));
+    if let Some((seq, metadata)) = &log.metadata {
+        put_varint(out, *seq);
+        put_bytes(out, metadata);
+    }
+    put_varint(out, log.truncations.len() as u64);
+    let mut before = 0;
+    for &(seq, above) in &log.truncations {
+        put_varint(out, seq - before);
+        put_varint(out, above);
+        before = seq;
+    }
+}
+
+fn take_log(reader: &mut Reader<'_>, least: Option<LogId>) -> Result<SavedLog> {
+    let too_high = || Error::corruption("a log in a checkpoint has an id or sequence above all there can be");
+    let id = reader.varint()?;
+    let id = least.and_then(|least| least.checked_add(id)).ok_or_else(too_high)?;
+    let flags = reader.u8()?;
+    if flags & !(HAS_LAST | HAS_METADATA) != 0 {
+        let why = format!("log {id} has the flags {flags:#x} in a checkpoint: it needs a newer release");
+        return Err(Error::new(ErrorKind::Unsupported, why));
+    }
+    let created = reader.varint()?;
+    let name = std::str::from_utf8(reader.bytes()?)
+        .map_err(|e| {
+            Error::corruption(format!("the name of log {id} in a checkpoint is no text")).caused_by(e)
+        })?
+        .to_owned();
+    let trimmed_below = reader.varint()?;
+    let last = if flags & HAS_LAST != 0 { Some(reader.varint()?) } else { None };
+    let metadata =
+        if flags & HAS_METADATA != 0 { Some((reader.varint()?, reader.bytes()?.to_vec())) } else { None };
+    let (mut truncations, mut before) = (Vec::new(), 0u64);
+    for _ in 0..reader.varint()? {
+        before = before.checked_add(reader.varint()?).ok_or_else(too_high)?;
+        truncations.push((before, reader.varint()?));
+    }
+    let log = SavedLog { id, created, name, trimmed_below, last, metadata, truncations };
+    log.check().map_err(Error::corruption)?;
+    Ok(log)
+}
+
+/// An open checkpoint.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    input: Input,
+    head: CheckpointHead,
+    frames: Vec<Frame>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    offset: u64,
+    len: u64,
+    logs: u64,
+}
+
+impl Checkpoint {
+    /// Opens the file with that number and uid.
+    ///
+    /// # Errors
+    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    pub fn open(file: Arc<dyn ReadFile>, number: u64, uid: Uid) -> Result<Checkpoint> {
+        let input = Input::open(file, FileKind::Checkpoint, uid)?;
+        let at = input.footer().directory_offset;
+        let bytes = input.directory()?;
+        let (head, frames) =
+            decode_directory(&bytes, at, input.footer().rows).map_err(|e| input.blame(e, at))?;
+        if head.number != number {
+            let why =
+                format!("this is log checkpoint {}, expected was {number}: files were swapped", head.number);
+            return Err(input.blame(Error::corruption(why), at));
+        }
+        Ok(Checkpoint { input, head, frames })
+    }
+
+    /// Which file it is, and where replay goes on.
+    pub fn head(&self) -> &CheckpointHead {
+        &self.head
+    }
+
+    /// How many logs are in it.
+    pub fn logs(&self) -> u64 {
+        self.input.footer().rows
+    }
+
+    /// Bytes of the file.
+    pub fn file_len(&self) -> u64 {
+        self.input.footer().file_len
+    }
+
+    /// Hands all logs to `take`, ids ascending.
+    ///
+    /// # Errors
+    /// `Corruption` or `Unsupported`, naming file and offset; those of reading and of `take`.
+    pub fn each(&self, take: &mut dyn FnMut(SavedLog) -> Result<()>) -> Result<()> {
+        let mut last = None;
+        for frame in &self.frames {
+            let payload = self.input.frame(frame.offset, frame.len, 0)?;
+            let logs = decode_frame(&payload, frame.logs, last, &self.head);
+            for log in logs.map_err(|e| self.input.blame(e, frame.offset))? {
+                last = Some(log.id);
+                take(log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of the file and checks it. Returns the bytes of the file.
+    ///
+    /// # Errors
+    /// Those of [`Checkpoint::each`].
+    pub fn verify(&self) -> Result<u64> {
+        self.each(&mut |_| Ok(()))?;
+        Ok(self.file_len())
+    }
+}
+
+/// Reads the directory of a file whose frames end at `end` and that has so many logs.
+fn decode_directory(bytes: &[u8], end: u64, logs: u64) -> Result<(CheckpointHead, Vec<Frame>)> {
+    let mut reader = Reader::new(bytes);
+    let head = CheckpointHead {
+        number: reader.varint()?,
+        replay_from: reader.varint()?,
+        next_seq: reader.varint()?,
+        next_log: reader.varint()?,
+    };
+    let bad = |why: &str| Error::corruption(format!("the directory of a log checkpoint {why}"));
+    if head.replay_from > head.next_seq || head.next_seq > MAX_SEQ + 1 {
+        return Err(bad("has sequences that no log has"));
+    }
+    let (mut frames, mut offset, mut sum) = (Vec::new(), 0u64, 0u64);
+    for _ in 0..reader.varint()? {
+        let frame = Frame { offset, logs: reader.varint()?, len: reader.varint()? };
+        offset = offset.checked_add(frame.len).ok_or_else(|| bad("leads behind its file"))?;
+        sum = sum.checked_add(frame.logs).ok_or_else(|| bad("counts more logs than there can be"))?;
+        frames.push(frame);
+    }
+    if sum > LOGS_MAX as u64 {
+        return Err(bad("counts more logs than this release takes"));
+    }
+    match offset == end && sum == logs && reader.is_empty() {
+        true => Ok((head, frames)),
+        false => Err(bad("does not fit the file")),
+    }
+}
+
+/// The logs of a frame, which come behind the log `last`, with numbers below the next ones of `head`.
+fn decode_frame(
+    payload: &[u8],
+    count: u64,
+    last: Option<LogId>,
+    head: &CheckpointHead,
+) -> Result<Vec<SavedLog>> {
+    let mut reader = Reader::new(payload);
+    let (mut logs, mut least) = (Vec::new(), Some(0u64));
+    for _ in 0..count {
+        let log = take_log(&mut reader, least)?;
+        least = log.id.checked_add(1);
+        logs.push(log);
+    }
+    let first = logs.first().map(|log: &SavedLog| log.id);
+    let follows = last.is_none_or(|last| first.is_some_and(|first| last < first));
+    let is_below = logs.iter().all(|log| log.id < head.next_log && log.newest() < head.next_seq);
+    match reader.is_empty() && !logs.is_empty() && follows && is_below {
+        true => Ok(logs),
+        false => Err(Error::corruption(
+            "a frame of logs that do not come behind those before, or are not all of it, or too new",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

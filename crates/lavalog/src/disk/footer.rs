@@ -1,0 +1,154 @@
+//! The footer: the last 64 bytes of every file of logs.
+//!
+//! ```text
+//!  0  uid of the file                16 bytes
+//! 16  length of the file             u64
+//! 24  offset of the directory        u64
+//! 32  length of the directory        u64, its checksum included
+//! 40  rows                           u64: records of an index or cold file, logs of a checkpoint
+//! 48  checksum of all the rest       u32, masked with (uid, offset of the footer)
+//! 52  format version                 u32
+//! 56  magic                          by the kind of the file
+//! ```
+//!
+//! The directory ends where the footer begins. As in every file of values and tables, version and magic stay at the end
+//! and the uid stays 64 bytes before it.
+
+use super::SUM_LEN;
+use base::codec::Reader;
+use base::{Error, ErrorKind, Result, Uid, checksum};
+
+/// Bytes of a footer.
+pub const FOOTER_LEN: usize = 64;
+/// The version this release writes, and the newest it reads.
+pub const VERSION: u32 = 1;
+
+const SUM_AT: usize = 48;
+
+/// What a file of logs is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// The index of one group of the log.
+    Index,
+    /// Names, trim points and truncations of all logs.
+    Checkpoint,
+    /// Records that outlived the group they were written to.
+    Cold,
+}
+
+impl FileKind {
+    /// The kind in the manifest's list of files, and in the file's name.
+    pub fn number(self) -> u8 {
+        match self {
+            FileKind::Index => 1,
+            FileKind::Checkpoint => 2,
+            FileKind::Cold => 3,
+        }
+    }
+
+    /// The last bytes of such a file.
+    pub fn magic(self) -> [u8; 8] {
+        match self {
+            FileKind::Index => *b"LAVALIDX",
+            FileKind::Checkpoint => *b"LAVALCKP",
+            FileKind::Cold => *b"LAVALCLD",
+        }
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Index => "log index file",
+            FileKind::Checkpoint => "log checkpoint",
+            FileKind::Cold => "cold log file",
+        }
+    }
+}
+
+/// What a footer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// What file it is the end of.
+    pub kind: FileKind,
+    /// The identity of the file.
+    pub uid: Uid,
+    /// Bytes of the file.
+    pub file_len: u64,
+    /// Where the directory begins.
+    pub directory_offset: u64,
+    /// Bytes of the directory, its checksum included.
+    pub directory_len: u64,
+    /// Records of an index or cold file, logs of a checkpoint.
+    pub rows: u64,
+}
+
+impl Footer {
+    /// The 64 bytes at the end of the file.
+    pub fn encode(&self) -> [u8; FOOTER_LEN] {
+        let mut out = [0; FOOTER_LEN];
+        out[..16].copy_from_slice(&self.uid.0);
+        let numbers = [self.file_len, self.directory_offset, self.directory_len, self.rows];
+        for (at, n) in (16..).step_by(8).zip(numbers) {
+            out[at..at + 8].copy_from_slice(&n.to_le_bytes());
+        }
+        out[52..56].copy_from_slice(&VERSION.to_le_bytes());
+        out[56..].copy_from_slice(&self.kind.magic());
+        let at = self.file_len.saturating_sub(FOOTER_LEN as u64);
+        let sum = sum_of(&out) ^ checksum::mask(self.uid, at);
+        out[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Decodes the last bytes of a file of `len` bytes that should be the file `uid`, of that kind.
+    ///
+    /// # Errors
+    /// `Unsupported` for a newer version; `Corruption` for everything else that is wrong.
+    pub fn decode(kind: FileKind, bytes: &[u8; FOOTER_LEN], uid: Uid, len: u64) -> Result<Footer> {
+        let at = len.saturating_sub(FOOTER_LEN as u64);
+        let bad = |why: String| Error::corruption(why).at_offset(at);
+        let mut reader = Reader::new(bytes);
+        let footer = Footer {
+            kind,
+            uid: Uid(reader.array()?),
+            file_len: reader.u64()?,
+            directory_offset: reader.u64()?,
+            directory_len: reader.u64()?,
+            rows: reader.u64()?,
+        };
+        let sum = reader.u32()?;
+        let version = reader.u32()?;
+        if reader.rest() != kind.magic() {
+            let name = kind.name();
+            return Err(bad(format!("no {name}: the magic at its end is missing (a cut or damaged file)")));
+        }
+        if version > VERSION {
+            let why = format!(
+                "{} of format version {version}; this release reads up to {VERSION}: use a newer one",
+                kind.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, why).at_offset(at));
+        }
+        if sum_of(bytes) ^ checksum::mask(footer.uid, at) != sum || version == 0 {
+            return Err(bad("the footer is damaged or the file was cut".into()));
+        }
+        if footer.uid != uid {
+            let why = format!("this is file {:?}, expected was {uid:?}: files were swapped", footer.uid);
+            return Err(bad(why));
+        }
+        let directory_end = footer.directory_offset.checked_add(footer.directory_len);
+        if footer.file_len != len || directory_end != Some(at) || footer.directory_len < SUM_LEN as u64 {
+            return Err(bad(format!(
+                "the file has {len} bytes, {} were written with a directory of {} from {}",
+                footer.file_len, footer.directory_len, footer.directory_offset
+            )));
+        }
+        Ok(footer)
+    }
+}
+
+fn sum_of(bytes: &[u8; FOOTER_LEN]) -> u32 {
+    checksum::checksum_of(&[&bytes[..SUM_AT], &bytes[SUM_AT + 4..]])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Blocks and directory at the end of a file: what index files and cold files have in common.
+
+use super::SUM_LEN;
+use super::directory::{Block, Directory, LogRows};
+use super::footer::FileKind;
+use super::input::Input;
+use super::output::Output;
+use super::rows::{self, BLOCK_ROWS};
+use crate::entry::{Entry, LogId, Lsn};
+use crate::limits::{LSN_MAX, RECORD_LEN_MAX};
+use crate::lsn_set::{Builder, Size};
+use base::{Error, MAX_SEQ, Result, SeqNo, Uid};
+use io::ReadFile;
+use std::sync::Arc;
+
+/// About how much is read in one request where blocks are read one behind another, bytes.
+const READ_LEN: u64 = 256 << 10;
+
+/// The index of a file that is being written: blocks, encoded, until they are handed to the file.
+#[derive(Debug, Default)]
+pub(crate) struct Indexing {
+    /// The logs that are complete. The offsets of their blocks are counted from the first block.
+    logs: Vec<LogRows>,
+    /// The log of the last record.
+    open: Option<OpenLog>,
+    /// Where the next block begins, counted from the first.
+    next: u64,
+    /// Blocks that are not in the file yet, without their checksums, and the ends of each.
+    encoded: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// A log whose records are being added.
+#[derive(Debug)]
+struct OpenLog {
+    last: Entry,
+    seqs: (SeqNo, SeqNo),
+    lsns: Builder,
+    blocks: Vec<Block>,
+    /// Rows that are in no block yet.
+    rows: Vec<Entry>,
+}
+
+impl Indexing {
+    /// Checks that a record may follow those so far: that it lies behind them by log and LSN.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it does not, or if it has a number above all there can be.
+    pub(crate) fn check(&self, entry: &Entry) -> Result<()> {
+        let follows =
+            self.open.as_ref().is_none_or(|open| (open.last.log, open.last.lsn) < (entry.log, entry.lsn));
+        let is_record = entry.lsn <= LSN_MAX && entry.seq <= MAX_SEQ && entry.len as usize <= RECORD_LEN_MAX;
+        if follows && is_record {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{entry:?} does not lie behind the record before, or is none")))
+    }
+
+    /// Takes a record.
+    ///
+    /// # Errors
+    /// Those of [`Indexing::check`]; then nothing has changed.
+    pub(crate) fn add(&mut self, entry: &Entry) -> Result<()> {
+        self.check(entry)?;
+        match &self.open {
+            Some(open) if open.last.log != entry.log => self.close_log(),
+            Some(open) if open.rows.len() == BLOCK_ROWS => self.close_block(),
+            _ => {}
+        }
+        let open = self.open.get_or_insert_with(|| OpenLog {
+            last: *entry,
+            seqs: (entry.seq, entry.seq),
+            lsns: Builder::default(),
+            blocks: Vec::new(),
+            rows: Vec::new(),
+        });
+        open.lsns.push(entry.lsn, entry.len)?;
+        open.seqs = (open.seqs.0.min(entry.seq), open.seqs.1.max(entry.seq));
+        open.rows.push(*entry);
+        open.last = *entry;
+        Ok(())
+    }
+
+    fn close_block(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let Some(first) = open.rows.first().map(|row| row.lsn) else { return };
+        let begin = self.encoded.len();
+        rows::encode(&mut self.encoded, &open.rows);
+        let len = self.encoded.len() - begin + SUM_LEN;
+        open.blocks.push(Block { first, offset: self.next, len: len as u32 });
+        open.rows.clear();
+        self.next += len as u64;
+        self.ends.push(self.encoded.len());
+    }
+
+    fn close_log(&mut self) {
+        self.close_block();
+        if let Some(OpenLog { last, seqs, lsns, blocks, .. }) = self.open.take() {
+            self.logs.push(LogRows { log: last.log, seqs, lsns: lsns.build(), blocks });
+        }
+    }
+
+    /// Hands the closed blocks to the file.
+    pub(crate) fn write(&mut self, output: &mut Output) -> Result<()> {
+        let mut begin = 0;
+        for end in self.ends.drain(..) {
+            output.frame(&[&self.encoded[begin..end]])?;
+            begin = end;
+        }
+        self.encoded.clear();
+        Ok(())
+    }
+
+    /// Writes all that is left, directory and footer, and makes the file durable. `begin` is where its blocks begin.
+    pub(crate) fn finish(
+        mut self,
+        mut output: Output,
+        kind: FileKind,
+        head: &[u8],
+        begin: u64,
+    ) -> Result<FinishedFile> {
+        self.close_log();
+        self.write(&mut output)?;
+        let mut directory = Directory { logs: self.logs };
+        directory.logs.iter_mut().flat_map(|log| &mut log.blocks).for_each(|block| block.offset += begin);
+        assert_eq!(begin + self.next, output.offset(), "blocks fill the file up to its directory");
+        let bytes = directory.encode(head, begin);
+        let len = output.finish(kind, &bytes, directory.size().records)?;
+        Ok(FinishedFile { len, directory })
+    }
+}
+
+/// What became of an index or cold file.
+#[derive(Debug)]
+pub struct FinishedFile {
+    /// Bytes of the file.
+    pub len: u64,
+    /// Its directory, as whoever opens it gets it.
+    pub directory: Directory,
+}
+
+/// The index of an open file.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexed {
+    pub(crate) input: Input,
+    /// Where blocks begin; they end at the directory.
+    blocks_begin: u64,
+}
+
+impl Indexed {
+    /// Opens a file: it, the head, and the directory.
+    pub(crate) fn open(
+        file: Arc<dyn ReadFile>,
+        kind: FileKind,
+        uid: Uid,
+    ) -> Result<(Indexed, Vec<u8>, Directory)> {
+        let input = Input::open(file, kind, uid)?;
+        let at = input.footer().directory_offset;
+        let bytes = input.directory()?;
+        let decoded = Directory::decode(&bytes, at);
+        let (head, directory) = decoded.map_err(|e| input.blame(e, at))?;
+        let first = directory.logs.first().and_then(|log| log.blocks.first());
+        let blocks_begin = first.map_or(at, |block| block.offset);
+        let rows = directory.size().records;
+        if rows != input.footer().rows {
+            let why = format!("a directory of {rows} records in a file of {}", input.footer().rows);
+            return Err(input.blame(Error::corruption(why), at));
+        }
+        Ok((Indexed { blocks_begin, input }, head.to_vec(), directory))
+    }
+
+    /// Where blocks begin.
+    pub(crate) fn blocks_begin(&self) -> u64 {
+        self.blocks_begin
+    }
+
+    /// The rows of the block of `log` at a handle.
+    pub(crate) fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
+        let payload = self.input.frame(block.offset, block.len.into(), self.blocks_begin)?;
+        self.decode(&payload, log, block.offset)
+    }
+
+    fn decode(&self, payload: &[u8], log: LogId, offset: u64) -> Result<Vec<Entry>> {
+        let rows = rows::decode(payload).map_err(|e| self.input.blame(e, offset))?;
+        match rows.first() {
+            Some(first) if first.log == log => Ok(rows),
+            other => {
+                let found = other.map(|row| row.log);
+                let why = format!("a block of log {found:?} where one of log {log} is expected");
+                Err(self.input.blame(Error::corruption(why), offset))
+            }
+        }
+    }
+
+    /// The record of an LSN, by one read of its block.
+    pub(crate) fn find(&self, rows: &LogRows, lsn: Lsn) -> Result<Option<Entry>> {
+        let Some(block) = rows.block_of(lsn) else { return Ok(None) };
+        let missing = || {
+            let why = format!("LSN {lsn} of log {} is in the directory, but not in its block", rows.log);
+            self.input.blame(Error::corruption(why), block.offset)
+        };
+        rows::find(&self.block(rows.log, block)?, lsn).ok_or_else(missing).map(Some)
+    }
+
+    /// Reads all rows of a log, its blocks in large requests, and hands them to `take`, LSNs ascending. They are held against the directory.
+    pub(crate) fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
+        let mut check = Check { log, lsns: Builder::default(), sum: Size::default() };
+        let mut blocks = &log.blocks[..];
+        while let Some(first) = blocks.first() {
+            let end_max = first.offset.saturating_add(READ_LEN);
+            let fits = |block: &Block| block.offset.saturating_add(block.len.into()) <= end_max;
+            let (now, later) = blocks.split_at(blocks.partition_point(fits).max(1));
+            let len = now.iter().map(|block| u64::from(block.len)).sum();
+            let bytes = self.input.bytes(first.offset, len, self.blocks_begin)?;
+            for block in now {
+                let at = (block.offset - first.offset) as usize;
+                let frame = bytes.get(at..at + block.len as usize).unwrap_or_default();
+                let payload = self.input.verify(frame, block.offset)?;
+                for row in self.decode(payload, log.log, block.offset)? {
+                    check.see(&row).map_err(|e| self.input.blame(e, block.offset))?;
+                    take(&row)?;
+                }
+            }
+            blocks = later;
+        }
+        let offset = log.blocks.first().map_or(self.blocks_begin, |block| block.offset);
+        check.end().map_err(|e| self.input.blame(e, offset))
+    }
+}
+
+/// Holds the rows of a log against what the directory says of it.
+struct Check<'a> {
+    log: &'a LogRows,
+    lsns: Builder,
+    sum: Size,
+}
+
+impl Check<'_> {
+    fn see(&mut self, row: &Entry) -> Result<()> {
+        let (low, high) = self.log.seqs;
+        self.sum += Size::one(row.len);
+        let is_known = self.sum.records <= self.log.lsns.size().records && (low..=high).contains(&row.seq);
+        if is_known { self.lsns.push(row.lsn, row.len) } else { Err(self.differs()) }
+    }
+
+    fn end(self) -> Result<()> {
+        let differs = self.differs();
+        if self.lsns.build() == self.log.lsns { Ok(()) } else { Err(differs) }
+    }
+
+    fn differs(&self) -> Error {
+        Error::corruption(format!("the rows of log {} are not those that the directory counts", self.log.log))
+    }
+}
+
+#[cfg(test)]
+mod tests;

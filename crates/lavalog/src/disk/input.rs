@@ -1,0 +1,99 @@
+//! The file that is read: its footer, its directory, and frames at offsets.
+
+use super::SUM_LEN;
+use super::footer::{FOOTER_LEN, FileKind, Footer};
+use base::{Error, Result, Uid, checksum};
+use io::ReadFile;
+use std::sync::Arc;
+
+/// An open file whose footer was right.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    file: Arc<dyn ReadFile>,
+    footer: Footer,
+}
+
+impl Input {
+    /// Opens the file `uid` of that kind.
+    ///
+    /// # Errors
+    /// `Corruption` or `Unsupported`, naming file and offset; those of reading.
+    pub(crate) fn open(file: Arc<dyn ReadFile>, kind: FileKind, uid: Uid) -> Result<Input> {
+        let footer = read_footer(&*file, kind, uid).map_err(|e| e.at_file(file.path()))?;
+        Ok(Input { file, footer })
+    }
+
+    pub(crate) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The payload of the directory.
+    pub(crate) fn directory(&self) -> Result<Vec<u8>> {
+        self.frame(self.footer.directory_offset, self.footer.directory_len, self.footer.directory_offset)
+    }
+
+    /// The payload of the frame of `len` bytes at `offset`, which must lie between `from` and the end of the directory.
+    pub(crate) fn frame(&self, offset: u64, len: u64, from: u64) -> Result<Vec<u8>> {
+        let mut frame = self.bytes(offset, len, from)?;
+        self.verify(&frame, offset)?;
+        frame.truncate(frame.len() - SUM_LEN);
+        Ok(frame)
+    }
+
+    /// `len` bytes from `offset` on, unverified; they must lie between `from` and the end of the directory.
+    pub(crate) fn bytes(&self, offset: u64, len: u64, from: u64) -> Result<Vec<u8>> {
+        let end = self.footer.file_len - FOOTER_LEN as u64;
+        let lies_there = offset >= from && offset.checked_add(len).is_some_and(|e| e <= end);
+        if !lies_there || len < SUM_LEN as u64 {
+            let why =
+                format!("{len} bytes that do not lie where this file has such: what led here is damaged");
+            return Err(self.blame(Error::corruption(why), offset));
+        }
+        let mut bytes = vec![0; len as usize];
+        self.file.read_at(&mut bytes, offset).map_err(|e| self.blame(e, offset))?;
+        Ok(bytes)
+    }
+
+    /// Checks a frame that was read from `offset`; returns its payload.
+    pub(crate) fn verify<'a>(&self, frame: &'a [u8], offset: u64) -> Result<&'a [u8]> {
+        let short = || self.blame(Error::corruption("a frame shorter than its checksum"), offset);
+        let (payload, sum) = frame.split_last_chunk::<SUM_LEN>().ok_or_else(short)?;
+        let sum = u32::from_le_bytes(*sum);
+        checksum::verify(payload, self.footer.uid, offset, sum).map_err(|e| self.blame(e, offset))?;
+        Ok(payload)
+    }
+
+    /// Names file and offset that an error is about.
+    #[cold]
+    pub(crate) fn blame(&self, e: Error, offset: u64) -> Error {
+        e.at_offset(offset).at_file(self.file.path())
+    }
+}
+
+fn read_footer(file: &dyn ReadFile, kind: FileKind, uid: Uid) -> Result<Footer> {
+    let len = file.len()?;
+    let Some(at) = len.checked_sub(FOOTER_LEN as u64) else {
+        let why = format!("no {}: {len} bytes are fewer than a footer (the file was cut)", kind.name());
+        return Err(Error::corruption(why).at_offset(0));
+    };
+    let mut bytes = [0; FOOTER_LEN];
+    file.read_at(&mut bytes, at).map_err(|e| e.at_offset(at))?;
+    Footer::decode(kind, &bytes, uid, len)
+}
+
+/// The identity in the footer of a file of logs, and what kind of file that is: for repair, where nothing else tells. What it
+/// says is believed only where opening the file with it succeeds.
+///
+/// # Errors
+/// `Corruption` if there is no such footer; those of reading.
+pub fn identity_of(file: &dyn ReadFile) -> Result<(FileKind, Uid)> {
+    let no_footer = || Error::corruption("no file of logs: it has no footer of one").at_file(file.path());
+    let at = file.len()?.checked_sub(FOOTER_LEN as u64).ok_or_else(no_footer)?;
+    let mut bytes = [0; FOOTER_LEN];
+    file.read_at(&mut bytes, at)?;
+    let mut uid = Uid::default();
+    uid.0.copy_from_slice(&bytes[..16]);
+    let kinds = [FileKind::Index, FileKind::Checkpoint, FileKind::Cold];
+    let kind = kinds.into_iter().find(|kind| bytes.ends_with(&kind.magic())).ok_or_else(no_footer)?;
+    Ok((kind, uid))
+}
