@@ -29,6 +29,8 @@ pub enum ErrorKind {
     NotFound,
     /// It exists already.
     AlreadyExists,
+    /// The record of a log was trimmed, or would be if it came now.
+    Trimmed,
     /// Another process (or handle) holds the store.
     Locked,
     /// The store was written by a newer release, or the combination of options is not supported.
@@ -56,6 +58,7 @@ impl ErrorKind {
             ErrorKind::TooLarge => "too large",
             ErrorKind::NotFound => "not found",
             ErrorKind::AlreadyExists => "already exists",
+            ErrorKind::Trimmed => "trimmed",
             ErrorKind::Locked => "locked",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::ReadOnly => "read-only",

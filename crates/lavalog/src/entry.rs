@@ -1,10 +1,10 @@
 //! What the index says of a record, and how it names places.
 //!
 //! A record lies in a *source*: a group of the log lane, or a cold file. Where it begins there is one number, `at`: in a cold file
-//! the offset; in a group the number of the page times [`io::PAGE`], and the position in that page. So the places of
-//! records that were written one after another are numbers close to each other, which pack well.
+//! the offset; in a group the number of the page, counted from the first of the group, times [`io::PAGE`], and the position in that
+//! page. So the places of records that were written one after another are numbers close to each other, which pack well.
 
-use base::{Error, Result, SeqNo};
+use base::SeqNo;
 
 /// The number of a logical log. Never given to another one.
 pub type LogId = u64;
@@ -39,19 +39,15 @@ pub struct Entry {
     pub len: u32,
 }
 
-/// The place of a byte of a group: page `lpn`, position `pos` in it.
-///
-/// # Errors
-/// `Corruption` for a position outside of a page, or a page that no lane ever reaches.
-pub fn at(lpn: u64, pos: u16) -> Result<u64> {
-    let page = lpn.checked_mul(PAGE).filter(|_| u64::from(pos) < PAGE);
-    page.map(|page| page + u64::from(pos))
-        .ok_or_else(|| Error::corruption(format!("position {pos} of page {lpn} is no place in a group")))
+/// The place of a byte of a group: its page, and the position there, which is below [`io::PAGE`].
+pub fn at(page: u32, pos: u16) -> u64 {
+    debug_assert!(u64::from(pos) < PAGE, "position {pos} of a page");
+    u64::from(page) * PAGE + u64::from(pos)
 }
 
-/// Page and position of a place in a group: what [`at()`] was given.
-pub fn page_of(at: u64) -> (u64, u16) {
-    (at / PAGE, (at % PAGE) as u16)
+/// Page and position of a place in a group: what [`at()`] was given. `None` for a page that no group has.
+pub fn page_of(at: u64) -> Option<(u32, u16)> {
+    Some((u32::try_from(at / PAGE).ok()?, (at % PAGE) as u16))
 }
 
 #[cfg(test)]
@@ -60,10 +56,9 @@ mod tests {
 
     #[test]
     fn places_are_numbers() {
-        for (lpn, pos) in [(0, 0), (1, 4095), (1 << 51, 112)] {
-            assert_eq!(page_of(at(lpn, pos).unwrap()), (lpn, pos));
+        for (page, pos) in [(0, 0), (1, 4095), (u32::MAX, 112)] {
+            assert_eq!(page_of(at(page, pos)), Some((page, pos)));
         }
-        assert!(at(1, 4096).unwrap_err().is_corruption());
-        assert!(at(1 << 56, 0).unwrap_err().is_corruption());
+        assert_eq!(page_of(u64::MAX), None);
     }
 }

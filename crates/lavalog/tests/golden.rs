@@ -69,7 +69,7 @@ fn index_files_of_version_1() {
         end_lpn: 70_000,
         seqs: (1, 1 << 50),
     };
-    let place = |i: usize| at(5000 + i as u64 / 4, (112 + 1000 * (i % 4)) as u16).unwrap();
+    let place = |i: usize| at(5000 + i as u32 / 4, (112 + 1000 * (i % 4)) as u16);
     let entry = |(i, &(log, lsn, seq, len)): (usize, &(LogId, Lsn, u64, u32))| Entry {
         log,
         lsn,

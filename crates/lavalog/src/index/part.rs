@@ -1,0 +1,176 @@
+//! What a file has of a log: which LSNs, and in which block of the file's index each of them is.
+//!
+//! The file is the index file of a group, or a cold file. Its directory says what it had when it was written; here, that is
+//! what is still alive of it. Blocks are found by their first LSNs, because the rank of an LSN changes when others go.
+//!
+//! A part has the highest sequence of the operations that appended its records. That tells whether a truncation has to be applied
+//! to it when its file is read: of a lower sequence, it was applied before the record with the highest one came, and so before the
+//! file was written; of a higher one, it is above all records of the part.
+
+use crate::disk::directory::{Block, LogRows};
+use crate::entry::{Lsn, Source};
+use crate::lsn_set::LsnSet;
+use base::{Error, Result, SeqNo};
+
+/// Bits of a block's length.
+const LEN_BITS: u32 = 16;
+
+/// A block: the first LSN it had, and offset and length in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packed {
+    first: Lsn,
+    place: u64,
+}
+
+impl Packed {
+    fn of(block: &Block) -> Result<Packed> {
+        let Block { first, offset, len } = *block;
+        if len >= 1 << LEN_BITS || offset >= 1 << (64 - LEN_BITS) {
+            return Err(Error::corruption(format!("a block of {len} bytes at {offset}")));
+        }
+        Ok(Packed { first, place: offset << LEN_BITS | u64::from(len) })
+    }
+
+    fn block(&self) -> Block {
+        let len = (self.place & ((1 << LEN_BITS) - 1)) as u32;
+        Block { first: self.first, offset: self.place >> LEN_BITS, len }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Blocks {
+    One(Packed),
+    Many(Box<[Packed]>),
+}
+
+impl Blocks {
+    fn all(&self) -> &[Packed] {
+        match self {
+            Blocks::One(block) => std::slice::from_ref(block),
+            Blocks::Many(blocks) => blocks,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    source: Source,
+    last_seq: SeqNo,
+    set: LsnSet,
+    blocks: Blocks,
+}
+
+impl Part {
+    /// What the directory of a file says of a log.
+    ///
+    /// # Errors
+    /// `Corruption`: no blocks, or one at a place where none can be.
+    pub fn of(source: Source, rows: &LogRows) -> Result<Part> {
+        let blocks: Vec<Packed> = rows.blocks.iter().map(Packed::of).collect::<Result<_>>()?;
+        let blocks = match blocks[..] {
+            [] => return Err(Error::corruption("a log in a directory has no blocks")),
+            [block] => Blocks::One(block),
+            _ => Blocks::Many(blocks.into_boxed_slice()),
+        };
+        Ok(Part { source, last_seq: rows.seqs.1, set: rows.lsns.clone(), blocks })
+    }
+
+    /// What has the records.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// The highest sequence of the operations that appended them.
+    pub fn last_seq(&self) -> SeqNo {
+        self.last_seq
+    }
+
+    /// What is alive.
+    pub fn set(&self) -> &LsnSet {
+        &self.set
+    }
+
+    pub(super) fn set_mut(&mut self) -> &mut LsnSet {
+        &mut self.set
+    }
+
+    /// The block that has an LSN, if any has.
+    pub(super) fn block_of(&self, lsn: Lsn) -> Block {
+        let blocks = self.blocks.all();
+        blocks[blocks.partition_point(|block| block.first <= lsn).max(1) - 1].block()
+    }
+
+    /// What is alive from an LSN on, as runs that are in one block each.
+    pub(super) fn pieces_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn, Block)> + '_ {
+        self.set.runs_from(from).flat_map(move |run| {
+            let (mut at, last) = (run.first.max(from), run.last());
+            std::iter::from_fn(move || {
+                if at > last {
+                    return None;
+                }
+                let blocks = self.blocks.all();
+                let next = blocks.partition_point(|block| block.first <= at);
+                let first = at;
+                let end = blocks.get(next).map_or(last, |block| last.min(block.first - 1));
+                at = end + 1;
+                Some((first, end, blocks[next.max(1) - 1].block()))
+            })
+        })
+    }
+
+    /// Bytes it has allocated, besides its own size.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let blocks = match &self.blocks {
+            Blocks::One(_) => 0,
+            Blocks::Many(blocks) => size_of_val(&**blocks),
+        };
+        self.set.memory_bytes() + blocks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsn_set::Builder;
+
+    #[test]
+    fn every_lsn_is_in_the_block_that_it_was_written_to() {
+        let mut rng = io::Rng::new(4);
+        for _ in 0..100 {
+            let sparse = rng.range(1, 5);
+            let lsns: Vec<Lsn> = (0..rng.range(300, 3000)).filter(|_| rng.one_in(sparse)).collect();
+            let (mut set, mut blocks, mut offset) = (Builder::default(), Vec::new(), rng.below(1 << 40));
+            lsns.iter().for_each(|lsn| set.push(*lsn, 7).unwrap());
+            for first in lsns.iter().step_by(256) {
+                blocks.push(Block { first: *first, offset, len: rng.range(1, 9999) as u32 });
+                offset += 10_000;
+            }
+            let rows = LogRows { log: 1, seqs: (3, 9), lsns: set.build(), blocks: blocks.clone() };
+            let mut part = Part::of(Source::Cold(3), &rows).unwrap();
+            assert_eq!((part.last_seq(), part.source(), part.set()), (9, Source::Cold(3), &rows.lsns));
+            part.set_mut().remove_below(rng.below(200));
+            let mut wanted = Vec::new();
+            for (i, lsn) in lsns.iter().enumerate().filter(|(_, lsn)| part.set().contains(**lsn)) {
+                assert_eq!(part.block_of(*lsn), blocks[i / 256]);
+                wanted.push((*lsn, blocks[i / 256]));
+            }
+            let pieces: Vec<_> = part.pieces_from(0).collect();
+            let found = pieces.iter().flat_map(|(first, last, block)| (*first..=*last).map(|l| (l, *block)));
+            assert!(found.eq(wanted));
+        }
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_are_refused() {
+        let block = |offset, len| Block { first: 0, offset, len };
+        let of = |blocks: &[Block]| {
+            let rows = LogRows { log: 1, seqs: (1, 1), lsns: LsnSet::new(), blocks: blocks.to_vec() };
+            Part::of(Source::Group(1), &rows).map(drop)
+        };
+        of(&[block(5, 5)]).unwrap();
+        for blocks in [&[][..], &[block(0, 1 << 16)], &[block(5, 5), block(1 << 48, 5)]] {
+            assert!(of(blocks).unwrap_err().is_corruption());
+        }
+    }
+}

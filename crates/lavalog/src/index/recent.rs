@@ -1,0 +1,283 @@
+//! The records of a log in one group that has no index file yet, packed, in the order of their LSNs.
+//!
+//! They are in pieces of up to [`ITEMS_MAX`], each encoded as differences from the one before. A record that follows the one before in
+//! the log, has its length, and lies a thousand records and a megabyte behind it, because as many other logs are written at the same
+//! time, takes five bytes. To append is to add some bytes; what comes in between costs one piece to be written anew; a lookup reads
+//! one piece.
+//!
+//! ```text
+//! item := (difference of sequences << 3 | flags) varint | [difference of LSNs varint] | difference of places varint | [length varint]
+//! ```
+//!
+//! Flags: 1: the LSN is the next; 2: the length is that before; 4: sequences or places go back, so their differences are signed
+//! (zigzag, modulo 2^64).
+//!
+//! Invariants: pieces ascend and are not empty; `tail` is the last record of the last piece.
+
+use crate::entry::Lsn;
+use crate::lsn_set::Size;
+use base::SeqNo;
+use base::codec::{get_varint, put_varint};
+use std::ops::RangeInclusive;
+
+/// The most records in a piece.
+const ITEMS_MAX: usize = 128;
+/// The longest item, bytes: four varints.
+const ITEM_LEN_MAX: usize = 4 * 10;
+/// Bytes by which the last piece grows.
+const STEP: usize = 96;
+
+const NEXT: u64 = 1;
+const SAME_LEN: u64 = 2;
+const BACK: u64 = 4;
+
+/// One record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Item {
+    pub lsn: Lsn,
+    pub seq: SeqNo,
+    pub at: u64,
+    pub len: u32,
+}
+
+impl Item {
+    /// What the first of a piece is written after.
+    fn before(lsn: Lsn) -> Item {
+        Item { lsn, ..Item::default() }
+    }
+
+    fn put(&self, out: &mut Vec<u8>, before: &Item) {
+        let back = self.seq < before.seq || self.at < before.at;
+        let code = |new: u64, old: u64| {
+            let difference = new.wrapping_sub(old);
+            if back { (difference << 1) ^ (((difference as i64) >> 63) as u64) } else { difference }
+        };
+        let (next, same_len) = (self.lsn == before.lsn.wrapping_add(1), self.len == before.len);
+        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
+        let flags = flag(next, NEXT) | flag(same_len, SAME_LEN) | flag(back, BACK);
+        put_varint(out, code(self.seq, before.seq) << 3 | flags);
+        if !next {
+            put_varint(out, self.lsn - before.lsn);
+        }
+        put_varint(out, code(self.at, before.at));
+        if !same_len {
+            put_varint(out, u64::from(self.len));
+        }
+    }
+
+    fn get(rest: &mut &[u8], before: &Item) -> Option<Item> {
+        let mut number = || {
+            let (value, len) = get_varint(rest)?;
+            *rest = rest.get(len..)?;
+            Some(value)
+        };
+        let lead = number()?;
+        let decode = |coded: u64, old: u64| {
+            let difference = if lead & BACK != 0 { (coded >> 1) ^ (coded & 1).wrapping_neg() } else { coded };
+            old.wrapping_add(difference)
+        };
+        let lsn = before.lsn.wrapping_add(if lead & NEXT != 0 { 1 } else { number()? });
+        let at = decode(number()?, before.at);
+        let len = if lead & SAME_LEN != 0 { before.len } else { number()? as u32 };
+        Some(Item { lsn, seq: decode(lead >> 3, before.seq), at, len })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    first: Lsn,
+    last: Lsn,
+    count: u32,
+    packed: Vec<u8>,
+}
+
+impl Piece {
+    /// Of items that ascend, one at least.
+    fn new(items: &[Item]) -> Piece {
+        let (first, last) = (items[0].lsn, items[items.len() - 1].lsn);
+        let mut packed = Vec::with_capacity(8 * items.len());
+        let mut before = Item::before(first);
+        for item in items {
+            item.put(&mut packed, &before);
+            before = *item;
+        }
+        packed.shrink_to_fit();
+        Piece { first, last, count: items.len() as u32, packed }
+    }
+
+    fn items(&self) -> impl Iterator<Item = Item> + '_ {
+        let (mut rest, mut before) = (&self.packed[..], Item::before(self.first));
+        std::iter::from_fn(move || {
+            before = Item::get(&mut rest, &before)?;
+            Some(before)
+        })
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Recent {
+    /// The log tag number of the group.
+    pub ltn: u64,
+    pieces: Vec<Piece>,
+    tail: Item,
+}
+
+impl Recent {
+    pub fn new(ltn: u64) -> Recent {
+        Recent { ltn, pieces: Vec::new(), tail: Item::default() }
+    }
+
+    /// Adds a record; none with this LSN is there.
+    pub fn insert(&mut self, item: Item) {
+        let at = self.pieces.partition_point(|piece| piece.last < item.lsn);
+        if let Some(piece) = self.pieces.get(at) {
+            let mut items: Vec<Item> = piece.items().collect();
+            items.insert(items.partition_point(|there| there.lsn < item.lsn), item);
+            let half = if items.len() > ITEMS_MAX { items.len() / 2 } else { items.len() };
+            self.pieces.splice(at..=at, items.chunks(half).map(Piece::new));
+            return;
+        }
+        match self.pieces.last_mut() {
+            Some(piece) if (piece.count as usize) < ITEMS_MAX => {
+                if piece.packed.capacity() - piece.packed.len() < ITEM_LEN_MAX {
+                    piece.packed.reserve_exact(STEP);
+                }
+                item.put(&mut piece.packed, &self.tail);
+                piece.last = item.lsn;
+                piece.count += 1;
+            }
+            last => {
+                if let Some(piece) = last {
+                    piece.packed.shrink_to_fit();
+                }
+                if self.pieces.len() == self.pieces.capacity() {
+                    self.pieces.reserve_exact(1 + self.pieces.len() / 8);
+                }
+                self.pieces.push(Piece::new(&[item]));
+            }
+        }
+        self.tail = item;
+    }
+
+    /// The record with this LSN.
+    pub fn get(&self, lsn: Lsn) -> Option<Item> {
+        self.items_from(lsn).next().filter(|item| item.lsn == lsn)
+    }
+
+    /// The records from an LSN on.
+    pub fn items_from(&self, from: Lsn) -> impl Iterator<Item = Item> + '_ {
+        let at = self.pieces.partition_point(|piece| piece.last < from);
+        self.pieces[at..].iter().flat_map(Piece::items).skip_while(move |item| item.lsn < from)
+    }
+
+    /// Takes out the records in a range whose sequence is below one. Returns what was taken out.
+    pub fn remove(&mut self, range: &RangeInclusive<Lsn>, below: SeqNo) -> Size {
+        let from = self.pieces.partition_point(|piece| piece.last < *range.start());
+        let to = self.pieces.partition_point(|piece| piece.first <= *range.end());
+        let mut removed = Size::default();
+        if from >= to {
+            return removed;
+        }
+        let mut kept = Vec::new();
+        for piece in self.pieces.drain(from..to).collect::<Vec<_>>() {
+            let (gone, stay): (Vec<Item>, Vec<Item>) =
+                piece.items().partition(|item| range.contains(&item.lsn) && item.seq < below);
+            gone.iter().for_each(|item| removed += Size::one(item.len));
+            match (gone.is_empty(), stay.is_empty()) {
+                (true, _) => kept.push(piece),
+                (_, true) => {}
+                _ => kept.push(Piece::new(&stay)),
+            }
+        }
+        if from == self.pieces.len() {
+            let last = kept.last().or(self.pieces.last());
+            self.tail = last.and_then(|piece| piece.items().last()).unwrap_or_default();
+        }
+        self.pieces.splice(from..from, kept);
+        removed
+    }
+
+    pub fn first(&self) -> Option<Lsn> {
+        self.pieces.first().map(|piece| piece.first)
+    }
+
+    pub fn last(&self) -> Option<Lsn> {
+        self.pieces.last().map(|piece| piece.last)
+    }
+
+    /// What has consecutive LSNs, from an LSN on, as first and last; what touches may come in several.
+    pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn)> + '_ {
+        let at = self.pieces.partition_point(|piece| piece.last < from);
+        self.pieces[at..].iter().flat_map(|piece| {
+            // Nearly all: nothing has to be read.
+            let dense = piece.last - piece.first + 1 == u64::from(piece.count);
+            let single = (!dense).then(|| piece.items().map(|item| (item.lsn, item.lsn)));
+            dense.then_some((piece.first, piece.last)).into_iter().chain(single.into_iter().flatten())
+        })
+    }
+
+    /// Bytes it has allocated, besides its own size.
+    pub fn memory_bytes(&self) -> usize {
+        let packed: usize = self.pieces.iter().map(|piece| piece.packed.capacity()).sum();
+        self.pieces.capacity() * size_of::<Piece>() + packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn random(rng: &mut io::Rng, lsn: Lsn) -> Item {
+        let wild = rng.one_in(10);
+        let seq = if wild { rng.below(base::MAX_SEQ) } else { lsn * 10 };
+        let at = if wild { rng.next_u64() } else { lsn * 1100 };
+        Item { lsn, seq, at, len: if wild { rng.next_u64() as u32 } else { 1000 } }
+    }
+
+    #[test]
+    fn agrees_with_a_map() {
+        let mut rng = io::Rng::new(5);
+        for round in 0..60 {
+            let (mut recent, mut model) = (Recent::new(1), BTreeMap::<Lsn, Item>::new());
+            let spread = rng.range(1, 400);
+            let mut next = rng.next_u64() >> rng.range(14, 60);
+            for _ in 0..1200 {
+                next += if rng.one_in(20) { rng.range(1, 20) } else { 1 };
+                let lsn = if rng.one_in(5) { next.saturating_sub(rng.below(spread)) } else { next };
+                if rng.one_in(100) {
+                    let low = next.saturating_sub(rng.below(2 * spread));
+                    let range = if rng.one_in(2) { 0..=low } else { low..=low + rng.below(spread) };
+                    let below = if rng.one_in(2) { u64::MAX } else { lsn * 10 - rng.below(50).min(lsn * 10) };
+                    let gone = |item: &Item| range.contains(&item.lsn) && item.seq < below;
+                    let wanted: Size = model.values().filter(|i| gone(i)).map(|i| Size::one(i.len)).sum();
+                    model.retain(|_, item| !gone(item));
+                    assert_eq!(recent.remove(&range, below), wanted);
+                }
+                if let std::collections::btree_map::Entry::Vacant(free) = model.entry(lsn) {
+                    recent.insert(*free.insert(random(&mut rng, lsn)));
+                }
+                assert_eq!(recent.get(lsn), model.get(&lsn).copied());
+            }
+            assert!(recent.items_from(0).eq(model.values().copied()), "round {round}");
+            assert_eq!(recent.first(), model.keys().next().copied());
+            assert_eq!(recent.last(), model.keys().next_back().copied());
+            assert_eq!(recent.tail, *model.values().next_back().unwrap());
+            let from = next - spread;
+            assert!(recent.items_from(from).eq(model.range(from..).map(|(_, item)| *item)));
+            let in_runs = recent.runs_from(from).flat_map(|(first, last)| first.max(from)..=last);
+            assert!(in_runs.filter(|lsn| *lsn >= from).eq(model.range(from..).map(|(lsn, _)| *lsn)));
+        }
+    }
+
+    #[test]
+    fn a_record_of_one_log_among_a_thousand_takes_five_bytes() {
+        let mut recent = Recent::new(1);
+        for i in 0..268 {
+            recent.insert(Item { lsn: 50 + i, seq: 7 + 1000 * i, at: 5000 + 1_030_000 * i, len: 1000 });
+        }
+        let bytes = recent.memory_bytes() + size_of::<Recent>();
+        assert!(bytes < 268 * 6, "{bytes} bytes");
+    }
+}

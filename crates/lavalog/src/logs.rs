@@ -1,0 +1,284 @@
+//! All logs of a store, and what operations do to them: the state that a replay of the log leads to.
+//!
+//! Operations are applied in the order of their sequences as far as they create or delete logs; all others of a log may come in any
+//! order after it was created, and as often as anybody likes: the state is the same ([`log`], [`crate::index`]). So replay may begin
+//! anywhere before the end of a checkpoint that was written while operations went on, and a group may be replayed that has an index
+//! file already. What is said of a log that was deleted is passed over: numbers of logs ascend and are never used twice, so one
+//! below the next that there is no log of was deleted.
+//!
+//! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name.
+//!
+//! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
+//! [`Logs::apply`] what is in groups that were not retained.
+
+mod log;
+
+pub use log::Log;
+
+use crate::checkpoint::SavedLog;
+use crate::entry::{Entry, LogId, Source};
+use crate::index::{Inserted, Part};
+use crate::ledger::Ledger;
+use crate::limits::{LOGS_MAX, NAME_LEN_MAX};
+use crate::ops::Op;
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    logs: HashMap<LogId, Box<Log>>,
+    names: BTreeMap<Arc<str>, LogId>,
+    next_id: LogId,
+    /// The logs that have recent records in a group, in no order; some may have lost them since, or be gone.
+    in_group: BTreeMap<u64, Vec<LogId>>,
+    ledger: Ledger,
+}
+
+/// Where the bytes of an operation are: in a group, at a place ([`crate::entry::at`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPlace {
+    /// The log tag number of the group.
+    pub ltn: u64,
+    /// The place in it.
+    pub at: u64,
+}
+
+impl Logs {
+    /// No logs.
+    pub fn new() -> Logs {
+        Logs::default()
+    }
+
+    // What there is.
+
+    /// How many logs there are.
+    pub fn len(&self) -> usize {
+        self.logs.len()
+    }
+
+    /// True if there is no log.
+    pub fn is_empty(&self) -> bool {
+        self.logs.is_empty()
+    }
+
+    /// The number of the next log that is created.
+    pub fn next_id(&self) -> LogId {
+        self.next_id
+    }
+
+    /// A log.
+    pub fn get(&self, id: LogId) -> Option<&Log> {
+        self.logs.get(&id).map(|log| &**log)
+    }
+
+    /// The log of a name.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn named(&self, name: &str) -> Result<&Log> {
+        let log = self.names.get(name).and_then(|id| self.get(*id));
+        log.ok_or_else(|| Error::not_found(format!("there is no log {name}")))
+    }
+
+    /// The logs whose names are at or behind one, in the order of their names.
+    pub fn list_from<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Log> + 'a {
+        let from = (std::ops::Bound::Included(name), std::ops::Bound::Unbounded);
+        self.names.range::<str, _>(from).filter_map(|(_, id)| self.get(*id))
+    }
+
+    /// All logs, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Log> + '_ {
+        self.logs.values().map(|log| &**log)
+    }
+
+    /// How much of each file is alive.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whether a log may be created.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `TooLarge` if there are as many logs as there can be.
+    pub fn check_create(&self, name: &str) -> Result<()> {
+        let too_large = |why: String| Err(Error::new(ErrorKind::TooLarge, why));
+        if name.is_empty() {
+            return Err(Error::invalid("a log without a name"));
+        }
+        if name.len() > NAME_LEN_MAX {
+            return too_large(format!("the name of a log is over its limit of {NAME_LEN_MAX} bytes"));
+        }
+        if self.names.contains_key(name) {
+            return Err(Error::new(ErrorKind::AlreadyExists, format!("there is a log {name}")));
+        }
+        if self.logs.len() >= LOGS_MAX {
+            return too_large(format!("there are {LOGS_MAX} logs: delete one"));
+        }
+        Ok(())
+    }
+
+    // What happens to it.
+
+    /// Applies an operation; `place` is where its bytes are in the log, if it has any.
+    ///
+    /// # Errors
+    /// `Corruption`: on a log that was never created.
+    pub fn apply(&mut self, seq: SeqNo, op: &Op<'_>, place: GroupPlace) -> Result<()> {
+        let id = op.log();
+        if let Op::Create { name, .. } = op {
+            self.create(id, name, seq);
+            return Ok(());
+        }
+        if let Op::Delete { .. } = op {
+            self.delete(id);
+            return Ok(());
+        }
+        let Some(log) = self.logs.get_mut(&id) else { return self.check_deleted(id) };
+        let ledger = &mut self.ledger;
+        match *op {
+            Op::Append { lsn, bytes, .. } => {
+                // A record is never longer than that: the limits say so.
+                let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let entry = Entry { log: id, lsn, seq, at: place.at, len };
+                if log.append(place.ltn, &entry, ledger) == Inserted::NewInGroup {
+                    self.in_group.entry(place.ltn).or_default().push(id);
+                }
+            }
+            Op::Trim { below, .. } => log.trim(below, ledger),
+            Op::TruncateAfter { lsn, .. } => log.truncate_after(lsn, seq, ledger),
+            Op::SetMetadata { bytes, .. } => log.set_metadata(seq, bytes),
+            Op::Create { .. } | Op::Delete { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn check_deleted(&self, id: LogId) -> Result<()> {
+        if id < self.next_id {
+            return Ok(());
+        }
+        Err(Error::corruption(format!("an operation on log {id}, which was never created")))
+    }
+
+    fn create(&mut self, id: LogId, name: &str, seq: SeqNo) {
+        if id < self.next_id {
+            // It is there, or it was deleted by an operation that is in the state already.
+            return;
+        }
+        self.next_id = id.saturating_add(1);
+        // A checkpoint may have one that was created while it was written.
+        if !self.logs.contains_key(&id) {
+            self.insert(Log::new(id, name.into(), seq));
+        }
+    }
+
+    fn insert(&mut self, log: Log) {
+        // Where replay begins before a checkpoint ended, a log may come up whose name another one has since: until it is deleted
+        // again, which is replayed, too, it has none.
+        let owner = self.names.entry(log.name().clone()).or_insert(log.id());
+        *owner = log.id().max(*owner);
+        self.logs.insert(log.id(), Box::new(log));
+    }
+
+    fn delete(&mut self, id: LogId) {
+        self.next_id = self.next_id.max(id.saturating_add(1));
+        let Some(mut log) = self.logs.remove(&id) else { return };
+        log.clear(&mut self.ledger);
+        if self.names.get(log.name()) == Some(&id) {
+            self.names.remove(log.name());
+        }
+    }
+
+    // Files.
+
+    /// The groups that have recent records, by their numbers, with how many logs have some in them at most.
+    pub fn recent_groups(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.in_group.iter().map(|(ltn, logs)| (*ltn, logs.len()))
+    }
+
+    /// The logs that have recent records in a group, their numbers ascending: what its index file is written from, by
+    /// [`crate::index::LogIndex::recent_in`]. One of them may have none left.
+    pub fn recent_in(&self, ltn: u64) -> Vec<LogId> {
+        let logs = self.in_group.get(&ltn).map_or(&[][..], |logs| logs);
+        let mut out: Vec<LogId> = logs.iter().copied().filter(|id| self.logs.contains_key(id)).collect();
+        out.sort_unstable();
+        out
+    }
+
+    /// The index file of a group is there, and named: what it has of each log takes the place of the recent records of that group.
+    pub fn install(&mut self, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
+        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+        for id in self.in_group.remove(&ltn).unwrap_or_default() {
+            if let Some(log) = self.logs.get_mut(&id) {
+                log.install(ltn, parts.remove(&id), &mut self.ledger);
+            }
+        }
+    }
+
+    /// Files were collected and are gone; `logs` are those that their directories name. What lived of them is in another file, of
+    /// which `parts` says what it has of each log.
+    pub fn relocate(
+        &mut self,
+        inputs: &[Source],
+        logs: impl IntoIterator<Item = LogId>,
+        parts: impl IntoIterator<Item = (LogId, Part)>,
+    ) {
+        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+        for id in logs {
+            if let Some(log) = self.logs.get_mut(&id) {
+                log.relocate(inputs, parts.remove(&id), &mut self.ledger);
+            }
+        }
+        inputs.iter().for_each(|input| self.ledger.forget(*input));
+    }
+
+    // Restoring, and what a checkpoint is made of.
+
+    /// A log of a checkpoint. All numbers of logs below `next_id` were given when the checkpoint was begun.
+    ///
+    /// # Errors
+    /// `Corruption`: its name or number is there twice.
+    pub fn restore(&mut self, saved: SavedLog) -> Result<()> {
+        let name: Arc<str> = saved.name.as_str().into();
+        if self.names.contains_key(&name) || self.logs.contains_key(&saved.id) {
+            return Err(Error::corruption(format!("log {} ({name}) is in the checkpoint twice", saved.id)));
+        }
+        self.insert(Log::restore(saved, name));
+        Ok(())
+    }
+
+    /// The numbers below were given.
+    pub fn reach_id(&mut self, next_id: LogId) {
+        self.next_id = self.next_id.max(next_id);
+    }
+
+    /// What a file has of a log, at open. The logs of the checkpoint are there, and nothing is replayed yet. False if there is no such
+    /// log: it was deleted, or it is younger than the checkpoint, and then the group of the file has to be replayed.
+    pub fn load(&mut self, id: LogId, part: Part) -> bool {
+        let Some(log) = self.logs.get_mut(&id) else { return false };
+        log.load(part, &mut self.ledger);
+        true
+    }
+
+    /// Lets all logs forget the truncations that are not needed any more: all operations below a sequence are in a checkpoint, or
+    /// are about to be.
+    pub fn forget_truncations(&mut self, replay_from: SeqNo) {
+        self.logs.values_mut().for_each(|log| log.forget_truncations(replay_from));
+    }
+
+    /// Bytes that all of it takes in memory, as far as it is known: those of the two maps of logs are estimated.
+    pub fn memory_bytes(&self) -> usize {
+        let maps = self.logs.len() * NAME_BYTES + self.logs.capacity() * SLOT_BYTES;
+        let groups: usize = self.in_group.values().map(|logs| logs.capacity() * size_of::<LogId>()).sum();
+        maps + groups + self.logs.values().map(|log| log.memory_bytes()).sum::<usize>()
+    }
+}
+
+/// Bytes of a place in the map of logs: number, pointer, and a byte of the map's own.
+const SLOT_BYTES: usize = size_of::<(LogId, Box<Log>)>() + 1;
+/// Bytes of a name in the ordered map, whose nodes are two thirds full.
+const NAME_BYTES: usize = size_of::<(Arc<str>, LogId)>() * 3 / 2;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! One logical log: what it is called, what was trimmed and truncated, its metadata, and the index of its records.
+//!
+//! A trim is a watermark that only rises: what is below it is gone, whenever it was appended and wherever it is copied to. A
+//! truncation has the sequence of its operation, and takes what is above its LSN and came before it; what comes later may have the
+//! same LSNs. Both are remembered for as long as a record may come up that they apply to: the trim always, a truncation while the
+//! operations before it may be replayed, or a file has records that it took.
+//!
+//! Invariants: of two truncations the later one has the higher LSN (else the earlier one would say nothing more); nothing in the index
+//! is below the trim.
+
+use crate::checkpoint::SavedLog;
+use crate::entry::{Entry, LogId, Lsn};
+use crate::index::{Found, Inserted, LogIndex, Part};
+use crate::ledger::Ledger;
+use crate::limits::LSN_MAX;
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::sync::Arc;
+
+/// Records above an LSN that came before a sequence are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Truncation {
+    seq: SeqNo,
+    lsn: Lsn,
+    /// There may be a file that has records which it took.
+    in_files: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Log {
+    id: LogId,
+    name: Arc<str>,
+    created: SeqNo,
+    trimmed_below: Lsn,
+    last: Option<Lsn>,
+    truncations: Vec<Truncation>,
+    metadata: Option<(SeqNo, Arc<[u8]>)>,
+    index: LogIndex,
+}
+
+impl Log {
+    /// A new log.
+    pub(super) fn new(id: LogId, name: Arc<str>, created: SeqNo) -> Log {
+        let (truncations, index) = (Vec::new(), LogIndex::default());
+        Log { id, name, created, trimmed_below: 0, last: None, truncations, metadata: None, index }
+    }
+
+    /// A log of which nothing is replayed yet.
+    pub(super) fn restore(saved: SavedLog, name: Arc<str>) -> Log {
+        let mut log = Log::new(saved.id, name, saved.created);
+        log.trimmed_below = saved.trimmed_below;
+        log.last = saved.last;
+        log.metadata = saved.metadata.map(|(seq, bytes)| (seq, bytes.into()));
+        saved.truncations.iter().for_each(|(seq, lsn)| log.remember(*seq, *lsn, false));
+        log
+    }
+
+    /// What a checkpoint keeps of it.
+    pub fn save(&self) -> SavedLog {
+        SavedLog {
+            id: self.id,
+            created: self.created,
+            name: self.name.to_string(),
+            trimmed_below: self.trimmed_below,
+            last: self.last,
+            metadata: self.metadata.as_ref().map(|(seq, bytes)| (*seq, bytes.to_vec())),
+            truncations: self.truncations.iter().map(|t| (t.seq, t.lsn)).collect(),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The sequence of the operation that created it.
+    pub fn created(&self) -> SeqNo {
+        self.created
+    }
+
+    /// The first LSN that was not trimmed.
+    pub fn trimmed_below(&self) -> Lsn {
+        self.trimmed_below
+    }
+
+    /// The lowest LSN that it has.
+    pub fn first(&self) -> Option<Lsn> {
+        self.index.first()
+    }
+
+    /// The highest LSN that it has, or had when it was trimmed: a writer goes on behind it.
+    pub fn last(&self) -> Option<Lsn> {
+        self.last
+    }
+
+    /// Its metadata, if there are any.
+    pub fn metadata(&self) -> Option<&Arc<[u8]>> {
+        self.metadata.as_ref().map(|(_, bytes)| bytes)
+    }
+
+    /// Where its records are.
+    pub fn index(&self) -> &LogIndex {
+        &self.index
+    }
+
+    /// Whether a record may be appended: `None` if its LSN is free, or else where the one is that has it. If that has the same bytes
+    /// nothing has to be done, and if not, see [`Log::exists`].
+    ///
+    /// # Errors
+    /// `Trimmed` below the trim.
+    pub fn admit(&self, lsn: Lsn) -> Result<Option<Found>> {
+        if lsn < self.trimmed_below {
+            return Err(self.trimmed(lsn));
+        }
+        Ok(self.index.get(self.id, lsn))
+    }
+
+    /// Where a record is.
+    ///
+    /// # Errors
+    /// `Trimmed` below the trim, `NotFound` where there is none.
+    pub fn find(&self, lsn: Lsn) -> Result<Found> {
+        self.admit(lsn)?.ok_or_else(|| Error::not_found(format!("log {} has no record {lsn}", self.name)))
+    }
+
+    fn trimmed(&self, lsn: Lsn) -> Error {
+        let why =
+            format!("record {lsn} of log {} is trimmed: all below {} are", self.name, self.trimmed_below);
+        Error::new(ErrorKind::Trimmed, why)
+    }
+
+    /// The error for an append whose LSN has other bytes.
+    pub fn exists(&self, lsn: Lsn) -> Error {
+        let why =
+            format!("log {} has a record {lsn} with other bytes: truncate it to write it anew", self.name);
+        Error::new(ErrorKind::AlreadyExists, why)
+    }
+
+    /// The LSNs of a range, both ends of which count, that it has no records of and that are not trimmed: `limit` runs at most, each
+    /// with its first and last.
+    pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Vec<(Lsn, Lsn)> {
+        let (mut out, mut next) = (Vec::new(), from.max(self.trimmed_below));
+        let to = to.min(LSN_MAX);
+        for (first, last) in self.index.runs_from(next) {
+            if out.len() == limit || first > to {
+                break;
+            }
+            if first > next {
+                out.push((next, first - 1));
+            }
+            next = last + 1;
+        }
+        if next <= to && out.len() < limit {
+            out.push((next, to));
+        }
+        out
+    }
+
+    /// True if a truncation took what was appended with this LSN by an operation of this sequence.
+    fn is_truncated(&self, lsn: Lsn, seq: SeqNo) -> bool {
+        // Of those that came later, the first has the lowest LSN.
+        let later = self.truncations.partition_point(|t| t.seq < seq);
+        self.truncations.get(later).is_some_and(|t| lsn > t.lsn)
+    }
+
+    pub(super) fn append(&mut self, ltn: u64, entry: &Entry, ledger: &mut Ledger) -> Inserted {
+        if self.is_truncated(entry.lsn, entry.seq) {
+            return Inserted::Not;
+        }
+        self.last = self.last.max(Some(entry.lsn));
+        if entry.lsn < self.trimmed_below {
+            return Inserted::Not;
+        }
+        self.index.insert(ltn, entry, ledger)
+    }
+
+    pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) {
+        if below > self.trimmed_below {
+            self.trimmed_below = below;
+            self.index.remove_below(below, ledger);
+        }
+    }
+
+    pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) {
+        let in_files = self.index.remove_above(lsn, seq, ledger);
+        self.remember(seq, lsn, in_files);
+        // What is above it still came after it.
+        let left = self.index.last().filter(|last| *last > lsn);
+        self.last = left.or(self.last.map(|last| last.min(lsn)));
+    }
+
+    /// Adds a truncation to those that are remembered, unless it says nothing new, and forgets those that it makes needless.
+    fn remember(&mut self, seq: SeqNo, lsn: Lsn, mut in_files: bool) {
+        let covering = self.truncations.iter_mut().find(|t| t.seq >= seq && t.lsn <= lsn);
+        if let Some(covering) = covering {
+            covering.in_files |= in_files;
+            return;
+        }
+        self.truncations.retain(|t| {
+            let needless = t.seq <= seq && t.lsn >= lsn;
+            in_files |= needless && t.in_files;
+            !needless
+        });
+        let at = self.truncations.partition_point(|t| t.seq < seq);
+        self.truncations.insert(at, Truncation { seq, lsn, in_files });
+    }
+
+    /// Forgets the truncations that nothing can come up for any more: all operations below `replay_from` are in the checkpoint and in
+    /// the files.
+    pub(super) fn forget_truncations(&mut self, replay_from: SeqNo) {
+        self.truncations.retain(|t| t.in_files || t.seq >= replay_from);
+        self.truncations.shrink_to_fit();
+    }
+
+    pub(super) fn set_metadata(&mut self, seq: SeqNo, bytes: &[u8]) {
+        if self.metadata.as_ref().is_none_or(|(there, _)| *there <= seq) {
+            self.metadata = Some((seq, bytes.into()));
+        }
+    }
+
+    /// What a file has of it, at open, before replay.
+    pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) {
+        self.index.load(part, ledger);
+        self.index.remove_below(self.trimmed_below, ledger);
+        for truncation in &mut self.truncations {
+            truncation.in_files |= self.index.remove_above(truncation.lsn, truncation.seq, ledger);
+        }
+        self.last = self.last.max(self.index.last());
+    }
+
+    pub(super) fn install(&mut self, ltn: u64, part: Option<Part>, ledger: &mut Ledger) {
+        let whole = self.index.install(ltn, part, ledger);
+        self.note_files(whole);
+    }
+
+    pub(super) fn relocate(&mut self, inputs: &[crate::Source], part: Option<Part>, ledger: &mut Ledger) {
+        let whole = self.index.relocate(inputs, part, ledger);
+        self.note_files(whole);
+    }
+
+    /// A file has come; `whole`, if nothing had died that it has. If it had, a truncation may be why.
+    fn note_files(&mut self, whole: bool) {
+        self.truncations.iter_mut().for_each(|t| t.in_files |= !whole);
+    }
+
+    pub(super) fn clear(&mut self, ledger: &mut Ledger) {
+        self.index.clear(ledger);
+    }
+
+    /// Bytes it takes in memory, with its own size.
+    pub fn memory_bytes(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, |(_, bytes)| bytes.len() + COUNTS);
+        let truncations = self.truncations.capacity() * size_of::<Truncation>();
+        size_of::<Log>() + self.name.len() + COUNTS + metadata + truncations + self.index.memory_bytes()
+    }
+}
+
+/// Bytes of the two reference counts before what an `Arc` holds.
+const COUNTS: usize = 2 * size_of::<usize>();
