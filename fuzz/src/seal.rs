@@ -49,7 +49,7 @@ pub fn regions(kind: FileKind, bytes: &[u8]) -> Vec<Region> {
         FileKind::Vsst(_) if bytes.ends_with(&segment::footer::MAGIC) => of_segment(bytes),
         FileKind::Vsst(_) => of_vsst(bytes),
         FileKind::Log(_) => of_pages(bytes, &Seal::Page),
-        FileKind::Staging => of_pages(bytes, &Seal::OpenPage),
+        FileKind::Staging | FileKind::LaneStaging(_) => of_pages(bytes, &Seal::OpenPage),
         FileKind::Manifest(_) => of_manifest(bytes),
         FileKind::Current => vec![Region::new(0, bytes.len(), Seal::Current)],
         _ => Vec::new(),

@@ -41,7 +41,7 @@ use store::space::SpaceBudget;
 use store::volumes::Location;
 use version::names::{self, FileKind};
 use version::{Edit, FamilyId, FamilyState, InitialState, Kv, KvState, Manifest, Record, State, StoreRecord};
-use wal::{LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
+use wal::{Lane, LogGroup, OnReplay, RecoveryMode, RecoveryReport, TenantId};
 
 /// Opens for reading and writing.
 pub(crate) fn open(env: Env, dir: &Path, options: Options) -> Result<Arc<Engine>> {
@@ -279,7 +279,9 @@ pub(crate) fn check_files(
             check(FileKind::Vsst(file.number), file.len)?;
         }
     }
-    state.store.log_groups.values().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
+    // Groups that are kept as storage are their engine's affair, damaged ones too.
+    let replayed = Lane::ALL.into_iter().flat_map(|lane| state.store.log_chain(lane));
+    replayed.into_iter().try_for_each(|g| check(FileKind::Log(g.file), g.len))?;
     Ok(findings)
 }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use store::commit::read::check_known;
 use store::volumes::Location;
 use version::{Manifest, State, names};
-use wal::RecoveryMode;
+use wal::{Lane, RecoveryMode};
 
 /// Attempts before the last error is believed.
 const ATTEMPTS: u32 = 100;
@@ -148,7 +148,8 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     let (report, placed) = replay(&engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()))?;
     placed.hold(&engine.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
-    let end = report.history.chain.map(|c| c.ltn).or(then.store.log_groups.keys().next_back());
+    let end = report.history.chain.map(|c| c.ltn);
+    let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.

@@ -27,7 +27,7 @@ use io::DirEntry;
 use store::commit::Ballast;
 use version::names::{self, FileKind};
 use version::{Edit, Place, Record};
-use wal::{PreparedGroup, RecoveryReport};
+use wal::{Lane, PreparedGroup, RecoveryReport};
 
 /// A store that was recovered and has no log yet.
 pub(crate) struct Unstarted {
@@ -155,9 +155,14 @@ const OLD_GROUPS_BOUND: usize = 16;
 /// of it is left.
 const OLD_GROUPS_SHORT: usize = 1;
 
+/// The groups of LavaKV's log, the one that was just begun included.
+fn old_groups(engine: &Engine) -> usize {
+    engine.files.manifest.state().store.log_chain(Lane::FIRST).count()
+}
+
 /// Flushes what recovery put into memtables if it holds many groups of the old log.
 fn flush_recovered(engine: &Engine) {
-    if engine.files.manifest.state().store.log_groups.len() > OLD_GROUPS_MAX + 1 {
+    if old_groups(engine) > OLD_GROUPS_MAX + 1 {
         engine.writes.freeze_all(&mut engine.writes.lock());
     }
 }
@@ -166,7 +171,7 @@ fn flush_recovered(engine: &Engine) {
 pub(crate) fn bound_old_log(engine: &Engine) -> Result<()> {
     let short = engine.log.files().ballast_is_short();
     let bound = if short { OLD_GROUPS_SHORT } else { OLD_GROUPS_BOUND };
-    let within = engine.files.manifest.state().store.log_groups.len() <= bound + 1;
+    let within = old_groups(engine) <= bound + 1;
     if engine.log.get().is_none() || within || base::canary::is("old-log-groups-unbounded") {
         return Ok(());
     }
@@ -199,7 +204,9 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             Some(FileKind::CurrentTemp | FileKind::Tail(_)) => true,
             // One with contents is that of a repair, which removes it when it is done.
             Some(FileKind::Unfinished) => entry.len == 0,
-            Some(FileKind::Current | FileKind::Lock | FileKind::Staging) | None => false,
+            // What another lane has staged is for who opens it.
+            Some(FileKind::Current | FileKind::Lock | FileKind::Staging | FileKind::LaneStaging(_))
+            | None => false,
         };
         // Recovery's own flushes are newer than the listing, so nothing listed belongs to a running job.
         if orphan && !base::canary::is("orphans-left-at-open") {

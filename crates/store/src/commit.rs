@@ -13,6 +13,9 @@
 //! does it. Preparing a group costs a device write of its whole length, so it is done while the log still has a spare; a
 //! writer does it himself only when that is used up, or for a batch larger than a whole group ([`Log::provide`]).
 //!
+//! **Lanes.** A store may have several logs, each with groups, a staging file and a durable end of its own ([`Lane`]). In those
+//! that keep records ([`Lane::LOG`]) a group that nobody needs for replay is not dropped but kept as storage: see [`lane`].
+//!
 //! Modules: [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
 //! `idle` (when the durable end is worth a page of its own), [`read`] (what recovery reads, and what must fit the manifest),
 //! It asks the store's health, its space and its files, and no engine.
@@ -23,13 +26,15 @@
 pub mod files;
 mod floors;
 mod idle;
+pub mod lane;
 mod pace;
 pub mod read;
 
 pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
 pub use floors::tenant;
+pub use lane::{GroupState, LaneGroup};
 pub use pace::shortest_bytes;
-pub use wal::{Durability, Position as Ticket, TenantId};
+pub use wal::{Durability, Lane, LoggedBatch, OnBatch, Place, Position as Ticket, TenantId};
 
 use crate::context::Context;
 use crate::files::Files;
@@ -111,10 +116,15 @@ struct Hints {
 }
 
 impl Log {
-    /// The log of a store, before anything of it is read.
+    /// The log of a store, its first lane, before anything of it is read.
     pub fn new(terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
+        Log::of_lane(Lane::FIRST, terms, store, space)
+    }
+
+    /// A lane of a store's log, before anything of it is read.
+    pub fn of_lane(lane: Lane, terms: LogTerms, store: Arc<Files>, space: Arc<SpaceBudget>) -> Log {
         Log {
-            files: GroupFiles::new(terms, store.clone(), space.clone()),
+            files: GroupFiles::new(lane, terms, store.clone(), space.clone()),
             terms,
             context: store.context().clone(),
             manifest: store.manifest().clone(),
@@ -155,6 +165,21 @@ impl Log {
         Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
     }
 
+    /// As [`Log::append`]; also says where the first byte of the batch is: see [`Place::at`] and [`Log::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_placed(
+        &self,
+        tenant: TenantId,
+        pieces: &[&[u8]],
+        seqs: (SeqNo, SeqNo),
+        durability: Durability,
+    ) -> Result<(Ticket, Place)> {
+        let Some(wal) = self.wal.get() else { return Err(self.no_room_to_begin()) };
+        wal.append_placed(tenant, pieces, seqs, durability, self.manifest.durable_edit())
+    }
+
     /// As [`Log::append`], by one who makes the group that is missing and waits for nothing else.
     ///
     /// # Errors
@@ -166,8 +191,22 @@ impl Log {
         seqs: (SeqNo, SeqNo),
         durability: Durability,
     ) -> Result<Ticket> {
+        self.put_placed(tenant, pieces, seqs, durability).map(|(ticket, _)| ticket)
+    }
+
+    /// As [`Log::put`]; also says where the first byte of the batch is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn put_placed(
+        &self,
+        tenant: TenantId,
+        pieces: &[&[u8]],
+        seqs: (SeqNo, SeqNo),
+        durability: Durability,
+    ) -> Result<(Ticket, Place)> {
         loop {
-            match self.append(tenant, pieces, seqs, durability) {
+            match self.append_placed(tenant, pieces, seqs, durability) {
                 Err(e) if e.kind() == ErrorKind::Busy => {
                     let len = pieces.iter().map(|piece| piece.len()).sum();
                     self.provide_when_whole(len)?;
@@ -239,7 +278,7 @@ impl Log {
 
     /// The length that the next group should have.
     pub fn next_len(&self) -> u64 {
-        self.files.next_len(self.live_bytes())
+        self.files.next_len(self.live_bytes() + self.files.stored_bytes())
     }
 
     /// True if a file of a former group, of the length that groups have now, waits to be used again.
@@ -283,6 +322,15 @@ impl Log {
         self.prepare(self.next_len().max(needed), needed, need)
     }
 
+    /// Prepares a spare group if there is none.
+    fn provide_spare(&self) -> Result<()> {
+        let _guard = lock(&self.preparing);
+        if self.wal().groups_wanted() == 0 {
+            return Ok(());
+        }
+        self.prepare(self.next_len(), shortest_bytes(self.terms.group_bytes), Need::Usual)
+    }
+
     fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
         let group = self.files.list_new((wanted, least, self.next_len()), need)?;
         self.wal().add_group(group)
@@ -323,13 +371,18 @@ impl Log {
         self.floors.is_hinted()
     }
 
-    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time. `tell`: an engine whose floor
+    /// Drops the groups that nobody needs: manifest first, then the files. One caller at a time. (In a lane that keeps them they
+    /// wait for [`Log::retain`].) `tell`: an engine whose floor
     /// is found out by asking is asked now and tells it. (What rises later is hinted at, and waits for the next time.)
     ///
     /// # Errors
     /// Those of the manifest and of the file system; what could not be dropped is, the next time.
     pub fn release(&self, tell: impl FnOnce()) -> Result<()> {
         let floors = self.floors.for_release(tell, || self.manifest.state());
+        if self.lane().retains() {
+            self.files.pass(|| self.wal().release_groups_below(&floors));
+            return Ok(());
+        }
         let released = self.wal().release_below(&floors);
         self.files.release(released).inspect_err(|_| self.hint_release()).map(drop)
     }
@@ -444,10 +497,12 @@ impl Log {
         &self,
         open: impl Fn(&Path) -> Result<Arc<dyn InPlaceFile>>,
     ) -> Result<Vec<LogGroup>> {
-        let mut groups = Vec::new();
-        for meta in self.manifest.state().log_groups.values().filter(|g| !g.discarded) {
+        let (mut groups, state) = (Vec::new(), self.manifest.state());
+        self.files.adopt_retained(state.log_retained(self.lane()));
+        for meta in state.log_chain(self.lane()).filter(|g| !g.discarded) {
             let file = open(&self.context.path(&crate::names::log(meta.file)))?;
-            self.files.adopt(meta.ltn, GroupFile { number: meta.file, len: meta.len, file: file.clone() });
+            let (number, len, uid) = (meta.file, meta.len, meta.uid.unwrap_or_default());
+            self.files.adopt(meta.ltn, GroupFile { number, len, uid, file: file.clone() });
             groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });
         }
         Ok(groups)
@@ -456,6 +511,9 @@ impl Log {
     /// Counts among those that recovery cut off the oldest groups that nobody needs by now, whose records all are below the
     /// floors. Where there is room they are released later, like any other.
     pub fn let_go(&self, report: &mut RecoveryReport) {
+        if self.lane().retains() {
+            return;
+        }
         let floors = self.floors();
         report.discarded.extend(report.history.release_below(&floors));
     }
@@ -467,7 +525,7 @@ impl Log {
     /// `NoSpace`: nothing happened, and it may be tried again. Those of the manifest and of the file system.
     pub fn end_old(&self, report: &RecoveryReport, first: Option<u64>) -> Result<()> {
         let state = self.manifest.state();
-        let old = state.log_groups.values().filter(|group| Some(group.ltn) != first);
+        let old = state.log_chain(self.lane()).filter(|group| Some(group.ltn) != first);
         let cut = |ltn: u64, discarded: bool| discarded || report.discarded.contains(&ltn);
         let dropped: Vec<u64> = old.filter(|g| cut(g.ltn, g.discarded)).map(|g| g.ltn).collect();
         let mut records: Vec<Record> = dropped.iter().map(|&ltn| Record::RemoveLogGroup { ltn }).collect();
@@ -503,6 +561,7 @@ impl Log {
     /// Those of the file system.
     pub fn begin(&self, first: PreparedGroup, report: &RecoveryReport, lpn_min: u64) -> Result<()> {
         let options = WalOptions {
+            lane: self.lane(),
             group_len: self.terms.group_bytes,
             staging_len: staging_len(shortest_bytes(self.terms.group_bytes)),
             ..Default::default()

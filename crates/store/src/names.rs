@@ -16,7 +16,7 @@ pub const CURRENT_TEMP: &str = "CURRENT.tmp";
 pub const UNFINISHED: &str = "UNFINISHED";
 /// The name of the lock file.
 pub const LOCK: &str = "LOCK";
-/// The name of the file behind the shared mapping of the log's open pages.
+/// The name of the file of the log's open pages; that of another lane than the first has the lane's number behind it.
 pub const STAGING: &str = "STAGING";
 
 /// What a file of a store is, from its name.
@@ -51,6 +51,8 @@ pub enum FileKind {
     Lock,
     /// The open pages of the log.
     Staging,
+    /// The open pages of another lane of the log than the first.
+    LaneStaging(u8),
 }
 
 impl FileKind {
@@ -67,7 +69,8 @@ impl FileKind {
             | FileKind::CurrentTemp
             | FileKind::Unfinished
             | FileKind::Lock
-            | FileKind::Staging => None,
+            | FileKind::Staging
+            | FileKind::LaneStaging(_) => None,
         }
     }
 }
@@ -86,6 +89,7 @@ impl fmt::Display for FileKind {
             FileKind::Unfinished => f.write_str(UNFINISHED),
             FileKind::Lock => f.write_str(LOCK),
             FileKind::Staging => f.write_str(STAGING),
+            FileKind::LaneStaging(lane) => write!(f, "{STAGING}-{lane}"),
         }
     }
 }
@@ -123,6 +127,10 @@ pub fn parse(name: &str) -> Option<FileKind> {
         UNFINISHED => FileKind::Unfinished,
         LOCK => FileKind::Lock,
         STAGING => FileKind::Staging,
+        _ if name.starts_with("STAGING-") => match name.split_at("STAGING-".len()).1.parse().ok()? {
+            0 => return None,
+            lane => FileKind::LaneStaging(lane),
+        },
         _ => match name.strip_prefix("MANIFEST-") {
             Some(digits) => FileKind::Manifest(digits.parse().ok()?),
             None => {
@@ -180,9 +188,11 @@ mod tests {
                 assert_eq!(kind.number(), Some(n));
             }
         }
-        for name in [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING] {
+        for name in [CURRENT, CURRENT_TEMP, UNFINISHED, LOCK, STAGING, "STAGING-1", "STAGING-255"] {
             assert_eq!(parse(name).map(|k| k.to_string()).as_deref(), Some(name));
         }
+        assert_eq!(parse(wal::Lane::FIRST.staging_name()), Some(FileKind::Staging));
+        assert_eq!(parse(wal::Lane::LOG.staging_name()), Some(FileKind::LaneStaging(wal::Lane::LOG.0)));
         assert_eq!(ksst(7), "000000000007.ksst");
         assert_eq!(manifest(7), "MANIFEST-000000000007");
         for bad in [
@@ -196,6 +206,10 @@ mod tests {
             "+00000000007.ksst",
             "MANIFEST-7",
             "MANIFEST-",
+            "STAGING-",
+            "STAGING-0",
+            "STAGING-01",
+            "STAGING-256",
             "MANIFEST-99999999999999999999",
             "18446744073709551615.ksst",
             "lock",

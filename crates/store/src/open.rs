@@ -12,7 +12,7 @@
 //! There is no background: whoever holds the store calls [`Store::tend`] when he has time. An engine with jobs of its own
 //! drives the log from them (LavaKV does), and needs of all this only the parts.
 
-use crate::commit::{Log, LogTerms, ballast_bytes, read};
+use crate::commit::{Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
 use crate::context::Context;
 use crate::files::{Files, unfinished};
 use crate::manifest::{EngineId, Engines, InitialState, Manifest, Record, State};
@@ -23,13 +23,27 @@ use base::{Error, ErrorKind, Result};
 use io::{DirEntry, Env};
 use std::path::Path;
 use std::sync::Arc;
-use wal::{OnReplay, RecoveryMode};
+use wal::{OnReplay, RecoveryReport};
 
 /// See the module.
 pub struct Store {
     files: Arc<Files>,
     log: Arc<Log>,
+    /// The lane that keeps records.
+    records: Option<Arc<Log>>,
 }
+
+/// How long the pieces of a store's logs may be.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreTerms {
+    /// Of the first lane.
+    pub log: LogTerms,
+    /// Of the lane that keeps records ([`Lane::LOG`]); `None`: it is not opened.
+    pub records: Option<LogTerms>,
+}
+
+/// Gets a batch, and the lane it is in: all of the first lane, in order, then all of the next.
+pub type OnLanes<'a> = dyn FnMut(Lane, &LoggedBatch<'_>) -> Result<()> + 'a;
 
 /// What a store may occupy whose engines keep nothing but the log: there is no limit.
 fn unlimited(terms: &LogTerms) -> Terms {
@@ -56,6 +70,24 @@ impl Store {
         engines: &Engines,
         replay: &mut OnReplay<'_>,
     ) -> Result<Store> {
+        let terms = StoreTerms { log: terms, records: None };
+        let mut on_batch =
+            |_: Lane, batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
+        Store::open_lanes(env, dir, terms, engines, &mut on_batch)
+    }
+
+    /// As [`Store::open`], with the lane that keeps records, if terms are given for it. Without, that lane stays as it is: its groups,
+    /// their files, and what is staged of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_lanes(
+        env: &Env,
+        dir: &Path,
+        terms: StoreTerms,
+        engines: &Engines,
+        replay: &mut OnLanes<'_>,
+    ) -> Result<Store> {
         crate::directory::make(env, dir)?;
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
@@ -75,25 +107,32 @@ impl Store {
             listing.iter().filter_map(|entry| names::parse(&entry.name)),
         ));
         let files = Arc::new(Files::new(&context, manifest, Some(held)));
-        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms)));
-        let log = Arc::new(Log::new(terms, files.clone(), space));
-        let store = Store { files, log };
-        store.recover(terms, &listing, replay)?;
+        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms.log)));
+        let records = terms.records.map(|terms| {
+            let log = Log::of_lane(Lane::LOG, terms, files.clone(), space.clone());
+            Arc::new(log)
+        });
+        let log = Arc::new(Log::new(terms.log, files.clone(), space));
+        let store = Store { files, log, records };
+        store.recover(&listing, replay)?;
         Ok(store)
     }
 
-    fn recover(&self, terms: LogTerms, listing: &[DirEntry], replay: &mut OnReplay<'_>) -> Result<()> {
-        let Context { env, dir, .. } = &**self.files.context();
-        let state = self.manifest().state();
-        let groups = self.log.groups_to_read(|path| env.fs.open_in_place(path, terms.access))?;
-        let report = wal::recover(env, dir, state.uid, &groups, RecoveryMode::ReadWrite, replay)?;
-        self.manifest().require_edit(report.witness_edit)?;
+    /// The lanes that it was opened with.
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
+        [&self.log].into_iter().chain(&self.records)
+    }
+
+    fn recover(&self, listing: &[DirEntry], replay: &mut OnLanes<'_>) -> Result<()> {
+        // All that there is is judged before anything follows from it.
+        let reports: Vec<RecoveryReport> = self
+            .lanes()
+            .map(|log| log.replay(&mut |batch| replay(log.lane(), batch)))
+            .collect::<Result<_>>()?;
         self.log.files().adopt_ballast(listing)?;
-        self.log.end_old(&report, None)?;
+        self.lanes().zip(&reports).try_for_each(|(log, report)| log.end_old(report, None))?;
         self.remove_orphans(listing)?;
-        let first = self.log.list_first()?;
-        self.log.begin(first, &report, 0)?;
-        self.log.hint_release();
+        self.lanes().zip(&reports).try_for_each(|(log, report)| log.resume(report))?;
         match self.log.fill_ballast() {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             filled => filled,
@@ -105,7 +144,9 @@ impl Store {
         let (state, live) = (self.manifest().state(), self.manifest().live_manifest_files());
         for entry in listing {
             let orphan = match names::parse(&entry.name) {
-                Some(FileKind::Log(n)) => state.log_group_in(n).is_none() && !self.log.files().is_kept(n),
+                Some(FileKind::Log(n)) => {
+                    state.log_group_in(n).is_none() && !self.lanes().any(|log| log.files().is_kept(n))
+                }
                 Some(FileKind::Manifest(_)) => !live.contains(&entry.name),
                 Some(FileKind::CurrentTemp) => true,
                 Some(kind @ FileKind::Engine { .. }) => state.is_of_engine_removed(kind),
@@ -128,15 +169,22 @@ impl Store {
         &self.log
     }
 
-    /// Does what there is to do for the log, step by step until nothing is left. False: there was nothing.
+    /// A lane of the log, if the store was opened with it.
+    pub fn lane(&self, lane: Lane) -> Option<&Arc<Log>> {
+        self.lanes().find(|log| log.lane() == lane)
+    }
+
+    /// Does what there is to do for the logs, step by step until nothing is left. False: there was nothing.
     ///
     /// # Errors
     /// Those of the manifest and of the file system. After `NoSpace` nothing is lost, and it may be tried again.
     pub fn tend(&self) -> Result<bool> {
         let mut any = false;
-        while let Some(task) = self.log.task() {
-            self.log.run(task)?;
-            any = true;
+        for log in self.lanes() {
+            while let Some(task) = log.task() {
+                log.run(task)?;
+                any = true;
+            }
         }
         Ok(any)
     }
@@ -166,7 +214,7 @@ impl Store {
         let id = engine.id;
         let remove = |tip: &State| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
         self.manifest().commit_store(remove, |_| {})?;
-        self.log.hint_release();
+        self.lanes().for_each(|log| log.hint_release());
         let Context { env, dir, .. } = &**self.files.context();
         for entry in env.fs.list(dir)? {
             if matches!(names::parse(&entry.name), Some(FileKind::Engine { engine, .. }) if engine == id.0) {
@@ -181,7 +229,7 @@ impl Store {
     /// # Errors
     /// Those of the manifest and of the file system; on a full volume the end is only not noticed.
     pub fn close(&self) -> Result<()> {
-        match self.log.close().and_then(|()| self.manifest().confirm()) {
+        match self.lanes().try_for_each(|log| log.close()).and_then(|()| self.manifest().confirm()) {
             Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
             closed => closed,
         }

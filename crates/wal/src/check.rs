@@ -14,11 +14,11 @@
 //!
 //! Invariants: nothing is written. Memory is a run of pages, the longest batch, and a copy of the staging file.
 
-use crate::page::{self, FragmentKind, Fragments, Owner, Verdict};
+use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{STAGING_NAME, TenantId, Wal};
-use base::{Error, Result, SeqNo, Uid};
+use crate::{Lane, LoggedBatch, Place, Wal};
+use base::{Error, Result, Uid};
 use io::{AlignedBuf, Env, InPlaceFile, PAGE};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,12 +61,13 @@ pub(crate) struct StagedEnd {
     pub used: usize,
 }
 
-/// Gets a batch: whose it is, its first sequence and its bytes.
-pub type OnChecked<'a> = dyn FnMut(TenantId, SeqNo, &[u8]) + 'a;
+/// Gets a batch.
+pub type OnChecked<'a> = dyn FnMut(&LoggedBatch<'_>) + 'a;
 
 /// A check of a log under way. See the module.
 pub struct LogCheck {
     store: Uid,
+    lane: Lane,
     groups: Vec<GroupToCheck>,
     /// Where a page that is not in its file may be, in a store that only reads.
     staging: Staging,
@@ -79,10 +80,16 @@ pub struct LogCheck {
 }
 
 impl LogCheck {
-    /// A check of these groups, in the order of their numbers.
+    /// A check of these groups of the first lane, in the order of their numbers.
     pub fn new(store: Uid, groups: Vec<GroupToCheck>) -> LogCheck {
+        LogCheck::of_lane(store, Lane::FIRST, groups)
+    }
+
+    /// A check of these groups of a lane, in the order of their numbers.
+    pub fn of_lane(store: Uid, lane: Lane, groups: Vec<GroupToCheck>) -> LogCheck {
         LogCheck {
             store,
+            lane,
             groups,
             staging: Staging::default(),
             at: (0, 0),
@@ -97,7 +104,7 @@ impl LogCheck {
     /// # Errors
     /// Those of reading it.
     pub fn or_staged(mut self, env: &Env, dir: &Path) -> Result<LogCheck> {
-        self.staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), self.store)?;
+        self.staging = Staging::read(env, &io::fs::join(dir, self.lane.staging_name()), self.store)?;
         Ok(self)
     }
 
@@ -146,7 +153,7 @@ impl LogCheck {
     ) {
         let owner = Owner { store: self.store, group: group.uid };
         let header = match page::read_closed(bytes, owner, group.ltn) {
-            Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(i) => header,
+            Verdict::Valid(header) if self.belongs(&header, i) => header,
             _ if self.page_from_staging(group, i, found, on_batch) => return,
             _ => {
                 let why = "a page of the log is damaged or missing, and recovery would need it";
@@ -161,7 +168,7 @@ impl LogCheck {
         }
         let used = bytes.get(..usize::from(header.used)).unwrap_or_default();
         let fragments = Fragments::new(used, owner, header.lpn);
-        if let Err(e) = self.take(fragments, found, on_batch) {
+        if let Err(e) = self.take(fragments, (group.ltn, i), found, on_batch) {
             return self.bad(group, i, e, found);
         }
         self.before = Some((header.lpn.saturating_add(1), header.used));
@@ -184,7 +191,7 @@ impl LogCheck {
             found.staged_pages += 1;
             self.before = None;
             let fragments = Fragments::new(&page.bytes, owner, page.header.lpn);
-            if let Err(e) = self.take(fragments, found, on_batch) {
+            if let Err(e) = self.take(fragments, (group.ltn, i), found, on_batch) {
                 self.bad(group, i, e, found);
             }
         }
@@ -193,10 +200,16 @@ impl LogCheck {
         is_there
     }
 
-    /// Puts batches together.
+    /// True if a page is the one at this place of its group.
+    fn belongs(&self, header: &PageHeader, i: u64) -> bool {
+        header.lane() == self.lane && header.lpn.checked_sub(header.first_lpn) == Some(i)
+    }
+
+    /// Puts batches together, of the page at this place: the group, and the page in it.
     fn take(
         &mut self,
         fragments: Fragments<'_>,
+        (ltn, page): (u64, u64),
         found: &mut LogFindings,
         on_batch: &mut OnChecked<'_>,
     ) -> Result<()> {
@@ -206,9 +219,10 @@ impl LogCheck {
             if !begins && !self.assembly.has_begun() {
                 continue;
             }
-            if let Some(whole) = self.assembly.add(&fragment)? {
+            let at = Place { ltn, page: page as u32, pos: 0 };
+            if let Some(whole) = self.assembly.add(&fragment, at)? {
                 found.batches += 1;
-                on_batch(whole.tenant, whole.first_seq, whole.bytes(&fragment));
+                on_batch(&whole.batch(&fragment));
             }
         }
         Ok(())
@@ -223,7 +237,7 @@ impl LogCheck {
         found: &mut LogFindings,
         on_batch: &mut OnChecked<'_>,
     ) {
-        let path = io::fs::join(dir, STAGING_NAME);
+        let path = io::fs::join(dir, self.lane.staging_name());
         let expected = wal.staged();
         let staging = match Staging::read(env, &path, self.store) {
             Ok(staging) => staging,
@@ -251,7 +265,8 @@ impl LogCheck {
             };
             found.staged_pages += 1;
             let used = there.bytes.get(..page.used).unwrap_or_default();
-            if let Err(e) = self.take(Fragments::new(used, owner, page.lpn), found, on_batch) {
+            let at = (page.ltn, page.lpn.saturating_sub(there.header.first_lpn));
+            if let Err(e) = self.take(Fragments::new(used, owner, page.lpn), at, found, on_batch) {
                 self.assembly.forget();
                 found.errors.push((page.ltn, e.at_file(&path)));
             }

@@ -58,7 +58,7 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
         write!(out, " group {group:?}")?;
     }
     if let Some(page::Stream { lane, logger }) = header.stream {
-        write!(out, " lane {lane} logger {logger}")?;
+        write!(out, " lane {} logger {logger}", lane.0)?;
     }
     match page::read_closed(bytes, header.owner, header.ltn) {
         Verdict::Valid(_) => writeln!(out)?,

@@ -55,6 +55,14 @@ struct ClosedGroup {
     own: Option<(Uid, Arc<dyn InPlaceFile>)>,
 }
 
+impl ClosedGroup {
+    /// What is known of it when all its pages are in its file.
+    fn whole(self) -> PriorGroup {
+        let pages = if self.own.is_some() { self.end_lpn - self.first_lpn } else { self.prior.pages };
+        PriorGroup { pages, ..self.prior }
+    }
+}
+
 /// A part of a group file that holds pages `start..end`, contiguous.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -174,7 +182,7 @@ impl Groups {
     }
 
     /// See [`crate::Wal::release_below`].
-    pub fn release_below(&mut self, floors: &[(TenantId, SeqNo)], durable_end: u64) -> Vec<u64> {
+    pub fn release_below(&mut self, floors: &[(TenantId, SeqNo)], durable_end: u64) -> Vec<PriorGroup> {
         let mut released = Vec::new();
         while let Some(oldest) = self.closed.front() {
             let successor = self.closed.get(1).map_or(self.active.first_lpn, |g| g.first_lpn);
@@ -184,9 +192,19 @@ impl Groups {
             if needed || waits {
                 break;
             }
-            released.extend(self.closed.pop_front().map(|g| g.prior.ltn));
+            released.extend(self.closed.pop_front().map(|g| g.whole()));
         }
         released
+    }
+
+    /// The number of the first page of a group, if this log writes it or wrote it.
+    pub fn first_lpn_of(&self, ltn: u64) -> Option<u64> {
+        if self.active.prepared.ltn == ltn {
+            return Some(self.active.first_lpn);
+        }
+        // What is asked for is mostly young.
+        let closed = self.closed.iter().rev().take_while(|g| g.own.is_some());
+        closed.into_iter().find(|g| g.prior.ltn == ltn).map(|g| g.first_lpn)
     }
 
     /// The groups that were not released, oldest first, the active one last. All pages below `written_end` are in their

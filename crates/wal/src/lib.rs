@@ -14,7 +14,7 @@
 //!
 //! Modules: [`page`] (the format), [`wal`] (the log while it is open), `tail` and `groups` (what comes next goes
 //! where), `tenant` (whose batches are), `commit` (who writes, and when it is durable), [`recover`](mod@recover) (after a restart), `staging` (the
-//! pages that a crash left in the staging file), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
+//! pages that a crash left in the staging file), [`place`] (a part of a batch, read alone), `lane` (several logs in one store), [`check`] (what was written, read again), [`salvage`] (a damaged log, as far
 //! as it can be read), [`dump`] (a group as text).
 //!
 //! Leader and followers, and packing the batches of all waiting writers into shared pages, follow the group commit
@@ -25,7 +25,9 @@ pub mod check;
 mod commit;
 pub mod dump;
 mod groups;
+mod lane;
 pub mod page;
+pub mod place;
 pub mod recover;
 pub mod salvage;
 mod staging;
@@ -37,13 +39,17 @@ pub mod wal;
 
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
+pub use lane::Lane;
 pub use page::{group_len_needed, group_of};
-pub use recover::{LogGroup, RecoveryMode, RecoveryReport, recover, recover_up_to_damage};
+pub use place::{Place, ReadGroup};
+pub use recover::{
+    LogGroup, LoggedBatch, OnBatch, RecoveryMode, RecoveryReport, recover, recover_lane, recover_up_to_damage,
+};
 pub use staging::newest_staged_group;
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};
 pub use wal::{Position, Wal, WalOptions, WalStats};
 
-/// The name of the staging file, which keeps the open pages for the next process, in the log's directory.
+/// The name of the staging file of the first lane, which keeps the open pages for the next process, in the log's directory.
 pub const STAGING_NAME: &str = "STAGING";
 
 /// Where something stands in the files of a log.

@@ -18,7 +18,7 @@
 //!   lane or logger has a part in them. An older release reports them as unsupported, whatever else it thinks of them.
 //! * Decoding never panics and allocates nothing.
 
-use crate::TenantId;
+use crate::{Lane, TenantId};
 use base::checksum::{checksum, mask};
 use base::codec::Reader;
 use base::{Error, ErrorKind, SeqNo, Uid};
@@ -84,14 +84,20 @@ impl Owner {
     }
 }
 
-/// Which of several logs of one store a page belongs to, and which of those who write it. Neither has more than one yet:
-/// both are 0, and a page that says otherwise is of a later release.
+/// Which of several logs of one store a page belongs to, and which of those who write it. There is one logger yet; a page
+/// that says otherwise, or is of a lane that is not known, is of a later release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
     /// A log of its own within the store: groups, pages, watermark.
-    pub lane: u8,
+    pub lane: Lane,
     /// Who wrote the page, of several writers of a lane.
     pub logger: u8,
+}
+
+impl Stream {
+    fn is_known(self) -> bool {
+        self.lane.is_known() && self.logger == 0
+    }
 }
 
 /// The header of a page.
@@ -142,7 +148,7 @@ impl fmt::Display for Unknown {
                 write!(f, "log page of format {version}, this release knows up to {FORMAT_VERSION}")
             }
             Unknown::Stream(Stream { lane, logger }) => {
-                write!(f, "log page of lane {lane} and logger {logger}, this release knows one of each")
+                write!(f, "log page of lane {} and logger {logger}, which this release does not know", lane.0)
             }
             Unknown::Kind(kind) => write!(f, "log record of kind {kind}, which this release does not know"),
         }
@@ -168,6 +174,11 @@ pub enum Verdict {
 }
 
 impl PageHeader {
+    /// The lane that the page is of.
+    pub fn lane(&self) -> Lane {
+        self.stream.unwrap_or_default().lane
+    }
+
     fn version(&self) -> u8 {
         match (self.owner.group, self.stream) {
             (None, _) => 1,
@@ -201,7 +212,7 @@ impl PageHeader {
         if let Some(group) = self.owner.group {
             out[HEADER_LEN_V1..][..16].copy_from_slice(&group.0);
             let Stream { lane, logger } = self.stream.unwrap_or_default();
-            out[STREAM_AT..][..STREAM_LEN].copy_from_slice(&[lane, logger]);
+            out[STREAM_AT..][..STREAM_LEN].copy_from_slice(&[lane.0, logger]);
         }
         let sum = checksum(covered(out)) ^ self.owner.mask(self.lpn);
         out[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -227,7 +238,7 @@ impl PageHeader {
         let group = if version > 1 { Some(Uid(r.array().ok()?)) } else { None };
         let stream = match version {
             0..=2 => None,
-            _ => Some(Stream { lane: r.u8().ok()?, logger: r.u8().ok()? }),
+            _ => Some(Stream { lane: Lane(r.u8().ok()?), logger: r.u8().ok()? }),
         };
         let owner = Owner { store, group };
         let sound = first_lpn <= lpn && lpn < LPN_LIMIT && durable_end <= lpn && prev_end <= first_lpn;
@@ -266,10 +277,15 @@ pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, owner: Owner, l
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
+/// Judges a page of a group file by the checksum over all of it, without a look at its fragments.
+pub(crate) fn judge_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
+    let mine = |header: &PageHeader| header.owner == owner && header.ltn == ltn;
+    read(page, Form::Closed, |_| page.len(), mine)
+}
+
 /// Judges a page of a group file: the checksum over all of it, and fragments that fill exactly the used part.
 pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
-    let mine = |header: &PageHeader| header.owner == owner && header.ltn == ltn;
-    let verdict = read(page, Form::Closed, |_| page.len(), mine);
+    let verdict = judge_closed(page, owner, ltn);
     let Verdict::Valid(header) = verdict else { return verdict };
     let used = usize::from(header.used);
     let whole = page.len() == PAGE && (owner.header_len()..=PAGE).contains(&used);
@@ -334,7 +350,7 @@ fn read(
     let zero = reserved.iter().all(|&b| b == 0);
     match (version, header.stream.unwrap_or_default()) {
         (1, _) => Verdict::Valid(header),
-        (2 | FORMAT_VERSION, stream) if zero && stream == Stream::default() => Verdict::Valid(header),
+        (2 | FORMAT_VERSION, stream) if zero && stream.is_known() => Verdict::Valid(header),
         (FORMAT_VERSION, stream) if zero => Verdict::Newer(Unknown::Stream(stream)),
         _ => Verdict::Newer(Unknown::Version(version.max(FORMAT_VERSION + 1))),
     }

@@ -14,7 +14,7 @@
 
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
-use crate::{Chain, History, OnReplay, PriorGroup, STAGING_NAME, Spans, TenantId};
+use crate::{Chain, History, Lane, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile, PAGE};
@@ -72,6 +72,24 @@ pub struct RecoveryReport {
     pub history: History,
 }
 
+/// A whole batch as it is read from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedBatch<'a> {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its lowest sequence.
+    pub first_seq: SeqNo,
+    /// Its highest sequence.
+    pub last_seq: SeqNo,
+    /// Where its first byte is.
+    pub place: Place,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// Gets a batch.
+pub type OnBatch<'a> = dyn FnMut(&LoggedBatch<'_>) -> Result<()> + 'a;
+
 /// Reads the log of `store`, hands every whole batch to `replay` in order, whoever its tenant is, and says where the log ends.
 ///
 /// `groups` are all groups of the manifest, ascending. On success the caller makes one edit durable that seals and
@@ -89,11 +107,27 @@ pub fn recover(
     mode: RecoveryMode,
     replay: &mut OnReplay<'_>,
 ) -> Result<RecoveryReport> {
+    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
+    recover_lane(env, dir, (store, Lane::FIRST), groups, mode, &mut on_batch)
+}
+
+/// As [`recover()`], of any lane of the store: `groups` are those of the lane that are replayed. Batches come with their places.
+///
+/// # Errors
+/// As there.
+pub fn recover_lane(
+    env: &Env,
+    dir: &Path,
+    (store, lane): (Uid, Lane),
+    groups: &[LogGroup],
+    mode: RecoveryMode,
+    replay: &mut OnBatch<'_>,
+) -> Result<RecoveryReport> {
     if !groups.windows(2).all(|pair| matches!(pair, [a, b] if a.ltn < b.ltn)) {
         return Err(Error::invalid("log groups must be given in ascending order, each once"));
     }
-    let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
-    let mut scan = Scan::new(store, &staging, replay);
+    let staging = Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?;
+    let mut scan = Scan { lane, ..Scan::new(store, &staging, replay) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
@@ -117,7 +151,8 @@ pub fn recover_up_to_damage(
     replay: &mut OnReplay<'_>,
 ) -> Result<(RecoveryReport, Option<Error>)> {
     let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
-    let mut scan = Scan { up_to_damage: true, ..Scan::new(store, &staging, replay) };
+    let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
+    let mut scan = Scan { up_to_damage: true, ..Scan::new(store, &staging, &mut on_batch) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
@@ -153,6 +188,7 @@ pub(crate) struct Assembly {
 /// A batch of which the end is missing.
 struct Partial {
     tenant: TenantId,
+    place: Place,
     first_seq: SeqNo,
     last_seq: SeqNo,
     len: usize,
@@ -162,8 +198,9 @@ struct Partial {
 
 struct Scan<'a> {
     store: Uid,
+    lane: Lane,
     staging: &'a Staging,
-    replay: &'a mut OnReplay<'a>,
+    replay: &'a mut OnBatch<'a>,
     /// The end of the accepted run.
     end: Option<Chain>,
     /// The group it ends in was sealed by an earlier recovery.
@@ -198,9 +235,10 @@ struct Cursor<'g> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(store: Uid, staging: &'a Staging, replay: &'a mut OnReplay<'a>) -> Self {
+    fn new(store: Uid, staging: &'a Staging, replay: &'a mut OnBatch<'a>) -> Self {
         Scan {
             store,
+            lane: Lane::FIRST,
             staging,
             replay,
             end: None,
@@ -354,6 +392,7 @@ impl<'a> Scan<'a> {
     /// True if a page is the next of the run.
     fn continues(&self, header: &PageHeader, i: u64) -> bool {
         match &self.end {
+            _ if header.lane() != self.lane => false,
             // The oldest group continues one that is gone by now, or none; never one that is listed and has no pages.
             None => i == 0 && !self.passed.contains(&header.prev_ltn),
             Some(end) if i == 0 => {
@@ -405,13 +444,15 @@ impl<'a> Scan<'a> {
             accepted.used = used.len() as u16;
         }
         for fragment in Fragments::new(used, header.owner, header.lpn) {
-            let Some(whole) = self.assembly.add(&fragment).map_err(here)? else { continue };
-            let Whole { tenant, first_seq, last_seq, .. } = whole;
+            let at = Place { ltn: group.ltn, page: i as u32, pos: 0 };
+            let Some(whole) = self.assembly.add(&fragment, at).map_err(here)? else { continue };
+            let batch = whole.batch(&fragment);
+            let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
             // A tenant gives sequences in order; a batch twice would be one too many for a memtable.
             if self.report.seqs.last(tenant).is_some_and(|last| first_seq <= last) {
                 return Err(here(disorder("has sequences of one before it")));
             }
-            (self.replay)(tenant, first_seq, whole.bytes(&fragment)).map_err(here)?;
+            (self.replay)(&batch).map_err(here)?;
             self.report.batches += 1;
             self.report.seqs.add(tenant, first_seq, last_seq);
             if let Some(accepted) = self.accepted.last_mut() {
@@ -571,17 +612,20 @@ impl<'a> Scan<'a> {
 
 /// A batch that is complete.
 pub(crate) struct Whole {
-    pub tenant: TenantId,
-    pub first_seq: SeqNo,
-    pub last_seq: SeqNo,
+    tenant: TenantId,
+    first_seq: SeqNo,
+    last_seq: SeqNo,
+    place: Place,
     /// `None`: those of the fragment, which is all there is of it.
     bytes: Option<Vec<u8>>,
 }
 
 impl Whole {
-    /// Its bytes, given its last fragment.
-    pub fn bytes<'a>(&'a self, last: &Fragment<'a>) -> &'a [u8] {
-        self.bytes.as_deref().unwrap_or(last.payload)
+    /// It, given its last fragment.
+    pub fn batch<'a>(&'a self, last: &Fragment<'a>) -> LoggedBatch<'a> {
+        let Whole { tenant, first_seq, last_seq, place, .. } = *self;
+        let bytes = self.bytes.as_deref().unwrap_or(last.payload);
+        LoggedBatch { tenant, first_seq, last_seq, place, bytes }
     }
 }
 
@@ -596,8 +640,9 @@ impl Assembly {
         self.partial = None;
     }
 
-    /// Takes the next fragment of the log. The memory it keeps never exceeds the fragments that were really there.
-    pub(crate) fn add(&mut self, fragment: &Fragment<'_>) -> Result<Option<Whole>> {
+    /// Takes the next fragment of the log, in the page at `page`. The memory it keeps never exceeds the fragments that were
+    /// really there.
+    pub(crate) fn add(&mut self, fragment: &Fragment<'_>, page: Place) -> Result<Option<Whole>> {
         let begins = matches!(fragment.kind, FragmentKind::Full | FragmentKind::First);
         let ends = matches!(fragment.kind, FragmentKind::Full | FragmentKind::Last);
         let mut batch = match (begins, fragment.batch, self.partial.take()) {
@@ -605,13 +650,14 @@ impl Assembly {
                 let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
                 let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
                 let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
-                Partial { tenant, first_seq, last_seq, len, bytes: Vec::new() }
+                let place = Place { pos: (fragment.pos + fragment.kind.header_len()) as u16, ..page };
+                Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
             (true, ..) => return Err(disorder("begins inside another")),
             (false, ..) => return Err(disorder("goes on without a beginning")),
         };
-        let Partial { tenant, first_seq, last_seq, len, .. } = batch;
+        let Partial { tenant, place, first_seq, last_seq, len, .. } = batch;
         let have = batch.bytes.len() + fragment.payload.len();
         if len > BATCH_LEN_MAX || have > len || (have == len) != ends {
             return Err(disorder("has another length than its beginning says"));
@@ -620,11 +666,11 @@ impl Assembly {
             return Err(disorder("goes on as another tenant's"));
         }
         if begins && ends {
-            return Ok(Some(Whole { tenant, first_seq, last_seq, bytes: None }));
+            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: None }));
         }
         batch.bytes.extend_from_slice(fragment.payload);
         if ends {
-            return Ok(Some(Whole { tenant, first_seq, last_seq, bytes: Some(batch.bytes) }));
+            return Ok(Some(Whole { tenant, first_seq, last_seq, place, bytes: Some(batch.bytes) }));
         }
         self.partial = Some(batch);
         Ok(None)

@@ -20,8 +20,8 @@
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{LogPlace, STAGING_NAME, TenantId};
-use base::{Error, Result, SeqNo, Uid};
+use crate::{Lane, LogPlace, Place, STAGING_NAME, TenantId};
+use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -243,6 +243,13 @@ fn read_group(file: usize, log: &LogFile, store: Uid) -> Result<Option<Group>> {
                 return Ok(());
             };
             match page::read_closed(bytes, peeked.owner, peeked.ltn) {
+                // In a group that is listed it is what a former use of the file left.
+                Verdict::Valid(header) if header.lane() != Lane::FIRST && log.listed.is_some() => {}
+                Verdict::Valid(header) if header.lane() != Lane::FIRST => {
+                    let why = "a page of the lane that keeps records: only the engine whose records they are can save them";
+                    let error = Error::new(ErrorKind::Unsupported, why).at_file(&log.path);
+                    return Err(error.at_offset(index * PAGE as u64));
+                }
                 Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(index) => {
                     by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
                 }
@@ -464,7 +471,7 @@ impl Reading<'_> {
                 continue;
             }
             let here = |e: Error| e.at_file(&place.path).at_offset(place.offset);
-            let whole = match self.assembly.add(&fragment) {
+            let whole = match self.assembly.add(&fragment, Place::default()) {
                 Ok(Some(whole)) => whole,
                 Ok(None) => continue,
                 Err(e) => {
@@ -472,10 +479,11 @@ impl Reading<'_> {
                     continue;
                 }
             };
-            if whole.tenant != self.tenant {
+            let batch = whole.batch(&fragment);
+            let first_seq = batch.first_seq;
+            if batch.tenant != self.tenant {
                 continue;
             }
-            let first_seq = whole.first_seq;
             if first_seq <= self.last_seq {
                 self.gap(here(Error::corruption("a batch in the log has sequences of one before it")));
                 continue;
@@ -483,8 +491,8 @@ impl Reading<'_> {
             if let Some(gap) = self.gaps.last_mut() {
                 gap.before_seq.get_or_insert(first_seq);
             }
-            (self.replay)(place, first_seq, whole.bytes(&fragment)).map_err(here)?;
-            self.last_seq = whole.last_seq;
+            (self.replay)(place, first_seq, batch.bytes).map_err(here)?;
+            self.last_seq = batch.last_seq;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! and the fragments' own then leave of it a prefix of what it held. Nothing here is trusted further than that: whether
 //! a page continues the log is decided by recovery.
 
+use crate::Lane;
 use crate::page::{self, Owner, PageHeader, Unknown, Verdict};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{Access, Env, PAGE};
@@ -17,13 +18,13 @@ pub const STAGING_LEN_MAX: usize = 64 << 20;
 /// Bytes read at a time.
 const READ_LEN: usize = 256 << 10;
 
-/// The highest number of a group of the log of `store` that has a page in the staging file of `dir`. A group has pages only
+/// The highest number of a group of `store` that has a page in the staging file of a lane in `dir`. A group has pages only
 /// once the manifest lists it, durably, so a manifest that does not know it has lost its end.
 ///
 /// # Errors
 /// Those of reading.
-pub fn newest_staged_group(env: &Env, dir: &Path, store: Uid) -> Result<Option<u64>> {
-    Ok(Staging::read(env, &io::fs::join(dir, crate::STAGING_NAME), store)?.newest_group())
+pub fn newest_staged_group(env: &Env, dir: &Path, lane: Lane, store: Uid) -> Result<Option<u64>> {
+    Ok(Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?.newest_group())
 }
 
 #[derive(Debug)]

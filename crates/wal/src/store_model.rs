@@ -3,7 +3,9 @@
 
 use crate::page::Owner;
 use crate::recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
-use crate::{Durability, History, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed};
+use crate::{
+    Durability, History, Lane, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed,
+};
 use base::{ErrorKind, Result, Uid};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, PAGE, Rng};
@@ -83,6 +85,7 @@ pub(crate) fn tenant_of(payload: &[u8]) -> TenantId {
 
 pub(crate) fn options() -> WalOptions {
     WalOptions {
+        lane: Lane::FIRST,
         group_len: 12 * PAGE as u64,
         staging_len: 5 * PAGE,
         write_len_min: 2 * PAGE,

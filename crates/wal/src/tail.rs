@@ -11,7 +11,7 @@
 
 use crate::groups::Groups;
 use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Stream};
-use crate::{Chain, History, PreparedGroup};
+use crate::{Chain, History, Lane, Place, PreparedGroup};
 use base::{ErrorKind, Result, Uid};
 use io::{PAGE, PartialWrite, ScratchFile};
 use std::collections::VecDeque;
@@ -65,6 +65,11 @@ impl Ring {
         assert!(self.closed.is_empty() && self.open.is_empty(), "pages of the old file are still needed");
         (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.first_lpn, 0));
         self.file = file;
+    }
+
+    /// The first page that is here; all before it are in their group file.
+    pub fn first_lpn(&self) -> u64 {
+        self.first_lpn
     }
 
     fn next_lpn(&self) -> u64 {
@@ -132,6 +137,15 @@ impl Ring {
             self.recycle(open);
         }
         self.open.truncate(used);
+    }
+
+    /// A page that is here, as far as it is filled.
+    pub fn in_memory(&self, lpn: u64) -> Option<&[u8]> {
+        let index = lpn.checked_sub(self.first_lpn)? as usize;
+        match self.closed.get(index) {
+            Some(page) => Some(page),
+            None => Some(&*self.open).filter(|open| index == self.closed.len() && !open.is_empty()),
+        }
     }
 
     fn page(&self, lpn: u64) -> &[u8] {
@@ -264,8 +278,8 @@ pub(crate) struct Tail {
     pub ring: Ring,
     /// Bytes used of the page before the next.
     prev_used: u16,
-    /// What pages say of the log they belong to. `None` until somebody else than the first tenant appends, so that pages of
-    /// one who is alone look as they always did; from then on, also those without batches of others, since a page is begun
+    /// What pages say of the log they belong to. In the first lane `None` until somebody else than the first tenant appends,
+    /// so that pages of one who is alone look as they always did; from then on, also those without batches of others, since a page is begun
     /// before it is known whose batches come into it.
     stream: Option<Stream>,
     /// The end of the pages that hold batches (watermarks do not count).
@@ -288,14 +302,20 @@ pub(crate) struct Mark {
 }
 
 impl Tail {
-    pub fn new(first: PreparedGroup, next_lpn: u64, history: &History, ring: Ring) -> Result<Self> {
+    pub fn new(
+        lane: Lane,
+        first: PreparedGroup,
+        next_lpn: u64,
+        history: &History,
+        ring: Ring,
+    ) -> Result<Self> {
         let groups = Groups::new(first, next_lpn, history)?;
         let Chain { end_lpn, used, .. } = groups.active.prev;
         Ok(Tail {
             groups,
             ring,
             prev_used: used,
-            stream: None,
+            stream: (lane != Lane::FIRST).then_some(Stream { lane, logger: 0 }),
             data_end: end_lpn,
             confirmed_end: end_lpn,
             highest_witness: 0,
@@ -338,14 +358,28 @@ impl Tail {
         if have + page::pages_to_open(self.used(), len) <= self.groups.active.data_pages() {
             return true;
         }
+        self.roll(page::pages_to_open(0, len))
+    }
+
+    /// Goes on in the first spare group with room for `pages` of data. False, and nothing happened, if there is none.
+    pub fn roll(&mut self, pages: u64) -> bool {
+        let end_lpn = self.end_lpn();
         let used = if self.used() != 0 { self.used() as u16 } else { self.prev_used };
         let end = Chain { ltn: self.groups.active.prepared.ltn, end_lpn, used };
-        let rolled = self.groups.roll(end, page::pages_to_open(0, len));
+        let rolled = self.groups.roll(end, pages);
         if rolled {
             self.close_page();
             self.rolls += 1;
         }
         rolled
+    }
+
+    /// Where the first byte of the next batch will be, if it goes to the active group.
+    pub fn next_place(&self) -> Place {
+        let active = &self.groups.active;
+        let page = (self.next_lpn() - active.first_lpn) as u32;
+        let used = if self.used() != 0 { self.used() } else { page::HEADER_LEN };
+        Place { ltn: active.prepared.ltn, page, pos: (used + page::FIRST_FRAGMENT_HEADER_LEN) as u16 }
     }
 
     /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.

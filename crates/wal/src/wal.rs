@@ -11,7 +11,7 @@ use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
-use crate::{Durability, History, PriorGroup, STAGING_NAME, TenantId};
+use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
@@ -22,6 +22,8 @@ use std::path::Path;
 /// Sizes of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalOptions {
+    /// Which log of the store.
+    pub lane: Lane,
     /// Bytes of a group file, as the caller prepares them.
     pub group_len: u64,
     /// Bytes of the ring of pages that are not written yet.
@@ -37,6 +39,7 @@ pub struct WalOptions {
 impl Default for WalOptions {
     fn default() -> Self {
         WalOptions {
+            lane: Lane::FIRST,
             group_len: 64 << 20,
             staging_len: 4 << 20,
             write_len_min: 256 << 10,
@@ -152,8 +155,11 @@ impl Wal {
         if next_lpn >= page::LPN_LIMIT {
             return Err(Error::invalid(format!("page number {next_lpn} is over the format's limit")));
         }
-        let file = env.fs.create_scratch(&io::fs::join(dir, STAGING_NAME), staging_len / PAGE * PAGE)?;
-        let tail = Tail::new(first, next_lpn, &history, Ring::new(file, store, next_lpn))?;
+        let file = env
+            .fs
+            .create_scratch(&io::fs::join(dir, options.lane.staging_name()), staging_len / PAGE * PAGE)?;
+        let ring = Ring::new(file, store, next_lpn);
+        let tail = Tail::new(options.lane, first, next_lpn, &history, ring)?;
         Ok(Wal {
             options,
             start_lpn: next_lpn,
@@ -188,6 +194,22 @@ impl Wal {
         durability: Durability,
         witness_edit: u64,
     ) -> Result<Position> {
+        let placed = self.append_placed(tenant, payload, (first_seq, last_seq), durability, witness_edit);
+        placed.map(|(position, _)| position)
+    }
+
+    /// As [`Wal::append`]; also says where the first byte of the batch is. All others follow from that ([`Place::at`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_placed(
+        &self,
+        tenant: TenantId,
+        payload: &[&[u8]],
+        (first_seq, last_seq): (SeqNo, SeqNo),
+        durability: Durability,
+        witness_edit: u64,
+    ) -> Result<(Position, Place)> {
         assert_ne!(durability, Durability::Volatile, "volatile batches are not logged");
         let header = batch_header(tenant, payload, first_seq, last_seq)?;
         let _order = lock(&self.order);
@@ -209,14 +231,14 @@ impl Wal {
         }
         let mark = tail.mark();
         let added = self.put_in_pages(tail, Batch::new(payload, header), witness_edit);
-        let (mut tail, position) = added.map_err(|e| self.fail(e))?;
+        let (mut tail, position, place) = added.map_err(|e| self.fail(e))?;
         if durability == Durability::Buffered
             && let Err(e) = tail.ring.stage(self.commit.frontier.written_end())
         {
             return Err(self.give_up(&mut tail, mark, whole, e));
         }
         tail.record(header);
-        Ok(position)
+        Ok((position, place))
     }
 
     /// Puts a batch into pages, of which those that have a slot now are not written meanwhile.
@@ -225,8 +247,8 @@ impl Wal {
         mut tail: MutexGuard<'a, Tail>,
         mut batch: Batch<'_>,
         witness_edit: u64,
-    ) -> Result<(MutexGuard<'a, Tail>, Position)> {
-        let mut position = Position { lpn: tail.next_lpn() };
+    ) -> Result<(MutexGuard<'a, Tail>, Position, Place)> {
+        let (mut position, place) = (Position { lpn: tail.next_lpn() }, tail.next_place());
         while batch.left() > 0 {
             if tail.used() == 0 {
                 tail = self.wait_for_slots(tail, 1)?;
@@ -236,7 +258,7 @@ impl Wal {
             }
             position.lpn = tail.write_fragment(&mut batch);
         }
-        Ok((tail, position))
+        Ok((tail, position, place))
     }
 
     /// What becomes of a batch that could not be staged. Of one for which there is no room nothing is left, if none of its
@@ -423,8 +445,54 @@ impl Wal {
     /// A group stays until the first page of its successor is durable; where nobody syncs, [`Wal::write_out`] and
     /// [`Wal::persist_watermark`] see to that.
     pub fn release_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<u64> {
+        self.release_groups_below(floors).into_iter().map(|group| group.ltn).collect()
+    }
+
+    /// As [`Wal::release_below`], with what is known of each group.
+    pub fn release_groups_below(&self, floors: &[(TenantId, SeqNo)]) -> Vec<PriorGroup> {
         let durable_end = self.commit.frontier.durable_end();
         lock(&self.tail).groups.release_below(floors, durable_end)
+    }
+
+    /// Closes the group that is written, however much room it has, so that the next batch goes to another. False if it has
+    /// no batches. It may be released once a page of the next one is durable, which [`Wal::persist_watermark`] sees to.
+    ///
+    /// # Errors
+    /// `Busy` if there is no spare group: add one and try again. `Poisoned`, `Closed`.
+    pub fn roll(&self) -> Result<bool> {
+        let _order = lock(&self.order);
+        self.check()?;
+        let _guard = PanicGuard(&self.commit);
+        let mut tail = lock(&self.tail);
+        if tail.groups.active.seqs.is_empty() {
+            return Ok(false);
+        }
+        if tail.roll(1) { Ok(true) } else { Err(busy(1)) }
+    }
+
+    /// Appends those of the `len` bytes from `place` on that are in pages in memory to `out`, and says how many come before
+    /// them: those are in the file of the group. `None`: the log does not write this group, or nothing of it is in memory;
+    /// then all are.
+    pub fn read_ring(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Option<usize> {
+        let tail = lock(&self.tail);
+        let start_lpn = tail.groups.first_lpn_of(place.ltn)? + u64::from(place.page);
+        let in_file = tail.ring.first_lpn().saturating_sub(start_lpn);
+        let (mut before, start) = (0, out.len());
+        for (i, part) in place.parts(len) {
+            if (i as u64) < in_file {
+                before += part.len();
+                continue;
+            }
+            match tail.ring.in_memory(start_lpn + i as u64).and_then(|page| page.get(part)) {
+                Some(part) => out.extend_from_slice(part),
+                // There never was a batch that reaches so far.
+                None => {
+                    out.truncate(start);
+                    return None;
+                }
+            }
+        }
+        (before < len).then_some(before)
     }
 
     /// The groups that were not released, oldest first, the one that is written last (spares not counted).
@@ -554,7 +622,7 @@ impl Wal {
         let end = self.take_all(&token);
         let outcome = self.make_durable(&token, end);
         token.finish(outcome)?;
-        let path = io::fs::join(dir, STAGING_NAME);
+        let path = io::fs::join(dir, self.options.lane.staging_name());
         let longer = env.fs.create_scratch(&path, len.min(STAGING_LEN_MAX) / PAGE * PAGE);
         let (file, refused) = match longer {
             Ok(file) => (file, Ok(())),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use table::{Ksst, SegmentReader, Vsst, dump::DumpOptions, segment};
 use version::Manifest;
 use version::names::{self, FileKind};
-use wal::{LogGroup, RecoveryMode};
+use wal::{Lane, LogGroup, RecoveryMode};
 
 /// The longest manifest that is read whole, bytes.
 const MANIFEST_LEN_MAX: usize = 1 << 30;
@@ -110,7 +110,7 @@ pub fn log_contents(env: &Env, dir: &Path) -> Result<LogContents> {
     let mut out = LogContents::default();
     out.floors.extend(state.families.values().map(|f| (f.id, f.version.log_floor)));
     let mut groups = Vec::new();
-    for meta in state.store.log_groups.values().filter(|group| !group.discarded) {
+    for meta in state.store.log_chain(Lane::FIRST).filter(|group| !group.discarded) {
         let path = io::fs::join(dir, &names::log(meta.file));
         let file = io::open_in_place_read_only(&*env.fs, &path, Access::Buffered)?;
         groups.push(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end });

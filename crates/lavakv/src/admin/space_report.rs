@@ -10,7 +10,7 @@ use crate::work::jobs::Jobs;
 use base::{HashMap, Result};
 use version::Version;
 use version::names::{self, FileKind};
-use wal::PriorGroup;
+use wal::{Lane, PriorGroup};
 
 mod holders;
 
@@ -284,6 +284,8 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
     let state = jobs.files.manifest.state();
     let (listed, segments) = (jobs.files.obsolete.map(DataFile::number), jobs.large.segments.live());
     let mut obsolete = HashMap::default();
+    let log_group = |number| state.store.log_groups.get(&state.store.log_group_in(number)?);
+    let log_lane = |number| log_group(number).map_or(Lane::FIRST, |group| group.lane);
     for entry in &entries {
         let bytes = entry.allocated;
         let owner = match names::parse(&entry.name) {
@@ -295,11 +297,13 @@ fn list(jobs: &Jobs, out: &mut Space) -> Result<HashMap<u64, u64>> {
             }
             Some(FileKind::Vsst(n)) if segments.contains(&n) => &mut out.value_bytes,
             Some(FileKind::Ksst(_) | FileKind::Vsst(_)) => &mut out.job_bytes,
+            // The other lanes are other engines'.
+            Some(FileKind::Log(n)) if log_lane(n) != Lane::FIRST => &mut out.engines_bytes,
             Some(FileKind::Log(_) | FileKind::Tail(_) | FileKind::Staging) => &mut out.wal_bytes,
             Some(
                 FileKind::Manifest(_) | FileKind::Current | FileKind::CurrentTemp | FileKind::Unfinished,
             ) => &mut out.manifest_bytes,
-            Some(FileKind::Engine { .. }) => &mut out.engines_bytes,
+            Some(FileKind::Engine { .. } | FileKind::LaneStaging(_)) => &mut out.engines_bytes,
             Some(FileKind::Lock) | None => &mut out.other_bytes,
         };
         *owner += bytes;

@@ -33,6 +33,7 @@ use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
 use version::names::{self, FileKind};
 use version::{FamilyId, ManifestWitness};
+use wal::Lane;
 use wal::salvage::{ListedGroup, LogFile, SalvagedLog};
 
 /// Repairs, once it is decided what counts.
@@ -84,7 +85,7 @@ pub(super) fn rebuild(
         merge.tables(&family.tables)?;
     }
     let closed = witness.state.as_ref().is_some_and(|state| {
-        let last = state.store.log_groups.values().rfind(|group| !group.discarded);
+        let last = state.store.log_chain(Lane::FIRST).rfind(|group| !group.discarded);
         last.is_none_or(|g| g.sealed_end.is_some()) && !state.store.has_missed(EngineId::NATIVE)
     });
     let asked = asked_tables(&plan, is_exact);
@@ -155,7 +156,7 @@ fn open_log(env: &Env, dir: &Path, found: &Found) -> Result<SalvagedLog> {
     let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
     let files = match &found.witness.state {
         Some(state) => {
-            let groups = state.store.log_groups.values().filter(|group| !group.discarded);
+            let groups = state.store.log_chain(Lane::FIRST).filter(|group| !group.discarded);
             let file = |group: &version::LogGroupMeta| {
                 let path = dir.join(names::log(group.file));
                 let listed = ListedGroup {

@@ -7,11 +7,13 @@
 //!
 //! A group that was wanted longer is made as short as will do; where none can be made, a file that waits to be used again
 //! is taken, whatever its length. The last resort is the *ballast*: two files, made by the first open with room, and made
-//! again as soon as there is room after they were used. The log takes one for a batch that only deletes, or at open; a job
+//! again as soon as there is room after they were used. (That of the first lane stands for all: a lane whose groups are kept
+//! as storage has its reserve in the files that wait to be used again.) The log takes one for a batch that only deletes, or at open; a job
 //! that finds no room has the other removed. While any is missing nothing but deletes is written, so that what they freed
 //! is not taken by new data.
 
 use super::LogTerms;
+use super::lane::Retained;
 use super::pace::{Pace, shortest_bytes};
 use crate::context::Context;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
@@ -19,12 +21,12 @@ use crate::names::{self, FileKind};
 use crate::space::SpaceBudget;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
-use base::{Error, ErrorKind, Result};
+use base::{Error, ErrorKind, Result, Uid};
 use io::{DirEntry, InPlaceFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use wal::PreparedGroup;
+use wal::{Lane, PreparedGroup, PriorGroup};
 
 /// What a file of the ballast is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub struct GroupFile {
     pub number: u64,
     /// Its bytes.
     pub len: u64,
+    /// The identity of the group, as long as it is one.
+    pub uid: Uid,
     /// The file.
     pub file: Arc<dyn InPlaceFile>,
 }
@@ -79,21 +83,28 @@ pub struct GroupFile {
 /// See the module.
 #[derive(Debug)]
 pub struct GroupFiles {
-    terms: LogTerms,
-    context: Arc<Context>,
-    manifest: Arc<Manifest>,
-    store: Arc<crate::files::Files>,
+    pub(super) lane: Lane,
+    pub(super) terms: LogTerms,
+    pub(super) context: Arc<Context>,
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) store: Arc<crate::files::Files>,
     space: Arc<SpaceBudget>,
     /// All of [`Files`].
-    state: Mutex<Files, rank::LogGroups>,
+    pub(super) state: Mutex<Files, rank::LogGroups>,
     /// Some of the ballast was used.
     ballast_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Files {
-    /// Groups the manifest lists, by LTN.
-    live: BTreeMap<u64, GroupFile>,
+pub(super) struct Files {
+    /// Groups the manifest lists for replay, by LTN.
+    pub live: BTreeMap<u64, GroupFile>,
+    /// Those of them that the log has let go of and that are not kept as storage yet, oldest first.
+    pub passed: VecDeque<PriorGroup>,
+    /// Groups that are kept as storage, by LTN.
+    pub retained: BTreeMap<u64, Retained>,
+    /// Somebody commits what changes these two.
+    pub is_moving: bool,
     /// Files of dropped groups that may be used again.
     free: Vec<GroupFile>,
     /// Files for the day on which there is no room, by [`Ballast`].
@@ -110,14 +121,20 @@ struct Files {
 }
 
 impl Files {
-    /// All that there are.
+    /// All that there are, but for those that are kept as storage.
     fn all(&self) -> impl Iterator<Item = &GroupFile> {
         self.live.values().chain(&self.free).chain(self.ballast.iter().flatten())
+    }
+
+    /// Bytes of the groups that are kept as storage.
+    pub fn retained_bytes(&self) -> u64 {
+        self.retained.values().map(|group| group.len).sum()
     }
 }
 
 /// The files, to be changed: what they come to is told when that is done.
-struct Changing<'a> {
+pub(super) struct Changing<'a> {
+    lane: Lane,
     space: &'a SpaceBudget,
     files: MutexGuard<'a, Files>,
 }
@@ -137,23 +154,25 @@ impl DerefMut for Changing<'_> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.space.gauges.set_log_bytes(self.files.all().map(|file| file.len).sum());
+        let bytes = self.files.all().map(|file| file.len).sum::<u64>() + self.files.retained_bytes();
+        self.space.gauges.set_log_bytes(self.lane, bytes);
     }
 }
 
 impl GroupFiles {
     pub(super) fn new(
+        lane: Lane,
         terms: LogTerms,
         store: Arc<crate::files::Files>,
         space: Arc<SpaceBudget>,
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
         let (state, ballast_used) = (Mutex::new(Files::default()), AtomicBool::new(false));
-        GroupFiles { terms, context, manifest, store, space, state, ballast_used }
+        GroupFiles { lane, terms, context, manifest, store, space, state, ballast_used }
     }
 
-    fn change(&self) -> Changing<'_> {
-        Changing { space: &self.space, files: lock(&self.state) }
+    pub(super) fn change(&self) -> Changing<'_> {
+        Changing { lane: self.lane, space: &self.space, files: lock(&self.state) }
     }
 
     /// Takes over a group found by recovery.
@@ -220,7 +239,9 @@ impl GroupFiles {
             true => base::Uid::from_words(1, 1),
             false => self.context.env.new_uid(),
         };
-        let meta = LogGroupMeta { file: group.number, len: group.len, uid: Some(uid), ..Default::default() };
+        let group = GroupFile { uid, ..group };
+        let (lane, file) = (self.lane, group.number);
+        let meta = LogGroupMeta { file, len: group.len, uid: Some(uid), lane, ..Default::default() };
         let mut ltn = 0;
         let listed = self.context.health.check_sound().and_then(|()| {
             let build = |state: &crate::manifest::State| {
@@ -299,7 +320,7 @@ impl GroupFiles {
         // A page is told by the identity of its group: like a group that is used again, a new one may hold anything.
         let file = self.context.env.fs.create_in_place_unzeroed(&path, len, self.terms.access)?;
         self.store.sync_dir()?;
-        Ok(GroupFile { number, len, file })
+        Ok(GroupFile { number, len, uid: Uid::default(), file })
     }
 
     /// The longest file of a former group that fits.
@@ -326,6 +347,9 @@ impl GroupFiles {
 
     /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.
     pub fn room_is_short(&self) {
+        if self.lane.retains() {
+            return;
+        }
         self.ballast_used.store(true, Ordering::Release);
     }
 
@@ -336,6 +360,9 @@ impl GroupFiles {
 
     /// Makes what is missing of the ballast. One at a time: the caller prepares groups.
     pub(super) fn fill_ballast(&self) -> Result<()> {
+        if self.lane.retains() {
+            return Ok(());
+        }
         self.ballast_used.store(true, Ordering::Release);
         // The longer one first: where it does not fit, the room is left to jobs.
         for part in [Ballast::Jobs, Ballast::Log] {
@@ -370,7 +397,9 @@ impl GroupFiles {
             }
             let len = entry.len;
             match self.context.env.fs.open_in_place(&self.context.path(&entry.name), self.terms.access) {
-                Ok(file) => self.change().ballast[part] = Some(GroupFile { number, len, file }),
+                Ok(file) => {
+                    self.change().ballast[part] = Some(GroupFile { number, len, uid: Uid::default(), file })
+                }
                 // It was used up by an earlier try.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
@@ -405,7 +434,8 @@ impl GroupFiles {
 
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub(super) fn discard(&self, dropped: &[u64]) -> Result<()> {
-        let bound = if self.space.is_limited() { self.terms.free_groups_max } else { usize::MAX };
+        let is_bound = self.space.is_limited() || self.lane.retains();
+        let bound = if is_bound { self.terms.free_groups_max } else { usize::MAX };
         let surplus = self.recycle(dropped, bound);
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
@@ -431,7 +461,8 @@ impl GroupFiles {
         let files: Vec<GroupFile> = dropped.iter().filter_map(|ltn| state.live.remove(ltn)).collect();
         state.free.extend(files);
         let (mut fit, mut surplus): (Vec<_>, Vec<_>) = state.free.drain(..).partition(|f| f.len == len);
-        let keep = state.keep.max(1).min(bound).min(fit.len());
+        // How many are let go of at once says nothing of a lane whose groups go when they are garbage.
+        let keep = if self.lane.retains() { bound } else { state.keep.max(1).min(bound) }.min(fit.len());
         surplus.extend(fit.drain(keep..));
         state.free = fit;
         surplus

@@ -8,6 +8,7 @@ use crate::names::{self, FileKind};
 use base::{Error, HashMap, Result, Uid};
 use io::{DirEntry, Env};
 use std::path::Path;
+use wal::Lane;
 
 /// Neither a log file nor the staging file may hold a page of a group that the manifest has never heard of. Otherwise a
 /// manifest that lost its end would look like one that is whole, where the files it lists have been recycled since, or where
@@ -31,8 +32,8 @@ pub fn check_known(env: &Env, dir: &Path, listing: &[DirEntry], state: &State, m
     Err(Error::corruption(why).at_file(io::fs::join(dir, manifest)))
 }
 
-/// The newest group of the log of which any file of a store's directory has a page, by the first pages of log files and all
-/// pages of the staging file; and which file that is.
+/// The newest group of the log, in any lane, of which any file of a store's directory has a page, by the first pages of log
+/// files and all pages of the staging files; and which file that is.
 ///
 /// # Errors
 /// Those of reading.
@@ -42,8 +43,12 @@ pub fn newest_group(
     listing: &[DirEntry],
     store: Uid,
 ) -> Result<Option<(String, u64)>> {
-    let staged = wal::newest_staged_group(env, dir, store)?;
-    let mut newest = staged.map(|ltn| (wal::STAGING_NAME.to_owned(), ltn));
+    let mut newest: Option<(String, u64)> = None;
+    for lane in Lane::ALL {
+        let staged = wal::newest_staged_group(env, dir, lane, store)?;
+        let staged = staged.map(|ltn| (lane.staging_name().to_owned(), ltn));
+        newest = newest.into_iter().chain(staged).max_by_key(|(_, ltn)| *ltn);
+    }
     let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));
     let mut page = vec![0; io::PAGE];
     for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
@@ -62,13 +67,14 @@ pub fn newest_group(
     Ok(newest)
 }
 
-/// Every group that the manifest lists must be there with the length that it had.
+/// Every group that the manifest lists for replay must be there with the length that it had. One that is kept as storage may be
+/// missing, or be too short: that is an error of its records, whoever reads them.
 ///
 /// # Errors
 /// `Corruption`.
 pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()> {
     let lens: HashMap<&str, u64> = listing.iter().map(|entry| (&*entry.name, entry.len)).collect();
-    for group in state.log_groups.values() {
+    for group in Lane::ALL.into_iter().flat_map(|lane| state.log_chain(lane)) {
         let name = names::log(group.file);
         let problem = match lens.get(&*name) {
             Some(&len) if len == group.len => continue,

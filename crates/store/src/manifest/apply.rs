@@ -97,6 +97,14 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
                 Ok(())
             }
         }),
+        Record::RetainLogGroup { ltn, pages } => log_group(state, *ltn, |g| {
+            let known = g.retained_pages.is_some_and(|known| known != *pages);
+            if !g.lane.retains() || known || g.discarded || pages.saturating_mul(io::PAGE as u64) > g.len {
+                return refuse(format!("log group {ltn} cannot be kept with {pages} pages"));
+            }
+            g.retained_pages = Some(*pages);
+            Ok(())
+        }),
         Record::DiscardLogGroup { ltn } => log_group(state, *ltn, |g| {
             g.discarded = true;
             Ok(())

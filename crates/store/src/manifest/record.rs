@@ -13,6 +13,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::{Error, Result, SeqNo, Uid};
 use std::borrow::Cow;
 use std::fmt;
+use wal::Lane;
 
 /// Which engine. The key-value engine is 0; others choose a number for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +68,11 @@ pub struct LogGroupMeta {
     /// Its identity: random, new each time a file becomes a group, and part of the mask of its pages. Numbers do not tell
     /// a group from that of a copy of the store, whose blocks it may use. `None`: an older release listed it.
     pub uid: Option<Uid>,
+    /// Which log of the store it is of.
+    pub lane: Lane,
+    /// It is kept as storage, and nobody replays it any more: so many pages of it count, from the first on. Never in the
+    /// first lane.
+    pub retained_pages: Option<u64>,
 }
 
 /// One change of what the store knows of itself.
@@ -88,6 +94,13 @@ pub enum Record {
     DiscardLogGroup {
         /// The group.
         ltn: u64,
+    },
+    /// A log group is kept as storage from now on: it is not replayed, and not read at open.
+    RetainLogGroup {
+        /// The group.
+        ltn: u64,
+        /// Pages of it that count, from the first on.
+        pages: u64,
     },
     /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
     RemoveLogGroup {
@@ -166,6 +179,9 @@ pub(super) mod tag {
     pub(super) const REMOVE_ENGINE_FILE: u64 = 25;
     pub(super) const ENGINE_MISSED: u64 = 26;
     pub(super) const REMOVE_ENGINE: u64 = 27;
+    /// A log group of another lane than the first.
+    pub(super) const ADD_LANE_GROUP: u64 = 28;
+    pub(super) const RETAIN_LOG_GROUP: u64 = 29;
 }
 
 impl LogGroupMeta {
@@ -174,7 +190,8 @@ impl LogGroupMeta {
         put_varint(out, self.file);
         put_varint(out, self.len);
         out.push(self.volume.0);
-        let flags = [self.sealed_end.is_some(), self.discarded, self.uid.is_some()];
+        let flags =
+            [self.sealed_end.is_some(), self.discarded, self.uid.is_some(), self.retained_pages.is_some()];
         out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
         if let Some(end) = self.sealed_end {
             put_varint(out, end);
@@ -182,15 +199,30 @@ impl LogGroupMeta {
         if let Some(uid) = self.uid {
             out.extend_from_slice(&uid.0);
         }
+        if let Some(pages) = self.retained_pages {
+            put_varint(out, pages);
+        }
     }
 
-    fn decode(r: &mut Reader<'_>) -> Result<Self> {
+    fn decode_of_lane(r: &mut Reader<'_>) -> Result<Self> {
+        match Lane(r.u8()?) {
+            Lane::FIRST => {
+                Err(Error::corruption("a log group of the first lane with a record of the others"))
+            }
+            lane if lane.is_known() => Self::decode(r, lane),
+            Lane(lane) => Err(newer(format!("a log group of lane {lane}"))),
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>, lane: Lane) -> Result<Self> {
         let (ltn, file) = (number(r)?, number(r)?);
         let (len, volume) = (r.varint()?, Volume(r.u8()?));
-        let flags = flags(r, 0b111)?;
+        let flags = flags(r, if lane.retains() { 0b1111 } else { 0b111 })?;
         let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
         let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
-        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded: flags & 2 != 0, uid })
+        let retained_pages = if flags & 8 != 0 { Some(number(r)?) } else { None };
+        let discarded = flags & 2 != 0;
+        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded, uid, lane, retained_pages })
     }
 }
 
@@ -205,10 +237,16 @@ impl Record {
 
     fn encode_body(&self, out: &mut Vec<u8>) -> u64 {
         match self {
-            Record::AddLogGroup { group } => {
+            Record::AddLogGroup { group } if group.lane == Lane::FIRST => {
                 group.encode_into(out);
                 tag::ADD_LOG_GROUP
             }
+            Record::AddLogGroup { group } => {
+                out.push(group.lane.0);
+                group.encode_into(out);
+                tag::ADD_LANE_GROUP
+            }
+            Record::RetainLogGroup { ltn, pages } => put_all(out, tag::RETAIN_LOG_GROUP, [*ltn, *pages]),
             Record::SealLogGroup { ltn, end_lpn } => put_all(out, tag::SEAL_LOG_GROUP, [*ltn, *end_lpn]),
             Record::DiscardLogGroup { ltn } => put_all(out, tag::DISCARD_LOG_GROUP, [*ltn]),
             Record::RemoveLogGroup { ltn } => put_all(out, tag::REMOVE_LOG_GROUP, [*ltn]),
@@ -248,7 +286,9 @@ impl Record {
     pub fn decode(tag: u64, body: &[u8]) -> Result<Option<Record>> {
         let r = &mut Reader::new(body);
         let record = match tag {
-            tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r)? },
+            tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r, Lane::FIRST)? },
+            tag::ADD_LANE_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode_of_lane(r)? },
+            tag::RETAIN_LOG_GROUP => Record::RetainLogGroup { ltn: number(r)?, pages: number(r)? },
             tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: number(r)?, end_lpn: number(r)? },
             tag::DISCARD_LOG_GROUP => Record::DiscardLogGroup { ltn: number(r)? },
             tag::REMOVE_LOG_GROUP => Record::RemoveLogGroup { ltn: number(r)? },
@@ -370,10 +410,15 @@ impl fmt::Display for Record {
         match self {
             Record::AddLogGroup { group: g } => {
                 write!(f, "add log group {} file {} {} B location {}", g.ltn, g.file, g.len, g.volume)?;
+                if g.lane != Lane::FIRST {
+                    write!(f, " lane {}", g.lane.0)?;
+                }
                 g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
                 f.write_str(if g.discarded { " discarded" } else { "" })?;
-                g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))
+                g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))?;
+                g.retained_pages.map_or(Ok(()), |pages| write!(f, " retained with {pages} pages"))
             }
+            Record::RetainLogGroup { ltn, pages } => write!(f, "retain log group {ltn} with {pages} pages"),
             Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
             Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),
             Record::RemoveLogGroup { ltn } => write!(f, "remove log group {ltn}"),

@@ -21,6 +21,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use wal::Lane;
 
 /// A new store begins with this edit at the latest: LavaKV's with its default family, which is an edit after none. Whoever keeps
 /// anything has listed a log group before, which is one more.
@@ -261,6 +262,16 @@ impl State {
     /// The tag of the log group in this file.
     pub fn log_group_in(&self, file: u64) -> Option<u64> {
         self.log_files.get(&file).copied()
+    }
+
+    /// The groups of a lane that are replayed, oldest first.
+    pub fn log_chain(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
+        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_pages.is_none())
+    }
+
+    /// The groups of a lane that are kept as storage, by their tags.
+    pub fn log_retained(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
+        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_pages.is_some())
     }
 
     /// True if the store lists a file of this number: a log group's, or one of an engine as far as it can be known.

@@ -346,7 +346,7 @@ impl SpaceBudget {
 
     /// Bytes by which the log may still grow below a limit.
     fn log_reserve_below(&self, limit_bytes: u64) -> u64 {
-        self.terms.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes())
+        self.terms.sizes.log_bytes_max(limit_bytes).saturating_sub(self.gauges.log_bytes(wal::Lane::FIRST))
     }
 
     /// Bytes by which the tails of placed values may still grow.

@@ -5,6 +5,7 @@
 use super::budget::SpaceBudget;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use std::sync::Arc;
+use wal::Lane;
 
 /// Bytes of memtables.
 #[derive(Debug, Default)]
@@ -47,8 +48,8 @@ impl Memory {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// Bytes of all files of the log: groups, free ones and ballast included.
-    log_bytes: AtomicU64,
+    /// Bytes of all files of each lane of the log: groups, those kept as storage, free ones and ballast included.
+    log_bytes: [AtomicU64; Lane::ALL.len()],
     /// Bytes of all tails of placed values.
     tail_bytes: AtomicU64,
     /// Bytes of the segments that only memtables refer to.
@@ -58,13 +59,13 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    /// The files of the log have so many bytes now.
-    pub fn set_log_bytes(&self, bytes: u64) {
-        self.log_bytes.store(bytes, Relaxed);
+    /// The files of a lane of the log have so many bytes now.
+    pub fn set_log_bytes(&self, lane: Lane, bytes: u64) {
+        self.log_bytes[usize::from(lane.0)].store(bytes, Relaxed);
     }
-    /// Bytes of all files of the log.
-    pub fn log_bytes(&self) -> u64 {
-        self.log_bytes.load(Relaxed)
+    /// Bytes of all files of a lane of the log.
+    pub fn log_bytes(&self, lane: Lane) -> u64 {
+        self.log_bytes[usize::from(lane.0)].load(Relaxed)
     }
     /// A tail was made.
     pub fn tail_made(&self, bytes: u64) {

@@ -18,7 +18,7 @@ fn check(caller: &Caller) -> (LogFindings, Replayed) {
     });
     let (mut found, mut all) = (LogFindings::default(), Replayed::new());
     let mut check = LogCheck::new(store(), groups.collect());
-    let mut on_batch = |_: TenantId, seq: SeqNo, bytes: &[u8]| all.push((seq, bytes.to_vec()));
+    let mut on_batch = |batch: &LoggedBatch<'_>| all.push((batch.first_seq, batch.bytes.to_vec()));
     while check.step(&mut found, &mut on_batch) {}
     check.staged(&caller.wal, (&env, dir()), &mut found, &mut on_batch);
     (found, all)
@@ -78,7 +78,7 @@ fn what_is_staged_and_damaged_is_named() {
         caller.append(900, Durability::Buffered).unwrap();
     }
     assert!(check(&caller).0.errors.is_empty());
-    let staging = dir().join(STAGING_NAME);
+    let staging = dir().join(crate::STAGING_NAME);
     let (lpn, used) = (caller.wal.staged()[0].lpn, caller.wal.staged()[0].used);
     caller.sim.flip_bit(&staging, lpn % 5 * PAGE as u64 + used as u64 - 1, 0).unwrap();
     let (found, _) = check(&caller);

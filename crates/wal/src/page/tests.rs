@@ -133,10 +133,13 @@ fn a_page_of_a_later_format_is_named() {
     page[STREAM_AT] = 1;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
     assert_eq!(read_closed(&page, owner(), 3), newer);
-    // Version 3 says there what stream it is of; nobody has a second one yet.
+    // Version 3 says there what stream it is of: one of two lanes.
     page[8] = 3;
     close(&mut page, ends[0] as u16, 70, owner(), 70);
-    let second = Stream { lane: 1, logger: 0 };
+    assert!(matches!(read_closed(&page, owner(), 3), Verdict::Valid(header) if header.lane() == Lane::LOG));
+    page[STREAM_AT] = 2;
+    close(&mut page, ends[0] as u16, 70, owner(), 70);
+    let second = Stream { lane: Lane(2), logger: 0 };
     assert_eq!(read_closed(&page, owner(), 3), Verdict::Newer(Unknown::Stream(second)));
     page[STREAM_AT] = 0;
     page[HEADER_LEN - 1] = 1;

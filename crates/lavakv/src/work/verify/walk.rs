@@ -28,8 +28,8 @@ use std::sync::Arc;
 use table::segment::RecordReference;
 use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
 use version::{FamilyId, Manifest};
-use wal::TenantId;
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
+use wal::{LoggedBatch, TenantId};
 
 /// How often a manifest is read that does not fit together: it may be rolled meanwhile.
 const MANIFEST_ATTEMPTS: u32 = 5;
@@ -241,9 +241,9 @@ impl LogWalk {
             return Some(self.open_segment(jobs, report, segment));
         }
         let (mut found, mut batches) = (LogFindings::default(), Batches::default());
-        let mut on_batch = |tenant: TenantId, seq: SeqNo, bytes: &[u8]| {
-            if tenant == TenantId::FIRST {
-                batches.take(jobs, seq, bytes);
+        let mut on_batch = |batch: &LoggedBatch<'_>| {
+            if batch.tenant == TenantId::FIRST {
+                batches.take(jobs, batch.first_seq, batch.bytes);
             }
         };
         if !self.check.step(&mut found, &mut on_batch) {

@@ -1,0 +1,221 @@
+//! Groups are kept, read, damaged and let go of.
+
+use crate::engine::{DIR, Machine, OTHER, TENANT, terms};
+use base::ErrorKind;
+use io::sim::{CrashKind, SimEnv};
+use io::{PAGE, Rng};
+use std::path::{Path, PathBuf};
+use store::Store;
+use store::commit::{Durability, GroupState, Lane, LoggedBatch};
+use store::manifest::Engines;
+use wal::check::LogFindings;
+
+fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+/// A store with so many groups that are kept; the records by number.
+fn filled(sim: &SimEnv, groups: usize) -> (Machine, Vec<Vec<u8>>) {
+    let mut rng = Rng::new(4);
+    let (mut machine, mut records) = (Machine::open(sim.env()).unwrap(), Vec::new());
+    while machine.retained().len() < groups {
+        for _ in 0..3 {
+            let len = 1 + rng.below(20_000) as usize;
+            records.push(bytes(&mut rng, len));
+            machine.append(records.last().unwrap(), Durability::Buffered).unwrap();
+        }
+        machine.log.seal_active().unwrap();
+        machine.pass().unwrap();
+        machine.retain(usize::MAX).unwrap();
+    }
+    (machine, records)
+}
+
+fn check(machine: &Machine, records: &[Vec<u8>]) {
+    for (seq, expected) in (1..).zip(records) {
+        match machine.index.contains_key(&seq) {
+            true => assert!(machine.read(seq).unwrap() == *expected, "{seq}"),
+            false => assert!(machine.read(seq).is_err(), "{seq}"),
+        }
+    }
+}
+
+fn path_of(machine: &Machine, ltn: u64) -> PathBuf {
+    let file = machine.manifest.state().store.log_groups.get(&ltn).unwrap().file;
+    Path::new(DIR).join(store::names::log(file))
+}
+
+#[test]
+fn what_is_kept_is_read_after_a_reopen_and_not_at_open() {
+    let sim = SimEnv::new(1);
+    let (machine, records) = filled(&sim, 4);
+    check(&machine, &records);
+    let kept: Vec<PathBuf> = machine.retained().iter().map(|&ltn| path_of(&machine, ltn)).collect();
+    machine.store.close().unwrap();
+    drop(machine);
+    let crashed = sim.crash(CrashKind::PowerLoss, 1);
+    let machine = Machine::open(crashed.env()).unwrap();
+    for path in &kept {
+        // No more than the first page of every log file, for the sake of the manifest.
+        assert!(crashed.count_ops(None, path.to_str().unwrap()) <= 2, "{path:?}");
+    }
+    check(&machine, &records);
+    assert_eq!(machine.retained().len(), kept.len());
+}
+
+/// A group that is gone or damaged costs its records, and the store opens.
+#[test]
+fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
+    let sim = SimEnv::new(2);
+    let (machine, records) = filled(&sim, 4);
+    let ltns = machine.retained();
+    let paths: Vec<PathBuf> = ltns.iter().map(|&ltn| path_of(&machine, ltn)).collect();
+    machine.store.close().unwrap();
+    drop(machine);
+    let sim = sim.crash(CrashKind::PowerLoss, 1);
+    let env = sim.env();
+    env.fs.remove(&paths[0]).unwrap();
+    let file = sim.read_file(&paths[1]).unwrap();
+    sim.write_file(&paths[1], &file[..file.len() - PAGE]).unwrap();
+    let mut file = sim.read_file(&paths[2]).unwrap();
+    file[500] ^= 4;
+    sim.write_file(&paths[2], &file).unwrap();
+    let machine = Machine::open(env.clone()).unwrap();
+    let listing = env.fs.list(Path::new(DIR)).unwrap();
+    let missing = machine.log.missing(&listing);
+    assert_eq!(missing.iter().map(|(ltn, _)| *ltn).collect::<Vec<_>>(), ltns[..2]);
+    assert!(missing.iter().zip(&paths).all(|((_, e), path)| e.is_corruption() && e.file() == Some(path)));
+    // Of the first two everything is lost, of the third what is in one page, of the fourth nothing.
+    for (seq, expected) in (1..).zip(&records) {
+        let (place, len) = machine.index[&seq];
+        let is_lost = match ltns.iter().position(|ltn| *ltn == place.ltn) {
+            Some(0 | 1) => true,
+            Some(2) => place.page == 0,
+            _ => false,
+        };
+        match machine.read(seq) {
+            Ok(found) if !is_lost => assert!(found == *expected, "{seq} of {len} bytes"),
+            Err(e) if is_lost => {
+                assert!(e.is_corruption() && paths.iter().any(|p| e.file() == Some(p)), "{e}")
+            }
+            found => panic!("{seq} at {place:?}: {found:?}"),
+        }
+    }
+    // They can be let go of like any other.
+    let mut machine = machine;
+    for ltn in &ltns {
+        machine.free(*ltn).unwrap();
+    }
+    assert!(machine.retained().is_empty());
+    machine.store.close().unwrap();
+}
+
+/// A freed group is another group when its file is used again, and a reader of the old one is told.
+#[test]
+fn a_file_is_used_again_under_another_identity() {
+    let sim = SimEnv::new(3);
+    let (mut machine, mut records) = filled(&sim, 6);
+    // Files of another length than groups have now are removed.
+    let len_now = machine.log.next_len();
+    let group =
+        machine.log.groups().into_iter().find(|g| g.state == GroupState::Retained && g.len == len_now);
+    let ltn = group.unwrap().ltn;
+    let path = path_of(&machine, ltn);
+    let (_, old, len) = machine.entries(ltn)[0];
+    machine.free(ltn).unwrap();
+    let refused = |machine: &Machine| {
+        let e = machine.log.read(old, len as usize, &mut Vec::new()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+    };
+    refused(&machine);
+    let (mut rng, mut used_again) = (Rng::new(9), false);
+    for _ in 0..60 {
+        records.push(bytes(&mut rng, 9000));
+        machine.append(records.last().unwrap(), Durability::Durable).unwrap();
+        machine.store.tend().unwrap();
+        refused(&machine);
+        let state = machine.manifest.state();
+        let mut chain = state.store.log_chain(Lane::LOG);
+        used_again |= chain.any(|g| Path::new(DIR).join(store::names::log(g.file)) == path);
+    }
+    assert!(used_again, "the file of the freed group is one of the log again");
+    check(&machine, &records);
+    let e = machine.free(ltn).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
+    use GroupState::{Active, Closed, Passed, Retained};
+    let sim = SimEnv::new(5);
+    let mut machine = Machine::open(sim.env()).unwrap();
+    for _ in 0..3 {
+        machine.append(&[5; 3000], Durability::Buffered).unwrap();
+        assert!(machine.log.seal_active().unwrap());
+        assert!(!machine.log.seal_active().unwrap(), "there is nothing in it");
+    }
+    let states = |machine: &Machine| machine.log.groups().iter().map(|g| g.state).collect::<Vec<_>>();
+    assert_eq!(states(&machine), [Closed, Closed, Closed, Active]);
+    let ltns: Vec<u64> = machine.log.groups().iter().map(|g| g.ltn).collect();
+    let refused = |machine: &Machine, ltns: &[u64]| {
+        let e = machine.log.retain(ltns, |_| panic!("there is no edit")).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    };
+    refused(&machine, &ltns[..1]);
+    machine.log.tell_floor(TENANT, 3);
+    machine.log.hint_release();
+    machine.store.tend().unwrap();
+    assert_eq!(states(&machine), [Passed, Passed, Closed, Active]);
+    for wrong in [&ltns[1..2], &ltns[..3], &ltns[3..], &[99]] {
+        refused(&machine, wrong);
+    }
+    assert_eq!(machine.log.groups()[1].seqs.as_ref().unwrap().of(TENANT), Some((2, 2)));
+    // What its engine refuses, did not happen.
+    let full = machine.log.retain(&ltns[..1], |_| Err(base::Error::new(ErrorKind::NoSpace, "full")));
+    assert_eq!(full.unwrap_err().kind(), ErrorKind::NoSpace);
+    assert_eq!(machine.retain(1).unwrap(), ltns[..1]);
+    assert_eq!(states(&machine), [Retained, Passed, Closed, Active]);
+    let mut batches = 0;
+    for ltn in &ltns[..3] {
+        let (mut scan, mut found) = (machine.log.scan(*ltn).unwrap(), LogFindings::default());
+        let mut take = |batch: &LoggedBatch<'_>| {
+            assert_eq!((batch.place, batch.bytes.len()), (machine.index[&batch.first_seq].0, 3000));
+            batches += 1;
+        };
+        while scan.step(&mut found, &mut take) {}
+        assert!(found.errors.is_empty());
+    }
+    assert_eq!(batches, 3);
+    assert!(machine.log.scan(ltns[3]).is_err_and(|e| e.kind() == ErrorKind::NotFound));
+}
+
+/// Who opens the store without the lane leaves it alone, whatever he does.
+#[test]
+fn a_lane_that_is_not_opened_stays_as_it_is() {
+    let sim = SimEnv::new(6);
+    let (mut machine, mut records) = filled(&sim, 2);
+    // What is staged only is there as well.
+    records.push(vec![8; 5000]);
+    machine.append(records.last().unwrap(), Durability::Buffered).unwrap();
+    drop(machine);
+    let sim = sim.crash(CrashKind::ProcessKill, 1);
+    let env = sim.env();
+    for round in 0..3 {
+        let mut ignore = |_, _, _: &[u8]| Ok(());
+        let store = Store::open(&env, Path::new(DIR), terms(), &Engines::default(), &mut ignore).unwrap();
+        assert!(store.lane(Lane::LOG).is_none());
+        for i in 1..=20 {
+            let seq = round * 20 + i;
+            store.log().put(OTHER, &[&[1; 20_000]], (seq, seq), Durability::Durable).unwrap();
+            store.tend().unwrap();
+        }
+        store.manifest().roll().unwrap();
+        store.close().unwrap();
+    }
+    let machine = Machine::open(env).unwrap();
+    assert_eq!(machine.index.len(), records.len());
+    check(&machine, &records);
+    assert_eq!(machine.manifest.state().groups.len(), 2);
+}

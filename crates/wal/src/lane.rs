@@ -1,0 +1,36 @@
+//! Lanes: logs of their own inside one store.
+//!
+//! A lane has its own groups, page numbers, staging file and durable end; its pages say which lane they are of. What lanes
+//! share is the sequence of group numbers, the manifest, and the store. What a crash does to the tail of one is nothing to
+//! another. The first lane is the one that there was before there were others: its files and pages look as they did then.
+
+/// A log of its own inside a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(pub u8);
+
+impl Lane {
+    /// That of LavaKV, and of every engine that keeps nothing but what it will need again after a crash.
+    pub const FIRST: Lane = Lane(0);
+    /// That of records which stay: its groups are kept as storage when nobody replays them any more.
+    pub const LOG: Lane = Lane(1);
+    /// All that this release knows.
+    pub const ALL: [Lane; 2] = [Lane::FIRST, Lane::LOG];
+
+    /// True if this release knows it.
+    pub fn is_known(self) -> bool {
+        Lane::ALL.contains(&self)
+    }
+
+    /// True if groups of it may be kept as storage: see the module `store::commit`.
+    pub fn retains(self) -> bool {
+        self != Lane::FIRST
+    }
+
+    /// The name of its staging file, which keeps its open pages for the next process, in the store's directory.
+    pub fn staging_name(self) -> &'static str {
+        match self {
+            Lane::FIRST => crate::STAGING_NAME,
+            _ => "STAGING-1",
+        }
+    }
+}
