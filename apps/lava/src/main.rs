@@ -35,7 +35,9 @@ fn main() -> ExitCode {
         Err(error) => {
             let status = status::of(error.as_ref());
             let hint = if error.is::<output::Usage>() { hint(&all) } else { String::new() };
-            output::tell(&format!("{}{hint}", output::one_line(&error.to_string())));
+            let message = output::one_line(&error.to_string());
+            base::error::made::note(&status, &message);
+            output::tell(&format!("{message}{hint}"));
             ExitCode::from(status as u8)
         }
     }
@@ -58,7 +60,9 @@ fn usage(error: &clap::Error, all: &[OsString]) -> ExitCode {
             let text = error.to_string();
             let first = text.split("\n\n").next().unwrap_or_default();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            output::tell(&format!("{}{}", output::one_line(first), hint(all)));
+            let message = output::one_line(first);
+            base::error::made::note(&status::Status::Usage, &message);
+            output::tell(&format!("{message}{}", hint(all)));
             status
         }
     }

@@ -4,6 +4,8 @@
 //! happened and what to do, the file and offset it concerns where there are such, and the error that caused it.
 //! It is cheap to clone, because a failed background job reports the same error to every later caller.
 
+pub mod made;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,26 +94,33 @@ struct Inner {
 
 impl Error {
     /// A new error of `kind`; `message` says what happened and, where it can, what to do.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner { kind, message: message.into(), file: None, offset: None, source: None }))
+        let message = message.into();
+        made::note(&kind, &message);
+        Error(Arc::new(Inner { kind, message, file: None, offset: None, source: None }))
     }
 
     /// Stored bytes are damaged.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn corruption(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corruption, message)
     }
 
     /// The caller passed something that is not accepted.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
     /// Something does not exist.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
     /// An operating-system error during `action`; the kind follows from the system's error code.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn from_io(action: &str, file: impl AsRef<Path>, source: std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let kind = match source.kind() {
@@ -144,7 +153,10 @@ impl Error {
     }
 
     /// Puts `context` before the message: what was being done when the error came up.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn context(self, context: impl fmt::Display) -> Self {
+        let context = context.to_string();
+        made::note(&"context", &context);
         self.edit(|e| e.message = format!("{context}: {}", e.message))
     }
 
