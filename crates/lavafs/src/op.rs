@@ -368,4 +368,19 @@ pub(crate) mod tests {
         Op::Link { dir: String::new(), name: "x".repeat(NAME_LEN_MAX + 1), ino: 1 }.encode(&mut bytes);
         assert!(Op::decode_all(&bytes).is_err());
     }
+
+    #[test]
+    fn what_no_release_writes_is_told() {
+        let cases: [(&str, &[u8]); 5] = [
+            ("an operation of the unknown kind 99", &[99]),
+            ("a name that is not UTF-8", &[6, 0, 1, 0xff]),
+            ("a flag with the value 2", &[9, 1, 1, 2]),
+            ("a claim of 3 bytes of the file 1, which has 2", &[16, 1, 2, 3]),
+            ("the number 4294967296 does not fit in 32 bits", &[11, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10]),
+        ];
+        for (told, bytes) in cases {
+            let e = Op::decode_all(bytes).unwrap_err();
+            assert!(e.is_corruption() && e.message() == told, "{e}");
+        }
+    }
 }

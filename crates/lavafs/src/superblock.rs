@@ -240,10 +240,9 @@ impl Slots {
     /// # Errors
     /// Those of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Slots> {
-        let mut found =
-            [Err(Error::not_found("there is no LavaFS on it")), Err(Error::not_found("not read"))];
+        let none = || Err(Error::not_found("the device is too small for a LavaFS").at_file(device.path()));
+        let mut found = [none(), none()];
         if device.len() < u64::from(HEAD_BLOCKS) * BLOCK {
-            found[1] = Err(Error::not_found("the device is too small for a LavaFS"));
             return Ok(Slots { found });
         }
         for (slot, result) in found.iter_mut().enumerate() {
@@ -264,10 +263,10 @@ impl Slots {
     /// # Errors
     /// `NotFound`.
     pub(crate) fn require_one(&self, device: &dyn BlockDevice) -> Result<()> {
-        let none = |slot: &Result<Superblock>| matches!(slot, Err(e) if e.kind() == ErrorKind::NotFound);
-        match self.found.iter().all(none) {
-            true => Err(Error::not_found("there is no LavaFS on it").at_file(device.path())),
-            false => Ok(()),
+        let absent = |e: &Error| e.kind() == ErrorKind::NotFound;
+        match &self.found {
+            [Err(e), Err(other)] if absent(e) && absent(other) => Err(e.clone().at_file(device.path())),
+            _ => Ok(()),
         }
     }
 

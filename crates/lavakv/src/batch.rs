@@ -335,4 +335,26 @@ mod tests {
         b.delete_range(b"z", b"a");
         assert_eq!(b.check(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
+
+    #[test]
+    fn batches_that_nobody_logged_are_told() {
+        let mut b = WriteBatch::new();
+        b.put(b"a", b"1");
+        let body = |bytes: &[u8]| [&header(7, 1)[..], bytes].concat();
+        let cases = [
+            ([&header(base::MAX_SEQ, 2)[..], b.body()].concat(), "batch with a sequence over 56 bits"),
+            ([&header(0, 1)[..], b.body()].concat(), "batch without entries, or with sequence 0"),
+            ([&header(7, 0)[..], b.body()].concat(), "batch without entries, or with sequence 0"),
+            (body(&[99]), "entry of kind 99 in a batch"),
+            (
+                body(&[ValueKind::Value as u8, 0xff, 0xff, 0xff, 0xff, 0x7f]),
+                "family id over 32 bits in a batch",
+            ),
+        ];
+        for (payload, told) in cases {
+            let first = decode(&payload).and_then(|(.., mut entries)| entries.next().transpose());
+            let e = first.map(drop).expect_err(told);
+            assert!(e.is_corruption() && e.message() == told, "{told}: {e}");
+        }
+    }
 }

@@ -183,4 +183,22 @@ mod tests {
         bytes[52] = 2;
         assert_eq!(Footer::decode(&bytes, uid, 1000).unwrap_err().kind(), ErrorKind::Unsupported);
     }
+
+    /// Under a checksum that fits.
+    #[test]
+    fn what_no_release_writes_is_told() {
+        let uid = Uid::from_words(5, 6);
+        let short = Footer { uid, meta: BlockHandle { offset: 900, len: 30 }, file_len: 1000 };
+        let e = Footer::decode(&short.encode(), uid, 1000).unwrap_err();
+        assert_eq!((e.message(), e.offset()), ("the file has 1000 bytes, 1000 were written", Some(936)));
+        let mut bytes = Footer { meta: BlockHandle { offset: 900, len: 36 }, ..short }.encode();
+        bytes[28] = 1;
+        let sum = sum_of(&bytes) ^ checksum::mask(uid, 936);
+        bytes[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        let e = Footer::decode(&bytes, uid, 1000).unwrap_err();
+        assert_eq!(
+            (e.kind(), e.message()),
+            (ErrorKind::Unsupported, "kSST with flags 0x1: use a newer release")
+        );
+    }
 }

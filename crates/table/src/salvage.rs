@@ -279,6 +279,8 @@ struct Walk<C> {
     index: Option<Partition>,
     row: usize,
     cursor: C,
+    /// Where the block of the cursor lies.
+    offset: u64,
     window: Window,
     /// The separator before `row`; before the first, the smallest key of the table.
     before: Vec<u8>,
@@ -294,6 +296,7 @@ impl<C: BlockCursor> Walk<C> {
             index: None,
             row: 0,
             cursor: C::default(),
+            offset: 0,
             window: Window::default(),
             before: key::user_key(&table.properties.smallest).to_vec(),
             last: Vec::new(),
@@ -308,7 +311,7 @@ impl<C: BlockCursor> Walk<C> {
             lost.push(LostEntries {
                 from,
                 to: self.before.clone(),
-                error: e.at_file(table.file.file.path()),
+                error: table.file.locate(e, self.offset),
             });
             self.cursor.clear();
         }
@@ -343,6 +346,7 @@ impl<C: BlockCursor> Walk<C> {
             let handle = index.handle(self.row);
             index.shape.separator(&index.block, self.row, &mut separator);
             self.row += 1;
+            self.offset = handle.offset;
             let span = || stream.span(self.at, handle, READ_LEN, false);
             let block = self.window.block(&table.file, handle, self.role, &mut ReadCounters::default(), span);
             let opened = block.and_then(|block| {

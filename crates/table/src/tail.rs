@@ -34,16 +34,16 @@ impl Tail {
     ) -> Result<Tail> {
         let path = file.path().to_owned();
         let len = file.len()?;
-        let Some(frames_end) = len.checked_sub(FOOTER_LEN as u64) else {
+        let cut = || {
             let why = format!("no {}: {len} bytes, shorter than a footer (a cut file)", kind.name());
-            return Err(Error::corruption(why).at_file(path).at_offset(0));
+            Error::corruption(why).at_file(&path).at_offset(0)
         };
+        let frames_end = len.checked_sub(FOOTER_LEN as u64).ok_or_else(cut)?;
         let start = len.saturating_sub(TAIL_LEN);
         let mut bytes = vec![0; (len - start) as usize];
         file.read_at(&mut bytes, start).map_err(|e| e.at_file(&path).at_offset(start))?;
-        let footer = bytes.last_chunk::<FOOTER_LEN>().map(|b| Footer::decode_as(kind, b, uid, len));
-        let footer =
-            footer.unwrap_or_else(|| Err(Error::corruption("no footer"))).map_err(|e| e.at_file(&path))?;
+        let footer = bytes.last_chunk::<FOOTER_LEN>().ok_or_else(cut)?;
+        let footer = Footer::decode_as(kind, footer, uid, len).map_err(|e| e.at_file(&path))?;
         let file = TableFile { file, uid, number, frames_end, cache: Shared(cache) };
         Ok(Tail { file, len, meta: footer.meta, bytes, start })
     }

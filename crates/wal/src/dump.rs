@@ -14,7 +14,7 @@ use std::fmt::{self, Write};
 /// Those of reading the file, and `Io` if `out` refuses.
 pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
     let pages = file.len() / PAGE as u64;
-    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the output refuses the text");
+    let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
     let mut buf = AlignedBuf::zeroed(PAGE);
     let mut blank = 0;
     for i in 0..pages {

@@ -147,7 +147,7 @@ fn announce(args: &BenchStore) -> Result<()> {
 }
 
 fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
-    args.bench.check().or_else(|e| output::usage(e.to_string()))?;
+    args.bench.check().or_else(|e| output::usage(format!("bench: {e}")))?;
     if let Some(db) = db.as_deref().filter(|db| volume_of(db).is_some()) {
         return bench_on_volume(db, args);
     }

@@ -62,9 +62,9 @@ pub fn put(db: Option<PathBuf>, args: PutArgs) -> Result<()> {
     let key = args.text.bytes(&args.key)?;
     // A value from a file may be long: it is not held in memory.
     let mut value: Box<dyn Read> = match (&args.value, &args.file) {
-        (Some(value), _) => Box::new(std::io::Cursor::new(args.text.bytes(value)?)),
         (None, Some(file)) => input::open_raw(file).map_err(|e| about(file.display(), e))?.0,
-        (None, None) => return output::usage("give a value, or a file with --file"),
+        // The parser asks for one of the two.
+        (value, _) => Box::new(std::io::Cursor::new(args.text.bytes(value.as_deref().unwrap_or_default())?)),
     };
     let store = open_to_write(db, true)?;
     let family = family(&store, args.text.family.as_deref())?;

@@ -5,6 +5,8 @@ mod append;
 mod device;
 mod files;
 mod names;
+#[cfg(feature = "faults")]
+mod refusals;
 mod system;
 
 use super::{IoEngine, KernelOptions, probe_io_uring};

@@ -53,14 +53,13 @@ pub fn process() -> Result<ProcessUsage> {
     let status = read_text(Path::new("/proc/self/status"))?;
     let io_path = Path::new("/proc/self/io");
     let io = read_text(io_path)?;
-    let io_field = |name| field(&io, name).ok_or_else(|| missing(name, io_path));
     Ok(ProcessUsage {
         cpu_ns,
         // Kernel threads aside, both lines are always there; a container's emulation may leave them out.
         rss_bytes: field(&status, "VmRSS:").unwrap_or(0).saturating_mul(KIB),
         rss_peak_bytes: field(&status, "VmHWM:").unwrap_or(0).saturating_mul(KIB),
-        read_bytes: io_field("read_bytes:")?,
-        write_bytes: io_field("write_bytes:")?,
+        read_bytes: counter(&io, "read_bytes:", io_path)?,
+        write_bytes: counter(&io, "write_bytes:", io_path)?,
     })
 }
 
@@ -79,7 +78,15 @@ pub fn device(path: &Path) -> Result<DeviceCounters> {
         }
         _ => e,
     })?;
-    parse_device(&text).ok_or_else(|| missing("the counters of a block device", &source))
+    device_counters(&text, &source)
+}
+
+fn device_counters(text: &str, source: &Path) -> Result<DeviceCounters> {
+    parse_device(text).ok_or_else(|| missing("the counters of a block device", source))
+}
+
+fn counter(text: &str, name: &str, path: &Path) -> Result<u64> {
+    field(text, name).ok_or_else(|| missing(name, path))
 }
 
 fn missing(what: &str, path: &Path) -> Error {
@@ -123,4 +130,27 @@ fn parse_device(text: &str) -> Option<DeviceCounters> {
         flushes: fields.get(15).copied().unwrap_or(0),
         busy_ns: fields.get(9)?.saturating_mul(NS_PER_MS),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_tell_is_named() {
+        let path = Path::new("/proc/self/io");
+        assert_eq!(counter("read_bytes: 17\n", "read_bytes:", path).unwrap(), 17);
+        let refused = [
+            counter("", "read_bytes:", path).unwrap_err(),
+            counter("read_bytes: 17\n", "write_bytes:", path).unwrap_err(),
+            device_counters("1 2 3", path).unwrap_err(),
+        ];
+        let named = ["read_bytes:", "write_bytes:", "the counters of a block device"];
+        for (e, name) in refused.iter().zip(named) {
+            assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(path)));
+            assert!(e.message().ends_with(name), "{e}");
+        }
+        // What the kernel makes up has no device.
+        assert_eq!(device(Path::new("/proc/self")).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
 }

@@ -1,7 +1,8 @@
 //! Claims: what a crash may leave of bytes and journal that one flush should have made durable together.
 
 use crate::fs::LavaFs;
-use crate::op::Op;
+use crate::layout::Extent;
+use crate::op::{FileRecord, Op};
 use crate::{FormatOptions, MountOptions, format, mount};
 use base::hash::key_hash;
 use base::sync::lock;
@@ -169,5 +170,42 @@ fn a_superblock_says_what_is_durable_and_not_what_is_written() {
     fs.volume().note_reached().unwrap();
     for after in power_losses(&sim) {
         mounted(&after);
+    }
+}
+
+/// Operations that no volume records, as a writer with a fault would leave them in the journal.
+#[test]
+fn a_journal_that_contradicts_itself_is_told() {
+    let switch = || Op::JournalSwitch { extents: vec![Extent::new(300, 8)] };
+    let next = || Op::NextIno { ino: 900 };
+    let jump = || Op::Jump { sequence: 3, chain: 0, extents: vec![Extent::new(300, 8)] };
+    let file = |ino, blocks| {
+        let extents = vec![Extent::new(200, blocks)];
+        Op::File(FileRecord { ino, size: u64::from(blocks) * BLOCK, closed: true, extents })
+    };
+    let link = |name: &str, ino| Op::Link { dir: String::new(), name: name.into(), ino };
+    let cases: Vec<(&str, Vec<Op>)> = vec![
+        ("a jump outside a dump", vec![jump()]),
+        ("a journal goes on behind its switch", vec![switch(), next()]),
+        ("the journal goes on in no blocks", vec![Op::JournalExtend { extents: Vec::new() }]),
+        (
+            "an empty hole",
+            vec![file(800, 8), link("h", 800), Op::Extend { ino: 800, extents: vec![Extent::hole(0)] }],
+        ),
+        ("have two owners; run fsck", vec![file(800, 8), link("h", 800), file(801, 9), link("i", 801)]),
+    ];
+    for (told, ops) in cases {
+        let sim = machine();
+        let fs = mounted(&sim);
+        {
+            let mut core = lock(&fs.volume().core);
+            ops.iter().for_each(|op| op.encode(&mut core.pending));
+            core.position += 1;
+        }
+        fs.sync_dir(Path::new("/")).unwrap();
+        drop(fs);
+        let device = sim.fork(0).device("/device", 0).unwrap();
+        let e = mount(&sim.env(), device, MountOptions::default()).map(drop).expect_err(told);
+        assert!(e.is_corruption() && e.message().contains(told), "{told}: {e}");
     }
 }

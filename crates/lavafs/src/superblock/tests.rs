@@ -82,3 +82,32 @@ fn a_volume_becomes_one_of_a_version_that_knows_its_dump() {
     let chained = old.leading_to(50, &runs[..1], &runs);
     assert_eq!((chained.version, &chained.dump[..]), (VERSION_WITH_CHAINS, &runs[..1]));
 }
+
+/// The bytes of slot 0 with a field changed, under a checksum that fits.
+fn resealed(at: usize, field: &[u8]) -> Vec<u8> {
+    let mut bytes = sample().encode(0);
+    bytes[at..at + field.len()].copy_from_slice(field);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+    let sum = checksum::stored(&bytes, sample().uid, slot_offset(0));
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn each_field_that_cannot_be_is_told() {
+    let cases = [
+        (8, 99u32, "the volume has format 99, this release reads those up to "),
+        (56, 8192, "the volume has blocks of 8192 bytes, this release reads 4096"),
+        (76, 9, "a volume of 9 devices"),
+        (144, 9999, "a dump of 9999 runs of blocks"),
+    ];
+    for (at, field, told) in cases {
+        let e = Superblock::decode(&resealed(at, &field.to_le_bytes()), 0).unwrap_err();
+        assert!(e.message().starts_with(told), "{told}: {e}");
+        let unsupported = told.contains("this release");
+        assert_eq!(e.kind() == ErrorKind::Unsupported, unsupported, "{e}");
+        assert!(unsupported || e.is_corruption(), "{e}");
+    }
+    let short = &sample().encode(0)[..100];
+    assert_eq!(Superblock::decode(short, 0).unwrap_err().message(), "a superblock of 100 bytes");
+}

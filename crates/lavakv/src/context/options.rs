@@ -498,4 +498,63 @@ mod tests {
         }
         Options::default().validate().unwrap();
     }
+
+    /// Each option has a range, and what is outside of it is refused by name.
+    #[test]
+    fn every_option_out_of_its_range_is_named() {
+        type Change = fn(&mut Options);
+        let cases: [(&str, Change); 17] = [
+            ("background_threads", |o| o.background_threads = 0),
+            ("compactions_max", |o| o.compactions_max = 65),
+            ("scrub_bytes_per_s", |o| o.scrub_bytes_per_s = 1),
+            ("rate_limit_bytes_per_s", |o| o.rate_limit_bytes_per_s = 1),
+            ("open_files_max", |o| o.open_files_max = 1),
+            ("wal_bytes_max", |o| o.wal_bytes_max = 0),
+            ("block_bytes", |o| o.family.block_bytes = 1),
+            ("file_bytes", |o| o.family.file_bytes = 1),
+            ("level_base_bytes", |o| o.family.level_base_bytes = 1),
+            ("level_multiplier", |o| o.family.level_multiplier = 1),
+            ("levels", |o| o.family.levels = 100),
+            ("l0_slowdown_files", |o| o.family.l0_slowdown_files = 0),
+            ("l0_stop_files", |o| o.family.l0_stop_files = 0),
+            ("vsst_bytes", |o| o.family.vsst_bytes = 1),
+            ("gc_ratio_percent", |o| o.family.gc_ratio_percent = 100),
+            ("bytes of policy.name", |o| o.family.policy.name.clear()),
+            ("bytes of policy.parameters", |o| o.family.policy.parameters = vec![0; 5000]),
+        ];
+        for (name, change) in cases {
+            let mut options = Options::default();
+            change(&mut options);
+            let e = options.check_ranges().expect_err(name);
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+            let told = format!("option {name} = ");
+            assert!(e.message().starts_with(&told) && e.message().contains("out of range"), "{name}: {e}");
+        }
+    }
+
+    #[test]
+    fn family_options_that_no_release_writes_are_told() {
+        let policy = PolicyChoice { name: "x".into(), ..PolicyChoice::default() };
+        let named = FamilyOptions { policy, ..FamilyOptions::default() }.encode();
+        let at = named.len() - 3;
+        assert_eq!(named[at - 1..at + 1], [1, b'x'], "the name, and its length before it");
+        let changed = |at: usize, to: u8| {
+            let mut bytes = named.clone();
+            bytes[at] = to;
+            bytes
+        };
+        let long = [&named[..at + 1], &[0xff, 0xff, 0xff, 0xff, 0x7f, 0]].concat();
+        let absurd = FamilyOptions { levels: 100, ..FamilyOptions::default() }.encode();
+        let cases = [
+            (changed(1, 99), "unknown compression in family options"),
+            (changed(at - 2, 9), "value placement 9 in family options"),
+            (changed(at, 0xff), "the name of a compaction policy in family options is no UTF-8"),
+            (long, "version of a compaction policy in family options"),
+            (absurd, "family options in the manifest: option levels = 100 is out of range"),
+        ];
+        for (bytes, told) in cases {
+            let e = FamilyOptions::decode(&bytes).expect_err(told);
+            assert!(e.message().starts_with(told), "{told}: {e}");
+        }
+    }
 }

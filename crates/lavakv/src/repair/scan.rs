@@ -64,9 +64,9 @@ pub(super) fn scan_with(
     let files = files::look(env, dir)?;
     let cache = Arc::new(Cache::new(CACHE_LEN));
     if let Some(state) = &witness.state
-        && let Some(why) = lost_end(env, dir, state, &files, &cache)
+        && let Some(e) = lost_end(env, dir, state, &files, &cache)
     {
-        report.damage(&Error::corruption(why).at_file(dir.join("MANIFEST")));
+        report.damage(&e);
         demote(&mut witness);
     }
     let values = Values::new(env, dir, &cache, &files, witness.state.as_ref());
@@ -87,17 +87,20 @@ pub(super) fn scan_with(
 }
 
 /// How it is known that a manifest has lost its end, if it is: an open that goes by these witnesses refuses it.
-fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<String> {
+fn lost_end(env: &Env, dir: &Path, state: &State, files: &Files, cache: &Arc<Cache>) -> Option<Error> {
     let last = state.store.edit_number;
     let seen = newest_edit_seen(env, files, cache);
     if seen > last {
-        let why = "the manifest ends at edit";
-        return Some(format!("{why} {last}, but a table saw edit {seen} durable: its end is missing"));
+        let why = format!(
+            "the manifest ends at edit {last}, but a table saw edit {seen} durable: its end is missing"
+        );
+        return Some(Error::corruption(why).at_file(dir.join("MANIFEST")));
     }
     // Where one of the files cannot be read, nothing is known of the others: the log says the same by its edits.
     let newest = env.fs.list(dir).and_then(|listing| newest_group(env, dir, &listing, state.store.uid));
     let (file, ltn) = newest.ok()?.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
-    Some(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
+    let why = format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing");
+    Some(Error::corruption(why).at_file(dir.join("MANIFEST")))
 }
 
 /// The highest edit of the manifest that a table saw durable when it was begun.

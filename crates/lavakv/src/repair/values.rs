@@ -231,7 +231,9 @@ impl Values {
         let (env, cache) = (&self.env, &self.cache);
         self.opened.entry(index).or_insert_with(|| {
             let Some(ValueFile { uid, kind, place, number }) = file else {
-                return Opened::No(Error::corruption("no such file"));
+                return Opened::No(Error::corruption(
+                    "the file of a value is not among those that were found",
+                ));
             };
             let opened = place.open(env).and_then(|file| match kind {
                 Kind::Segment => {

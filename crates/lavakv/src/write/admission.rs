@@ -98,9 +98,9 @@ impl WritePath {
                 "the volume is full: delete something, or make more room; writes resume when there is some";
             return Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir);
         }
-        let what = if self.space.has_own_limit() { "space limit" } else { "room on the volume," };
+        let what = if self.space.has_own_limit() { "space limit" } else { "room on the volume" };
         let why = format!(
-            "the {what} of {limit} bytes is reached ({used} occupied, {} reserved, {} asked for): delete something, \
+            "the {what}, {limit} bytes, is reached ({used} occupied, {} reserved, {} asked for): delete something, \
              or make more room; writes resume when there is some",
             self.space.reserve_bytes(),
             ask.bytes

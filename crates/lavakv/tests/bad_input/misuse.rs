@@ -151,3 +151,25 @@ fn a_checkpoint_into_a_place_that_is_taken() {
     db.put(b"k", b"w").unwrap();
     db.flush().unwrap();
 }
+
+#[test]
+fn an_iterator_is_asked_for_what_it_has_not() {
+    let sim = SimEnv::new(7);
+    let db = open(&sim);
+    let other = db.create_column_family("other", small_family()).unwrap();
+    db.put(b"k", b"v").unwrap();
+    let mut iter = db.iter(ReadOptions::default()).unwrap();
+    let e = iter.beside(&other, ReadOptions::default()).map(drop).unwrap_err();
+    assert_eq!(
+        (e.kind(), e.message()),
+        (ErrorKind::InvalidArgument, "an iterator beside one of another column family")
+    );
+    drop(iter.beside(db.default_column_family(), ReadOptions::default()).unwrap());
+    iter.seek_to_first().unwrap();
+    let e = iter.skip_damaged().unwrap_err();
+    assert_eq!(
+        (e.kind(), e.message()),
+        (ErrorKind::InvalidArgument, "there is nothing damaged to go on behind: seek")
+    );
+    assert_eq!(iter.key(), b"k", "it stays where it is");
+}

@@ -376,3 +376,6 @@ pub(super) fn verify(state: &State) -> Result<()> {
 fn fault<T>(why: impl std::fmt::Display) -> Result<T> {
     Err(Error::corruption(format!("the manifest contradicts itself: {why}; run `lava repair`")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,4 +168,15 @@ mod tests {
             assert!(SegmentReference::decode(&[&bytes[..], &[0]].concat()).unwrap_err().is_corruption());
         }
     }
+
+    #[test]
+    fn references_that_cannot_be_are_told() {
+        let uid = Uid::from_words(1, 2);
+        let segment = SegmentReference { file: 0, uid, raw_len: 1, stored_len: 2, checksum: 3 };
+        let e = SegmentReference::decode(&segment.encode()).unwrap_err();
+        assert_eq!(e.message(), "a segment reference without a file");
+        let record = RecordReference { file: 7, uid, offset: 0, raw_len: 1, stored_len: 2, synced_bytes: 3 };
+        let e = RecordReference::decode(&[&record.encode()[..], &[0]].concat()).unwrap_err();
+        assert_eq!(e.message(), "bytes after a record reference");
+    }
 }

@@ -1,3 +1,5 @@
+mod broken;
+
 use super::*;
 use crate::arbitrary::{Editor, user_key};
 use crate::manifest::State;

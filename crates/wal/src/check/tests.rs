@@ -102,3 +102,24 @@ fn after_a_recovery_the_groups_of_before_are_checked_too() {
         assert_eq!((found.pages, all), (old, replayed), "seed {seed}");
     }
 }
+
+#[test]
+fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
+    let mut caller = Caller::new(2, 1);
+    (0..60).for_each(|_| caller.step().unwrap());
+    let env = caller.sim.env();
+    let group = caller.wal.groups().into_iter().find(|g| g.pages > 1).expect("some pages were written");
+    let path = path_of(group.ltn);
+    let file = || env.fs.open_in_place(&path, Access::Direct).unwrap();
+    let told = |pages: u64| {
+        let group = GroupToCheck { ltn: group.ltn, uid: Some(uid_of(group.ltn)), file: file(), pages };
+        let (mut found, mut check) = (LogFindings::default(), LogCheck::new(store(), vec![group]));
+        while check.step(&mut found, &mut |_: &LoggedBatch<'_>| {}) {}
+        found.errors.first().map(|(_, e)| e.clone())
+    };
+    assert!(told(group.pages).is_none());
+    let pages = file().len() / PAGE as u64;
+    let e = told(pages + 1).unwrap();
+    assert!(e.is_corruption() && e.message().contains("ends before page"), "{e}");
+    assert_eq!(e.file(), Some(&*path));
+}

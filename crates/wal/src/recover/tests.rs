@@ -91,6 +91,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     assert!(states > 900);
 }
 
+mod assembly;
 mod crafted;
 mod damage;
 mod no_room;

@@ -238,3 +238,17 @@ fn room_is_reported() {
         assert!(space.available <= space.total && space.total > 0);
     });
 }
+
+#[test]
+fn a_lock_without_a_line_is_held_by_somebody() {
+    each_engine(|env, dir| {
+        let path = dir.join("LOCK");
+        let other = std::fs::File::create(&path).unwrap();
+        rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        let e = env.fs.lock(&path, "me").unwrap_err();
+        assert_eq!((e.kind(), e.file()), (ErrorKind::Locked, Some(&*path)));
+        assert!(e.message().contains("somebody who did not say who"), "{e}");
+        drop(other);
+        env.fs.lock(&path, "me").unwrap();
+    });
+}

@@ -103,3 +103,25 @@ fn counters_count() {
     let missing = usage::device(&dir.0.join("no")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
+
+/// Run by [`a_thread_that_cannot_start_is_an_error`] in a process in which every thread asks for more memory than there is.
+#[test]
+#[ignore = "needs a process in which no thread can start"]
+fn no_thread_starts() {
+    let spawner = Env::kernel().spawner.unwrap();
+    let e = spawner.spawn("lava test", Priority::Foreground, Box::new(|| ())).err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Io);
+    assert!(e.message().contains("thread lava test") && e.io_error().is_some(), "{e}");
+}
+
+#[test]
+fn a_thread_that_cannot_start_is_an_error() {
+    let name = "kernel::tests::system::no_thread_starts";
+    let out = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", name, "--test-threads=1"])
+        .env("RUST_MIN_STACK", (1_u64 << 60).to_string())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && text.contains("1 passed"), "{text}");
+}

@@ -223,8 +223,10 @@ impl SeparationStep<'_> {
         let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
         let listed = self.separation.family.read_state().version.vssts.contains_key(&file);
         if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
-            let meta = self.jobs.large.placement.lost(file);
-            self.separation.segments.push(meta.ok_or_else(|| Error::corruption("a lost value in no file"))?);
+            let meta = self.jobs.large.placement.lost(file).ok_or_else(|| {
+                Error::corruption(format!("a value is lost that was in file {file}, which nothing lists"))
+            })?;
+            self.separation.segments.push(meta);
         }
         Reference { blob_id: file, raw_len, stored_len }.encode_into(out);
         Ok(Rewrite::As(ValueKind::Reference))

@@ -272,3 +272,44 @@ fn the_listing_shows_every_record() {
     assert!(cut.iter().any(|l| l.contains("torn or damaged")), "{cut:?}");
     assert_eq!(dump_manifest(b"nonsense").len(), 1);
 }
+
+#[test]
+fn what_no_store_writes_is_not_believed() {
+    // Numbers that would run out.
+    let (sim, manifest) = new_store(31);
+    let far = StoreRecord::NextFileNumber(store::numbers::NUMBER_REACHED_MAX + 1);
+    manifest.commit(Edit(vec![Record::Store(far)])).unwrap();
+    drop(manifest);
+    let e = recover(&sim).unwrap_err();
+    assert!(e.is_corruption() && e.message().starts_with("no store reaches the number"), "{e}");
+    // A header that is whole, with a field of no release.
+    let (sim, manifest) = new_store(32);
+    drop(manifest);
+    let path = file_in_use(&sim);
+    let mut bytes = sim.read_file(&path).unwrap();
+    bytes[12] = 1;
+    let uid = Uid(bytes[32..48].try_into().unwrap());
+    let sum = base::checksum::stored(&bytes[..60], uid, 0);
+    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    sim.write_file(&path, &bytes).unwrap();
+    let e = recover(&sim).unwrap_err();
+    assert!(e.is_corruption() && e.message().starts_with("a field of the manifest's header"), "{e}");
+    assert_eq!(e.file(), Some(path.as_ref()));
+}
+
+/// A file of holes, which the simulated machine does not have.
+#[test]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "makes and removes a file of holes")]
+fn a_manifest_longer_than_any_is_not_read() {
+    let dir = std::env::temp_dir().join(format!("lavastore-long-manifest-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let env = Env::kernel();
+    drop(Manifest::create(&env, &dir, InitialState::default()).unwrap());
+    let current = Current::decode(&std::fs::read(dir.join("CURRENT")).unwrap()).unwrap();
+    let path = dir.join(names::manifest(current.manifest));
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(5 << 30).unwrap();
+    let e = Manifest::recover(&env, &dir, false).unwrap_err();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(e.is_corruption() && e.message().ends_with("is not believed"), "{e}");
+    assert_eq!(e.file(), Some(&*path));
+}

@@ -1,0 +1,89 @@
+use super::*;
+use crate::manifest::engine::Engines;
+use crate::volumes::Volume;
+use base::Uid;
+
+const TOY: EngineId = EngineId(7);
+
+fn group(ltn: u64, file: u64) -> Record {
+    Record::AddLogGroup { group: LogGroupMeta { ltn, file, ..Default::default() } }
+}
+
+fn engine(engine: EngineId) -> Record {
+    Record::AddEngine { engine, name: "toy".into(), format: 1 }
+}
+
+fn file(number: u64) -> Record {
+    let file = EngineFile { number, kind: 1, volume: Volume::DIRECTORY };
+    Record::AddEngineFile { engine: TOY, file }
+}
+
+/// A log group in file 3, and an engine with the file 4.
+fn sample() -> State {
+    let state = State::empty(Uid::default(), 1, &Engines::default());
+    state.changed(&[group(1, 3), engine(TOY), file(4)]).unwrap().0
+}
+
+#[test]
+fn edits_that_contradict_the_store_are_refused_by_name() {
+    let long =
+        Record::AddEngine { engine: EngineId(9), name: "x".repeat(ENGINE_NAME_LEN_MAX + 1), format: 1 };
+    let many = (1..=ENGINES_MAX as u32 + 1).map(|id| engine(EngineId(id))).collect();
+    let cases: Vec<(&str, Vec<Record>)> = vec![
+        ("engine 7 has no file 5", vec![Record::RemoveEngineFile { engine: TOY, number: 5 }]),
+        ("engine 8 has not been added", vec![Record::EngineFloor { engine: EngineId(8), seq: 1 }]),
+        ("the floor of engine 7", vec![Record::EngineFloor { engine: TOY, seq: MAX_SEQ + 1 }]),
+        ("engine 0 cannot be added", vec![engine(EngineId::NATIVE)]),
+        ("engine 9 cannot be added", vec![long]),
+        ("there are too many engines", many),
+        ("there is no engine 8", vec![Record::RemoveEngine { engine: EngineId(8), below_ltn: 1 }]),
+        ("file 3 exists already", vec![file(3)]),
+        ("file number 0 is out of range", vec![file(0)]),
+        ("log group 1 exists already", vec![group(1, 9)]),
+        ("there is no log group 2", vec![Record::RemoveLogGroup { ltn: 2 }]),
+        ("number 18446744073709551615 is out of range", vec![Record::NextFileNumber(u64::MAX)]),
+        ("sequence 18446744073709551615 is out of range", vec![Record::LastSeq(u64::MAX)]),
+    ];
+    for (told, records) in cases {
+        let e = sample().changed(&records).map(drop).expect_err(told);
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{told}: {e}");
+        assert!(e.message().contains(told), "{told}: {e}");
+    }
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_found_out() {
+    fn part(state: &mut State) -> &mut Part {
+        state.part_mut(TOY).unwrap()
+    }
+    type Meddle = fn(&mut State);
+    let cases: [(&str, Meddle); 7] = [
+        ("file 3 is listed twice", |s| {
+            let file = EngineFile { number: 3, kind: 1, volume: Volume::DIRECTORY };
+            part(s).files.insert(3, file);
+        }),
+        ("file 4 is past the next number", |s| s.next_file_number = 4),
+        ("log group 1 is out of place", |s| s.next_ltn = 1),
+        ("the index of log files", |s| s.log_files = IdMap::new()),
+        ("the engines are not in their order", |s| {
+            let body = Body::Away { steps: IdMap::new() };
+            s.parts.push(Part::new(EngineId(1), "", 0, body));
+        }),
+        ("file 4 of engine 7 is listed as 5", |s| {
+            let file = part(s).files.remove(&4).unwrap();
+            part(s).files.insert(5, file);
+        }),
+        ("log group 2 is out of place", |s| {
+            let group = *s.log_groups.get(&1).unwrap();
+            s.log_groups.insert(2, group);
+        }),
+    ];
+    sample().verify().unwrap();
+    for (told, meddle) in cases {
+        let mut state = sample();
+        meddle(&mut state);
+        let e = state.verify().expect_err(told);
+        assert_eq!(e.kind(), ErrorKind::Corruption, "{told}: {e}");
+        assert!(e.message().contains(told), "{told}: {e}");
+    }
+}

@@ -1,0 +1,108 @@
+//! States and records that cannot be: each contradiction is found, and told as itself.
+
+use super::*;
+
+/// The state of [`sample`] after somebody meddled with it.
+fn refused(meddle: impl FnOnce(&mut KvState)) -> String {
+    let mut state = KvState::clone(&sample());
+    state.verify().unwrap();
+    meddle(&mut state);
+    let e = state.verify().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
+    e.message().to_owned()
+}
+
+fn family(state: &mut KvState, change: impl FnOnce(&mut FamilyState)) {
+    let mut family = FamilyState::clone(state.families.get(&0).unwrap());
+    change(&mut family);
+    state.families.insert(0, Arc::new(family));
+}
+
+fn version(state: &mut KvState, change: impl FnOnce(&mut Version)) {
+    family(state, |family| {
+        let mut version = Version::clone(&family.version);
+        change(&mut version);
+        family.version = Arc::new(version);
+    });
+}
+
+/// Another order of the tables of a level.
+fn level(version: &mut Version, level: usize, tables: Vec<FileMeta>) {
+    let levels = version.levels.iter().enumerate().map(|(at, old)| match at == level {
+        true => tables.iter().cloned().map(Arc::new).collect(),
+        false => old.to_vec(),
+    });
+    version.levels = Version::with_files(version.family, levels.collect()).levels;
+}
+
+#[test]
+fn a_state_that_contradicts_itself_is_found_out() {
+    type Meddle = Box<dyn FnOnce(&mut KvState)>;
+    let of_version = |change: fn(&mut Version)| -> Meddle { Box::new(move |s| version(s, change)) };
+    let cases: Vec<(&str, Meddle)> = vec![
+        ("column family 0 is out of place", Box::new(|s| family(s, |f| f.id = 1))),
+        ("a version does not have all levels", of_version(|v| drop(v.levels.pop()))),
+        ("file 10 is both Table", of_version(|v| level(v, 2, vec![table(10, 0, 1, (1, 2))]))),
+        (
+            "tables 13 and 14 are out of order at level 1",
+            of_version(|v| level(v, 1, vec![table(13, 0, 5, (1, 2)), table(14, 5, 6, (1, 2))])),
+        ),
+        (
+            "vSST 20 is listed as 21",
+            of_version(|v| {
+                let meta = v.vssts.remove(&20).unwrap();
+                v.vssts.insert(21, meta);
+            }),
+        ),
+        ("table 12 depends on blob 20, which leads to no vSST", of_version(|v| drop(v.vssts.remove(&20)))),
+        (
+            "the sums of references are not those of the tables",
+            of_version(|v| {
+                v.references.remove(&20);
+            }),
+        ),
+        ("the index of files is not what the families hold", Box::new(|s| drop(s.index.remove(&10)))),
+        ("its sequences are out of range", of_version(|v| level(v, 1, vec![table(10, 0, 1, (5, 2))]))),
+    ];
+    for (told, meddle) in cases {
+        let message = refused(meddle);
+        assert!(message.contains(told), "{told}: {message}");
+    }
+}
+
+#[test]
+fn records_that_cannot_be_are_refused_by_name() {
+    let of_vsst = |meta| Record::AddVsst { family: 0, meta };
+    let dependency = |blob_id| Dependency { blob_id, count: 1, raw_bytes: 1, stored_bytes: 1 };
+    let huge = Dependency { count: u64::MAX, ..dependency(20) };
+    let descending = FileMeta { dependencies: vec![dependency(9), dependency(8)], ..table(40, 0, 1, (1, 2)) };
+    let mut covers_nothing = table(40, 7, 7, (1, 2));
+    covers_nothing.largest.truncate(covers_nothing.largest.len() - 8);
+    covers_nothing.largest.extend_from_slice(&u64::MAX.to_le_bytes());
+    covers_nothing.smallest.clone_from(&covers_nothing.largest);
+    let large = FileMeta { dependencies: vec![huge], ..table(40, 0, 1, (20, 21)) };
+    let long_name = Record::CreateFamily { id: 1, name: "x".repeat(1 << 16), options: vec![] };
+    let target = AliasTarget { first_key: vec![], file: 20 };
+    let alias = |blob_id| Record::SetAlias { family: 0, blob_id, targets: vec![target.clone()] };
+    let cases = vec![
+        ("table 40: its dependencies are not in ascending order", vec![add(2, descending)]),
+        ("table 40: it covers no key", vec![add(2, covers_nothing)]),
+        ("table 40 references too much", vec![add(0, large)]),
+        ("vSST 0: its file number is out of range", vec![of_vsst(vsst(0, 0, 1, vec![]))]),
+        ("vSST 40: the blob ids it took over", vec![of_vsst(vsst(40, 0, 1, vec![40]))]),
+        ("the name of a column family is too long", vec![long_name]),
+        ("alias 20 has the number of a vSST", vec![alias(20)]),
+        ("vSST 40 has the number of an alias", vec![alias(40), of_vsst(vsst(40, 0, 1, vec![]))]),
+        (
+            "table 40 is shared by an edit that also adds it",
+            vec![add(2, table(40, 0, 1, (1, 2))), Record::ShareFile { number: 40 }],
+        ),
+    ];
+    for (told, records) in cases {
+        let e = sample().apply(Edit(records)).map(|_| ()).expect_err(told);
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{told}: {e}");
+        assert!(e.message().contains(told), "{told}: {e}");
+    }
+    let e = sample().family(7).unwrap_err();
+    assert_eq!((e.kind(), e.message()), (ErrorKind::NotFound, "column family 7 does not exist"));
+}

@@ -1,0 +1,37 @@
+//! Fragments under checksums that fit which make no batch: a bug, or a forgery.
+
+use super::super::{Assembly, Place};
+use crate::TenantId;
+use crate::page::{BatchHeader, Fragment, FragmentKind};
+
+/// A fragment of `len` bytes of a batch of 8.
+fn fragment(kind: FragmentKind, tenant: u8, first_seq: u64, len: usize) -> Fragment<'static> {
+    let tenant = TenantId(tenant);
+    let begins = matches!(kind, FragmentKind::Full | FragmentKind::First);
+    let batch = begins.then_some(BatchHeader { tenant, first_seq, seq_span: 1, len: 8 });
+    Fragment { kind, tenant, batch, payload: &[7; 16][..len], pos: 40 }
+}
+
+#[test]
+fn fragments_that_make_no_batch_are_told() {
+    use FragmentKind::{First, Full, Last, Middle};
+    let first = || fragment(First, 1, 5, 4);
+    let cases = [
+        ("has sequences over 64 bits", vec![fragment(Full, 1, u64::MAX, 8)]),
+        ("begins inside another", vec![first(), fragment(Full, 1, 6, 8)]),
+        ("goes on without a beginning", vec![fragment(Middle, 1, 5, 4)]),
+        ("has another length than its beginning says", vec![first(), fragment(Last, 1, 5, 5)]),
+        ("has another length than its beginning says", vec![first(), fragment(Middle, 1, 5, 4)]),
+        ("goes on as another tenant's", vec![first(), fragment(Last, 2, 5, 4)]),
+    ];
+    for (told, fragments) in cases {
+        let mut assembly = Assembly::default();
+        let found = fragments.iter().map(|f| assembly.add(f, Place::default()).map(drop));
+        let found: Vec<_> = found.collect();
+        let (last, before) = found.split_last().unwrap();
+        assert!(before.iter().all(Result::is_ok), "{told}: {before:?}");
+        let e = last.as_ref().unwrap_err();
+        assert!(e.is_corruption() && e.message().starts_with(&format!("a batch in the log {told};")), "{e}");
+        assert!(!assembly.has_begun(), "nothing of it is kept");
+    }
+}
