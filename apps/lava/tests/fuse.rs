@@ -79,3 +79,12 @@ fn a_volume_is_listed_read_and_looked_at() {
     assert_eq!(names(&dir), Vec::<String>::new());
     s.ok(&["fs", "cp", "image", "small", ":/more"]);
 }
+
+#[test]
+fn a_volume_is_mounted_on_a_directory_only() {
+    let s = Scratch::new("fuse-place");
+    s.ok(&["fs", "mkfs", "image", "--size", "64M", "--sparse"]);
+    s.file("file", b"x");
+    assert!(s.fails(1, &["fs", "mount", "image", "file"]).contains("file is not a directory"));
+    assert!(s.fails(1, &["fs", "mount", "image", "nowhere"]).contains("cannot look at nowhere: "));
+}

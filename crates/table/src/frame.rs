@@ -103,4 +103,16 @@ mod tests {
             assert!(open(&frame[..len], uid, 99).is_err());
         }
     }
+
+    #[test]
+    fn a_codec_of_a_newer_release_is_told() {
+        let uid = Uid::from_words(3, 4);
+        let mut frame = b"payload".to_vec();
+        frame.push(200);
+        let sum = checksum::stored(&frame, uid, 99);
+        frame.extend_from_slice(&sum.to_le_bytes());
+        let e = open(&frame, uid, 99).unwrap_err();
+        assert_eq!((e.kind(), e.offset()), (ErrorKind::Unsupported, Some(99)));
+        assert!(e.message().starts_with("a block with the unknown codec 200"), "{e}");
+    }
 }

@@ -39,3 +39,16 @@ fn class_from(class: u8) -> Result<VsstClass> {
         },
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_of_a_newer_release_is_told() {
+        assert_eq!(class_from(VsstClass::Cold as u8).unwrap(), VsstClass::Cold);
+        let e = class_from(99).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+        assert!(e.message().starts_with("vSST class 99 is not known to this release"), "{e}");
+    }
+}

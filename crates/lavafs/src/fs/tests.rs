@@ -1,7 +1,7 @@
 use super::*;
 use crate::{FormatOptions, MountOptions, format, mount};
 use io::CreateOptions;
-use io::sim::SimEnv;
+use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
 
 /// Another thread has put a claim in line and not committed it yet. A hole in the same transaction could free the bytes that
 /// the claim speaks of: whoever replays it must be able to ask for them.
@@ -46,5 +46,67 @@ fn a_long_directory_is_listed_whole() {
             assert_eq!(names, (0..i).map(name).collect::<Vec<_>>());
         }
         drop(fs.create(&dir.join(name(i)), &CreateOptions::default()).unwrap());
+    }
+}
+
+fn volume(sim: &SimEnv) -> LavaFs {
+    let device = sim.device("/device", 4_000 * BLOCK).unwrap();
+    format(&sim.env(), &*device, &FormatOptions::default()).unwrap();
+    mount(&sim.env(), device, MountOptions::default()).unwrap()
+}
+
+#[test]
+fn what_a_volume_cannot_do_is_told() {
+    let sim = SimEnv::new(3);
+    let fs = volume(&sim);
+    let path = Path::new("/a");
+    let mut file = fs.create(path, &CreateOptions::default()).unwrap();
+    file.append(&[7; 100]).unwrap();
+    file.sync(io::SyncKind::Full).unwrap();
+    drop(file);
+    fs.create_dir_all(Path::new("/d")).unwrap();
+    let past = fs.open(path, Access::Buffered).unwrap().read_at(&mut [0; 10], 1 << 30);
+    let refused = [
+        (
+            fs.open_in_place(path, Access::Direct).map(drop),
+            "a file written in place has 100 bytes, not whole pages",
+        ),
+        (fs.rename(Path::new("/d"), Path::new("/d/e")), "a directory cannot be moved into itself"),
+        (past, "the file has 100 bytes (blocks for "),
+    ];
+    for (refused, told) in refused {
+        let e = refused.expect_err(told);
+        assert!(e.message().starts_with(told) && e.file().is_some(), "{told}: {e}");
+    }
+}
+
+#[test]
+fn a_read_that_the_device_refuses_names_the_file() {
+    let sim = SimEnv::new(4);
+    let fs = volume(&sim);
+    let path = Path::new("/a");
+    let mut file = fs.create(path, &CreateOptions::default()).unwrap();
+    file.append(&[7; 3 * BLOCK as usize]).unwrap();
+    file.sync(io::SyncKind::Full).unwrap();
+    let open = fs.open(path, Access::Buffered).unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Read]));
+    let e = open.read_at(&mut [0; 10], 0).unwrap_err();
+    assert!(e.kind() == ErrorKind::Io && e.message().starts_with("while reading /a: "), "{e}");
+}
+
+#[test]
+fn units_that_do_not_divide_into_blocks_are_named() {
+    let sim = SimEnv::new(5);
+    let device = sim.device("/device", 4_000 * BLOCK).unwrap();
+    let default = FormatOptions::default;
+    let cases = [
+        (FormatOptions { unit_len: 5000, ..default() }, "the unit of files takes whole blocks"),
+        (FormatOptions { small_unit_len: 0, ..default() }, "the small unit takes whole blocks"),
+        (FormatOptions { journal_len: 2 * BLOCK, ..default() }, "the unit of the journal takes whole blocks"),
+    ];
+    for (options, told) in cases {
+        let e = format(&sim.env(), &*device, &options).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+        assert!(e.message().starts_with(told), "{told}: {e}");
     }
 }

@@ -369,4 +369,25 @@ mod tests {
         let slept: Duration = (0..7).map(nap).sum();
         assert!(slept > DOZE_MAX && slept < 2 * DOZE_MAX, "{slept:?}");
     }
+
+    /// A job with a fault.
+    struct Faulty;
+
+    impl Job for Faulty {
+        fn class(&self) -> JobClass {
+            JobClass::Flush
+        }
+        fn step(&mut self) -> Result<Progress> {
+            panic!("an index out of bounds")
+        }
+        fn abandon(&mut self) {}
+    }
+
+    #[test]
+    fn a_job_that_panics_is_an_error_with_its_words() {
+        let mut job: Box<dyn Job> = Box::new(Faulty);
+        let e = step_guarded(&mut job).map(drop).unwrap_err();
+        assert_eq!(e.kind(), base::ErrorKind::Poisoned);
+        assert!(e.message().contains("panicked: an index out of bounds; reopen the store"), "{e}");
+    }
 }
