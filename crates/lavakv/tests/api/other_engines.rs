@@ -8,11 +8,13 @@ use lavastore_lavakv::sim::{CrashKind, SimEnv};
 use lavastore_lavakv::{Db, Durability, ErrorKind, RepairOptions, io};
 use std::path::Path;
 use std::sync::Arc;
-use store::commit::LogTerms;
+use store::Store;
+use store::commit::{Lane, LogTerms, Place};
 use store::manifest::{
     Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
 };
 use store::names;
+use store::open::{OnLanes, StoreTerms};
 use store::volumes::Volume;
 use version::Kv;
 use wal::{LogGroup, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions};
@@ -236,6 +238,76 @@ fn its_batches_in_the_log_stay_until_its_floor_has_passed() {
     let (manifest, _) = manifest_in(&sim, DIR);
     assert!(batches(&sim, &manifest).0.is_empty());
     assert!(manifest.state().log_groups.len() < listed, "{listed} groups before");
+}
+
+/// A session of the stranger alone with records in the lane that keeps them: two groups are kept, one is replayed, and the last
+/// record is staged only. Where they are, with what they are.
+fn keep_records(sim: &SimEnv) -> Vec<(Place, Vec<u8>)> {
+    let store = open_lanes(sim, &mut |_, _| Ok(()));
+    let handle = Handle::<Stranger>::of(store.manifest()).unwrap();
+    handle.commit(Commit::own(Some((1, 3)))).unwrap();
+    let (log, mut records) = (store.lane(Lane::LOG).unwrap(), Vec::new());
+    for seq in 1..=4 {
+        let bytes = vec![seq as u8; 6000];
+        let (_, place) = log.put_placed(TenantId(7), &[&bytes], (seq, seq), Durability::Buffered).unwrap();
+        records.push((place, bytes));
+        if seq < 4 {
+            log.seal_active().unwrap();
+        }
+    }
+    log.tell_floor(TenantId(7), 3);
+    log.hint_release();
+    store.tend().unwrap();
+    log.retain(&[records[0].0.ltn, records[1].0.ltn], |edit| log.commit(edit)).unwrap();
+    records
+}
+
+fn open_lanes(sim: &SimEnv, replay: &mut OnLanes<'_>) -> Store {
+    let terms = LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 };
+    let terms = StoreTerms { log: terms, records: Some(terms) };
+    Store::open_lanes(&env(sim), Path::new(DIR), terms, &Engines::of::<Stranger>(), replay).unwrap()
+}
+
+#[test]
+fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
+    let (sim, mut model) = (SimEnv::new(5), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    let records = keep_records(&sim);
+    // Not closed: the last record is in the staging file of the lane.
+    let path = |ltn: u64| {
+        let state = Manifest::recover(&env(&sim), Path::new(DIR), true, &Engines::default()).unwrap().state();
+        Path::new(DIR).join(names::log(state.log_groups.get(&ltn).unwrap().file))
+    };
+    let paths = records.iter().map(|(place, _)| path(place.ltn)).collect::<Vec<_>>();
+    env(&sim).fs.remove(&paths[0]).unwrap();
+    for round in 1..4 {
+        let db = use_store(&sim, &mut model, round);
+        assert!(db.space().unwrap().engines_bytes >= 3 * 6000);
+        let e = db.checkpoint("/copy").unwrap_err();
+        assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
+        let report = db.verify().unwrap();
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        db.close().unwrap();
+        let read_only = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+        assert!(contents(&read_only) == model);
+    }
+    let options = RepairOptions { options: small(), dry_run: false };
+    let e = Db::repair_in(&env(&sim), DIR, &env(&sim), "/repaired", &options).unwrap_err();
+    assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("stranger"), "{e}");
+    let mut replayed = Vec::new();
+    let store = open_lanes(&sim, &mut |lane, batch| {
+        replayed.extend((lane == Lane::LOG).then(|| (batch.place, batch.bytes.to_vec())));
+        Ok(())
+    });
+    assert!(replayed == records[2..]);
+    let log = store.lane(Lane::LOG).unwrap();
+    for (i, (place, bytes)) in records.iter().enumerate() {
+        let mut out = Vec::new();
+        match log.read(*place, bytes.len(), &mut out) {
+            Ok(()) => assert!(i > 0 && out == *bytes),
+            Err(e) => assert!(i == 0 && e.is_corruption() && e.file() == Some(&paths[0]), "{e}"),
+        }
+    }
 }
 
 /// Whatever is left of the making of a store by LavaKV, another engine makes or opens it without LavaKV.
