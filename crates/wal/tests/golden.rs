@@ -5,8 +5,8 @@
 use io::sim::SimEnv;
 use io::{Access, PAGE};
 use lavastore_wal::{
-    Durability, History, LogGroup, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions, dump_group,
-    recover,
+    Durability, History, Lane, LogGroup, LoggedBatch, PreparedGroup, RecoveryMode, TenantId, Wal, WalOptions,
+    dump_group, recover_lane,
 };
 use std::path::Path;
 
@@ -20,6 +20,9 @@ const TEXT: &str = include_str!("golden/group-v2.txt");
 /// The same batches, of two tenants.
 const GOLDEN_V3: &[u8] = include_bytes!("golden/group-v3.log");
 const TEXT_V3: &str = include_str!("golden/group-v3.txt");
+/// The same batches in the lane that keeps records.
+const GOLDEN_LANE: &[u8] = include_bytes!("golden/group-v3-lane-1.log");
+const TEXT_LANE: &str = include_str!("golden/group-v3-lane-1.txt");
 /// The same batches as an older release wrote them.
 const GOLDEN_V1: &[u8] = include_bytes!("golden/group-v1.log");
 const TEXT_V1: &str = include_str!("golden/group-v1.txt");
@@ -39,11 +42,11 @@ fn batches() -> Vec<Vec<u8>> {
 }
 
 /// A group with small batches, one over several pages, durable and buffered ones, and a watermark.
-fn write(tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
+fn write(lane: Lane, tenant_of: fn(usize) -> TenantId) -> Vec<u8> {
     let sim = SimEnv::new(1);
     let env = sim.env();
     let file = env.fs.create_in_place(Path::new(PATH), 8 * PAGE as u64, Access::Direct).unwrap();
-    let options = WalOptions { staging_len: 4 * PAGE, ..WalOptions::default() };
+    let options = WalOptions { lane, staging_len: 4 * PAGE, ..WalOptions::default() };
     let first = PreparedGroup { ltn: 3, uid: group(), file };
     let start = (1 << 32) - 2;
     let wal = Wal::start(&env, Path::new("/"), options, store(), start, first, History::default()).unwrap();
@@ -72,12 +75,16 @@ fn two(i: usize) -> TenantId {
 fn a_group_is_written_byte_for_byte() {
     golden_files::check(
         env!("CARGO_MANIFEST_DIR"),
-        &[("group-v2.log", write(alone), GOLDEN), ("group-v3.log", write(two), GOLDEN_V3)],
+        &[
+            ("group-v2.log", write(Lane::FIRST, alone), GOLDEN),
+            ("group-v3.log", write(Lane::FIRST, two), GOLDEN_V3),
+            ("group-v3-lane-1.log", write(Lane::LOG, two), GOLDEN_LANE),
+        ],
     );
 }
 
 /// Everything in a group comes back; a listing of it.
-fn read(bytes: &[u8], uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> String {
+fn read(bytes: &[u8], lane: Lane, uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> String {
     let sim = SimEnv::new(2);
     sim.write_file(PATH, bytes).unwrap();
     let env = sim.env();
@@ -87,11 +94,11 @@ fn read(bytes: &[u8], uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> Str
     let mut replayed = Vec::new();
     let groups = [LogGroup { ltn: 3, uid, file, sealed_end: None }];
     let mode = RecoveryMode::ReadOnly;
-    let report = recover(&env, Path::new("/"), store(), &groups, mode, &mut |tenant, seq, payload| {
-        replayed.push((tenant, seq, payload.to_vec()));
+    let mut take = |batch: &LoggedBatch<'_>| {
+        replayed.push((batch.tenant, batch.first_seq, batch.bytes.to_vec()));
         Ok(())
-    })
-    .unwrap();
+    };
+    let report = recover_lane(&env, Path::new("/"), (store(), lane), &groups, mode, &mut take).unwrap();
     let batches = batches().into_iter().enumerate();
     let expected: Vec<_> = batches.map(|(i, b)| (tenant_of(i), 100 + 10 * i as u64, b)).collect();
     assert!(replayed == expected);
@@ -104,15 +111,29 @@ fn read(bytes: &[u8], uid: Option<Uid>, tenant_of: fn(usize) -> TenantId) -> Str
 #[test]
 fn a_group_is_read_and_shown() {
     let texts = [
-        ("group-v2.txt", read(&write(alone), Some(group()), alone).into_bytes(), TEXT.as_bytes()),
-        ("group-v3.txt", read(&write(two), Some(group()), two).into_bytes(), TEXT_V3.as_bytes()),
+        (
+            "group-v2.txt",
+            read(&write(Lane::FIRST, alone), Lane::FIRST, Some(group()), alone).into_bytes(),
+            TEXT.as_bytes(),
+        ),
+        (
+            "group-v3-lane-1.txt",
+            read(&write(Lane::LOG, two), Lane::LOG, Some(group()), two).into_bytes(),
+            TEXT_LANE.as_bytes(),
+        ),
+        (
+            "group-v3.txt",
+            read(&write(Lane::FIRST, two), Lane::FIRST, Some(group()), two).into_bytes(),
+            TEXT_V3.as_bytes(),
+        ),
     ];
     golden_files::check(env!("CARGO_MANIFEST_DIR"), &texts);
-    assert_eq!(read(GOLDEN, Some(group()), alone), TEXT);
-    assert_eq!(read(GOLDEN_V3, Some(group()), two), TEXT_V3);
+    assert_eq!(read(GOLDEN_LANE, Lane::LOG, Some(group()), two), TEXT_LANE);
+    assert_eq!(read(GOLDEN, Lane::FIRST, Some(group()), alone), TEXT);
+    assert_eq!(read(GOLDEN_V3, Lane::FIRST, Some(group()), two), TEXT_V3);
 }
 
 #[test]
 fn a_group_of_version_1_is_read_and_shown() {
-    assert_eq!(read(GOLDEN_V1, None, alone), TEXT_V1);
+    assert_eq!(read(GOLDEN_V1, Lane::FIRST, None, alone), TEXT_V1);
 }

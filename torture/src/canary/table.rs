@@ -168,6 +168,24 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a checkpoint is taken, and the log dropped at open, although another engine needs what is in it",
     ),
     test(
+        "checkpoint-without-the-lanes",
+        ("lavastore-lavakv", "--test api"),
+        "other_engines::its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs",
+        "a checkpoint is taken, and leaves out the records that another engine keeps in a lane of the log",
+    ),
+    test(
+        "freed-group-taken-for-damaged",
+        ("lavastore-store", "--test lanes"),
+        "schedules::no_schedule_shows_a_reader_what_he_did_not_ask_for",
+        "a reader who comes when the file of a freed group is used again is told of damage",
+    ),
+    test(
+        "log-read-of-another-page",
+        ("lavastore-wal", "--lib"),
+        "place::tests::a_damaged_page_is_told_by_file_and_offset",
+        "a page of the log that was written to the wrong place is read for the one that belongs there",
+    ),
+    test(
         "removed-engine-finds-its-old-log",
         ("lavastore-store", "--test toy_log"),
         "removal::it_leaves_nothing_and_its_groups_go",

@@ -5,9 +5,10 @@ use crate::ledger::Change;
 use crate::machine::{A, B, BOTH, DIR, Here};
 use base::Uid;
 use io::sim::SimEnv;
+use lavastore_store::commit::Lane;
 use lavastore_store::manifest::format::{Header, encode_record, read_record};
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Record, dump_manifest, replay,
+    Commit, Engine, EngineFile, Engines, Handle, LogGroupMeta, Manifest, Record, dump_manifest, replay,
 };
 use lavastore_store::names;
 use lavastore_store::volumes::Volume;
@@ -18,6 +19,8 @@ mod golden_files;
 
 const MANIFEST: &[u8] = include_bytes!("../golden/manifest-v1-engines.bin");
 const LISTING: &str = include_str!("../golden/manifest-v1-engines.txt");
+const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
+const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
 /// A history in a directory, under fixed identities: one session with both engines, and one with the first alone, whose
 /// snapshot holds the steps of the other.
@@ -46,6 +49,31 @@ fn fixed() -> Vec<u8> {
     a.commit(Commit::own(vec![Change::Remove(2), Change::Floor(500)])).unwrap();
     a.commit(Commit { store: vec![adds(A::ID, 9, 0)], own: Vec::new() }).unwrap();
     let name = alone.live_manifest_files().pop().unwrap();
+    relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+/// A history with a second lane: one group of it is kept, one was and is free, one is replayed. The snapshot of a second session
+/// holds the first two records in one.
+fn lanes() -> Vec<u8> {
+    let sim = SimEnv::new(2);
+    let manifest = BOTH.create(&sim).unwrap();
+    let group = |ltn: u64, lane: Lane| {
+        let (file, uid) = (10 + ltn, Some(Uid::from_words(ltn, 7)));
+        Record::AddLogGroup {
+            group: LogGroupMeta { ltn, file, len: 1 << 20, uid, lane, ..Default::default() },
+        }
+    };
+    let commit = |manifest: &Manifest, records: Vec<Record>| {
+        manifest.commit_store(|_| Ok(records), |_| ()).unwrap();
+    };
+    commit(&manifest, vec![group(1, Lane::FIRST), group(2, Lane::LOG), group(3, Lane::LOG)]);
+    commit(&manifest, vec![Record::SealLogGroup { ltn: 2, end_lpn: 300 }]);
+    commit(&manifest, vec![Record::RetainLogGroup { ltn: 2, pages: 200 }, group(4, Lane::LOG)]);
+    commit(&manifest, vec![Record::RetainLogGroup { ltn: 3, pages: 17 }]);
+    drop(manifest);
+    let manifest = BOTH.recover(&sim).unwrap();
+    commit(&manifest, vec![Record::RemoveLogGroup { ltn: 3 }]);
+    let name = manifest.live_manifest_files().pop().unwrap();
     relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
 }
 
@@ -81,6 +109,23 @@ fn a_manifest_of_several_engines_is_what_version_1_looks_like() {
         ("manifest-v1-engines.txt", listing(&bytes).into_bytes(), LISTING.as_bytes()),
     ];
     golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+}
+
+#[test]
+fn a_manifest_of_two_lanes_is_what_it_was() {
+    let bytes = lanes();
+    let now = [
+        ("manifest-v1-lanes.bin", bytes.clone(), LANES),
+        ("manifest-v1-lanes.txt", listing(&bytes).into_bytes(), LANES_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let state = replay(LANES, &Engines::default()).unwrap().state;
+    state.verify().unwrap();
+    let kept: Vec<_> =
+        state.log_retained(Lane::LOG).map(|g| (g.ltn, g.retained_pages, g.sealed_end)).collect();
+    assert_eq!(kept, [(2, Some(200), Some(300))]);
+    let replayed = |lane| state.log_chain(lane).map(|group| group.ltn).collect::<Vec<u64>>();
+    assert_eq!((replayed(Lane::FIRST), replayed(Lane::LOG)), (vec![1], vec![4]));
 }
 
 #[test]

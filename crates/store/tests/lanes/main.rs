@@ -4,4 +4,5 @@ extern crate lavastore_store as store;
 
 mod crashes;
 mod engine;
+mod schedules;
 mod storage;
