@@ -18,7 +18,8 @@ use store::manifest::Engines;
 use store::open::StoreTerms;
 
 const PATIENCE_NS: u64 = 200_000_000;
-const SEEDS: u64 = 150;
+/// That a file is used again, and written, between the look at the group and the read of the file is one in some thousand.
+const SEEDS: u64 = 2_200;
 
 #[derive(Clone, Debug)]
 struct Record {
