@@ -5,6 +5,8 @@ use crate::disk::directory::{Block, LogRows};
 use crate::index::Found;
 use crate::lsn_set::{Builder, Size};
 
+mod model;
+
 /// Applies operations with ascending sequences; places do not matter.
 struct Applied {
     logs: Logs,
