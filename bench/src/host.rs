@@ -103,15 +103,28 @@ pub struct DeviceCounters {
     pub write_bytes: u64,
 }
 
-/// The counters of the device below `dir`; `None` if there is no such device (tmpfs, overlays).
-pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
+/// Where the system tells of the device below `dir`.
+fn sys_device(dir: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let dev = std::fs::metadata(dir).ok()?.dev();
     let major = ((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff);
     let minor = (dev & 0xff) | ((dev >> 12) & !0xff);
-    let text = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    Some(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// The counters of the device below `dir`; `None` if there is no such device (tmpfs, overlays).
+pub fn device_counters(dir: &Path) -> Option<DeviceCounters> {
+    let text = std::fs::read_to_string(format!("{}/stat", sys_device(dir)?)).ok()?;
     let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
     Some(DeviceCounters { read_bytes: fields.get(2)? * 512, write_bytes: fields.get(6)? * 512 })
+}
+
+/// The logical block of the device below `dir`, bytes; `None` if there is no such device.
+pub fn block_size(dir: &Path) -> Option<u64> {
+    // A partition has no queue of its own: its device has.
+    let device = sys_device(dir)?;
+    let of = |at: &str| std::fs::read_to_string(format!("{device}/{at}/queue/logical_block_size")).ok();
+    of(".").or_else(|| of("..")).and_then(|text| text.trim().parse().ok())
 }
 
 /// Read system calls of the calling thread; 0 where the system does not tell.

@@ -35,6 +35,7 @@ pub mod host;
 pub mod keys;
 pub mod lava;
 pub mod limit;
+pub mod logs;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -12,6 +12,7 @@
 mod compare;
 mod figures;
 mod fjall3;
+mod logs;
 mod rocks;
 
 use bench::{BenchArgs, Opener, Report, Result};
@@ -62,11 +63,16 @@ enum Command {
     Run(RunArgs),
     /// Alternating runs of several engines
     Compare(compare::CompareArgs),
+    /// Alternating runs of several engines as stores of logs
+    Log(logs::LogCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
     Figures(figures::FiguresArgs),
     /// One run of a comparison
     #[command(hide = true)]
     Child { engine: EngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of logs
+    #[command(hide = true)]
+    LogChild { engine: logs::LogEngineName, dir: PathBuf, out: PathBuf, args: String },
 }
 
 #[derive(Args)]
@@ -88,8 +94,10 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(&args),
         Command::Compare(args) => compare::compare(&args),
+        Command::Log(args) => logs::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
+        Command::LogChild { engine, dir, out, args } => logs::child(engine, &dir, &out, &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

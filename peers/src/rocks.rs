@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The release that the shared library holds.
-const VERSION: &str = "11.8.1";
+pub const VERSION: &str = "11.8.1";
 /// The oldest quarter of the blob files takes part in garbage collection, which compaction alone drives: the defaults.
 /// A lower threshold bounds the space better and costs several times the writes.
 const BLOB_GC_AGE_CUTOFF: f64 = 0.25;

@@ -1,0 +1,439 @@
+//! `bench log`: durable appends to many logs by several writers, with trims behind.
+//!
+//! Each writer has logs of its own (log `n` belongs to writer `n` modulo writers), so that LSNs need no lock of the
+//! benchmark's; it appends to one of them after the other. A record that comes out of order is left out and made up for by the
+//! append that follows in the same log, as page servers do. An engine that only takes consecutive numbers
+//! ([`LogEngine::takes_gaps`]) gets them in order, which is said in the report. Whenever a log is [`LogArgs::keep`]
+//! records longer than it should be, and half as many more, it is trimmed to that: the bytes of trims are the engine's.
+//!
+//! The latency is that of a durable append, trims apart. Device bytes are those of the device's own counter, from the first
+//! append of the measured part to a moment after the last: so nothing else should use the device. What is written before that, while the
+//! logs grow to the length that they keep, is stated apart (`growth_*`).
+//!
+//! After the run a sample of what must be there is read and checked, and what was trimmed must be gone; then the store is
+//! closed and opened again (`recovery_ms`), and the ends of all logs are looked at.
+
+pub mod keyed;
+
+use crate::Result;
+use crate::host::{self, now_ns};
+use crate::record::{Merged, Recorder, SLOT_NS, merge};
+use crate::report::{Latency, human_bytes, human_us};
+use clap::Args;
+use io::Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The seed of what is out of order.
+const SEED: u64 = 1;
+/// Records of each log that are read after the run.
+const CHECKED_MAX: u64 = 4;
+
+/// Options of `bench log`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct LogArgs {
+    /// Logs
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub logs: u64,
+    /// Threads that append, each to logs of its own
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub writers: u64,
+    /// Bytes of a record
+    #[arg(long, value_name = "BYTES", default_value_t = 1000)]
+    pub record_size: usize,
+    /// The part of records that come after their successor
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01)]
+    pub out_of_order: f64,
+    /// Seconds of the measured part
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Bytes that all logs together keep; what is older is trimmed
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 20)]
+    pub keep: u64,
+    /// Seconds of appends before the measured part [default: until the logs are as long as they are to be, at most 60]
+    #[arg(long, value_name = "S")]
+    pub warmup_seconds: Option<f64>,
+}
+
+impl LogArgs {
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let complaint = if self.writers == 0 || self.logs < self.writers {
+            "each writer has at least one log: --logs at least --writers, which is at least 1"
+        } else if self.record_size < 16 || self.record_size > 1 << 20 {
+            "a record has 16 bytes to 1 MiB"
+        } else if !(0.0..=0.5).contains(&self.out_of_order) {
+            "--out-of-order is a ratio from 0 to 0.5"
+        } else if !(self.seconds > 0.0 && self.seconds.is_finite()) {
+            "--seconds is more than 0"
+        } else {
+            return Ok(());
+        };
+        Err(complaint.into())
+    }
+
+    /// Records that a log keeps.
+    fn keep_records(&self) -> u64 {
+        (self.keep / self.logs / self.record_size as u64).max(16)
+    }
+
+    fn warmup_ns(&self) -> u64 {
+        (self.warmup_seconds.unwrap_or(60.0) * 1e9) as u64
+    }
+}
+
+/// A store of logs under the benchmark.
+pub trait LogEngine: Sync {
+    /// Appends a record; it has survived a loss of power on return.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()>;
+    /// Forgets what is below.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn trim(&self, log: u64, below: u64) -> Result<()>;
+    /// False: there is no such record.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool>;
+    /// True if a record may come after its successor.
+    fn takes_gaps(&self) -> bool;
+    /// How it was opened.
+    fn settings(&self) -> Vec<(String, String)>;
+    /// Its counters.
+    fn stats(&self) -> Vec<(String, Value)>;
+    /// Ends it.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Opens stores of logs.
+pub trait LogOpener {
+    /// Engine and version.
+    fn name(&self) -> String;
+    /// Opens a store, or makes one, with logs from 0 to `logs`.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>>;
+    /// What is on the device whose counter is read.
+    fn counted<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        dir
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogReport {
+    /// Engine and version.
+    pub engine: String,
+    /// What was asked for.
+    pub options: LogArgs,
+    /// The part of records that really came after their successor.
+    pub out_of_order: f64,
+    /// Appends of the measured part.
+    pub appends: u64,
+    /// Its length.
+    pub seconds: f64,
+    /// Durable appends a second, all writers together.
+    pub appends_per_s: f64,
+    /// Of a durable append.
+    pub latency: Latency,
+    /// Bytes of records.
+    pub user_bytes: u64,
+    /// Bytes that the device wrote; nothing if it does not count.
+    pub device_bytes_written: Option<u64>,
+    /// Over the bytes of records.
+    pub device_bytes_per_user_byte: Option<f64>,
+    /// The same while the logs grew to the length that they keep.
+    pub growth_device_bytes_per_user_byte: Option<f64>,
+    /// Bytes of records of that part.
+    pub growth_user_bytes: u64,
+    /// The logical block of the device, bytes; nothing if it does not tell.
+    pub block_size: Option<u64>,
+    /// Windows of 100 ms in which an append waited and none came to its end.
+    pub stall_windows_100ms: u64,
+    /// The longest time without one, milliseconds.
+    pub longest_without_progress_ms: u64,
+    /// Index in memory over the bytes of the logs, of an engine that tells it.
+    pub index_bytes_ratio: Option<f64>,
+    /// Appends over writes of the log, of an engine that counts them.
+    pub records_per_device_write: Option<f64>,
+    /// Closing and opening again, the latter alone, milliseconds.
+    pub recovery_ms: f64,
+    /// Records read and compared after the run.
+    pub checked: u64,
+    /// CPU time, seconds.
+    pub cpu_seconds: f64,
+    /// The most memory that was resident.
+    pub rss_peak_bytes: u64,
+    /// Cores, memory, kernel.
+    pub machine: String,
+    /// How the engine was opened.
+    pub engine_settings: BTreeMap<String, String>,
+    /// Its counters at the end.
+    pub engine_stats: BTreeMap<String, Value>,
+}
+
+impl LogReport {
+    /// For people.
+    pub fn text(&self) -> String {
+        let times = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.3}"));
+        let block = self.block_size.map_or("unknown".to_owned(), human_bytes);
+        let Latency { p50_us, p99_us, p999_us, max_us, .. } = self.latency;
+        let LogArgs { logs, writers, record_size, .. } = self.options;
+        format!(
+            "engine                        {}\n\
+             logs, writers, record         {logs}, {writers}, {record_size} B, {:.1} % out of order\n\
+             durable appends               {:.0}/s\n\
+             P50, P99, P99.9, max          {}, {}, {}, {}\n\
+             device bytes per user byte    {} (while growing {}), blocks of {block}\n\
+             appends per write of the log  {}\n\
+             longest pause                 {} ms, {} windows of 100 ms without progress\n\
+             index over log bytes          {}\n\
+             opened again in               {:.0} ms; {} records checked\n",
+            self.engine,
+            self.out_of_order * 100.0,
+            self.appends_per_s,
+            human_us(p50_us),
+            human_us(p99_us),
+            human_us(p999_us),
+            human_us(max_us),
+            times(self.device_bytes_per_user_byte),
+            times(self.growth_device_bytes_per_user_byte),
+            times(self.records_per_device_write),
+            self.longest_without_progress_ms,
+            self.stall_windows_100ms,
+            self.index_bytes_ratio.map_or("-".to_owned(), |x| format!("{:.4} %", x * 100.0)),
+            self.recovery_ms,
+            self.checked,
+        )
+    }
+}
+
+/// The bytes of a record, which say whose it is.
+pub fn fill(log: u64, lsn: u64, record: &mut [u8]) {
+    let mut rng = Rng::new(log << 40 ^ lsn);
+    let (head, rest) = record.split_at_mut(16);
+    head[..8].copy_from_slice(&log.to_le_bytes());
+    head[8..].copy_from_slice(&lsn.to_le_bytes());
+    for piece in rest.chunks_mut(8) {
+        piece.copy_from_slice(&rng.next_u64().to_le_bytes()[..piece.len()]);
+    }
+}
+
+/// One log in the hands of its writer.
+struct OneLog {
+    number: u64,
+    /// The next LSN.
+    next: u64,
+    /// Left out, to be made up for.
+    hole: Option<u64>,
+    /// All below is trimmed.
+    first: u64,
+}
+
+/// One writer with its logs.
+struct Writer<'a> {
+    engine: &'a dyn LogEngine,
+    args: &'a LogArgs,
+    logs: Vec<OneLog>,
+    rng: Rng,
+    record: Vec<u8>,
+    late: u64,
+}
+
+impl Writer<'_> {
+    fn new<'a>(engine: &'a dyn LogEngine, args: &'a LogArgs, writer: u64) -> Writer<'a> {
+        let own = (writer..args.logs).step_by(args.writers as usize);
+        let logs = own.map(|number| OneLog { number, next: 1, hole: None, first: 1 }).collect();
+        let rng = Rng::new(SEED + writer);
+        Writer { engine, args, logs, rng, record: vec![0; args.record_size], late: 0 }
+    }
+
+    /// Appends until then, and at least once to each log if `whole`: true if every log is as long as it is to be.
+    fn run(&mut self, end_ns: u64, until_long: bool, stop: &AtomicBool, start_ns: u64) -> Result<Recorder> {
+        let mut record = Recorder::new(start_ns);
+        let keep = self.args.keep_records();
+        while !stop.load(Ordering::Relaxed) && now_ns() < end_ns {
+            for at in 0..self.logs.len() {
+                self.one(at, &mut record)?;
+                if now_ns() >= end_ns {
+                    break;
+                }
+            }
+            if until_long && self.logs.iter().all(|log| log.next > keep) {
+                break;
+            }
+        }
+        Ok(record)
+    }
+
+    fn one(&mut self, at: usize, record: &mut Recorder) -> Result<()> {
+        let (gaps, keep) = (self.engine.takes_gaps(), self.args.keep_records());
+        let log = &mut self.logs[at];
+        let lsn = match log.hole.take() {
+            Some(hole) => {
+                self.late += 1;
+                hole
+            }
+            None => {
+                if gaps && self.args.out_of_order > 0.0 && self.rng.unit() < self.args.out_of_order {
+                    log.hole = Some(log.next);
+                    log.next += 1;
+                }
+                log.next += 1;
+                log.next - 1
+            }
+        };
+        fill(log.number, lsn, &mut self.record);
+        let begin_ns = now_ns();
+        self.engine.append(log.number, lsn, &self.record)?;
+        record.complete(begin_ns, now_ns(), 1, self.record.len() as u64);
+        if log.next - log.first > keep + keep / 2 && log.hole.is_none() {
+            log.first = log.next - keep;
+            self.engine.trim(log.number, log.first)?;
+        }
+        Ok(())
+    }
+
+    /// Makes up for what is left out, and compares a sample of what is there.
+    fn check(&mut self) -> Result<u64> {
+        let mut checked = 0;
+        let mut found = Vec::new();
+        for at in 0..self.logs.len() {
+            if self.logs[at].hole.is_some() {
+                self.one(at, &mut Recorder::new(now_ns()))?;
+            }
+            let OneLog { number, next, first, .. } = self.logs[at];
+            let each = ((next - first) / CHECKED_MAX).max(1);
+            for lsn in (first..next).step_by(each as usize) {
+                if !self.engine.read(number, lsn, &mut found)? {
+                    return Err(format!("wrong answer: record {lsn} of log {number} is missing").into());
+                }
+                fill(number, lsn, &mut self.record);
+                if found != self.record {
+                    return Err(format!("wrong answer: record {lsn} of log {number} is another one").into());
+                }
+                checked += 1;
+            }
+            if first > 1 && self.engine.read(number, first - 1, &mut found)? {
+                return Err(format!("wrong answer: record {} of log {number} was trimmed", first - 1).into());
+            }
+        }
+        Ok(checked)
+    }
+}
+
+/// One part of a run: all writers until then.
+fn part(writers: &mut [Writer<'_>], seconds_ns: u64, until_long: bool) -> Result<(Merged, f64)> {
+    let (start_ns, stop) = (now_ns(), AtomicBool::new(false));
+    let end_ns = start_ns.saturating_add(seconds_ns);
+    let stop = &stop;
+    let records: Vec<Result<Recorder>> = std::thread::scope(|scope| {
+        let run = |writer| -> std::thread::ScopedJoinHandle<'_, Result<Recorder>> {
+            let writer: &mut Writer<'_> = writer;
+            scope.spawn(move || {
+                let outcome = writer.run(end_ns, until_long, stop, start_ns);
+                outcome.inspect_err(|_| stop.store(true, Ordering::Relaxed))
+            })
+        };
+        let threads: Vec<_> = writers.iter_mut().map(run).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err("a writer panicked".into()))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let records = records.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok((merge(&records), (now_ns() - start_ns) as f64 / 1e9))
+}
+
+/// Runs the benchmark in a store in `dir`.
+///
+/// # Errors
+/// Those of the engine; a wrong answer of it.
+pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogReport> {
+    args.check()?;
+    let counted = opener.counted(dir).to_owned();
+    let written = || host::device_counters(&counted).map(|device| device.write_bytes);
+    let engine = opener.open(dir, args.logs)?;
+    let mut writers: Vec<Writer<'_>> =
+        (0..args.writers).map(|writer| Writer::new(&*engine, args, writer)).collect();
+    let start = written();
+    let (growth, _) = part(&mut writers, args.warmup_ns(), args.warmup_seconds.is_none())?;
+    let grown = written();
+    let cpu_ns = host::process_counters().cpu_ns;
+    writers.iter_mut().for_each(|writer| writer.late = 0);
+    let (merged, seconds) = part(&mut writers, (args.seconds * 1e9) as u64, false)?;
+    let end = written();
+    let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
+    let late: u64 = writers.iter().map(|writer| writer.late).sum();
+    let checked = writers.iter_mut().map(Writer::check).sum::<Result<u64>>()?;
+    let stats: BTreeMap<String, Value> = engine.stats().into_iter().collect();
+    let settings = engine.settings().into_iter().collect();
+    let ends: Vec<(u64, u64)> =
+        writers.iter().flat_map(|w| w.logs.iter().map(|log| (log.number, log.next - 1))).collect();
+    drop(writers);
+    engine.close()?;
+    let recovery_ms = reopened(args, opener, dir, &ends)?;
+    let ratio = |from: Option<u64>, to: Option<u64>, bytes: u64| {
+        Some(to?.saturating_sub(from?) as f64 / bytes.max(1) as f64)
+    };
+    let float = |name: &str| stats.get(name).and_then(Value::as_f64);
+    Ok(LogReport {
+        engine: opener.name(),
+        options: args.clone(),
+        out_of_order: late as f64 / merged.ops.max(1) as f64,
+        appends: merged.ops,
+        seconds,
+        appends_per_s: merged.ops as f64 / seconds,
+        latency: Latency::of(&merged.latency_ns),
+        user_bytes: merged.bytes,
+        device_bytes_written: grown.zip(end).map(|(from, to)| to.saturating_sub(from)),
+        device_bytes_per_user_byte: ratio(grown, end, merged.bytes),
+        growth_device_bytes_per_user_byte: ratio(start, grown, growth.bytes),
+        growth_user_bytes: growth.bytes,
+        block_size: host::block_size(&counted),
+        stall_windows_100ms: merged.stalls.windows,
+        longest_without_progress_ms: merged.stalls.longest_slots * SLOT_NS / 1_000_000,
+        index_bytes_ratio: float("index_bytes").zip(float("record_bytes")).map(|(a, b)| a / b.max(1.0)),
+        records_per_device_write: float("log_writes")
+            .map(|writes| (growth.ops + merged.ops) as f64 / writes.max(1.0)),
+        recovery_ms,
+        checked,
+        cpu_seconds,
+        rss_peak_bytes: host::process_counters().rss_peak_bytes,
+        machine: host::machine(),
+        engine_settings: settings,
+        engine_stats: stats,
+    })
+}
+
+/// Opens the store again: how long that took, milliseconds. The end of every log must be there.
+fn reopened(args: &LogArgs, opener: &dyn LogOpener, dir: &Path, ends: &[(u64, u64)]) -> Result<f64> {
+    let start_ns = now_ns();
+    let engine = opener.open(dir, args.logs)?;
+    let took_ns = now_ns() - start_ns;
+    let mut found = Vec::new();
+    let mut expected = vec![0; args.record_size];
+    for &(log, last) in ends.iter().filter(|(_, last)| *last > 0) {
+        fill(log, last, &mut expected);
+        if !engine.read(log, last, &mut found)? || found != expected {
+            return Err(format!("wrong answer: record {last} of log {log} is not there after opening").into());
+        }
+    }
+    engine.close()?;
+    Ok(took_ns as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+use std::sync::Mutex;
+
+fn args() -> LogArgs {
+    LogArgs {
+        logs: 3,
+        writers: 2,
+        record_size: 40,
+        out_of_order: 0.2,
+        seconds: 0.05,
+        keep: 3 * 40 * 20,
+        warmup_seconds: Some(0.02),
+    }
+}
+
+#[test]
+fn a_run_appends_trims_and_checks() {
+    let dir =
+        crate::host::WorkDir::fresh(&std::env::temp_dir().join(format!("bench-logs-{}", std::process::id())));
+    let dir = dir.unwrap();
+    let report = run(&args(), &keyed::Keyed, dir.path()).unwrap();
+    assert!(report.appends > 0 && report.checked > 0, "{report:?}");
+    assert!(report.text().contains("durable appends"), "{}", report.text());
+}
+
+/// Forgets one record in so many.
+#[derive(Default)]
+struct Forgetful {
+    all: Mutex<std::collections::HashMap<(u64, u64), Vec<u8>>>,
+    forgets: bool,
+}
+
+struct Shared(std::sync::Arc<Forgetful>);
+
+impl LogOpener for Shared {
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+    fn open(&self, _: &Path, _: u64) -> Result<Box<dyn LogEngine>> {
+        Ok(Box::new(Shared(self.0.clone())))
+    }
+}
+
+impl LogEngine for Shared {
+    fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
+        let mut all = self.0.all.lock().unwrap();
+        if !self.0.forgets || lsn % 3 != 0 {
+            all.insert((log, lsn), record.to_vec());
+        }
+        Ok(())
+    }
+    fn trim(&self, log: u64, below: u64) -> Result<()> {
+        self.0.all.lock().unwrap().retain(|(of, lsn), _| *of != log || *lsn >= below);
+        Ok(())
+    }
+    fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool> {
+        let all = self.0.all.lock().unwrap();
+        let found = all.get(&(log, lsn));
+        *out = found.cloned().unwrap_or_default();
+        Ok(found.is_some())
+    }
+    fn takes_gaps(&self) -> bool {
+        true
+    }
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn stats(&self) -> Vec<(String, Value)> {
+        vec![("index_bytes".to_owned(), 1.into()), ("record_bytes".to_owned(), 1000.into())]
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_engine_that_loses_a_record_is_found_out() {
+    let honest = Shared(std::sync::Arc::default());
+    let report = run(&args(), &honest, Path::new("/")).unwrap();
+    assert_eq!(report.index_bytes_ratio, Some(0.001));
+    assert!(report.out_of_order > 0.0);
+    let forgets = Shared(std::sync::Arc::new(Forgetful { forgets: true, ..Forgetful::default() }));
+    let error = run(&args(), &forgets, Path::new("/")).unwrap_err().to_string();
+    assert!(error.contains("is missing") || error.contains("is not there"), "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (wrong, word) in [
+        (LogArgs { writers: 0, ..args() }, "writer"),
+        (LogArgs { writers: 4, ..args() }, "writer"),
+        (LogArgs { record_size: 8, ..args() }, "record"),
+        (LogArgs { out_of_order: 0.9, ..args() }, "out-of-order"),
+        (LogArgs { seconds: 0.0, ..args() }, "seconds"),
+    ] {
+        assert!(wrong.check().unwrap_err().to_string().contains(word));
+    }
+}
