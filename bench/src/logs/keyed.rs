@@ -35,7 +35,7 @@ impl LogEngine for KeyedLogs {
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {
-        let options = WriteOptions { durability: Some(Durability::Buffered), ..WriteOptions::default() };
+        let options = WriteOptions { durability: Some(Durability::Buffered) };
         Ok(self.db.writing(&options).delete_range(key(log, 0), key(log, below))?)
     }
 

@@ -11,20 +11,37 @@
 //! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
 //!   outlived their group. [`disk`]: what these three kinds of files have in common.
 //! * [`mod@pick`]: which files to collect next.
+//! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
+//!   [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other.
 
 pub mod checkpoint;
 pub mod cold;
+mod collect;
+mod core;
 pub mod disk;
 pub mod entry;
+mod files;
 pub mod index;
 pub mod index_file;
+mod jobs;
 pub mod ledger;
 pub mod limits;
+pub mod log_store;
 pub mod logs;
 pub mod lsn_set;
+mod manifest;
+mod open;
 pub mod ops;
+pub mod options;
 pub mod pick;
+pub mod scan;
+mod seal;
+mod write;
 
 pub use entry::{Entry, LogId, Lsn, Source};
+pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
+pub use options::Options;
+pub use scan::Scan;
+pub use store::commit::Durability;

@@ -73,6 +73,14 @@ impl Logs {
         self.logs.get(&id).map(|log| &**log)
     }
 
+    /// A log that must be there.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn log(&self, id: LogId) -> Result<&Log> {
+        self.get(id).ok_or_else(|| Error::not_found(format!("log {id} was deleted, or never created")))
+    }
+
     /// The log of a name.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
 pub use floors::tenant;
 pub use lane::{GroupState, LaneGroup};
 pub use pace::shortest_bytes;
+pub use wal::check::{LogCheck, LogFindings};
 pub use wal::{Durability, Lane, LoggedBatch, OnBatch, Place, Position as Ticket, TenantId};
 
 use crate::context::Context;

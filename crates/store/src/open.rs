@@ -56,6 +56,68 @@ fn unlimited(terms: &LogTerms) -> Terms {
     })
 }
 
+/// A store whose manifest is read and whose logs are not: an engine that keeps something in files reads that first, so that what is
+/// replayed finds it there. Dropped, it has changed nothing but the lock.
+#[derive(Debug)]
+pub struct Opening {
+    store: Store,
+    listing: Vec<DirEntry>,
+}
+
+impl Opening {
+    /// Takes the lock and reads the manifest, or makes them: see [`Store::open_lanes`].
+    ///
+    /// # Errors
+    /// As there, without those of the logs.
+    pub fn begin(env: &Env, dir: &Path, terms: StoreTerms, engines: &Engines) -> Result<Opening> {
+        crate::directory::make(env, dir)?;
+        let context = Arc::new(Context::new(env, Location::metered(env, dir)));
+        let env = &context.env;
+        let held = env.fs.lock(&context.path(names::LOCK), "a store")?;
+        unfinished::refuse_beside_current(&*env.fs, dir)?;
+        let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
+            true => Manifest::recover(env, dir, false, engines)?,
+            false => Manifest::create(env, dir, InitialState::default(), engines)?,
+        };
+        let manifest = Arc::new(manifest);
+        let listing = env.fs.list(dir)?;
+        context.volumes.directory().meter.take_over(&listing);
+        let state = manifest.state();
+        read::check_whole(dir, &listing, &state)?;
+        read::check_known(env, dir, &listing, &state, &manifest.report().name)?;
+        manifest.bump_file_number(names::largest_number(
+            listing.iter().filter_map(|entry| names::parse(&entry.name)),
+        ));
+        let files = Arc::new(Files::new(&context, manifest, Some(held)));
+        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms.log)));
+        let records = terms.records.map(|terms| {
+            let log = Log::of_lane(Lane::LOG, terms, files.clone(), space.clone());
+            Arc::new(log)
+        });
+        let log = Arc::new(Log::new(terms.log, files.clone(), space));
+        Ok(Opening { store: Store { files, log, records }, listing })
+    }
+
+    /// What every part of the store is given.
+    pub fn context(&self) -> &Arc<Context> {
+        self.store.context()
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        self.store.manifest()
+    }
+
+    /// Replays the logs: the store is open.
+    ///
+    /// # Errors
+    /// `Corruption` if a log lost what was durable, `NoSpace` if there is no room to begin one; those of `replay`.
+    pub fn recover(self, replay: &mut OnLanes<'_>) -> Result<Store> {
+        self.store.recover(&self.listing, replay)?;
+        Ok(self.store)
+    }
+}
+
 impl Store {
     /// Opens the store in a directory, or makes one, and replays its log.
     ///
@@ -88,34 +150,7 @@ impl Store {
         engines: &Engines,
         replay: &mut OnLanes<'_>,
     ) -> Result<Store> {
-        crate::directory::make(env, dir)?;
-        let context = Arc::new(Context::new(env, Location::metered(env, dir)));
-        let env = &context.env;
-        let held = env.fs.lock(&context.path(names::LOCK), "a store")?;
-        unfinished::refuse_beside_current(&*env.fs, dir)?;
-        let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
-            true => Manifest::recover(env, dir, false, engines)?,
-            false => Manifest::create(env, dir, InitialState::default(), engines)?,
-        };
-        let manifest = Arc::new(manifest);
-        let listing = env.fs.list(dir)?;
-        context.volumes.directory().meter.take_over(&listing);
-        let state = manifest.state();
-        read::check_whole(dir, &listing, &state)?;
-        read::check_known(env, dir, &listing, &state, &manifest.report().name)?;
-        manifest.bump_file_number(names::largest_number(
-            listing.iter().filter_map(|entry| names::parse(&entry.name)),
-        ));
-        let files = Arc::new(Files::new(&context, manifest, Some(held)));
-        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms.log)));
-        let records = terms.records.map(|terms| {
-            let log = Log::of_lane(Lane::LOG, terms, files.clone(), space.clone());
-            Arc::new(log)
-        });
-        let log = Arc::new(Log::new(terms.log, files.clone(), space));
-        let store = Store { files, log, records };
-        store.recover(&listing, replay)?;
-        Ok(store)
+        Opening::begin(env, dir, terms, engines)?.recover(replay)
     }
 
     /// The lanes that it was opened with.
@@ -157,6 +192,16 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// What every part of it is given.
+    pub fn context(&self) -> &Arc<Context> {
+        self.files.context()
+    }
+
+    /// How its files come and go.
+    pub fn files(&self) -> &Arc<Files> {
+        &self.files
     }
 
     /// The manifest.

@@ -40,6 +40,7 @@ impl LogOpener for Raft {
             recovery_mode: RecoveryMode::TolerateTailCorruption,
             // What is trimmed goes when twice of what is kept is there.
             purge_threshold: ReadableSize(2 * self.keep),
+            target_file_size: ReadableSize((self.keep / 4).clamp(1 << 20, 128 << 20)),
             enable_log_recycle: true,
             ..Config::default()
         };

@@ -89,6 +89,8 @@ ranks! {
     LogUnstarted,
     /// Writer: the order of all writes, their sequences, and which memtables are frozen.
     Writer,
+    /// LavaLog: the order of operations, from their check until they are applied.
+    RecordOrder,
     /// Writer: a write on its way into the memtables until it is visible; one at a time.
     Inserting,
     /// Simulation: the jobs under way and the choice among them. Who waits runs a step of one, the writer too.
@@ -101,6 +103,12 @@ ranks! {
     Manifest,
     /// What running jobs have claimed.
     InProgress,
+    /// LavaLog: who moves groups, and which are damaged.
+    RecordWork,
+    /// LavaLog: what is known of all logs.
+    Records,
+    /// LavaLog: which file has the rows of what.
+    RecordFiles,
     /// Families: several that are frozen at once, whole, before a flush chooses among what is frozen.
     Freezing,
     /// All families, by number.

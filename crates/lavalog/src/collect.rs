@@ -1,0 +1,275 @@
+//! Collection: what is alive of files that are mostly garbage goes into a cold file, and they go.
+//!
+//! What is taken is decided by [`crate::pick`], from what the ledger says. Of a copy only the rows of the inputs are read, and the
+//! records that are alive, by log and LSN. One edit names the cold file and drops the inputs; before that nothing has changed, so
+//! that a crash on the way loses nothing. What dies while it is copied is taken out when the new file takes the places of the
+//! inputs.
+
+use crate::cold::{ColdFileWriter, ColdHead};
+use crate::core::Core;
+use crate::disk::directory::Directory;
+use crate::entry::{Entry, LogId, Lsn, Source};
+use crate::files::RowFile;
+use crate::logs::Logs;
+use crate::manifest::{FileMeta, Role, Step, commit};
+use crate::pick::{FileFacts, Pick, PickOptions, pick};
+use crate::seal::{NewFile, parts_of};
+use base::sync::{lock, read, write};
+use base::{Error, HashMap, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::commit::GroupState;
+use store::run::{Job, JobClass, Progress};
+
+/// Bytes of records in one step of the job.
+const STEP_BYTES: u64 = 4 << 20;
+
+impl Core {
+    /// What is most worth collecting.
+    pub fn to_collect(&self) -> Option<Pick> {
+        let state = self.manifest.state();
+        let groups: HashMap<u64, u64> = self
+            .lane
+            .groups()
+            .into_iter()
+            .filter(|group| group.state == GroupState::Retained)
+            .map(|group| (group.ltn, group.len))
+            .collect();
+        let damaged = lock(&self.under_way).damaged.clone();
+        let logs = read(&self.logs);
+        let facts = state.files.values().filter_map(|file| {
+            let source = file.source().filter(|source| !damaged.contains(source))?;
+            let (bytes, age, generation) = match file.role {
+                Role::Index { ltn } => (groups.get(&ltn)? + file.len, ltn, 0),
+                Role::Cold { generation } => (file.len, file.number, generation),
+                Role::Checkpoint => return None,
+            };
+            let usage = logs.ledger().usage(source);
+            Some(FileFacts { source, bytes, written: usage.written, live: usage.live, age, generation })
+        });
+        let facts: Vec<FileFacts> = facts.collect();
+        let options = PickOptions {
+            garbage_percent: self.options.garbage_percent,
+            output_bytes: self.options.group_bytes,
+            ..PickOptions::default()
+        };
+        pick(&facts, &options)
+    }
+
+    /// Drops files: groups are freed, files of rows removed. `add` comes in the same edit. What the index leads to changes while the
+    /// inputs can still be read: who looks for a record finds it in the one or the other.
+    fn replace(
+        &self,
+        inputs: &[Source],
+        add: Option<FileMeta>,
+        relocate: impl FnOnce(&mut Logs),
+    ) -> Result<()> {
+        let state = self.manifest.state();
+        let rows: Vec<FileMeta> = inputs.iter().filter_map(|source| state.rows_of(*source)).collect();
+        let groups: Vec<u64> = inputs
+            .iter()
+            .filter_map(|source| match source {
+                Source::Group(ltn) => Some(*ltn),
+                Source::Cold(_) => None,
+            })
+            .collect();
+        let remove = rows.iter().map(|file| file.number).collect();
+        let step = Step { floor: None, remove, add: add.into_iter().collect() };
+        // The trims and truncations by which records are dead must not be lost where the records are.
+        self.sync()?;
+        self.lane.free(&groups, |records| {
+            self.manifest.commit(commit(step, records))?;
+            add.iter().for_each(|meta| self.rows.add(meta));
+            relocate(&mut write(&self.logs));
+            Ok(())
+        })?;
+        self.removed(&rows)
+    }
+
+    /// Removes the files of rows of what was collected.
+    fn removed(&self, rows: &[FileMeta]) -> Result<()> {
+        self.counters.collected_files.add(rows.len() as u64);
+        rows.iter().try_for_each(|file| {
+            file.source().into_iter().for_each(|source| self.rows.forget(source));
+            self.store.files().remove(&file.name())
+        })
+    }
+
+    /// Drops files of which nothing is alive.
+    fn free_dead(&self, dead: &[Source]) -> Result<()> {
+        self.replace(dead, None, |logs| logs.relocate(dead, [], []))
+    }
+}
+
+/// An input: who has its rows, and what of which log.
+struct Input {
+    source: Source,
+    file: RowFile,
+    directory: Directory,
+}
+
+/// See the module.
+pub(crate) struct Collection {
+    core: Arc<Core>,
+    pick: Pick,
+    copy: Option<Copy>,
+}
+
+struct Copy {
+    inputs: Vec<Input>,
+    /// The logs that the inputs have something of, and how many of them are copied.
+    logs: Vec<LogId>,
+    at: usize,
+    output: ColdFileWriter,
+    file: NewFile,
+    copied_bytes: u64,
+}
+
+impl Collection {
+    /// Begins. The caller has claimed the right to move groups.
+    pub fn new(core: &Arc<Core>, pick: Pick) -> Collection {
+        Collection { core: core.clone(), pick, copy: None }
+    }
+
+    fn begin_copy(&mut self) -> Result<()> {
+        let Pick::Copy { inputs, generation, .. } = &self.pick else { return Ok(()) };
+        let core = &self.core;
+        let state = core.manifest.state();
+        let mut opened = Vec::new();
+        let mut logs = BTreeMap::new();
+        for source in inputs {
+            let meta = state.rows_of(*source);
+            let gone = || Error::not_found(format!("{source:?} has no rows to collect it by"));
+            let (file, directory) = RowFile::open(core.context(), &meta.ok_or_else(gone)?)?;
+            directory.logs.iter().for_each(|rows| {
+                logs.insert(rows.log, ());
+            });
+            opened.push(Input { source: *source, file, directory });
+        }
+        let (file, append) = core.new_file(Role::Cold { generation: *generation })?;
+        let head = ColdHead { number: file.meta.number, generation: *generation };
+        let output = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
+        let logs = logs.into_keys().collect();
+        self.copy = Some(Copy { inputs: opened, logs, at: 0, output, file, copied_bytes: 0 });
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some(Copy { inputs, logs: logs_named, output, mut file, copied_bytes, .. }) = self.copy.take()
+        else {
+            return Ok(());
+        };
+        let core = &self.core;
+        let finished = output.finish().and_then(|finished| {
+            core.store.files().sync_dir()?;
+            Ok(finished)
+        });
+        let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();
+        let replaced = finished.and_then(|finished| {
+            let parts = parts_of(Source::Cold(file.meta.number), &finished.directory)?;
+            file.meta.len = finished.len;
+            core.replace(&sources, Some(file.meta), |logs| logs.relocate(&sources, logs_named, parts))
+        });
+        match replaced {
+            Ok(()) => core.counters.copied_bytes.add(copied_bytes),
+            Err(_) => core.remove_unlisted(file),
+        }
+        replaced
+    }
+}
+
+impl Copy {
+    /// Copies what is alive of some logs. True if there are more.
+    fn step(&mut self, core: &Core) -> Result<bool> {
+        let begun = self.copied_bytes;
+        while let Some(&log) = self.logs.get(self.at) {
+            if self.copied_bytes - begun > STEP_BYTES {
+                return Ok(true);
+            }
+            self.copy_log(core, log)?;
+            self.at += 1;
+        }
+        Ok(false)
+    }
+
+    fn copy_log(&mut self, core: &Core, log: LogId) -> Result<()> {
+        let mut rows: Vec<(Source, Entry)> = Vec::new();
+        for input in &self.inputs {
+            let Some(of_log) = input.directory.log(log) else { continue };
+            let alive = alive(core, log, input.source);
+            input.file.each_of(of_log, &mut |row| {
+                if alive.iter().any(|(first, last)| (*first..=*last).contains(&row.lsn)) {
+                    rows.push((input.source, *row));
+                }
+                Ok(())
+            })?;
+        }
+        rows.sort_unstable_by_key(|(_, row)| row.lsn);
+        let mut bytes = Vec::new();
+        for (source, row) in rows {
+            bytes.clear();
+            core.bytes_of(source, &row, &mut bytes)?;
+            self.output.add(log, row.lsn, row.seq, &bytes)?;
+            self.copied_bytes += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The runs of LSNs of a log that are alive in a source.
+fn alive(core: &Core, log: LogId, source: Source) -> Vec<(Lsn, Lsn)> {
+    let logs = read(&core.logs);
+    let parts = logs.get(log).map_or(&[][..], |log| log.index().parts());
+    let part = parts.iter().find(|part| part.source() == source);
+    part.map(|part| part.set().runs().map(|run| (run.first, run.last())).collect()).unwrap_or_default()
+}
+
+impl Job for Collection {
+    fn class(&self) -> JobClass {
+        JobClass::Gc
+    }
+
+    fn step(&mut self) -> Result<Progress> {
+        let stepped = self.advance();
+        if stepped.as_ref().is_err_and(Error::is_corruption) {
+            // What is damaged stays as it is; everything else goes on.
+            let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = &self.pick;
+            lock(&self.core.under_way).damaged.extend(inputs);
+            self.abandon();
+            return Ok(Progress::Done);
+        }
+        stepped
+    }
+
+    fn abandon(&mut self) {
+        if let Some(Copy { output, file, .. }) = self.copy.take() {
+            drop(output);
+            self.core.remove_unnamed(&[file]);
+        }
+    }
+}
+
+impl Collection {
+    fn advance(&mut self) -> Result<Progress> {
+        if let Pick::Free(dead) = &self.pick {
+            self.core.free_dead(dead)?;
+            return Ok(Progress::Done);
+        }
+        match &mut self.copy {
+            None => self.begin_copy()?,
+            Some(copy) => {
+                if !copy.step(&self.core)? {
+                    self.finish()?;
+                    return Ok(Progress::Done);
+                }
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl Drop for Collection {
+    fn drop(&mut self) {
+        lock(&self.core.under_way).is_moving = false;
+    }
+}

@@ -1,0 +1,142 @@
+//! The parts of the engine, put together; and how a record is read.
+//!
+//! Locks: `order` is held from the check of an operation until it is applied, so operations are applied in the order in which they
+//! are in the log, and what was checked still holds. `logs` is changed under it (and by what follows from files, which changes
+//! nothing that anybody sees), and looked at by everybody for a moment; no file is touched under `logs`.
+
+use crate::entry::{Entry, LogId, Lsn, Source, page_of};
+use crate::files::{RowFile, RowFiles};
+use crate::index::Found;
+use crate::logs::Logs;
+use crate::manifest::LavaLog;
+use crate::options::Options;
+use base::sync::{Mutex, RwLock, rank, read};
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use store::Store;
+use store::commit::{Log as Lane, Place};
+use store::context::{Context, Counter};
+use store::manifest::Handle;
+
+/// How often a record is looked for that is moved while it is read.
+const MOVES_MAX: usize = 64;
+
+/// What the next operation is called.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Its sequence.
+    pub next_seq: SeqNo,
+}
+
+/// What is under way in the background.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    /// A group gets its index file, or files are collected: one at a time, since both move groups.
+    pub is_moving: bool,
+    /// What could not be collected, because something of it is damaged. It stays as it is.
+    pub damaged: BTreeSet<Source>,
+}
+
+/// What was done since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Records appended.
+    pub appends: Counter,
+    /// Their bytes.
+    pub append_bytes: Counter,
+    /// Groups that got an index file.
+    pub sealed_groups: Counter,
+    /// Files that were collected.
+    pub collected_files: Counter,
+    /// Bytes of records that were copied for it.
+    pub copied_bytes: Counter,
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub store: Store,
+    pub manifest: Handle<LavaLog>,
+    /// Where records are.
+    pub lane: Arc<Lane>,
+    pub options: Options,
+    /// Guards the order of operations.
+    pub order: Mutex<Order, rank::RecordOrder>,
+    /// Guards what is known of all logs.
+    pub logs: RwLock<Logs, rank::Records>,
+    pub rows: RowFiles,
+    /// Guards what is under way in the background.
+    pub under_way: Mutex<UnderWay, rank::RecordWork>,
+    pub counters: Counters,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LavaLog({})", self.context().dir.display())
+    }
+}
+
+/// A place of the index, as the log knows places.
+///
+/// # Errors
+/// `Corruption` if no group is so long.
+pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
+    match page_of(at) {
+        Some((page, pos)) => Ok(Place { ltn, page, pos }),
+        None => Err(Error::corruption(format!("log group {ltn} has no place {at}"))),
+    }
+}
+
+impl Core {
+    /// The machine, and the store's directory.
+    pub fn context(&self) -> &Arc<Context> {
+        self.store.context()
+    }
+
+    /// Appends a record to `out`; false if there is none.
+    ///
+    /// # Errors
+    /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in; those of reading. Then `out` is as it was.
+    pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
+        for _ in 0..MOVES_MAX {
+            let Some(found) = read(&self.logs).log(log)?.admit(lsn)? else { return Ok(false) };
+            match self.row_of(log, lsn, found).and_then(|(source, row)| self.bytes_of(source, &row, out)) {
+                // It was there a moment ago: it was moved, or has gone.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                done => return done.map(|()| true),
+            }
+        }
+        let why = "a record was moved again and again while it was read: read it again";
+        Err(Error::new(ErrorKind::Busy, why))
+    }
+
+    /// Where a record is, by what was found of it.
+    ///
+    /// # Errors
+    /// `NotFound` if it was moved meanwhile; those of reading.
+    pub fn row_of(&self, log: LogId, lsn: Lsn, found: Found) -> Result<(Source, Entry)> {
+        match found {
+            Found::Record(source, entry) => Ok((source, entry)),
+            Found::Block(source, block) => Ok((source, self.rows.entry(source, log, lsn, block)?)),
+        }
+    }
+
+    /// Appends the bytes of a record to `out`.
+    ///
+    /// # Errors
+    /// `NotFound` if it was moved meanwhile; those of reading.
+    pub fn bytes_of(&self, source: Source, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        if row.len == 0 {
+            return Ok(());
+        }
+        match source {
+            Source::Group(ltn) => self.lane.read(place_in(ltn, row.at)?, row.len as usize, out),
+            Source::Cold(_) => match self.rows.of(source)? {
+                RowFile::Cold(file) => file.read(row, out),
+                RowFile::Index(_) => {
+                    Err(Error::corruption(format!("{source:?} has an index file and no records")))
+                }
+            },
+        }
+    }
+}

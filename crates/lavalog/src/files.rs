@@ -1,0 +1,128 @@
+//! Files of rows, open: what leads from an LSN to a record where memory only knows the block.
+//!
+//! A file is found by what it has the rows of, since collection may put another in its place at any moment: who finds that it
+//! is gone (`NotFound`) asks the index again.
+
+use crate::cold::ColdFile;
+use crate::disk::directory::{Block, Directory, LogRows};
+use crate::entry::{Entry, LogId, Lsn, Source};
+use crate::index_file::IndexFile;
+use crate::manifest::{FileMeta, Role, State};
+use base::sync::{RwLock, rank, read, write};
+use base::{Error, ErrorKind, HashMap, Result};
+use io::Access;
+use std::sync::Arc;
+use store::context::Context;
+use store::files::OpenFiles;
+use store::volumes::Volume;
+
+/// A file that has rows.
+#[derive(Clone, Debug)]
+pub(crate) enum RowFile {
+    /// Of a group.
+    Index(Arc<IndexFile>),
+    /// Of its own records.
+    Cold(Arc<ColdFile>),
+}
+
+impl RowFile {
+    /// Opens one, with its directory.
+    pub fn open(context: &Context, meta: &FileMeta) -> Result<(RowFile, Directory)> {
+        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Direct)?;
+        match meta.role {
+            Role::Index { ltn } => {
+                let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;
+                if file.head().ltn != ltn {
+                    let why =
+                        format!("an index of group {} where that of group {ltn} belongs", file.head().ltn);
+                    return Err(Error::corruption(why).at_file(context.path(&meta.name())));
+                }
+                Ok((RowFile::Index(Arc::new(file)), directory))
+            }
+            Role::Cold { .. } => {
+                let (file, directory) = ColdFile::open(file, meta.number, meta.uid)?;
+                Ok((RowFile::Cold(Arc::new(file)), directory))
+            }
+            Role::Checkpoint => Err(Error::invalid("a checkpoint has no rows")),
+        }
+    }
+
+    /// The rows of a block.
+    pub fn block(&self, log: LogId, block: Block) -> Result<Vec<Entry>> {
+        match self {
+            RowFile::Index(file) => file.block(log, block),
+            RowFile::Cold(file) => file.block(log, block),
+        }
+    }
+
+    /// All rows of a log, LSNs ascending.
+    pub fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
+        match self {
+            RowFile::Index(file) => file.each_of(log, take),
+            RowFile::Cold(file) => file.each_of(log, take),
+        }
+    }
+}
+
+/// The files of rows. They are here from before the index leads to them until after it has ceased to.
+#[derive(Debug)]
+pub(crate) struct RowFiles {
+    context: Arc<Context>,
+    /// Guards which file has the rows of a source.
+    known: RwLock<HashMap<Source, FileMeta>, rank::RecordFiles>,
+    /// Those that are open, at most so many.
+    open: OpenFiles<RowFile>,
+}
+
+impl RowFiles {
+    /// Those that a state names; at most `open_max` are open at once.
+    pub fn new(context: &Arc<Context>, state: &State, open_max: usize) -> RowFiles {
+        let known = state.files.values().filter_map(|meta| Some((meta.source()?, *meta))).collect();
+        RowFiles { context: context.clone(), known: RwLock::new(known), open: OpenFiles::new(open_max) }
+    }
+
+    /// A file is named, and the index is going to lead to it.
+    pub fn add(&self, meta: &FileMeta) {
+        if let Some(source) = meta.source() {
+            write(&self.known).insert(source, *meta);
+        }
+    }
+
+    /// Nothing leads to the rows of a source any more, and the file that has them is going to be removed.
+    pub fn forget(&self, source: Source) {
+        if let Some(meta) = write(&self.known).remove(&source) {
+            self.open.forget(meta.number);
+        }
+    }
+
+    /// The file that has the rows of a source.
+    ///
+    /// # Errors
+    /// `NotFound` if it was collected; those of opening it.
+    pub fn of(&self, source: Source) -> Result<RowFile> {
+        let meta = |source| read(&self.known).get(&source).copied();
+        let gone = || Error::not_found(format!("nothing has the rows of {source:?} any more"));
+        let found = meta(source).ok_or_else(gone)?;
+        let opened =
+            self.open.find(found.number, || RowFile::open(&self.context, &found).map(|(file, _)| file));
+        opened.map_err(|e| match e.kind() {
+            // It is lost, unless it was collected in this moment.
+            ErrorKind::NotFound if meta(source).is_some() => e.with_kind(ErrorKind::Corruption),
+            _ => e,
+        })
+    }
+
+    /// The row of a record, in the block that is said to have it.
+    ///
+    /// # Errors
+    /// As [`RowFiles::of`]; `Corruption` if the block has no such row.
+    pub fn entry(&self, source: Source, log: LogId, lsn: Lsn, block: Block) -> Result<Entry> {
+        let rows = self.of(source)?.block(log, block)?;
+        let found = rows.binary_search_by_key(&lsn, |row| row.lsn).ok().and_then(|at| rows.get(at));
+        found.copied().ok_or_else(|| {
+            let why =
+                format!("record {lsn} of log {log} is not in the block of {source:?} that should lead to it");
+            Error::corruption(why)
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! What there is to do in the background, and who does it first: the log, then index files, then collection.
+
+use crate::collect::Collection;
+use crate::core::Core;
+use crate::seal::Seal;
+use base::sync::lock;
+use base::{Error, ErrorKind};
+use std::sync::Arc;
+use store::commit::{Log, Task};
+use store::run::{Duty, Job, JobClass, Progress, Work};
+
+/// A task of one of the logs.
+struct LogJob {
+    log: Arc<Log>,
+    task: Task,
+}
+
+impl Job for LogJob {
+    fn class(&self) -> JobClass {
+        JobClass::Log
+    }
+
+    fn step(&mut self) -> base::Result<Progress> {
+        self.log.run(self.task)?;
+        Ok(Progress::Done)
+    }
+
+    fn abandon(&mut self) {}
+}
+
+/// Finds work.
+#[derive(Debug)]
+pub(crate) struct Background(pub Arc<Core>);
+
+impl Background {
+    fn log_job(&self) -> Option<Box<dyn Job>> {
+        let core = &self.0;
+        let mut logs = [core.store.log(), &core.lane].into_iter();
+        logs.find_map(|log| {
+            let job = LogJob { log: log.clone(), task: log.task()? };
+            Some(Box::new(job) as Box<dyn Job>)
+        })
+    }
+
+    /// A job that moves groups, if none does.
+    fn moving_job(&self, below: JobClass) -> Option<Box<dyn Job>> {
+        let core = &self.0;
+        if core.context().health.must_wait(core.context().now_ns())
+            || std::mem::replace(&mut lock(&core.under_way).is_moving, true)
+        {
+            return None;
+        }
+        let job = self.find_moving(below);
+        if job.is_none() {
+            lock(&core.under_way).is_moving = false;
+        }
+        job
+    }
+
+    fn find_moving(&self, below: JobClass) -> Option<Box<dyn Job>> {
+        let core = &self.0;
+        if core.to_seal().is_some() {
+            return Some(Box::new(Seal::new(core)));
+        }
+        let pick = (JobClass::Gc < below).then(|| core.to_collect()).flatten()?;
+        Some(Box::new(Collection::new(core, pick)))
+    }
+}
+
+impl Core {
+    /// True if there is nothing left to do.
+    pub fn is_settled(&self) -> bool {
+        let idle =
+            !lock(&self.under_way).is_moving && self.to_seal().is_none() && self.to_collect().is_none();
+        idle && self.lane.task().is_none() && self.store.log().task().is_none()
+    }
+}
+
+impl Work for Background {
+    fn next(self: Arc<Self>, duty: Duty, below: JobClass) -> Option<Box<dyn Job>> {
+        if self.0.context().health.check_sound().is_err() {
+            return None;
+        }
+        let log = (duty.includes(JobClass::Log) && JobClass::Log < below).then(|| self.log_job()).flatten();
+        log.or_else(|| {
+            let other = duty.includes(JobClass::Flush) && JobClass::Flush < below;
+            other.then(|| self.moving_job(below)).flatten()
+        })
+    }
+
+    fn failed(&self, error: Error, _inputs: &[u64]) {
+        let context = self.0.context();
+        match error.kind() {
+            ErrorKind::NoSpace => context.health.no_space_at(context.now_ns()),
+            ErrorKind::Busy => context.health.busy_at(context.now_ns(), &error),
+            _ => context.health.poison(&error),
+        }
+        context.signals.notify_progress();
+    }
+
+    fn can_free(&self) -> bool {
+        self.0.to_collect().is_some()
+    }
+
+    fn last_write(&self) -> u64 {
+        self.0.counters.appends.get()
+    }
+}

@@ -1,0 +1,343 @@
+//! What a user has in hand: a store of logs, one log, a batch.
+
+use crate::core::Core;
+use crate::entry::{LogId, Lsn};
+use crate::jobs::Background;
+use crate::ops::Op;
+use crate::options::Options;
+use crate::scan::Scan;
+use base::sync::read;
+use base::{Error, ErrorKind, Result};
+use io::Env;
+use std::path::Path;
+use std::sync::Arc;
+use store::commit::Durability;
+use store::run::{Scheduler, Work};
+
+/// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
+/// recovery.
+#[derive(Clone, Debug)]
+pub struct LogStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    core: Arc<Core>,
+    scheduler: Arc<Scheduler>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.scheduler.stop();
+    }
+}
+
+/// What a store of logs did and has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Logs.
+    pub logs: u64,
+    /// Records appended since it was opened.
+    pub appends: u64,
+    /// Their bytes.
+    pub append_bytes: u64,
+    /// Bytes of all records that are alive.
+    pub record_bytes: u64,
+    /// Bytes of memory that it takes to find them.
+    pub index_bytes: u64,
+    /// Groups that became storage since it was opened.
+    pub sealed_groups: u64,
+    /// Files that were collected since.
+    pub collected_files: u64,
+    /// Bytes of records that were copied for that.
+    pub copied_bytes: u64,
+    /// Writes of the log to the device, since.
+    pub log_writes: u64,
+    /// Bytes of these.
+    pub log_written_bytes: u64,
+}
+
+impl LogStore {
+    /// Opens the store of logs in a directory, or makes one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option out of range; `Locked` if somebody else has it; `Corruption` if what was durable is lost;
+    /// `Unsupported` if a newer release wrote it; `NoSpace`; those of the file system.
+    pub fn open(env: &Env, dir: &Path, options: &Options) -> Result<LogStore> {
+        let core = crate::open::open(env, dir, options)?;
+        let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
+        let scheduler = Scheduler::new(core.context(), options.background_threads, work);
+        let store = LogStore(Arc::new(Inner { core, scheduler }));
+        store.0.scheduler.start()?;
+        Ok(store)
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.0.core
+    }
+
+    /// Creates a log.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` or `TooLarge` for the name; `NoSpace`; those of the log.
+    pub fn create_log(&self, name: &str) -> Result<LogHandle> {
+        let id = self.core().create(name, Durability::Durable)?;
+        Ok(LogHandle { store: self.clone(), id })
+    }
+
+    /// Opens a log.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn open_log(&self, name: &str) -> Result<LogHandle> {
+        let id = read(&self.core().logs).named(name)?.id();
+        Ok(LogHandle { store: self.clone(), id })
+    }
+
+    /// Opens a log, or creates it.
+    ///
+    /// # Errors
+    /// As [`LogStore::create_log`].
+    pub fn log(&self, name: &str) -> Result<LogHandle> {
+        match self.open_log(name) {
+            Err(e) if e.kind() == ErrorKind::NotFound => match self.create_log(name) {
+                // Somebody else did.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => self.open_log(name),
+                created => created,
+            },
+            opened => opened,
+        }
+    }
+
+    /// Deletes a log with all its records, durably.
+    ///
+    /// # Errors
+    /// `NotFound`; `NoSpace`; those of the log.
+    pub fn delete_log(&self, name: &str) -> Result<()> {
+        let log = read(&self.core().logs).named(name)?.id();
+        self.core().write(&[Op::Delete { log }], Durability::Durable)
+    }
+
+    /// The names of logs at or behind one, in their order, so many at most.
+    pub fn list_logs(&self, from: &str, limit: usize) -> Vec<String> {
+        let logs = read(&self.core().logs);
+        logs.list_from(from).take(limit).map(|log| log.name().to_string()).collect()
+    }
+
+    /// Writes a batch, over whatever logs, whole or not at all.
+    ///
+    /// # Errors
+    /// `Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument` for one of its operations; `TooLarge`; `NoSpace`: nothing happened.
+    /// Those of the log.
+    pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
+        self.core().write(&batch.ops, durability)
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn sync(&self) -> Result<()> {
+        self.core().sync()
+    }
+
+    /// What it did and has.
+    pub fn statistics(&self) -> Statistics {
+        let core = self.core();
+        let wal = core.lane.wal().stats();
+        let logs = read(&core.logs);
+        let record_bytes = logs.ledger().iter().map(|(_, usage)| usage.live.bytes).sum();
+        Statistics {
+            logs: logs.len() as u64,
+            appends: core.counters.appends.get(),
+            append_bytes: core.counters.append_bytes.get(),
+            record_bytes,
+            index_bytes: logs.memory_bytes() as u64,
+            sealed_groups: core.counters.sealed_groups.get(),
+            collected_files: core.counters.collected_files.get(),
+            copied_bytes: core.counters.copied_bytes.get(),
+            log_writes: wal.durable_writes + wal.writes,
+            log_written_bytes: wal.written_bytes,
+        }
+    }
+
+    /// Closes the group that is written, so that it becomes storage as soon as somebody is free.
+    ///
+    /// # Errors
+    /// `NoSpace`; those of the log.
+    pub fn seal(&self) -> Result<()> {
+        self.core().lane.seal_active().map(drop)
+    }
+
+    /// Waits until there is nothing left to do in the background.
+    ///
+    /// # Errors
+    /// What stopped the store.
+    pub fn settle(&self) -> Result<()> {
+        let core = self.core();
+        core.context().signals.notify_work();
+        core.context().wait_until(|| {
+            let sound = core.context().health.check_sound();
+            (sound.is_err() || core.is_settled()).then_some(sound)
+        })
+    }
+
+    /// Ends it: all that was written is durable, and the loss of its end would be noticed.
+    ///
+    /// # Errors
+    /// `Busy` if there are other handles; those of the log.
+    pub fn close(self) -> Result<()> {
+        let inner = Arc::try_unwrap(self.0).map_err(|others| {
+            let count = Arc::strong_count(&others) - 1;
+            Error::new(
+                ErrorKind::Busy,
+                format!("the store of logs has {count} other handles: drop them first"),
+            )
+        })?;
+        inner.scheduler.stop();
+        inner.core.store.close()
+    }
+}
+
+/// Operations that are written together.
+#[derive(Clone, Debug, Default)]
+pub struct LogBatch<'a> {
+    ops: Vec<Op<'a>>,
+}
+
+impl<'a> LogBatch<'a> {
+    /// An empty batch.
+    pub fn new() -> LogBatch<'a> {
+        LogBatch::default()
+    }
+
+    /// Appends a record.
+    pub fn append(&mut self, log: &LogHandle, lsn: Lsn, bytes: &'a [u8]) -> &mut Self {
+        self.ops.push(Op::Append { log: log.id, lsn, bytes });
+        self
+    }
+
+    /// Removes all records below an LSN, for good.
+    pub fn trim(&mut self, log: &LogHandle, below: Lsn) -> &mut Self {
+        self.ops.push(Op::Trim { log: log.id, below });
+        self
+    }
+
+    /// Removes all records above an LSN.
+    pub fn truncate_after(&mut self, log: &LogHandle, lsn: Lsn) -> &mut Self {
+        self.ops.push(Op::TruncateAfter { log: log.id, lsn });
+        self
+    }
+
+    /// Replaces the metadata.
+    pub fn set_metadata(&mut self, log: &LogHandle, bytes: &'a [u8]) -> &mut Self {
+        self.ops.push(Op::SetMetadata { log: log.id, bytes });
+        self
+    }
+}
+
+/// One log.
+#[derive(Clone, Debug)]
+pub struct LogHandle {
+    store: LogStore,
+    id: LogId,
+}
+
+impl LogHandle {
+    fn core(&self) -> &Arc<Core> {
+        self.store.core()
+    }
+
+    /// Its number.
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Appends a record. LSNs need not follow each other, nor come in order.
+    ///
+    /// # Errors
+    /// `Trimmed` at or below the trim; `AlreadyExists` if there is a record of this LSN with other bytes (the same bytes once more are
+    /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
+    pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
+        self.core().write(&[Op::Append { log: self.id, lsn, bytes }], durability)
+    }
+
+    /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write
+    /// makes it survive the power.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted; `NoSpace`; those of the log.
+    pub fn trim(&self, below: Lsn) -> Result<()> {
+        self.core().write(&[Op::Trim { log: self.id, below }], Durability::Buffered)
+    }
+
+    /// Removes all records above an LSN; others may take their places.
+    ///
+    /// # Errors
+    /// As [`LogHandle::trim`].
+    pub fn truncate_after(&self, lsn: Lsn, durability: Durability) -> Result<()> {
+        self.core().write(&[Op::TruncateAfter { log: self.id, lsn }], durability)
+    }
+
+    /// Replaces the metadata.
+    ///
+    /// # Errors
+    /// As [`LogHandle::trim`]; `TooLarge`.
+    pub fn set_metadata(&self, bytes: &[u8], durability: Durability) -> Result<()> {
+        self.core().write(&[Op::SetMetadata { log: self.id, bytes }], durability)
+    }
+
+    /// The metadata; `None` if they were never set.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted.
+    pub fn metadata(&self) -> Result<Option<Arc<[u8]>>> {
+        Ok(read(&self.core().logs).log(self.id)?.metadata().cloned())
+    }
+
+    /// A record; `None` if there is none of that LSN.
+    ///
+    /// # Errors
+    /// `Trimmed` below the trim; `NotFound` if the log was deleted; `Corruption`, with file and offset; those of reading.
+    pub fn read(&self, lsn: Lsn) -> Result<Option<Vec<u8>>> {
+        let mut out = Vec::new();
+        Ok(self.read_into(lsn, &mut out)?.then_some(out))
+    }
+
+    /// Appends a record to `out`; false if there is none.
+    ///
+    /// # Errors
+    /// As [`LogHandle::read`]; `out` is then as it was.
+    pub fn read_into(&self, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
+        self.core().read(self.id, lsn, out)
+    }
+
+    /// The records from an LSN on.
+    pub fn scan(&self, from: Lsn) -> Scan {
+        Scan::new(self.core(), self.id, from)
+    }
+
+    /// The lowest LSN that it has.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted.
+    pub fn first_lsn(&self) -> Result<Option<Lsn>> {
+        Ok(read(&self.core().logs).log(self.id)?.first())
+    }
+
+    /// The highest LSN that it has, or had when that was trimmed.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted.
+    pub fn last_lsn(&self) -> Result<Option<Lsn>> {
+        Ok(read(&self.core().logs).log(self.id)?.last())
+    }
+
+    /// The LSNs of a range, both ends of which count, of which there are no records and that are not trimmed: `limit` runs at
+    /// most, each with its first and last.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted.
+    pub fn gaps(&self, from: Lsn, to: Lsn, limit: usize) -> Result<Vec<(Lsn, Lsn)>> {
+        Ok(read(&self.core().logs).log(self.id)?.gaps(from, to, limit))
+    }
+}

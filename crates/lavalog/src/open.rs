@@ -1,0 +1,161 @@
+//! Opening: what was there comes together from checkpoint, directories of rows, and the groups that are replayed.
+//!
+//! 1. The checkpoint: names, trims, truncations, metadata.
+//! 2. What each index file and cold file has of each log. One that cannot be read costs what is in a cold file; of a group the rows
+//!    are made again from the group itself, which is read for that.
+//! 3. Replay of the groups that are not storage yet: whatever the state has already changes nothing.
+//! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
+
+use crate::checkpoint::Checkpoint;
+use crate::core::{Core, Counters, Order, UnderWay};
+use crate::entry::Source;
+use crate::files::{RowFile, RowFiles};
+use crate::logs::Logs;
+use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
+use crate::ops::Ops;
+use crate::options::Options;
+use crate::seal::parts_of;
+use crate::write::place_of;
+use base::sync::{Mutex, RwLock, lock, write};
+use base::{Error, ErrorKind, Result, SeqNo};
+use io::{Access, Env};
+use std::path::Path;
+use std::sync::Arc;
+use store::commit::{Lane, LogFindings, LoggedBatch};
+use store::context::Context;
+use store::manifest::{Engine, Engines, Handle};
+use store::names::{self, FileKind};
+use store::open::{Opening, StoreTerms};
+use store::volumes::Volume;
+
+/// What is known before the log is read.
+struct Restored {
+    logs: Logs,
+    next_seq: SeqNo,
+    /// Groups whose rows cannot be read.
+    lost_rows: Vec<FileMeta>,
+    damaged: Vec<Source>,
+}
+
+/// Opens the engine on a store of its own.
+pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
+    options.check()?;
+    let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
+    let opening = Opening::begin(env, dir, terms, &Engines::of::<LavaLog>())?;
+    let manifest = Handle::<LavaLog>::of(opening.manifest())?;
+    let mut restored = restore(opening.context(), &manifest.state())?;
+    let store = opening.recover(&mut |lane, batch| match (lane, batch.tenant) {
+        (Lane::LOG, TENANT) => restored.replay(batch),
+        _ => Ok(()),
+    })?;
+    let known = manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID);
+    if !known {
+        // The manifest knows the engine before the log has anything of it.
+        manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
+    }
+    let lane = store.lane(Lane::LOG).cloned();
+    let lane = lane.ok_or_else(|| Error::invalid("the store was opened without its lane of records"))?;
+    let rows = RowFiles::new(store.context(), &manifest.state(), options.open_files_max);
+    let Restored { logs, next_seq, lost_rows, damaged } = restored;
+    let next_seq = next_seq.max(manifest.state().floor).max(1);
+    let core = Core {
+        lane,
+        manifest,
+        options: options.clone(),
+        order: Mutex::new(Order { next_seq }),
+        logs: RwLock::new(logs),
+        rows,
+        under_way: Mutex::new(UnderWay { damaged: damaged.into_iter().collect(), ..UnderWay::default() }),
+        counters: Counters::default(),
+        store,
+    };
+    core.remove_strangers()?;
+    lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
+    Ok(Arc::new(core))
+}
+
+/// Reads the checkpoint, and what files of rows have.
+fn restore(context: &Context, state: &State) -> Result<Restored> {
+    let mut restored =
+        Restored { logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
+    if let Some(meta) = state.checkpoint() {
+        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
+        let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
+        restored.logs.reach_id(checkpoint.head().next_log);
+        restored.next_seq = checkpoint.head().next_seq;
+        checkpoint.each(&mut |saved| restored.logs.restore(saved))?;
+    }
+    for meta in state.files.values().filter(|meta| meta.role != Role::Checkpoint) {
+        let Some(source) = meta.source() else { continue };
+        match RowFile::open(context, meta).and_then(|(_, directory)| parts_of(source, &directory)) {
+            Ok(parts) => {
+                for (log, part) in parts {
+                    restored.logs.load(log, part);
+                }
+            }
+            Err(e) if e.is_corruption() || e.kind() == ErrorKind::NotFound => match source {
+                Source::Group(_) => restored.lost_rows.push(*meta),
+                Source::Cold(_) => restored.damaged.push(source),
+            },
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(restored)
+}
+
+impl Restored {
+    fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+        apply_batch(&mut self.logs, batch)?;
+        self.next_seq = self.next_seq.max(batch.last_seq + 1);
+        Ok(())
+    }
+}
+
+fn apply_batch(logs: &mut Logs, batch: &LoggedBatch<'_>) -> Result<()> {
+    for op in Ops::of(batch.bytes)? {
+        let op = op?;
+        let seq = batch.first_seq + op.index as u64;
+        logs.apply(seq, &op.op, place_of(batch.place.at(op.offset)))?;
+    }
+    Ok(())
+}
+
+impl Core {
+    /// The rows of a group are lost: the group is read, and what is alive of it is in memory again, until it gets another index file.
+    fn remake_rows(&self, meta: &FileMeta) -> Result<()> {
+        let Role::Index { ltn } = meta.role else { return Ok(()) };
+        let mut scan = match self.lane.scan(ltn) {
+            // The group is lost as well.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
+                lock(&self.under_way).damaged.insert(Source::Group(ltn));
+                return Ok(());
+            }
+            scan => scan?,
+        };
+        let (mut logs, mut found, mut failed) = (write(&self.logs), LogFindings::default(), None);
+        let mut apply = |batch: &LoggedBatch<'_>| {
+            let applied = if batch.tenant == TENANT { apply_batch(&mut logs, batch) } else { Ok(()) };
+            failed = failed.take().or(applied.err());
+        };
+        while scan.step(&mut found, &mut apply) {}
+        // Whole batches were applied, those that are damaged are lost.
+        if failed.is_some() || !found.errors.is_empty() {
+            lock(&self.under_way).damaged.insert(Source::Group(ltn));
+        }
+        Ok(())
+    }
+
+    /// Removes files of this engine that no edit names.
+    fn remove_strangers(&self) -> Result<()> {
+        let state = self.manifest.state();
+        for entry in self.context().env.fs.list(&self.context().dir)? {
+            if let Some(FileKind::Engine { engine, number, .. }) = names::parse(&entry.name)
+                && engine == LavaLog::ID.0
+                && !state.files.contains_key(&number)
+            {
+                self.store.files().remove(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! A group of the log becomes storage: it gets its index file, and a checkpoint that it is not needed for any more.
+//!
+//! The group is closed, and all that is in it is applied. Its index file is written from the recent records of memory, by log and
+//! LSN, then a checkpoint with names, trims, truncations and metadata, and one edit names both, takes the group out of what
+//! is replayed, and lets go of the checkpoint before. Operations go on meanwhile: what dies is taken out when the file is installed,
+//! and what the checkpoint has of operations behind the group is replayed once more and changes nothing.
+//!
+//! Groups are taken in their order. After a crash on the way the group is replayed as if nothing had been begun; files that no edit
+//! names are removed at open.
+
+use crate::checkpoint::{CheckpointHead, CheckpointWriter};
+use crate::core::Core;
+use crate::disk::directory::Directory;
+use crate::entry::{LogId, Source};
+use crate::index::Part;
+use crate::index_file::{IndexFileWriter, IndexHead};
+use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
+use base::sync::{lock, read, write};
+use base::{Result, SeqNo};
+use io::{AppendFile, CreateOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::commit::{GroupState, LaneGroup};
+use store::run::{Job, JobClass, Progress};
+
+/// Logs in one step of the job.
+const LOGS_IN_STEP: usize = 256;
+
+/// A file of the engine in the making, which is removed if it comes to nothing.
+pub(crate) struct NewFile {
+    pub meta: FileMeta,
+    pub path: PathBuf,
+}
+
+impl Core {
+    /// Begins a file.
+    pub fn new_file(&self, role: Role) -> Result<(NewFile, Box<dyn AppendFile>)> {
+        let number = self.manifest.allocate_file_number();
+        let meta = FileMeta { number, uid: self.context().env.new_uid(), len: 0, role };
+        let path = self.context().path(&meta.name());
+        let options = CreateOptions { access: self.options.access, ..CreateOptions::default() };
+        let file = self.context().env.fs.create(&path, &options)?;
+        Ok((NewFile { meta, path }, file))
+    }
+
+    /// Removes files that no edit names, unless nobody knows that.
+    pub fn remove_unnamed(&self, files: &[NewFile]) {
+        if self.context().health.check_sound().is_err() {
+            return;
+        }
+        for file in files {
+            // What stays is removed at the next open.
+            let _ = self.store.files().remove(&file.meta.name());
+        }
+    }
+
+    /// Removes a file whose edit failed, unless that may be durable all the same, or is.
+    pub fn remove_unlisted(&self, file: NewFile) {
+        if !self.manifest.state().files.contains_key(&file.meta.number) {
+            self.remove_unnamed(&[file]);
+        }
+    }
+
+    /// The oldest group with something of this engine that is closed and has no index file.
+    pub fn to_seal(&self) -> Option<LaneGroup> {
+        let groups = self.lane.groups();
+        groups.into_iter().find(|group| {
+            let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
+            is_ours && matches!(group.state, GroupState::Closed | GroupState::Passed)
+        })
+    }
+
+    /// The same, after the log has let go of it: what is in it is applied, and durable.
+    fn passed(&self) -> Result<Option<LaneGroup>> {
+        for must_be in [false, true] {
+            let group = self.to_seal();
+            if group.as_ref().is_none_or(|group| group.state == GroupState::Passed) {
+                return Ok(group);
+            }
+            if must_be {
+                // The group after it needs a durable page before this one may go.
+                self.lane.persist_watermark()?;
+            }
+            self.pass_closed()?;
+        }
+        Ok(self.to_seal().filter(|group| group.state == GroupState::Passed))
+    }
+
+    /// Lets the log go of all groups before the one that is written.
+    fn pass_closed(&self) -> Result<()> {
+        let groups = self.lane.groups();
+        // All that is in a closed group was applied under the lock of the order.
+        drop(lock(&self.order));
+        let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
+        let last = closed.filter_map(|group| group.seqs.as_ref()?.last(TENANT)).max();
+        if let Some(last) = last {
+            self.lane.tell_floor(TENANT, last + 1);
+        }
+        self.lane.release(|| ())
+    }
+}
+
+/// What a file has of each log, for the index in memory.
+pub(crate) fn parts_of(source: Source, directory: &Directory) -> Result<Vec<(LogId, Part)>> {
+    directory.logs.iter().map(|rows| Ok((rows.log, Part::of(source, rows)?))).collect()
+}
+
+/// See the module.
+pub(crate) struct Seal {
+    core: Arc<Core>,
+    writing: Option<Writing>,
+}
+
+/// A group whose index file is being written.
+struct Writing {
+    core: Arc<Core>,
+    group: LaneGroup,
+    seqs: (SeqNo, SeqNo),
+    /// The logs that have records in the group, and how many of them are written.
+    logs: Vec<LogId>,
+    at: usize,
+    index: Option<IndexFileWriter>,
+    files: Vec<NewFile>,
+}
+
+impl Seal {
+    /// Of the oldest group that is not storage yet. The caller has claimed the right to move groups.
+    pub fn new(core: &Arc<Core>) -> Seal {
+        Seal { core: core.clone(), writing: None }
+    }
+}
+
+impl Writing {
+    fn begin(core: &Arc<Core>, group: LaneGroup) -> Result<Writing> {
+        let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
+        let logs = read(&core.logs).recent_in(group.ltn);
+        let (file, append) = core.new_file(Role::Index { ltn: group.ltn })?;
+        let state = core.manifest.state();
+        let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
+        let head =
+            IndexHead { number: file.meta.number, ltn: group.ltn, group: uid, end_lpn: group.pages, seqs };
+        let index = IndexFileWriter::new(append, &file.path, file.meta.uid, head);
+        Ok(Writing { core: core.clone(), group, seqs, logs, at: 0, index: Some(index), files: vec![file] })
+    }
+
+    fn write_some(&mut self) -> Result<()> {
+        let end = (self.at + LOGS_IN_STEP).min(self.logs.len());
+        let Some(index) = &mut self.index else { return Ok(()) };
+        for log in &self.logs[self.at..end] {
+            let rows: Vec<_> = {
+                let logs = read(&self.core.logs);
+                let Some(log) = logs.get(*log) else { continue };
+                log.index().recent_in(log.id(), self.group.ltn).collect()
+            };
+            rows.iter().try_for_each(|row| index.add(row))?;
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let core = self.core.clone();
+        let Some(index) = self.index.take() else { return Ok(()) };
+        let finished = index.finish()?;
+        self.files.iter_mut().for_each(|file| file.meta.len = finished.len);
+        let parts = parts_of(Source::Group(self.group.ltn), &finished.directory)?;
+        let floor = self.seqs.1 + 1;
+        self.files.push(core.checkpoint(floor)?);
+        core.store.files().sync_dir()?;
+        // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
+        core.sync()?;
+        let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
+        let old = core.manifest.state().checkpoint();
+        let remove = old.iter().map(|file| file.number).collect();
+        let step = Step { floor: Some(floor), remove, add: add.clone() };
+        core.lane
+            .retain(&[self.group.ltn], |records| core.manifest.commit(commit(step, records)).map(drop))?;
+        self.files.clear();
+        add.iter().for_each(|meta| core.rows.add(meta));
+        {
+            let mut logs = write(&core.logs);
+            logs.install(self.group.ltn, parts);
+            logs.forget_truncations(floor);
+        }
+        core.counters.sealed_groups.add(1);
+        match old {
+            Some(old) => core.store.files().remove(&old.name()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// Writes a checkpoint from which replay goes on at a sequence.
+    pub fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
+        let (mut file, append) = self.new_file(Role::Checkpoint)?;
+        match self.write_checkpoint(&file, append, replay_from) {
+            Ok(len) => {
+                file.meta.len = len;
+                Ok(file)
+            }
+            Err(e) => {
+                self.remove_unnamed(&[file]);
+                Err(e)
+            }
+        }
+    }
+
+    fn write_checkpoint(
+        &self,
+        file: &NewFile,
+        append: Box<dyn AppendFile>,
+        replay_from: SeqNo,
+    ) -> Result<u64> {
+        let (next_seq, next_log, mut ids) = {
+            let order = lock(&self.order);
+            let logs = read(&self.logs);
+            let ids: Vec<LogId> = logs.iter().map(crate::logs::Log::id).collect();
+            (order.next_seq, logs.next_id(), ids)
+        };
+        ids.sort_unstable();
+        let head = CheckpointHead { number: file.meta.number, replay_from, next_seq, next_log };
+        let mut writer = CheckpointWriter::new(append, &file.path, file.meta.uid, head);
+        for id in ids {
+            let saved = read(&self.logs).get(id).map(crate::logs::Log::save);
+            saved.iter().try_for_each(|saved| writer.add(saved))?;
+        }
+        writer.finish()
+    }
+}
+
+impl Job for Seal {
+    fn class(&self) -> JobClass {
+        JobClass::Flush
+    }
+
+    fn step(&mut self) -> Result<Progress> {
+        match &mut self.writing {
+            None => match self.core.passed()? {
+                Some(group) => self.writing = Some(Writing::begin(&self.core, group)?),
+                None => return Ok(Progress::Done),
+            },
+            Some(writing) if writing.at < writing.logs.len() => writing.write_some()?,
+            Some(writing) => {
+                writing.finish()?;
+                return Ok(Progress::Done);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    fn abandon(&mut self) {
+        if let Some(mut writing) = self.writing.take() {
+            writing.index = None;
+            self.core.remove_unnamed(&writing.files);
+        }
+    }
+}
+
+impl Drop for Seal {
+    fn drop(&mut self) {
+        lock(&self.core.under_way).is_moving = false;
+    }
+}

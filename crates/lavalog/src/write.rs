@@ -1,0 +1,215 @@
+//! How operations get into the log and are applied.
+//!
+//! 1. Under the lock of the order each operation is checked against the state and those before it in the batch. A record whose
+//!    LSN is taken is compared with the one that has it, without the lock, and left out if they are the same.
+//! 2. The batch is appended to the log, and applied: from then on it is seen, and survives the death of the process.
+//! 3. A durable one waits for its sync, which it shares with all who wait at the same time.
+//!
+//! Who is told `NoSpace`, `Busy` or that something is wrong with an operation has done nothing at all.
+
+use crate::core::{Core, Order};
+use crate::entry::{self, LogId, Lsn};
+use crate::index::Found;
+use crate::logs::{GroupPlace, Logs};
+use crate::manifest::TENANT;
+use crate::ops::{Batch, Op};
+use base::sync::{lock, read, write};
+use base::{Error, ErrorKind, HashMap, Result};
+use std::collections::BTreeSet;
+use store::commit::{Durability, Need, Place, Ticket};
+
+/// What a check of a batch says.
+enum Admitted {
+    /// All of it may be written.
+    Yes,
+    /// The LSN of this operation is taken, by what was found there.
+    Taken(usize, Found),
+}
+
+/// What the operations before one have done to a log.
+#[derive(Default)]
+struct Before {
+    trimmed_below: Lsn,
+    truncated_after: Option<Lsn>,
+    appended: BTreeSet<Lsn>,
+}
+
+/// Checks a batch, without those operations that are known to have been done.
+fn admit(logs: &Logs, ops: &[Op<'_>], done: &BTreeSet<usize>) -> Result<Admitted> {
+    let mut before: HashMap<LogId, Before> = HashMap::default();
+    for (i, op) in ops.iter().enumerate().filter(|(i, _)| !done.contains(i)) {
+        if let Op::Create { name, .. } = op {
+            logs.check_create(name)?;
+            continue;
+        }
+        let log = logs.log(op.log())?;
+        let before = before.entry(op.log()).or_default();
+        match *op {
+            Op::Append { lsn, .. } => {
+                if lsn < before.trimmed_below || before.appended.contains(&lsn) {
+                    let why = format!(
+                        "a batch that appends record {lsn} of log {} twice, or trims it first",
+                        log.name()
+                    );
+                    return Err(Error::invalid(why));
+                }
+                let found = log.admit(lsn)?;
+                before.appended.insert(lsn);
+                if let Some(found) = found.filter(|_| before.truncated_after.is_none_or(|after| lsn <= after))
+                {
+                    return Ok(Admitted::Taken(i, found));
+                }
+            }
+            Op::Trim { below, .. } => before.trimmed_below = before.trimmed_below.max(below),
+            Op::TruncateAfter { lsn, .. } => {
+                before.truncated_after = Some(before.truncated_after.map_or(lsn, |after| after.min(lsn)));
+                drop(before.appended.split_off(&lsn.saturating_add(1)));
+            }
+            _ => {}
+        }
+    }
+    Ok(Admitted::Yes)
+}
+
+/// What became of a try.
+enum Tried {
+    /// It is in the log, and applied.
+    Written(Ticket),
+    /// The LSN of this operation is taken.
+    Taken(usize, Found),
+    /// There is no group for a batch of so many bytes.
+    NoGroup(usize),
+}
+
+impl Core {
+    /// Writes operations as one batch, which happens whole or not at all.
+    ///
+    /// # Errors
+    /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
+    /// of the log.
+    pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
+        let mut done = BTreeSet::new();
+        loop {
+            if done.len() == ops.len() {
+                // What is there already may not be durable yet.
+                return self.sync_if(durability, self.lane.wal().last_position());
+            }
+            let tried = {
+                let mut order = lock(&self.order);
+                let admitted = admit(&read(&self.logs), ops, &done)?;
+                match admitted {
+                    Admitted::Taken(i, found) => Tried::Taken(i, found),
+                    Admitted::Yes => {
+                        let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
+                        self.append(&mut order, left.map(|(_, op)| *op), durability)?
+                    }
+                }
+            };
+            match tried {
+                Tried::Written(ticket) => return self.written(durability, ticket),
+                Tried::NoGroup(len) => self.lane.provide(len, Need::Usual)?,
+                Tried::Taken(i, found) => {
+                    if self.is_there(&ops[i], found)? {
+                        done.insert(i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Creates a log.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `NoSpace`: nothing happened. Those of the log.
+    pub fn create(&self, name: &str, durability: Durability) -> Result<LogId> {
+        loop {
+            let (tried, log) = {
+                let mut order = lock(&self.order);
+                let log = {
+                    let logs = read(&self.logs);
+                    logs.check_create(name)?;
+                    logs.next_id()
+                };
+                (self.append(&mut order, [Op::Create { log, name }].into_iter(), durability)?, log)
+            };
+            match tried {
+                Tried::NoGroup(len) => self.lane.provide(len, Need::Usual)?,
+                Tried::Written(ticket) => return self.written(durability, ticket).map(|()| log),
+                Tried::Taken(..) => {}
+            }
+        }
+    }
+
+    /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_if(Durability::Durable, self.lane.wal().last_position())
+    }
+
+    fn written(&self, durability: Durability, ticket: Ticket) -> Result<()> {
+        self.context().signals.wake_dozing();
+        self.context().signals.notify_progress();
+        self.sync_if(durability, Some(ticket))
+    }
+
+    fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
+        match ticket.filter(|_| durability == Durability::Durable) {
+            Some(ticket) => self.lane.sync(ticket),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends operations that were checked, and applies them.
+    fn append<'a>(
+        &self,
+        order: &mut Order,
+        ops: impl Iterator<Item = Op<'a>> + Clone,
+        durability: Durability,
+    ) -> Result<Tried> {
+        let (mut batch, mut offsets) = (Batch::new(), Vec::new());
+        for op in ops.clone() {
+            offsets.push(batch.push(op)?);
+        }
+        let first_seq = order.next_seq;
+        let last_seq = first_seq + batch.count() as u64 - 1;
+        let appended = self.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
+        let (ticket, place) = match appended {
+            Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
+            appended => appended?,
+        };
+        order.next_seq = last_seq + 1;
+        let mut logs = write(&self.logs);
+        for ((seq, op), offset) in (first_seq..).zip(ops).zip(offsets) {
+            logs.apply(seq, &op, place_of(place.at(offset)))?;
+            if let Op::Append { bytes, .. } = op {
+                self.counters.appends.add(1);
+                self.counters.append_bytes.add(bytes.len() as u64);
+            }
+        }
+        Ok(Tried::Written(ticket))
+    }
+
+    /// Whether an append whose LSN is taken has been done already. False: look again.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if other bytes are there; those of reading.
+    fn is_there(&self, op: &Op<'_>, found: Found) -> Result<bool> {
+        let Op::Append { log, lsn, bytes } = *op else { return Ok(false) };
+        let mut there = Vec::new();
+        let row = self.row_of(log, lsn, found);
+        match row.and_then(|(source, row)| self.bytes_of(source, &row, &mut there)) {
+            Ok(()) if there == bytes => Ok(true),
+            Ok(()) => Err(read(&self.logs).log(log)?.exists(lsn)),
+            // It was moved or has gone: the next try finds out.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// A place, as the index writes it down.
+pub(crate) fn place_of(place: Place) -> GroupPlace {
+    GroupPlace { ltn: place.ltn, at: entry::at(place.page, place.pos) }
+}

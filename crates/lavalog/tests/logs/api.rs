@@ -1,0 +1,142 @@
+use crate::model::{Driver, contents, options, seen};
+use base::ErrorKind;
+use io::sim::SimEnv;
+use lavalog::{Durability, LogBatch, LogStore, Options};
+use std::path::Path;
+use std::time::Duration;
+
+const DIR: &str = "/logs";
+
+fn open(sim: &SimEnv) -> LogStore {
+    LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap()
+}
+
+#[test]
+fn records_are_appended_read_trimmed_truncated_and_come_back() {
+    let sim = SimEnv::new(1);
+    let store = open(&sim);
+    let log = store.create_log("orders").unwrap();
+    assert_eq!(store.create_log("orders").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    for lsn in 1..=10 {
+        log.append(lsn, &[lsn as u8; 100], Durability::Durable).unwrap();
+    }
+    log.append(12, b"out of order", Durability::Buffered).unwrap();
+    assert_eq!(log.gaps(1, 20, 10).unwrap(), [(11, 11), (13, 20)]);
+    // The same once more is fine; something else is not.
+    log.append(12, b"out of order", Durability::Durable).unwrap();
+    assert_eq!(log.append(12, b"other", Durability::Durable).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    log.trim(4).unwrap();
+    assert_eq!(log.append(3, b"late", Durability::Durable).unwrap_err().kind(), ErrorKind::Trimmed);
+    assert_eq!(log.read(3).unwrap_err().kind(), ErrorKind::Trimmed);
+    log.truncate_after(8, Durability::Durable).unwrap();
+    assert_eq!(log.read(12).unwrap(), None);
+    log.append(9, b"another nine", Durability::Durable).unwrap();
+    log.set_metadata(b"vote", Durability::Durable).unwrap();
+    let lsns = |log: &lavalog::LogHandle| log.scan(0).map(|r| r.unwrap().0).collect::<Vec<_>>();
+    assert_eq!(lsns(&log), [4, 5, 6, 7, 8, 9]);
+    drop(log);
+    store.close().unwrap();
+    let store = open(&sim);
+    let log = store.open_log("orders").unwrap();
+    assert_eq!(lsns(&log), [4, 5, 6, 7, 8, 9]);
+    assert_eq!(log.read(9).unwrap().as_deref(), Some(&b"another nine"[..]));
+    assert_eq!(log.metadata().unwrap().as_deref(), Some(&b"vote"[..]));
+    store.delete_log("orders").unwrap();
+    assert_eq!(log.read(9).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(store.open_log("orders").unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_batch_that_cannot_be_is_refused_whole() {
+    let sim = SimEnv::new(2);
+    let store = open(&sim);
+    let (a, b) = (store.log("a").unwrap(), store.log("b").unwrap());
+    b.append(1, b"there", Durability::Durable).unwrap();
+    let refused = |batch: &LogBatch<'_>, kind| {
+        assert_eq!(store.write(batch, Durability::Durable).unwrap_err().kind(), kind);
+        assert_eq!(a.read(1).unwrap(), None);
+    };
+    refused(LogBatch::new().append(&a, 1, b"x").append(&b, 1, b"other"), ErrorKind::AlreadyExists);
+    refused(LogBatch::new().append(&a, 1, b"x").append(&a, 1, b"y"), ErrorKind::InvalidArgument);
+    store.write(LogBatch::new().append(&a, 1, b"x").append(&b, 1, b"there"), Durability::Durable).unwrap();
+    assert_eq!(a.read(1).unwrap().as_deref(), Some(&b"x"[..]));
+    // What a truncation in the same batch removes may be written anew.
+    store.write(LogBatch::new().truncate_after(&b, 0).append(&b, 1, b"other"), Durability::Durable).unwrap();
+    assert_eq!(b.read(1).unwrap().as_deref(), Some(&b"other"[..]));
+    for wrong in [
+        Options { group_bytes: 1, ..options() },
+        Options { garbage_percent: 0, ..options() },
+        Options { background_threads: 0, ..options() },
+    ] {
+        let e = LogStore::open(&sim.env(), Path::new("/other"), &wrong).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn who_waits_gets_what_is_there_and_gives_up_in_time() {
+    let sim = SimEnv::new(3);
+    let store = open(&sim);
+    let log = store.log("a").unwrap();
+    let mut tail = log.scan(1);
+    assert_eq!(tail.wait_next(Duration::from_millis(20)).unwrap(), None);
+    log.append(5, b"five", Durability::Buffered).unwrap();
+    assert_eq!(tail.wait_next(Duration::from_millis(20)).unwrap(), Some((5, b"five".to_vec())));
+    assert_eq!(tail.read_next().unwrap(), None);
+}
+
+#[test]
+fn groups_become_storage_and_what_is_trimmed_gives_its_room_back() {
+    let sim = SimEnv::new(4);
+    // What is copied early dies soon.
+    let options = Options { garbage_percent: 90, ..options() };
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let logs: Vec<_> = (0..10).map(|n| store.log(&format!("log {n}")).unwrap()).collect();
+    let kept = store.log("kept").unwrap();
+    let mut most = 0;
+    for lsn in 1..=3000_u64 {
+        for log in &logs {
+            log.append(lsn, &[lsn as u8; 300], Durability::Buffered).unwrap();
+        }
+        kept.append(lsn, &[7; 30], Durability::Buffered).unwrap();
+        if lsn % 100 == 0 {
+            logs.iter().for_each(|log| log.trim(lsn - 50).unwrap());
+            store.settle().unwrap();
+            most = most.max(sim.env().fs.list(Path::new(DIR)).unwrap().iter().map(|e| e.len).sum::<u64>());
+        }
+    }
+    let found = store.statistics();
+    assert!(found.sealed_groups > 20 && found.collected_files > 20, "{found:?}");
+    // Nine megabytes went through it.
+    assert!(most < 4 << 20, "{most} bytes");
+    // Those of the log that is not trimmed were copied twice at most.
+    assert!(found.copied_bytes <= 2 * 3000 * 30 + found.append_bytes / 10, "{found:?}");
+    let all: Vec<u64> = kept.scan(0).map(|record| record.unwrap().0).collect();
+    assert_eq!(all, (1..=3000).collect::<Vec<u64>>());
+    drop((logs, kept));
+    store.close().unwrap();
+    let store = open(&sim);
+    assert_eq!(store.open_log("kept").unwrap().scan(0).count(), 3000);
+    assert_eq!(store.open_log("log 3").unwrap().first_lsn().unwrap(), Some(2950));
+}
+
+#[test]
+fn many_operations_lead_to_what_the_model_has() {
+    for seed in 0..20 {
+        let sim = SimEnv::new(seed);
+        let mut store = open(&sim);
+        let mut driver = Driver::new(seed);
+        for n in 0..1200 {
+            driver.one(&store, Durability::Buffered).unwrap();
+            if n % 97 == 0 {
+                store.settle().unwrap();
+                assert_eq!(contents(&store), seen(&driver.model), "seed {seed}, after {n}");
+            }
+            if n % 401 == 400 {
+                store.close().unwrap();
+                store = open(&sim);
+                assert_eq!(contents(&store), seen(&driver.model), "seed {seed}, opened after {n}");
+            }
+        }
+    }
+}

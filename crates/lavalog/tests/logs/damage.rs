@@ -1,0 +1,103 @@
+use crate::model::options;
+use io::Access;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogStore, Options};
+use std::path::{Path, PathBuf};
+
+const DIR: &str = "/logs";
+
+/// A store with records in groups that are storage, and in a cold file. Closed.
+fn made(seed: u64) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    let options = Options { garbage_percent: 60, ..options() };
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let (kept, trimmed) = (store.log("kept").unwrap(), store.log("trimmed").unwrap());
+    for lsn in 1..=1200_u64 {
+        kept.append(lsn, &[lsn as u8; 200], Durability::Buffered).unwrap();
+        trimmed.append(lsn, &[1; 900], Durability::Buffered).unwrap();
+        if lsn == 600 {
+            trimmed.trim(600).unwrap();
+        }
+        if lsn % 50 == 0 {
+            store.settle().unwrap();
+        }
+    }
+    let found = store.statistics();
+    assert!(found.sealed_groups >= 3 && found.copied_bytes > 0, "{found:?}");
+    drop((kept, trimmed));
+    store.close().unwrap();
+    sim.crash(CrashKind::ProcessKill, seed)
+}
+
+fn files(sim: &SimEnv, kind: &str) -> Vec<PathBuf> {
+    let entries = sim.env().fs.list(Path::new(DIR)).unwrap();
+    let of_kind = entries.into_iter().filter(|entry| entry.name.ends_with(kind));
+    of_kind.map(|entry| io::fs::join(Path::new(DIR), &entry.name)).collect()
+}
+
+/// How many records of a log are read, and how many are damaged.
+fn count(store: &LogStore, name: &str) -> (usize, usize) {
+    let log = store.open_log(name).unwrap();
+    let found: Vec<_> = (1..=1200).map(|lsn| log.read(lsn)).collect();
+    for record in found.iter().filter_map(|record| record.as_ref().err()) {
+        assert!(record.is_corruption() || record.kind() == base::ErrorKind::Trimmed, "{record}");
+    }
+    let damaged = found.iter().filter(|record| record.as_ref().is_err_and(|e| e.is_corruption()));
+    (found.iter().filter(|record| matches!(record, Ok(Some(_)))).count(), damaged.count())
+}
+
+#[test]
+fn a_lost_index_file_is_made_again_from_its_group() {
+    let sim = made(1);
+    let indexes = files(&sim, ".e1-1");
+    assert!(indexes.len() >= 2, "{indexes:?}");
+    indexes.iter().for_each(|path| sim.env().fs.remove(path).unwrap());
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(count(&store, "kept"), (1200, 0));
+    assert_eq!(count(&store, "trimmed"), (601, 0));
+}
+
+#[test]
+fn a_lost_cold_file_costs_its_records_and_no_others() {
+    let sim = made(2);
+    let cold = files(&sim, ".e1-3");
+    assert!(!cold.is_empty());
+    cold.iter().for_each(|path| sim.env().fs.remove(path).unwrap());
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let (read, _) = count(&store, "kept");
+    assert!((400..1200).contains(&read), "{read}");
+    assert_eq!(count(&store, "trimmed").0, 601);
+    let log = store.open_log("kept").unwrap();
+    log.append(1201, b"goes on", Durability::Durable).unwrap();
+    assert_eq!(log.read(1201).unwrap().as_deref(), Some(&b"goes on"[..]));
+}
+
+#[test]
+fn a_lost_group_costs_its_records_and_no_others() {
+    let sim = made(3);
+    let state = store::manifest::Manifest::recover(
+        &sim.env(),
+        Path::new(DIR),
+        true,
+        &store::manifest::Engines::default(),
+    )
+    .unwrap()
+    .state();
+    let group = state.log_groups.values().find(|group| group.retained_pages.is_some()).unwrap().file;
+    let path = io::fs::join(Path::new(DIR), &store::names::log(group));
+    assert!(sim.env().fs.open(&path, Access::Buffered).is_ok());
+    sim.env().fs.remove(&path).unwrap();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let ((kept, lost), (trimmed, also)) = (count(&store, "kept"), count(&store, "trimmed"));
+    assert!(lost + also > 0, "nothing was lost");
+    assert_eq!((kept + lost, trimmed + also), (1200, 601));
+}
+
+#[test]
+fn a_lost_checkpoint_refuses_the_opening_by_its_name() {
+    let sim = made(4);
+    let [checkpoint] = &files(&sim, ".e1-2")[..] else { panic!("one checkpoint") };
+    sim.env().fs.remove(checkpoint).unwrap();
+    let e = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap_err();
+    assert!(e.to_string().contains(checkpoint.file_name().unwrap().to_str().unwrap()), "{e}");
+}

@@ -1,0 +1,10 @@
+//! The engine as a user sees it, in simulation: against a model, through crashes, through collection.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+extern crate lavastore_lavalog as lavalog;
+
+mod api;
+mod crashes;
+mod damage;
+mod model;

@@ -1,0 +1,177 @@
+//! The engine under schedules: threads append, trim, read and close groups, the background makes index files and collects, and
+//! the power fails anywhere.
+//!
+//! Every schedule ends; what was acknowledged is read back by everybody at once; and after a crash at any operation each log has
+//! all that was promised by then and not trimmed, and nothing that was never written.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use base::sync::{Mutex, lock, rank};
+use io::sim::threads::{Plan, Ran, Stuck};
+use io::sim::{CrashKind, Policy, SimEnv};
+use io::{Env, Priority, Rng};
+use lavalog::{Durability, LogStore, Lsn, Options};
+use lavastore_lavalog as lavalog;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Seeds that every change is tried with.
+const SEEDS: u64 = 120;
+/// One in so many is also tried with crashes.
+const CRASHES_ONE_IN: u64 = 2;
+const PATIENCE_NS: u64 = 200_000_000;
+
+/// What one writer did to its log, whose LSNs count from 1.
+#[derive(Clone, Debug, Default)]
+struct History {
+    /// The length of each record, and the operation by which it was buffered and durable.
+    records: Vec<(usize, Option<u64>, Option<u64>)>,
+    /// Trims, each from the operation at which it was about to be made.
+    trims: Vec<(u64, Lsn)>,
+}
+
+fn bytes(log: usize, lsn: Lsn, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    Rng::new((log as u64) << 32 ^ lsn).fill(&mut out);
+    out
+}
+
+struct Shared {
+    store: LogStore,
+    sim: SimEnv,
+    histories: Vec<Mutex<History, rank::Outside>>,
+}
+
+fn open(env: &Env) -> LogStore {
+    let options = Options { group_bytes: 256 << 10, garbage_percent: 30, ..Options::default() };
+    LogStore::open(env, Path::new("/logs"), &options).unwrap()
+}
+
+fn writer(shared: &Shared, n: usize, mut rng: Rng) {
+    let log = shared.store.log(&format!("log {n}")).unwrap();
+    for lsn in 1..=rng.range(4, 30) {
+        let len = [10, 900, 9000][rng.below(3) as usize];
+        let durability = if rng.one_in(2) { Durability::Buffered } else { Durability::Durable };
+        lock(&shared.histories[n]).records.push((len, None, None));
+        log.append(lsn, &bytes(n, lsn, len), durability).unwrap();
+        let op = shared.sim.op_count();
+        let durable = (durability == Durability::Durable).then_some(op);
+        let buffered = (durability == Durability::Buffered).then_some(op);
+        *lock(&shared.histories[n]).records.last_mut().unwrap() = (len, buffered, durable);
+        assert_eq!(log.read(lsn).unwrap(), Some(bytes(n, lsn, len)), "what was acknowledged is read");
+        if rng.one_in(6) {
+            let below = rng.range(1, lsn + 1);
+            lock(&shared.histories[n]).trims.push((shared.sim.op_count(), below));
+            log.trim(below).unwrap();
+        }
+        if rng.one_in(8) {
+            shared.store.seal().unwrap();
+        }
+    }
+}
+
+fn reader(shared: &Shared, mut rng: Rng) {
+    for _ in 0..rng.below(12) {
+        for n in 0..shared.histories.len() {
+            let Ok(log) = shared.store.open_log(&format!("log {n}")) else { continue };
+            for record in log.scan(rng.below(10)) {
+                let (lsn, found) = record.unwrap();
+                assert_eq!(found, bytes(n, lsn, found.len()), "record {lsn} of log {n}");
+            }
+        }
+    }
+}
+
+/// What was done, and the operation at which the store was open; or why a schedule does not end.
+type Outcome = Result<Ran<(u64, Vec<History>, u64)>, Stuck>;
+
+fn run(seed: u64) -> (SimEnv, Outcome) {
+    let sim = SimEnv::new(seed);
+    let machine = sim.clone();
+    let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
+        let mut rng = Rng::new(seed);
+        let store = open(env);
+        let opened = machine.op_count();
+        let writers = rng.range(1, 4) as usize;
+        let histories = (0..writers).map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared { store, sim: machine.clone(), histories });
+        let spawner = env.spawner.clone().unwrap();
+        let mut threads = Vec::new();
+        for n in 0..writers {
+            let (shared, rng) = (shared.clone(), rng.fork());
+            let body = Box::new(move || writer(&shared, n, rng));
+            threads.push(spawner.spawn(&format!("writer-{n}"), Priority::Foreground, body).unwrap());
+        }
+        let (reads, draws) = (shared.clone(), rng.fork());
+        let body = Box::new(move || reader(&reads, draws));
+        threads.push(spawner.spawn("reader", Priority::Foreground, body).unwrap());
+        assert!(threads.into_iter().all(|thread| thread.join()));
+        let Shared { store, histories, .. } = Arc::into_inner(shared).unwrap();
+        let sealed = store.statistics().sealed_groups;
+        store.close().unwrap();
+        (opened, histories.iter().map(|history| lock(history).clone()).collect(), sealed)
+    });
+    (sim, ran)
+}
+
+/// One log after a crash at `op`.
+fn check(store: &LogStore, n: usize, history: &History, op: u64, kind: CrashKind) -> Result<(), String> {
+    let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
+    let promised = |(_, buffered, durable): &(usize, Option<u64>, Option<u64>)| {
+        passed(*durable) || kind == CrashKind::ProcessKill && passed(*buffered)
+    };
+    let required = history.records.iter().rposition(promised).map_or(0, |i| i as Lsn + 1);
+    let trims = history.trims.iter().filter(|(at, _)| *at <= op);
+    let trimmed = trims.map(|(_, below)| *below).max().unwrap_or(1);
+    let Ok(log) = store.open_log(&format!("log {n}")) else {
+        return if required == 0 { Ok(()) } else { Err(format!("log {n} is not there")) };
+    };
+    let mut next = None;
+    for record in log.scan(0) {
+        let (lsn, found) = record.map_err(|e| e.to_string())?;
+        let written = history.records.get(lsn as usize - 1).map(|(len, ..)| *len);
+        if written != Some(found.len()) || found != bytes(n, lsn, found.len()) {
+            return Err(format!("record {lsn} is another"));
+        }
+        if next.is_some_and(|next| next != lsn) {
+            return Err(format!("record {next:?} is missing"));
+        }
+        if next.is_none() && lsn > trimmed {
+            return Err(format!("begins with {lsn}, trimmed below {trimmed}"));
+        }
+        next = Some(lsn + 1);
+    }
+    match next.unwrap_or(trimmed) > required {
+        true => Ok(()),
+        false => Err(format!("{required} records were promised, it ends before {next:?}")),
+    }
+}
+
+/// Seeds that found something once. 1468: a group went by a trim that the power failure took back.
+const FOUND: [u64; 1] = [1468];
+
+#[test]
+fn no_schedule_loses_a_record_that_was_promised() {
+    let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
+    let mut sealed = 0;
+    let drawn = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
+    for seed in FOUND.into_iter().chain(drawn) {
+        let (sim, ran) = run(seed);
+        let (opened, histories, groups) = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+        sealed += groups;
+        let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
+        for _ in 0..if seed.is_multiple_of(CRASHES_ONE_IN) { 3 } else { 0 } {
+            let record = sim.record();
+            let op = opened + rng.below(record.op_count() - opened + 1);
+            let policy = Policy::ALL[rng.below(5) as usize];
+            let kind = if rng.one_in(3) { CrashKind::ProcessKill } else { CrashKind::PowerLossWith(policy) };
+            let store = open(&record.crash_at(op, kind, rng.next_u64()).env());
+            for (n, history) in histories.iter().enumerate() {
+                check(&store, n, history, op, kind)
+                    .unwrap_or_else(|e| panic!("seed {seed}, operation {op}, {kind:?}, log {n}: {e}"));
+            }
+        }
+    }
+    assert!(first.is_some() || sealed > 10, "{sealed} groups became storage");
+}
