@@ -45,6 +45,8 @@ pub enum Command {
     Repair(commands::repair::RepairArgs),
     /// Make a consistent copy of the store in a new directory
     Checkpoint(commands::checkpoint::CheckpointArgs),
+    /// Show which engines share the store, or remove one
+    Engines(commands::engines::EnginesArgs),
     /// Measure: load, overwrite, read, readwhilewriting or scan
     Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
@@ -85,6 +87,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Verify(args) => commands::inspect::verify(db, &args),
         Command::Repair(args) => commands::repair::repair(db, &args),
         Command::Checkpoint(args) => commands::checkpoint::checkpoint(db, &args),
+        Command::Engines(args) => commands::engines::engines(db, &args),
         Command::Bench(args) => commands::bench::bench(db, *args),
         Command::Demo(args) => demo::demo(db, &args),
         Command::Fs(command) => commands::fs::run(command),

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod checkpoint;
+pub mod engines;
 pub mod export;
 pub mod fs;
 pub mod gc;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 /// Every command that works on a store, with input that is good.
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &["get", "k0001"],
     &["scan", "--limit", "3"],
     &["export", "-"],
@@ -20,6 +20,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["verify"],
     &["dump"],
     &["repair", "--dry-run"],
+    &["engines"],
     &["put", "x", "y"],
     &["del", "x"],
     &["import", "more.tsv"],
@@ -29,7 +30,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["export", "all.tsv", "--force"],
 ];
 /// Those of them that write, from here on.
-const WRITING: std::ops::Range<usize> = 9..15;
+const WRITING: std::ops::Range<usize> = 10..16;
 
 fn store(name: &str) -> Scratch {
     let s = Scratch::new(name);

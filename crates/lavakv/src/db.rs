@@ -21,11 +21,13 @@ use crate::work::jobs::Jobs;
 use crate::work::verify::VerifyReport;
 use crate::write::large_value::{self, ValueWriter};
 use crate::write::write_path::WriteOp;
+use base::sync::lock;
 use base::{Error, ErrorKind, Result, ValueKind};
 use io::Env;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use store::engines::{self, EngineSpace};
 
 /// An open store. Cheap to clone, usable from any thread; the last clone closes it.
 ///
@@ -508,6 +510,26 @@ impl Db {
     /// Who owns which bytes on disk.
     pub fn space(&self) -> Result<Space> {
         crate::admin::space_report::space(&self.engine().jobs)
+    }
+
+    /// The engines that have something in the store, with what each has there.
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn engines(&self) -> Result<Vec<EngineSpace>> {
+        engines::list(&self.engine().files)
+    }
+
+    /// Removes an engine other than this one from the store for good, with all that it has there.
+    ///
+    /// # Errors
+    /// Those of [`store::engines::remove`]; `ReadOnly`.
+    pub fn remove_engine(&self, name: &str) -> Result<()> {
+        let engine = self.engine();
+        engine.serve()?;
+        // A checkpoint copies what it has.
+        let _alone = lock(&engine.checkpointing);
+        engines::remove(&engine.files, [engine.log.shared()].into_iter(), name)
     }
 
     /// What the manifest names now, for tests that compare it with the directory.

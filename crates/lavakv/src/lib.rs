@@ -58,6 +58,7 @@ pub use read::options::{ReadAt, ReadOptions};
 pub use read::read_path::Value;
 pub use read::value_reader::ValueReader;
 pub use repair::{LostRange, RepairDamage, RepairOptions, RepairReport, RepairedFamily};
+pub use store::engines::EngineSpace;
 pub use tree::family::ColumnFamily;
 pub use tree::snapshot::Snapshot;
 pub use work::verify::{Checked, CheckedCount, VerifyReport};

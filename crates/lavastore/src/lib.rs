@@ -233,6 +233,16 @@ pub use lavakv::{DamagedFile, Event, EventListener, StallCause};
 pub use lavakv::{FamilySpace, Holder, HolderKind, LevelSpace, LogHolder, Space};
 
 /// ```
+/// # let db = lavastore::testing::store();
+/// for lavastore::EngineSpace { name, bytes, .. } in db.engines()? {
+///     println!("{name}: {bytes} bytes");
+/// }
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavakv::EngineSpace;
+
+/// ```
 /// use lavastore::{CacheStats, SegmentStats, Statistics};
 /// # let db = lavastore::testing::store();
 /// let (counters, cache): (Statistics, CacheStats) = (db.stats(), db.cache_stats());

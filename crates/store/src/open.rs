@@ -14,12 +14,13 @@
 
 use crate::commit::{Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
 use crate::context::Context;
+use crate::engines;
 use crate::files::{Files, unfinished};
-use crate::manifest::{EngineId, Engines, InitialState, Manifest, Record, State};
+use crate::manifest::{Engines, InitialState, Manifest};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
 use crate::volumes::Location;
-use base::{Error, ErrorKind, Result};
+use base::{ErrorKind, Result};
 use io::{DirEntry, Env};
 use std::path::Path;
 use std::sync::Arc;
@@ -234,39 +235,12 @@ impl Store {
         Ok(any)
     }
 
-    /// Removes an engine from the store for good, by its name: its records, its files, and what it has in the log, whose groups
-    /// go as soon as nobody else needs them. It may be added anew after that. Durable on return; files that a crash kept
-    /// from being removed go at the next open.
+    /// Removes an engine from the store for good: see [`engines::remove`].
     ///
     /// # Errors
-    /// `NotFound` if there is no such engine; `InvalidArgument` if the store was opened with it; `Unsupported` for the key-value
-    /// engine, whose files nobody else knows. Those of the manifest, after which nothing is removed, and of the file system.
+    /// Those of [`engines::remove`].
     pub fn remove_engine(&self, name: &str) -> Result<()> {
-        let state = self.manifest().state();
-        let Some(engine) = state.engines().find(|engine| engine.name == name) else {
-            let names: Vec<&str> = state.engines().map(|engine| engine.name).collect();
-            return Err(Error::not_found(format!("no engine \"{name}\" is in this store, only {names:?}")));
-        };
-        if engine.id == EngineId::NATIVE {
-            let why = "the key-value engine cannot be removed from a store: copy what the other engines have elsewhere";
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        }
-        if engine.is_here {
-            return Err(Error::invalid(format!(
-                "engine \"{name}\" is open: open the store without it to remove it"
-            )));
-        }
-        let id = engine.id;
-        let remove = |tip: &State| Ok(vec![Record::RemoveEngine { engine: id, below_ltn: tip.next_ltn }]);
-        self.manifest().commit_store(remove, |_| {})?;
-        self.lanes().for_each(|log| log.hint_release());
-        let Context { env, dir, .. } = &**self.files.context();
-        for entry in env.fs.list(dir)? {
-            if matches!(names::parse(&entry.name), Some(FileKind::Engine { engine, .. }) if engine == id.0) {
-                self.files.remove(&entry.name)?;
-            }
-        }
-        Ok(())
+        engines::remove(&self.files, self.lanes(), name)
     }
 
     /// Ends the log and the manifest so that the loss of either's end is noticed.

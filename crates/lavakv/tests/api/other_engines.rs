@@ -310,6 +310,79 @@ fn its_lane_of_the_log_stays_and_damage_to_what_it_keeps_is_not_lavakvs() {
     }
 }
 
+/// Who has the store open with LavaKV removes it: records, files, and what it has in the log, which others can then let go of.
+#[test]
+fn it_is_removed_by_its_name() {
+    let (sim, mut model) = (SimEnv::new(5), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    commit(&sim, (1, 1), &[]);
+    make(&sim, "000000900000.e7-0", &[7; 9000]);
+    commit(&sim, (1, 1), &[900_000]);
+    write(&sim, &[b"one", b"two"]);
+    let (listed, held) = {
+        let (manifest, _) = manifest_in(&sim, DIR);
+        (manifest.state().log_groups.len(), batches(&sim, &manifest).0.len())
+    };
+    let db = open(&sim);
+    fill(&db, &mut model, 0..3000, 1);
+    let engines = db.engines().unwrap();
+    let seen: Vec<_> =
+        engines.iter().map(|engine| (&engine.name[..], engine.is_open, engine.files > 0)).collect();
+    assert_eq!(seen, [("lavakv", true, true), ("stranger", false, true)]);
+    assert!(engines[1].files == 1 && engines[1].bytes >= 9000 && engines[0].bytes > 9000, "{engines:?}");
+    fails(db.remove_engine("nobody"), ErrorKind::NotFound);
+    fails(db.remove_engine("lavakv"), ErrorKind::Unsupported);
+    let reader = Db::open_read_only_in(env(&sim), DIR, small()).unwrap();
+    assert_eq!(reader.engines().unwrap().len(), 2);
+    fails(reader.remove_engine("stranger"), ErrorKind::ReadOnly);
+    db.checkpoint("/copy").unwrap_err();
+    db.remove_engine("stranger").unwrap();
+    fails(db.remove_engine("stranger"), ErrorKind::NotFound);
+    assert_eq!(db.engines().unwrap().len(), 1);
+    assert!(!names_in(&sim, DIR).iter().any(|name| name.ends_with(".e7-0")));
+    db.flush().unwrap();
+    settle(&db);
+    db.checkpoint("/copy").unwrap();
+    assert!(contents(&db) == model);
+    db.close().unwrap();
+    let state = Manifest::recover(&env(&sim), Path::new(DIR), true, &Engines::of::<Kv>()).unwrap().state();
+    assert!(
+        held == 2 && state.log_groups.len() <= listed,
+        "{} groups, {listed} before",
+        state.log_groups.len()
+    );
+    assert!(contents(&open(&sim)) == model);
+}
+
+/// Whatever the machine dies in, it is there or gone, and what it had in files goes with it.
+#[test]
+fn a_crash_while_it_is_removed() {
+    if skipped_on_lavafs(because::RECORD) {
+        return;
+    }
+    let (sim, mut model) = (SimEnv::new(6), Model::new());
+    use_store(&sim, &mut model, 0).close().unwrap();
+    make(&sim, "000000900000.e7-0", &[7; 9000]);
+    commit(&sim, (1, 1), &[900_000]);
+    let db = open(&sim);
+    let begun = sim.op_count();
+    db.remove_engine("stranger").unwrap();
+    let record = sim.record();
+    let (mut kept, mut gone) = (0, 0);
+    for op in record.mutations().into_iter().filter(|op| *op >= begun) {
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
+            let after = record.crash_at(op, kind, op);
+            let db = open(&after);
+            let there = db.engines().unwrap().len() == 2;
+            let file = names_in(&after, DIR).contains(&"000000900000.e7-0".to_owned());
+            assert_eq!(there, file, "{kind:?} at {op}");
+            assert!(contents(&db) == model);
+            (kept, gone) = (kept + u64::from(there), gone + u64::from(!there));
+        }
+    }
+    assert!(kept > 0 && gone > 0, "{kept} kept, {gone} gone");
+}
+
 /// Whatever is left of the making of a store by LavaKV, another engine makes or opens it without LavaKV.
 #[test]
 fn a_store_that_lavakv_was_making_is_made_by_another_engine() {

@@ -2,8 +2,8 @@
 
 use super::Db;
 use crate::{
-    CacheStats, DamagedFile, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result, Space,
-    Statistics, VerifyReport,
+    CacheStats, DamagedFile, EngineSpace, Error, GcPause, GcPlan, GcProgress, GcReport, GcRequest, Result,
+    Space, Statistics, VerifyReport,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -204,6 +204,41 @@ impl Db {
     /// Those of listing the directory.
     pub fn space(&self) -> Result<Space> {
         self.kv().space()
+    }
+
+    /// The engines that have something in the store, with what each has there: the key-value engine, and those of other
+    /// programs that share the store.
+    ///
+    /// ```
+    /// # let db = lavastore::testing::store();
+    /// let engines = db.engines()?;
+    /// assert!(engines.len() == 1 && engines[0].name == "lavakv" && engines[0].is_open);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn engines(&self) -> Result<Vec<EngineSpace>> {
+        self.kv().engines()
+    }
+
+    /// Removes another engine from the store for good: its records, its files, and what it has in the log. For one that no
+    /// program will open the store with again: until then the log cannot let go of what that engine may need. Durable on
+    /// return.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let db = lavastore::testing::store();
+    /// assert_eq!(db.remove_engine("queue").unwrap_err().kind(), ErrorKind::NotFound);
+    /// assert_eq!(db.remove_engine("lavakv").unwrap_err().kind(), ErrorKind::Unsupported);
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such engine, with the names that there are; `InvalidArgument` if the store was opened with
+    /// it; `Unsupported` for the key-value engine; `ReadOnly`; those of writing the manifest, after which nothing is removed,
+    /// and of removing files, of which the rest then goes at the next open.
+    pub fn remove_engine(&self, name: &str) -> Result<()> {
+        self.kv().remove_engine(name)
     }
 
     /// Shape of the tree: a line for each family and level.

@@ -1,0 +1,67 @@
+//! `engines`: which engines share the store, and how one that is not wanted any more is removed from it.
+
+use super::{directory, open_to_read, open_with, read_whole};
+use crate::{Result, output};
+use bench::report::{human_bytes, human_count};
+use clap::Args;
+use lavastore::{EngineSpace, Options};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Options of `engines`.
+#[derive(Args)]
+pub struct EnginesArgs {
+    /// Remove this engine for good, with its records, its files and its part of the log
+    #[arg(long, value_name = "NAME")]
+    remove: Option<String>,
+    /// Really remove it
+    #[arg(long, requires = "remove")]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists the engines, or removes one.
+pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
+    let Some(name) = &args.remove else {
+        let store = open_to_read(db)?;
+        let all = store.engines()?;
+        output::report(args.json, &json!({ "engines": as_json(&all) }), || as_text(&all))?;
+        return read_whole(&store);
+    };
+    if !args.yes {
+        return output::usage(format!(
+            "what the engine {name} has in the store is lost for good if it is removed: --yes does it"
+        ));
+    }
+    let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
+    let before = store.engines()?.into_iter().find(|engine| engine.name == *name).unwrap_or_default();
+    store.remove_engine(name)?;
+    store.close()?;
+    let report = json!({ "removed": name, "files": before.files, "bytes": before.bytes });
+    output::report(args.json, &report, || {
+        format!(
+            "removed {name}: {} files, {}; its part of the log goes as the store is written\n",
+            human_count(before.files),
+            human_bytes(before.bytes)
+        )
+    })
+}
+
+fn as_json(all: &[EngineSpace]) -> Vec<Value> {
+    let one =
+        |e: &EngineSpace| json!({ "name": e.name, "known": e.is_open, "files": e.files, "bytes": e.bytes });
+    all.iter().map(one).collect()
+}
+
+fn as_text(all: &[EngineSpace]) -> String {
+    let mut text = String::new();
+    for engine in all {
+        let note = if engine.is_open { "" } else { "  not known here" };
+        let (files, bytes) = (human_count(engine.files), human_bytes(engine.bytes));
+        let _ = writeln!(text, "{:<20} {files:>8} files {bytes:>12}{note}", engine.name);
+    }
+    text
+}
