@@ -83,11 +83,12 @@ fn completions_load_in_zsh() {
 }
 
 #[test]
-fn completions_for_fish_name_the_commands() {
+fn completions_load_and_complete_in_fish() {
     let s = Scratch::new("fish");
     let script = out(&s, &["completions", "fish"]);
-    assert!(script.contains("complete -c lava") && script.contains("import"));
-    if let Some((done, text)) = tool("fish", &["--no-execute"], &script) {
-        assert!(done, "{text}");
-    }
+    let try_it = "\ncomplete -C 'lava imp'\ncomplete -C 'lava import --re'\ncomplete -C 'lava engines --rem'\n\
+        complete -C 'lava fs mk'\n";
+    let Some((done, text)) = tool("fish", &["--no-config", "--private"], &(script + try_it)) else { return };
+    let found: Vec<&str> = text.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert!(done && found == ["import", "--resume", "--remove", "mkfs"], "{text}");
 }
