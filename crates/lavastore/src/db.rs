@@ -449,7 +449,6 @@ impl Db {
     ///
     /// # Errors
     /// Those of [`Writer::write`].
-    #[doc(alias = "batch")]
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.writing(&WriteOptions { durability: None }).write(batch)
     }
@@ -512,6 +511,7 @@ impl Db {
     ///
     /// # Errors
     /// Those of [`Family::compact_range`].
+    #[doc(alias = "compact")]
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
     }

@@ -23,9 +23,6 @@ use crate::{FamilyOptions, Iter, ReadOptions, Result, Value, ValueReader, ValueW
 /// assert!(db.get("7")?.is_none(), "the default family is another");
 /// # Ok::<(), lavastore::Error>(())
 /// ```
-#[doc(alias = "ColumnFamily")]
-#[doc(alias = "keyspace")]
-#[doc(alias = "partition")]
 #[derive(Clone)]
 pub struct Family(Handle);
 

@@ -120,13 +120,22 @@ pub mod testing;
 mod write;
 
 pub use db::Db;
+// Other names of a type stand here: rustdoc's search forgets those that stand in a module nobody sees.
+#[doc(alias = "ColumnFamily")]
+#[doc(alias = "keyspace")]
+#[doc(alias = "partition")]
 pub use family::Family;
-pub use iter::{Cursor, Iter, Keys};
+#[doc(alias = "iterator")]
+pub use iter::Iter;
+pub use iter::{Cursor, Keys};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use snapshot::Snapshot;
 pub use stream::{ValueReader, ValueWriter};
-pub use write::{FamilyBatch, WriteBatch, Writer};
+#[doc(alias = "batch")]
+#[doc(alias = "transaction")]
+pub use write::WriteBatch;
+pub use write::{FamilyBatch, Writer};
 
 /// ```
 /// use lavastore::{DamagedFiles, Options, SpaceLimit, SpacePolicy};

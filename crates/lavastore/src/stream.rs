@@ -20,7 +20,6 @@ use std::io::{Read, Seek, SeekFrom, Write};
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias = "stream")]
 #[derive(Debug)]
 #[must_use = "the value exists once it is finished"]
 pub struct ValueWriter {
@@ -120,7 +119,6 @@ impl Write for ValueWriter {
 /// assert_eq!(text, "frames");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias = "stream")]
 #[derive(Debug)]
 #[must_use = "it reads nothing until it is asked"]
 pub struct ValueReader {

@@ -126,8 +126,6 @@ impl<'a> Writer<'a> {
 /// assert_eq!(by_name.get("ada")?.as_deref(), Some(&b"7"[..]));
 /// # Ok::<(), lavastore::Error>(())
 /// ```
-#[doc(alias = "batch")]
-#[doc(alias = "transaction")]
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     inner: lavakv::WriteBatch,

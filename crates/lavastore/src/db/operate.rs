@@ -43,6 +43,7 @@ impl Db {
     /// # Errors
     /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `NoSpace`;
     /// those of writing.
+    #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)
     }
