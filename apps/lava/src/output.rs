@@ -87,9 +87,36 @@ impl Screen {
     }
 }
 
+/// Writes on, and says in an error where to.
+pub struct Named<W> {
+    name: String,
+    out: W,
+}
+
+impl<W: Write> Named<W> {
+    pub fn new(name: impl Into<String>, out: W) -> Self {
+        Named { name: name.into(), out }
+    }
+
+    fn told(&self, error: std::io::Error) -> std::io::Error {
+        std::io::Error::new(error.kind(), format!("{}: {error}", self.name))
+    }
+}
+
+impl<W: Write> Write for Named<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.out.write(bytes).map_err(|e| self.told(e))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush().map_err(|e| self.told(e))
+    }
+}
+
 /// Standard output, buffered.
 pub fn stdout() -> impl Write {
-    std::io::BufWriter::with_capacity(64 << 10, std::io::stdout().lock())
+    let out = Named::new("standard output", std::io::stdout().lock());
+    std::io::BufWriter::with_capacity(64 << 10, out)
 }
 
 /// Prints a report: `text` for a person, or `json` on one line.

@@ -41,7 +41,9 @@ fn a_store_without_current_is_damaged_for_every_command() {
     let s = Scratch::new("current");
     s.ok(&["put", "k", "v"]);
     std::fs::remove_file(s.path("db").join("CURRENT")).unwrap();
-    for args in [&["get", "k"][..], &["put", "k", "w"], &["del", "k"], &["scan"], &["get", "other"]] {
+    let reports = [&["stat"][..], &["space"], &["engines"], &["gc", "--dry-run"], &["export", "-"]];
+    let others = [&["get", "k"][..], &["put", "k", "w"], &["del", "k"], &["scan"], &["get", "other"]];
+    for args in [reports, others].concat() {
         let output = s.lava(args);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(5), "{args:?}: {stderr}");
@@ -96,6 +98,19 @@ fn a_full_volume_is_told() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(6), "{stderr}");
     assert!(stderr.contains("no space"), "{stderr}");
+    // Where the output goes.
+    s.ok(&["put", "k", "v"]);
+    #[allow(clippy::disallowed_types, reason = "a file of the machine")]
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["get", "k"][..], &["scan"], &["stat"], &["help"]] {
+        let output = lava(&s.0).args(["--db", "db"]).args(args).stdout(full()).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(6) && stderr.contains("standard output: "),
+            "{args:?}: {stderr}"
+        );
+    }
+    assert!(s.fails(6, &["export", "/dev/full"]).contains("cannot write /dev/full: "));
 }
 
 #[test]

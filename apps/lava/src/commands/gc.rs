@@ -1,6 +1,6 @@
 //! `gc` and `compact`: the two ways to make a store smaller by hand.
 
-use super::{FamilyArgs, directory, family, open_to_read, open_with};
+use super::{FamilyArgs, directory, family, open_to_read, open_with, read_whole};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
@@ -46,7 +46,8 @@ pub fn gc(db: Option<PathBuf>, args: &GcArgs) -> Result<()> {
         let store = open_to_read(db)?;
         let (plan, hidden) = (store.gc_plan(&request)?, Hidden::of(&store)?);
         let report = hidden.added_to(plan_json(&plan));
-        return output::report(args.json, &report, || plan_text(&plan) + &hidden.text());
+        output::report(args.json, &report, || plan_text(&plan) + &hidden.text())?;
+        return read_whole(&store);
     }
     let start_ns = now_ns();
     let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;

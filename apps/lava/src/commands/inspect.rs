@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::space::{family_json, family_text, space_json};
-use super::{directory, open_to_read};
+use super::{directory, open_to_read, read_whole};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::host::now_ns;
@@ -73,7 +73,8 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
             }
         }
         text
-    })
+    })?;
+    read_whole(&store)
 }
 
 /// Where a process that has a store open keeps its metrics, if it was told no other place.

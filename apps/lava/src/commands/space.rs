@@ -1,7 +1,7 @@
 //! `space`: who owns which bytes, as a table and a bar.
 
 use super::inspect::ReportArgs;
-use super::open_to_read;
+use super::{open_to_read, read_whole};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use lavastore::{FamilySpace, Holder, Space};
@@ -11,8 +11,10 @@ use std::path::PathBuf;
 
 /// Shows who owns which bytes.
 pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
-    let space = open_to_read(db)?.space()?;
-    output::report(args.json, &space_json(&space), || space_text(&space, output::Screen::of_stdout()))
+    let store = open_to_read(db)?;
+    let space = store.space()?;
+    output::report(args.json, &space_json(&space), || space_text(&space, output::Screen::of_stdout()))?;
+    read_whole(&store)
 }
 
 /// The ledger as JSON.

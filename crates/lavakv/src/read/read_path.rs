@@ -45,9 +45,9 @@ impl AsRef<[u8]> for Value {
     }
 }
 
-impl PartialEq<[u8]> for Value {
-    fn eq(&self, other: &[u8]) -> bool {
-        &**self == other
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
     }
 }
 

@@ -4,6 +4,7 @@
 //! it is left, and what was there is as it was. A process that is killed leaves the file with the other name, which says whose it
 //! is. What is there and is no file (a pipe, a terminal, `/dev/null`) is written to as it is.
 
+use crate::output::Named;
 use crate::status::{Status, about, failure};
 use crate::{Error, Result, output};
 use std::io::{BufWriter, Write};
@@ -56,11 +57,12 @@ struct Beside {
 impl Beside {
     #[allow(clippy::disallowed_methods, reason = "writes a file of the user, not of a store")]
     fn put_in_place(self) -> Result<()> {
-        self.file.sync_all()?;
+        let told = |e| about(format_args!("cannot write {}", self.path.display()), e);
+        self.file.sync_all().map_err(told)?;
         if !self.force && self.path.exists() {
             return Err(is_there(&self.path));
         }
-        Ok(std::fs::rename(&self.partial, &self.path)?)
+        std::fs::rename(&self.partial, &self.path).map_err(told)
     }
 }
 
@@ -102,7 +104,7 @@ impl Target {
         }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             let file = std::fs::File::options().write(true).open(path).map_err(|e| about(what(), e))?;
-            let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, file));
+            let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, Named::new(what(), file)));
             return Ok(Target { packed: Packed::by_name(path, out)?, beside: None });
         }
         if found.is_some() && !force {
@@ -116,7 +118,7 @@ impl Target {
         let file = std::fs::File::create(&partial).map_err(|e| about(what(), e))?;
         let out = file.try_clone()?;
         let beside = Beside { file, partial, path: path.clone(), force };
-        let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, out));
+        let out = Box::new(BufWriter::with_capacity(BUFFER_LEN, Named::new(what(), out)));
         Ok(Target { packed: Packed::by_name(&path, out)?, beside: Some(beside) })
     }
 
