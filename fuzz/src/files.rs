@@ -36,8 +36,16 @@ impl ReadFile for MemRead {
     }
 }
 
+/// A file for appending, in memory. Its copies are the same file.
 #[derive(Clone, Default)]
-struct MemAppend(Arc<Mutex<Vec<u8>, MemoryFile>>);
+pub struct MemAppend(Arc<Mutex<Vec<u8>, MemoryFile>>);
+
+impl MemAppend {
+    /// All that was appended, which is then gone.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *base::sync::leaf::lock(&self.0))
+    }
+}
 
 impl AppendFile for MemAppend {
     fn append(&mut self, data: &[u8]) -> Result<()> {
@@ -105,7 +113,7 @@ pub fn build_table(seed: u64, count: u64, compression: Compression) -> Vec<u8> {
         builder.add_range_tombstone(&tombstone).expect("the range is not empty");
     }
     builder.finish().expect("memory takes every write");
-    std::mem::take(&mut *base::sync::leaf::lock(&file.0))
+    file.take()
 }
 
 /// Tables of every codec and of several sizes.
@@ -146,7 +154,7 @@ pub fn build_vsst(count: u64, compression: Compression, alignment: u32) -> Vec<u
         builder.add(&key, seq, &value).expect("keys ascend");
     }
     builder.finish(vec![2, 3]).expect("memory takes every write");
-    std::mem::take(&mut *base::sync::leaf::lock(&file.0))
+    file.take()
 }
 
 /// vSSTs of every codec, of one and of several crit-bit blocks, and of three alignments.
@@ -173,7 +181,7 @@ pub fn segments() -> Vec<Vec<u8>> {
             writer.finish()
         });
         done.expect("memory takes every write");
-        std::mem::take(&mut *base::sync::leaf::lock(&file.0))
+        file.take()
     };
     [0, 1, 100, 1234].map(build).into()
 }

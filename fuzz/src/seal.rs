@@ -42,6 +42,11 @@ enum Seal {
     Current,
 }
 
+/// Bytes that end with a checksum of all before it.
+pub fn frame_at(start: usize, len: usize, uid: Uid) -> Region {
+    Region::new(start, len, Seal::Frame(uid))
+}
+
 /// The regions of a valid file of a store.
 pub fn regions(kind: FileKind, bytes: &[u8]) -> Vec<Region> {
     match kind {
@@ -77,7 +82,8 @@ fn listed(text: &str, what: &str, uid: Uid) -> Vec<Region> {
     text.lines().filter_map(region).collect()
 }
 
-fn footer_of(bytes: &[u8]) -> Region {
+/// The last bytes of a table, a file of values or a file of logs, whose footers are sealed alike.
+pub fn footer_of(bytes: &[u8]) -> Region {
     Region::new(bytes.len() - FOOTER_LEN, FOOTER_LEN, Seal::Footer)
 }
 

@@ -8,7 +8,7 @@ use super::output::Output;
 use super::rows::{self, BLOCK_ROWS};
 use crate::entry::{Entry, LogId, Lsn};
 use crate::limits::{LSN_MAX, RECORD_LEN_MAX};
-use crate::lsn_set::{Builder, Size};
+use crate::lsn_set::{Builder, Run};
 use base::{Error, MAX_SEQ, Result, SeqNo, Uid};
 use io::ReadFile;
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl Indexed {
 
     /// Reads all rows of a log, its blocks in large requests, and hands them to `take`, LSNs ascending. They are held against the directory.
     pub(crate) fn each_of(&self, log: &LogRows, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
-        let mut check = Check { log, lsns: Builder::default(), sum: Size::default() };
+        let mut check = Check { log, runs: log.lsns.runs(), left: None };
         let mut blocks = &log.blocks[..];
         while let Some(first) = blocks.first() {
             let end_max = first.offset.saturating_add(READ_LEN);
@@ -228,24 +228,36 @@ impl Indexed {
     }
 }
 
-/// Holds the rows of a log against what the directory says of it.
-struct Check<'a> {
+/// Holds the rows of a log against what the directory says of it: each before it is handed out.
+struct Check<'a, R> {
     log: &'a LogRows,
-    lsns: Builder,
-    sum: Size,
+    runs: R,
+    /// What is left of the run that the next row is in.
+    left: Option<Run>,
 }
 
-impl Check<'_> {
+impl<R: Iterator<Item = Run>> Check<'_, R> {
     fn see(&mut self, row: &Entry) -> Result<()> {
         let (low, high) = self.log.seqs;
-        self.sum += Size::one(row.len);
-        let is_known = self.sum.records <= self.log.lsns.size().records && (low..=high).contains(&row.seq);
-        if is_known { self.lsns.push(row.lsn, row.len) } else { Err(self.differs()) }
+        let (first, count, bytes) = match self.left.take().or_else(|| self.runs.next()) {
+            Some(run) => (run.first, run.count, run.bytes.checked_sub(row.len.into())),
+            None => return Err(self.differs()),
+        };
+        let (Some(bytes), true, true) = (bytes, row.lsn == first, (low..=high).contains(&row.seq)) else {
+            return Err(self.differs());
+        };
+        match (count - 1, bytes) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(self.differs()),
+            (count, bytes) => {
+                self.left = Some(Run { first: first + 1, count, bytes });
+                Ok(())
+            }
+        }
     }
 
-    fn end(self) -> Result<()> {
-        let differs = self.differs();
-        if self.lsns.build() == self.log.lsns { Ok(()) } else { Err(differs) }
+    fn end(mut self) -> Result<()> {
+        if self.left.is_none() && self.runs.next().is_none() { Ok(()) } else { Err(self.differs()) }
     }
 
     fn differs(&self) -> Error {

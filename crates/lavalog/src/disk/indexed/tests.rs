@@ -64,6 +64,15 @@ fn rows_are_held_against_the_directory() {
         let e = file.verify(&Directory { logs: vec![bad] }).unwrap_err();
         assert!(e.is_corruption() && e.offset().is_some() && e.file().is_some(), "{e}");
     }
+    // A row is not handed out before it is known that the directory has it.
+    for (lsns, expected) in [(&[1, 2, 5][..], 2), (&[1, 2], 2), (&[2, 3, 4], 0), (&[1, 2, 4, 5], 3)] {
+        let mut taken = 0;
+        let read = file.each_of(&of(lsns), &mut |_| {
+            taken += 1;
+            Ok(())
+        });
+        assert!(read.unwrap_err().is_corruption() && taken == expected, "{lsns:?}: {taken}");
+    }
     assert!(
         file.find(&of(&[1, 2, 3]), 3).unwrap_err().is_corruption(),
         "the directory has what the block lacks"
