@@ -1,7 +1,7 @@
 //! Index files: where the records of one group of the log lane are.
 //!
 //! When a group is closed, one index file is written for it, by log and LSN, with the records that were alive then. It is
-//! three things at once (`docs/decisions/0051-one-index-file-for-each-group.md`): the entries that memory gives up and reads back on demand
+//! three things at once (`docs/decisions/0052-one-index-file-for-each-group.md`): the entries that memory gives up and reads back on demand
 //! (MetaFlush records, in LavaStore, PVLDB 17(12)), the part of a checkpoint that says where these records are, and the reverse index
 //! that the collector reads instead of the group.
 //!
