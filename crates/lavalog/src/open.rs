@@ -78,11 +78,13 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
 fn restore(context: &Context, state: &State) -> Result<Restored> {
     let mut restored =
         Restored { logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
+    let mut replay_from = 0;
     if let Some(meta) = state.checkpoint() {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
         let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
         restored.logs.reach_id(checkpoint.head().next_log);
         restored.next_seq = checkpoint.head().next_seq;
+        replay_from = checkpoint.head().replay_from;
         checkpoint.each(&mut |saved| restored.logs.restore(saved))?;
     }
     for meta in state.files.values().filter(|meta| meta.role != Role::Checkpoint) {
@@ -100,6 +102,8 @@ fn restore(context: &Context, state: &State) -> Result<Restored> {
             Err(e) => return Err(e),
         }
     }
+    // Which of them still meet something in a file is known by now.
+    restored.logs.forget_truncations(replay_from);
     Ok(restored)
 }
 

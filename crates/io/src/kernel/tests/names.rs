@@ -240,6 +240,7 @@ fn room_is_reported() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "another process that locks a file")]
 fn a_lock_without_a_line_is_held_by_somebody() {
     each_engine(|env, dir| {
         let path = dir.join("LOCK");
