@@ -221,13 +221,20 @@ fn run(seed: u64, lag: u64) -> (u32, f64) {
     (most, world.copied as f64 / (80 * 101 * EACH) as f64)
 }
 
+/// Up to a lag of 8, where 60 % of the budget is alive in the end. What is alive at the edge of the budget has to be copied more often.
 #[test]
 fn of_a_log_that_is_never_trimmed_among_a_hundred_that_are_each_record_is_copied_at_most_twice() {
-    for lag in 0..=5 {
+    let mut twice = 0;
+    for lag in 0..=8 {
         for seed in 0..4 {
             let (most, share) = run(500 + seed, lag);
             assert!((1..=2).contains(&most), "lag {lag}, seed {seed}: copied {most} times");
-            assert!(share < 0.05, "lag {lag}, seed {seed}: {share} of what was written was copied");
+            assert!(
+                lag > 6 || share < 0.05,
+                "lag {lag}, seed {seed}: {share} of what was written was copied"
+            );
+            twice += u32::from(most == 2);
         }
     }
+    assert!(twice > 0, "no cold file was ever collected");
 }
