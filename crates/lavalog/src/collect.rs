@@ -50,6 +50,7 @@ impl Core {
         let facts: Vec<FileFacts> = facts.collect();
         let options = PickOptions {
             garbage_percent: self.options.garbage_percent,
+            wanted_bytes: self.options.group_bytes,
             output_bytes: self.options.group_bytes,
             ..PickOptions::default()
         };
