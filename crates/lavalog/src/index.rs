@@ -1,7 +1,7 @@
 //! Where the records of a log are.
 //!
 //! Two levels, after LavaStore (PVLDB 17(12), 3.3.1): *recent* records, those of groups without an index file, are in memory one by
-//! one, packed ([`recent`]); of all others there is, for each file, a [`Part`]: the runs of LSNs that it has, and where the blocks
+//! one, packed (`recent`); of all others there is, for each file, a [`Part`]: the runs of LSNs that it has, and where the blocks
 //! are that say more. A block is read when it is needed. When a group is closed and its index file written, its recent records become
 //! a part ([`LogIndex::install`]); when a file was collected, its part is replaced by that of the copies ([`LogIndex::relocate`]).
 //!

@@ -1,7 +1,7 @@
 //! All logs of a store, and what operations do to them: the state that a replay of the log leads to.
 //!
 //! Operations are applied in the order of their sequences as far as they create or delete logs; all others of a log may come in any
-//! order after it was created, and as often as anybody likes: the state is the same ([`log`], [`crate::index`]). So replay may begin
+//! order after it was created, and as often as anybody likes: the state is the same (`log`, [`crate::index`]). So replay may begin
 //! anywhere before the end of a checkpoint that was written while operations went on, and a group may be replayed that has an index
 //! file already. What is said of a log that was deleted is passed over: numbers of logs ascend and are never used twice, so one
 //! below the next that there is no log of was deleted.

@@ -1,14 +1,14 @@
 //! Which LSNs of a log a file has: a set of runs of consecutive numbers.
 //!
 //! Nearly all LSNs are consecutive, so what a file has of a log is one run, and one run is kept without any allocation. Where there
-//! are gaps, runs are packed: up to [`RUNS_MAX`] of them in one piece of bytes, each as the gap before it, its count and its bytes, all
+//! are gaps, runs are packed: up to `RUNS_MAX` of them in one piece of bytes, each as the gap before it, its count and its bytes, all
 //! varints. A set of single numbers, the worst there is, so takes some five bytes for each.
 //!
 //! A run knows how many bytes its records have in all, not how many each has. Whole runs are counted exactly. What is removed from
 //! within a run is counted in proportion to its records: each of them as the mean of the run. The parts of a run always add up to
 //! the run, so nothing drifts: a set that becomes empty has given back every byte it had.
 //!
-//! Invariants: runs ascend, do not touch, and are not empty; no piece is empty; a set of one run is [`Few::One`].
+//! Invariants: runs ascend, do not touch, and are not empty; no piece is empty; a set of one run is `Few::One`.
 
 mod runs;
 
