@@ -49,7 +49,7 @@ mod record {
     }
 
     impl Made {
-        pub fn tell(&mut self, kind: &dyn Debug, place: &Location<'static>, message: &str) {
+        pub fn tell(&mut self, kind: &dyn Debug, place: &'static Location<'static>, message: &str) {
             let Some(file) = &self.file else { return };
             let told = self.told.entry((place.file(), place.line())).or_default();
             let digits = |c: char| c.is_ascii_digit();
