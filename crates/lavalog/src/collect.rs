@@ -8,15 +8,16 @@
 use crate::cold::{ColdFileWriter, ColdHead};
 use crate::core::Core;
 use crate::disk::directory::Directory;
-use crate::entry::{Entry, LogId, Lsn, Source};
+use crate::entry::{Entry, LogId, Source};
 use crate::files::RowFile;
 use crate::logs::Logs;
+use crate::lsn_set::LsnSet;
 use crate::manifest::{FileMeta, Role, Step, commit};
 use crate::pick::{FileFacts, Pick, PickOptions, pick};
 use crate::seal::{NewFile, parts_of};
 use base::sync::{lock, read, write};
 use base::{Error, HashMap, Result};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::commit::GroupState;
 use store::run::{Job, JobClass, Progress};
@@ -137,20 +138,18 @@ impl Collection {
         let core = &self.core;
         let state = core.manifest.state();
         let mut opened = Vec::new();
-        let mut logs = BTreeMap::new();
+        let mut logs = BTreeSet::new();
         for source in inputs {
             let meta = state.rows_of(*source);
             let gone = || Error::not_found(format!("{source:?} has no rows to collect it by"));
             let (file, directory) = RowFile::open(core.context(), &meta.ok_or_else(gone)?)?;
-            directory.logs.iter().for_each(|rows| {
-                logs.insert(rows.log, ());
-            });
+            logs.extend(directory.logs.iter().map(|rows| rows.log));
             opened.push(Input { source: *source, file, directory });
         }
         let (file, append) = core.new_file(Role::Cold { generation: *generation })?;
         let head = ColdHead { number: file.meta.number, generation: *generation };
         let output = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
-        let logs = logs.into_keys().collect();
+        let logs = logs.into_iter().collect();
         self.copy = Some(Copy { inputs: opened, logs, at: 0, output, file, copied_bytes: 0 });
         Ok(())
     }
@@ -199,7 +198,7 @@ impl Copy {
             let Some(of_log) = input.directory.log(log) else { continue };
             let alive = alive(core, log, input.source);
             input.file.each_of(of_log, &mut |row| {
-                if alive.iter().any(|(first, last)| (*first..=*last).contains(&row.lsn)) {
+                if alive.contains(row.lsn) {
                     rows.push((input.source, *row));
                 }
                 Ok(())
@@ -217,12 +216,12 @@ impl Copy {
     }
 }
 
-/// The runs of LSNs of a log that are alive in a source.
-fn alive(core: &Core, log: LogId, source: Source) -> Vec<(Lsn, Lsn)> {
+/// The LSNs of a log that are alive in a source.
+fn alive(core: &Core, log: LogId, source: Source) -> LsnSet {
     let logs = read(&core.logs);
     let parts = logs.get(log).map_or(&[][..], |log| log.index().parts());
     let part = parts.iter().find(|part| part.source() == source);
-    part.map(|part| part.set().runs().map(|run| (run.first, run.last())).collect()).unwrap_or_default()
+    part.map(|part| part.set().clone()).unwrap_or_default()
 }
 
 impl Job for Collection {

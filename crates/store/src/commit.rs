@@ -153,11 +153,10 @@ impl Log {
         &self,
         tenant: TenantId,
         pieces: &[&[u8]],
-        (first_seq, last_seq): (SeqNo, SeqNo),
+        seqs: (SeqNo, SeqNo),
         durability: Durability,
     ) -> Result<Ticket> {
-        let Some(wal) = self.wal.get() else { return Err(self.no_room_to_begin()) };
-        wal.append(tenant, pieces, first_seq, last_seq, durability, self.manifest.durable_edit())
+        self.append_placed(tenant, pieces, seqs, durability).map(|(ticket, _)| ticket)
     }
 
     #[cold]
@@ -170,6 +169,7 @@ impl Log {
     ///
     /// # Errors
     /// As there.
+    #[inline]
     pub fn append_placed(
         &self,
         tenant: TenantId,
