@@ -274,10 +274,19 @@ pub trait ReadFile: Any + Send + Sync + fmt::Debug {
     fn path(&self) -> &Path;
 }
 
-/// A file of fixed length that is written in place. All offsets and lengths are multiples of [`crate::PAGE`].
+/// The shortest block that a device has, bytes.
+pub const BLOCK_LEN_MIN: usize = 512;
+
+/// A file of fixed length that is written in place. Its length is a multiple of [`crate::PAGE`]; offsets and lengths of
+/// writes are multiples of [`InPlaceFile::block_len`].
 pub trait InPlaceFile: Send + Sync + fmt::Debug {
     /// Its fixed length, bytes.
     fn len(&self) -> u64;
+    /// What is written as one: a write changes whole blocks of so many bytes, and no power failure while it is made takes what
+    /// stands in another block. A power of two from [`BLOCK_LEN_MIN`] to [`crate::PAGE`]. Reads of whole blocks need no copy.
+    fn block_len(&self) -> usize {
+        crate::PAGE
+    }
     /// True if its length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -16,12 +16,13 @@
 //! write is followed by `fdatasync`. For reads the ring pays: batches of 32 direct reads of 4 KiB ran four times as
 //! fast as single ones.
 //!
-//! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `scratch`
+//! The modules: `calls` (the table of system calls, through which all others go), `handle` (an open file: exact reads and writes, direct access), `append`, `read`, `inplace`, `block` (what they are written in), `scratch`
 //! (the four kinds of files), [`device`] (raw devices and images), `flush` (their flush), `fs` (names), `lock`, `uring`, `pool` (aligned buffers), `system` (clock, threads,
 //! entropy), `ffi` (system calls without a safe wrapper) and [`usage`] (counters of the process and of devices, for
 //! benchmarks).
 
 mod append;
+mod block;
 pub mod calls;
 pub mod device;
 mod ffi;

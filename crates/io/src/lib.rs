@@ -27,8 +27,8 @@ pub use clock::Clock;
 pub use device::{BLOCK, BlockDevice, DeviceWrite};
 pub use env::{Env, Priority, Spawner, ThreadHandle};
 pub use fs::{
-    Access, AppendFile, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile, Metadata,
-    PartialWrite, PendingSync, ReadFile, ReadRequest, ScratchFile, SyncKind,
+    Access, AppendFile, BLOCK_LEN_MIN, CreateOptions, DirEntry, FileLock, FileSystem, FsSpace, InPlaceFile,
+    Metadata, PartialWrite, PendingSync, ReadFile, ReadRequest, ScratchFile, SyncKind,
 };
 pub use read_only::open_in_place_read_only;
 pub use readable::{is_unreadable, read_around};

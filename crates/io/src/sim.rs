@@ -285,6 +285,13 @@ impl SimEnv {
         self.0.lock().watched.as_ref().map_or(0, |(_, pages)| pages * PAGE as u64)
     }
 
+    /// From now on files that are written in place are opened with blocks of so many bytes; at first they are sectors. A
+    /// machine that comes about by a crash begins with sectors again.
+    pub fn set_block_len(&self, bytes: usize) {
+        assert!(bytes.is_power_of_two() && (SECTOR..=PAGE).contains(&bytes), "a block of {bytes} bytes");
+        self.0.lock().block_len = bytes;
+    }
+
     /// Makes the medium read-only or writable.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.lock().read_only = read_only;

@@ -19,7 +19,8 @@ use super::ffi;
 use io_uring::IoUring;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    Advice, AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatVfs,
+    Advice, AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatVfs, Statx,
+    StatxFlags,
 };
 use rustix::io::{Errno, ReadWriteFlags, Result};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -210,6 +211,15 @@ fn errno(error: std::io::Error) -> Errno {
 #[inline]
 pub(super) fn fstat(fd: impl AsFd) -> Result<Stat> {
     judged(Call::Stat, Of::Fd(fd.as_fd()), 0, || rustix::fs::fstat(&fd))
+}
+
+/// The kernel (6.1 or later) says what direct access wants of the file; rustix has no name for it.
+pub(super) const STATX_DIOALIGN: u32 = 0x2000;
+
+#[inline]
+pub(super) fn statx_direct(fd: impl AsFd) -> Result<Statx> {
+    let mask = StatxFlags::from_bits_retain(STATX_DIOALIGN);
+    judged(Call::Stat, Of::Fd(fd.as_fd()), 0, || rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask))
 }
 
 #[inline]

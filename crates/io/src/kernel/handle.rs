@@ -4,15 +4,15 @@
 //! that meets the end of the file is `Corruption`: the engine only reads what its metadata says was written.
 //!
 //! **Direct access** (`O_DIRECT`) wants the memory address, the offset and the length aligned; a page satisfies every
-//! device in use. It is switched on after opening, with `fcntl`: opening with the flag may create the file and then
+//! device in use, and who wants to write less asks for the block ([`Handle::learn_block`]). It is switched on after opening, with `fcntl`: opening with the flag may create the file and then
 //! fail. File systems refuse it at that moment or, a few, only at the first transfer, both with `EINVAL`; the file is
 //! then read and written through the page cache, which callers cannot tell except by speed.
 //!
 //! Invariant: while `direct` is true every transfer is aligned, so `EINVAL` means that the file system refuses, not
 //! that we asked for something wrong.
 
-use super::calls;
 use super::pool::BufPool;
+use super::{block, calls};
 use crate::{Access, AlignedBuf, PAGE, PartialWrite, SyncKind};
 use base::{Error, ErrorKind, Result};
 use rustix::fd::OwnedFd;
@@ -57,12 +57,15 @@ pub(super) fn must_be_plain(path: &Path) -> Result<()> {
     }
 }
 
-/// True if direct access may transfer between `buf` and `offset`.
+/// True if direct access may transfer between `buf` and `offset`, whatever the device.
 pub(super) fn is_aligned(buf: &[u8], offset: u64) -> bool {
-    let page = PAGE as u64;
-    (buf.as_ptr() as usize).is_multiple_of(PAGE)
-        && buf.len().is_multiple_of(PAGE)
-        && offset.is_multiple_of(page)
+    is_aligned_to(PAGE, buf, offset)
+}
+
+fn is_aligned_to(block: usize, buf: &[u8], offset: u64) -> bool {
+    (buf.as_ptr() as usize).is_multiple_of(block)
+        && buf.len().is_multiple_of(block)
+        && offset.is_multiple_of(block as u64)
 }
 
 /// The pages around `[offset, offset + len)`: where they start, and their length.
@@ -77,6 +80,8 @@ pub(super) fn covering_pages(offset: u64, len: usize) -> (u64, usize) {
 pub(super) struct Handle {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
+    /// What a direct transfer is a multiple of: a page, unless it was asked for.
+    block: usize,
     direct: AtomicBool,
     /// The file system does not know durable writes.
     dsync_refused: AtomicBool,
@@ -92,9 +97,22 @@ impl Handle {
         Ok(Handle {
             fd,
             path: path.to_owned(),
+            block: PAGE,
             direct: AtomicBool::new(direct),
             dsync_refused: AtomicBool::new(false),
         })
+    }
+
+    /// Asks what the file system and the device take at the least, for who writes less than a page.
+    pub(super) fn learn_block(&mut self) {
+        if self.is_direct() {
+            self.block = block::of(&self.fd).unwrap_or(PAGE);
+        }
+    }
+
+    /// What transfers should be multiples of. Short ones through the page cache would write the page around them.
+    pub(super) fn block_len(&self) -> usize {
+        if self.is_direct() { self.block } else { PAGE }
     }
 
     /// True while transfers go around the page cache.
@@ -142,7 +160,7 @@ impl Handle {
             return Ok(());
         }
         let asked = offset..offset + buf.len() as u64;
-        if !self.is_direct() || is_aligned(buf, offset) {
+        if !self.is_direct() || is_aligned_to(self.block, buf, offset) {
             return self.fill(buf, offset, 0, asked);
         }
         let (start, span) = covering_pages(offset, buf.len());
@@ -164,14 +182,14 @@ impl Handle {
         let ends_early = || self.ends_early(asked.start, (asked.end - asked.start) as usize);
         let mut stalls = 0;
         while done < wanted {
-            if self.is_direct() && !done.is_multiple_of(PAGE) {
+            if self.is_direct() && !done.is_multiple_of(self.block) {
                 // A direct read stops inside a page only at the end of the file. If the file has grown since, the
                 // page is read again; nothing else may be retried from an unaligned offset.
                 stalls += 1;
                 if self.len()? <= start + done as u64 || stalls > STALLS_MAX {
                     return Err(ends_early());
                 }
-                done -= done % PAGE;
+                done -= done % self.block;
             }
             match calls::pread(&self.fd, &mut buf[done..], start + done as u64) {
                 Ok(0) => return Err(ends_early()),
@@ -215,7 +233,7 @@ impl Handle {
                 Ok(n) => *done += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if stalls < STALLS_MAX => stalls += 1,
-                Err(Errno::INVAL) if is_aligned(rest, at) && self.leave_direct() => {}
+                Err(Errno::INVAL) if is_aligned_to(self.block, rest, at) && self.leave_direct() => {}
                 Err(e) => return Err(e),
             }
         }

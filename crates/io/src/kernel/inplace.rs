@@ -7,6 +7,11 @@
 //! A durable write is one `pwritev2(RWF_DSYNC)`: the kernel makes that range durable and no other, with a forced
 //! write (FUA) where the device has it. File systems that do not know the flag get a write and `fdatasync`.
 //!
+//! **Blocks.** Around the page cache, the file system says what it takes at the least, and the device what it writes as one
+//! (its *physical* block, which may be longer than its logical one: it then reads and rewrites what is around a shorter write, and
+//! a power failure may take that with it). The longer of both is the block. Through the page cache, and where either is not
+//! told, it is a page.
+//!
 //! Invariant: after a failed write or sync the file accepts no further one. The kernel reports lost pages once; a
 //! second sync would succeed and mean nothing. The exception is a plain write for which a copy-on-write file system has no
 //! room: nobody has tried to sync it, so the caller may write the same range again.
@@ -25,6 +30,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct KernelInPlaceFile {
     handle: Handle,
     len: u64,
+    block_len: usize,
     engine: Arc<Engine>,
     poison: OnceLock<Error>,
 }
@@ -37,7 +43,8 @@ impl KernelInPlaceFile {
             return Err(Error::invalid(why).at_file(path));
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
-        let handle = Handle::open("cannot create a file", path, flags, access)?;
+        let mut handle = Handle::open("cannot create a file", path, flags, access)?;
+        handle.learn_block();
         let made = handle
             .allocate(len)
             .and_then(|()| handle.write_zeros(len))
@@ -53,7 +60,8 @@ impl KernelInPlaceFile {
 
     pub(super) fn open(path: &Path, access: Access, engine: &Arc<Engine>) -> Result<Self> {
         must_be_plain(path)?;
-        let handle = Handle::open("cannot open a file", path, OFlags::RDWR, access)?;
+        let mut handle = Handle::open("cannot open a file", path, OFlags::RDWR, access)?;
+        handle.learn_block();
         let len = handle.len()?;
         if !len.is_multiple_of(PAGE as u64) {
             let why = format!("a file written in place has {len} bytes, not whole pages of {PAGE} bytes");
@@ -63,13 +71,17 @@ impl KernelInPlaceFile {
     }
 
     fn new(handle: Handle, len: u64, engine: &Arc<Engine>) -> Self {
-        KernelInPlaceFile { handle, len, engine: engine.clone(), poison: OnceLock::new() }
+        let block_len = handle.block_len();
+        KernelInPlaceFile { handle, len, block_len, engine: engine.clone(), poison: OnceLock::new() }
     }
 
     fn check(&self, data: &AlignedBuf, offset: u64) {
-        let page = PAGE as u64;
+        let block = self.block_len as u64;
         let len = data.len() as u64;
-        assert!(len.is_multiple_of(page) && offset.is_multiple_of(page), "in-place write of parts of pages");
+        assert!(
+            len.is_multiple_of(block) && offset.is_multiple_of(block),
+            "in-place write of parts of blocks"
+        );
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "in-place write past the end");
     }
 
@@ -94,6 +106,10 @@ impl KernelInPlaceFile {
 impl InPlaceFile for KernelInPlaceFile {
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn block_len(&self) -> usize {
+        self.block_len
     }
 
     fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {

@@ -94,7 +94,7 @@ fn missing(what: &str, path: &Path) -> Error {
 }
 
 /// A file of `/proc` or `/sys`: its length is not known before it is read.
-fn read_text(path: &Path) -> Result<String> {
+pub(super) fn read_text(path: &Path) -> Result<String> {
     const TEXT_LEN_MAX: usize = 64 << 10;
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let action = "cannot read a counter";

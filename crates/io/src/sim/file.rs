@@ -298,16 +298,17 @@ impl AppendFile for SimAppendFile {
 pub(super) struct SimInPlaceFile {
     handle: Handle,
     len: u64,
+    block_len: usize,
 }
 
 impl SimInPlaceFile {
-    pub(super) fn new(handle: Handle, len: u64) -> Self {
-        SimInPlaceFile { handle, len }
+    pub(super) fn new(handle: Handle, len: u64, block_len: usize) -> Self {
+        SimInPlaceFile { handle, len, block_len }
     }
 
     fn check(&self, offset: u64, len: usize) {
-        let aligned = offset.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
-        assert!(aligned, "in-place I/O of {len} bytes at {offset} is not in whole pages");
+        let aligned = offset.is_multiple_of(self.block_len as u64) && len.is_multiple_of(self.block_len);
+        assert!(aligned, "in-place I/O of {len} bytes at {offset} is not in whole blocks");
     }
 
     fn check_write(&self, offset: u64, len: usize) {
@@ -319,6 +320,9 @@ impl SimInPlaceFile {
 impl InPlaceFile for SimInPlaceFile {
     fn len(&self) -> u64 {
         self.len
+    }
+    fn block_len(&self) -> usize {
+        self.block_len
     }
     fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
         self.check_write(offset, data.len());

@@ -204,7 +204,7 @@ impl FileSystem for SimFs {
             world.require_free(len, path)?;
             let ino = world.make_file(path)?;
             world.apply(Change::Preallocate { ino, len });
-            Ok(Arc::new(SimInPlaceFile::new(self.handle(world, ino, path), len)) as _)
+            Ok(Arc::new(SimInPlaceFile::new(self.handle(world, ino, path), len, world.block_len)) as _)
         })
     }
 
@@ -216,7 +216,7 @@ impl FileSystem for SimFs {
                 let why = format!("the file has {len} bytes, a multiple of {PAGE} was expected");
                 return Err(Error::corruption(why).at_file(path));
             }
-            Ok(Arc::new(SimInPlaceFile::new(self.handle(world, ino, path), len)) as _)
+            Ok(Arc::new(SimInPlaceFile::new(self.handle(world, ino, path), len, world.block_len)) as _)
         })
     }
 

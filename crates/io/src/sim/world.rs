@@ -104,6 +104,8 @@ pub(super) struct World {
     /// A directory, and the most pages that its files ever had.
     pub(super) watched: Option<(PathBuf, u64)>,
     pub(super) read_only: bool,
+    /// Of files written in place.
+    pub(super) block_len: usize,
     pub(super) costs: Costs,
 }
 
@@ -129,6 +131,7 @@ impl World {
             capacity: None,
             watched: None,
             read_only: false,
+            block_len: super::SECTOR,
             costs: Costs::default(),
         }
     }

@@ -14,6 +14,7 @@ fn every_function_reaches_the_kernel() {
     assert_eq!(pwrite_durable(&pipe, b"x", 0), Err(Errno::SPIPE));
     assert_eq!(pread(&pipe, &mut [0], 0), Err(Errno::SPIPE));
     assert_eq!(seek(&pipe, SeekFrom::End(0)), Err(Errno::SPIPE));
+    assert_eq!(statx_direct(&pipe).map(|told| told.stx_mode & 0o170_000), Ok(0o010_000));
     assert!(start_writeback(&pipe, 0, 1).is_err() && wait_writeback(&pipe, 0, 1).is_err());
     assert!(map_shared(&pipe, 4096).is_err());
     // SAFETY: an address that is no mapping is what the call refuses.

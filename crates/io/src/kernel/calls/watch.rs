@@ -70,12 +70,13 @@ impl Form {
     }
 }
 
-/// Whole pages of a transfer of whole pages: anything else could not be resumed around the page cache.
+/// Whole pages of a transfer of whole pages, whole blocks of one of whole blocks: anything else could not be resumed around
+/// the page cache.
 fn shortened(len: usize) -> usize {
-    match len.is_multiple_of(crate::PAGE) {
-        true if len < 2 * crate::PAGE => len,
-        true => len / crate::PAGE / 2 * crate::PAGE,
-        false => len.div_ceil(2),
+    match [crate::PAGE, crate::BLOCK_LEN_MIN].into_iter().find(|unit| len.is_multiple_of(*unit)) {
+        Some(unit) if len < 2 * unit => len,
+        Some(unit) => len / unit / 2 * unit,
+        None => len.div_ceil(2),
     }
 }
 

@@ -59,10 +59,16 @@ fn in_place_files() {
 }
 
 #[test]
-#[should_panic(expected = "not in whole pages")]
-fn in_place_writes_are_whole_pages() {
+#[should_panic(expected = "not in whole blocks")]
+fn in_place_writes_are_whole_blocks() {
     let sim = SimEnv::new(1);
-    let _ = in_place(&sim, "/log", 1).write_at(&AlignedBuf::zeroed(512), 0);
+    let file = in_place(&sim, "/log", 1);
+    assert_eq!(file.block_len(), 512);
+    file.write_at(&AlignedBuf::zeroed(512), 512).unwrap();
+    sim.set_block_len(PAGE);
+    let file = sim.env().fs.open_in_place(p("/log"), Access::Direct).unwrap();
+    assert_eq!(file.block_len(), PAGE);
+    let _ = file.write_at(&AlignedBuf::zeroed(512), 512);
 }
 
 #[test]
