@@ -103,10 +103,11 @@ pub struct DeviceCounters {
     pub write_bytes: u64,
 }
 
-/// Where the system tells of the device below `dir`.
+/// Where the system tells of the device below `dir`, or of the device that `dir` is.
 fn sys_device(dir: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let dev = std::fs::metadata(dir).ok()?.dev();
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let found = std::fs::metadata(dir).ok()?;
+    let dev = if found.file_type().is_block_device() { found.rdev() } else { found.dev() };
     let major = ((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff);
     let minor = (dev & 0xff) | ((dev >> 12) & !0xff);
     Some(format!("/sys/dev/block/{major}:{minor}"))

@@ -10,25 +10,32 @@
 //! append of the measured part to a moment after the last: so nothing else should use the device. What is written before that, while the
 //! logs grow to the length that they keep, is stated apart (`growth_*`).
 //!
+//! What the same place makes of writes in place is measured just before and just after ([`LogArgs::in_place`]): no log of one writer
+//! who waits for each record is faster than that.
+//!
 //! After the run a sample of what must be there is read and checked, and what was trimmed must be gone; then the store is
 //! closed and opened again (`recovery_ms`), and the ends of all logs are looked at.
 
 pub mod keyed;
+pub mod lavalog;
 
 use crate::Result;
+use crate::fs::{FsArgs, Ground, Operation, Sync as SyncAfter};
 use crate::host::{self, now_ns};
 use crate::record::{Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Latency, human_bytes, human_us};
-use clap::Args;
-use io::Rng;
+use clap::{Args, ValueEnum};
+use io::{Env, PAGE, Rng};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The seed of what is out of order.
 const SEED: u64 = 1;
+/// Bytes of the file that is written in place.
+const IN_PLACE_FILE: u64 = 32 << 20;
 /// Records of each log that are read after the run.
 const CHECKED_MAX: u64 = 4;
 
@@ -56,6 +63,9 @@ pub struct LogArgs {
     /// Seconds of appends before the measured part [default: until the logs are as long as they are to be, at most 60]
     #[arg(long, value_name = "S")]
     pub warmup_seconds: Option<f64>,
+    /// Data-synced writes in place of 4 KiB, before the run and once more after it, by which it is judged
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub in_place: u64,
 }
 
 impl LogArgs {
@@ -116,6 +126,22 @@ pub trait LogEngine: Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
+/// Where stores of logs are.
+#[derive(Clone, Debug)]
+pub struct LogSite {
+    /// The files.
+    pub env: Env,
+    /// The device below, or the image, if it is not that of the directory.
+    pub device: Option<PathBuf>,
+}
+
+impl LogSite {
+    /// Directories of the machine.
+    pub fn machine() -> LogSite {
+        LogSite { env: Env::kernel(), device: None }
+    }
+}
+
 /// Opens stores of logs.
 pub trait LogOpener {
     /// Engine and version.
@@ -125,9 +151,28 @@ pub trait LogOpener {
     /// # Errors
     /// Those of the engine.
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>>;
-    /// What is on the device whose counter is read.
-    fn counted<'a>(&'a self, dir: &'a Path) -> &'a Path {
-        dir
+    /// Where they are.
+    fn site(&self) -> LogSite {
+        LogSite::machine()
+    }
+}
+
+/// Engines of this project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OwnEngine {
+    /// LavaLog.
+    Lavalog,
+    /// LavaKV with a key a record.
+    Lavakv,
+}
+
+impl OwnEngine {
+    /// Opens stores of it.
+    pub fn opener(self, site: LogSite) -> Box<dyn LogOpener> {
+        match self {
+            OwnEngine::Lavalog => Box::new(lavalog::LavaLog { site }),
+            OwnEngine::Lavakv => Box::new(keyed::Keyed { site }),
+        }
     }
 }
 
@@ -148,6 +193,10 @@ pub struct LogReport {
     pub appends_per_s: f64,
     /// Of a durable append.
     pub latency: Latency,
+    /// Data-synced writes of 4 KiB in place, a second, by one thread, just before and just after.
+    pub in_place_writes_per_s: Option<(f64, f64)>,
+    /// Appends a second over the mean of these.
+    pub appends_per_in_place_write: Option<f64>,
     /// Bytes of records.
     pub user_bytes: u64,
     /// Bytes that the device wrote; nothing if it does not count.
@@ -196,6 +245,7 @@ impl LogReport {
              logs, writers, record         {logs}, {writers}, {record_size} B, {:.1} % out of order\n\
              durable appends               {:.0}/s\n\
              P50, P99, P99.9, max          {}, {}, {}, {}\n\
+             over writes in place          {}\n\
              device bytes per user byte    {} (while growing {}), blocks of {block}\n\
              appends per write of the log  {}\n\
              longest pause                 {} ms, {} windows of 100 ms without progress\n\
@@ -208,6 +258,7 @@ impl LogReport {
             human_us(p99_us),
             human_us(p999_us),
             human_us(max_us),
+            times(self.appends_per_in_place_write),
             times(self.device_bytes_per_user_byte),
             times(self.growth_device_bytes_per_user_byte),
             times(self.records_per_device_write),
@@ -363,7 +414,9 @@ fn part(writers: &mut [Writer<'_>], seconds_ns: u64, until_long: bool) -> Result
 /// Those of the engine; a wrong answer of it.
 pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogReport> {
     args.check()?;
-    let counted = opener.counted(dir).to_owned();
+    let site = opener.site();
+    let counted = site.device.clone().unwrap_or_else(|| dir.to_owned());
+    let in_place_before = in_place(args, &site, dir)?;
     let written = || host::device_counters(&counted).map(|device| device.write_bytes);
     let engine = opener.open(dir, args.logs)?;
     let mut writers: Vec<Writer<'_>> =
@@ -385,6 +438,8 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
     drop(writers);
     engine.close()?;
     let recovery_ms = reopened(args, opener, dir, &ends)?;
+    let in_place_writes_per_s = in_place_before.zip(in_place(args, &site, dir)?);
+    let appends_per_s = merged.ops as f64 / seconds;
     let ratio = |from: Option<u64>, to: Option<u64>, bytes: u64| {
         Some(to?.saturating_sub(from?) as f64 / bytes.max(1) as f64)
     };
@@ -395,8 +450,10 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
         out_of_order: late as f64 / merged.ops.max(1) as f64,
         appends: merged.ops,
         seconds,
-        appends_per_s: merged.ops as f64 / seconds,
+        appends_per_s,
         latency: Latency::of(&merged.latency_ns),
+        in_place_writes_per_s,
+        appends_per_in_place_write: in_place_writes_per_s.map(|(a, b)| appends_per_s * 2.0 / (a + b)),
         user_bytes: merged.bytes,
         device_bytes_written: grown.zip(end).map(|(from, to)| to.saturating_sub(from)),
         device_bytes_per_user_byte: ratio(grown, end, merged.bytes),
@@ -416,6 +473,26 @@ pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogRepo
         engine_settings: settings,
         engine_stats: stats,
     })
+}
+
+/// Data-synced writes of a page in place, a second, in a file beside those of the store.
+fn in_place(args: &LogArgs, site: &LogSite, dir: &Path) -> Result<Option<f64>> {
+    if args.in_place == 0 {
+        return Ok(None);
+    }
+    let writes = FsArgs {
+        op: Operation::InPlace,
+        io_size: PAGE,
+        sync: SyncAfter::Fdatasync,
+        threads: 1,
+        ops: Some(args.in_place),
+        buffered: false,
+        files: 0,
+        compact: false,
+    };
+    let ground = Ground::Directory { env: &site.env, dir, volume: None };
+    let counted = site.device.as_deref().unwrap_or(dir);
+    Ok(Some(crate::fs::run(&ground, counted, &writes, IN_PLACE_FILE)?.ops_per_second))
 }
 
 /// Opens the store again: how long that took, milliseconds. The end of every log must be there.

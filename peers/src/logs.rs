@@ -5,7 +5,7 @@ pub mod rocks;
 
 use bench::Result;
 use bench::host::WorkDir;
-use bench::logs::{LogArgs, LogOpener, LogReport, keyed::Keyed};
+use bench::logs::{LogArgs, LogOpener, LogReport, LogSite, OwnEngine};
 use bench::report::human_us;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -19,6 +19,8 @@ const CLAIM_PAIRS: usize = 3;
 /// The engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 pub enum LogEngineName {
+    /// LavaLog.
+    Lavalog,
     /// LavaKV with a key a record.
     Lavakv,
     /// raft-engine.
@@ -30,7 +32,8 @@ pub enum LogEngineName {
 impl LogEngineName {
     fn opener(self, args: &LogArgs) -> Box<dyn LogOpener> {
         match self {
-            LogEngineName::Lavakv => Box::new(Keyed),
+            LogEngineName::Lavalog => OwnEngine::Lavalog.opener(LogSite::machine()),
+            LogEngineName::Lavakv => OwnEngine::Lavakv.opener(LogSite::machine()),
             LogEngineName::RaftEngine => Box::new(raft::Raft { keep: args.keep }),
             LogEngineName::Rocksdb => Box::new(rocks::Rocks),
         }
@@ -63,8 +66,9 @@ pub struct LogCompareArgs {
 /// A figure: name, how to get it.
 type Figure = (&'static str, fn(&LogReport) -> Option<f64>);
 
-const FIGURES: [Figure; 7] = [
+const FIGURES: [Figure; 8] = [
     ("appends_per_s", |r| Some(r.appends_per_s)),
+    ("appends_per_in_place_write", |r| r.appends_per_in_place_write),
     ("p50_us", |r| Some(r.latency.p50_us)),
     ("p99_us", |r| Some(r.latency.p99_us)),
     ("p999_us", |r| Some(r.latency.p999_us)),
@@ -127,13 +131,14 @@ fn one_run(args: &LogCompareArgs, engine: LogEngineName) -> Result<LogReport> {
 fn print_run(pair: usize, r: &LogReport) {
     let bytes = r.device_bytes_per_user_byte.map_or("-".to_owned(), |x| format!("{x:.3}"));
     println!(
-        "pair {pair}  {:<34} {:>8.0} appends/s  P50 {:>8}  P99 {:>8}  P99.9 {:>8}  device bytes {bytes}  longest pause {} ms  \
-         opened in {:.0} ms",
+        "pair {pair}  {:<34} {:>8.0} appends/s  P50 {:>8}  P99 {:>8}  P99.9 {:>8}  {} writes in place  device bytes {bytes}  \
+         longest pause {} ms  opened in {:.0} ms",
         r.engine,
         r.appends_per_s,
         human_us(r.latency.p50_us),
         human_us(r.latency.p99_us),
         human_us(r.latency.p999_us),
+        r.appends_per_in_place_write.map_or("-".to_owned(), |x| format!("{x:.3}")),
         r.longest_without_progress_ms,
         r.recovery_ms,
     );

@@ -1,13 +1,16 @@
 //! LavaKV used as a log: a key for each record, a range delete for each trim. What a log engine has to beat.
 
-use super::{LogEngine, LogOpener};
+use super::{LogEngine, LogOpener, LogSite};
 use crate::Result;
 use lavastore::{Db, Durability, Options, WriteOptions};
 use serde_json::Value;
 use std::path::Path;
 
 /// Opens it.
-pub struct Keyed;
+pub struct Keyed {
+    /// Where.
+    pub site: LogSite,
+}
 
 impl LogOpener for Keyed {
     fn name(&self) -> String {
@@ -16,7 +19,11 @@ impl LogOpener for Keyed {
 
     fn open(&self, dir: &Path, _logs: u64) -> Result<Box<dyn LogEngine>> {
         let options = Options { durability: Durability::Durable, ..Options::default() };
-        Ok(Box::new(KeyedLogs { db: Db::open_with(dir, &options)? }))
+        Ok(Box::new(KeyedLogs { db: Db::open_in(&self.site.env, dir, &options)? }))
+    }
+
+    fn site(&self) -> LogSite {
+        self.site.clone()
     }
 }
 

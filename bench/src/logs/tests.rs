@@ -10,6 +10,7 @@ fn args() -> LogArgs {
         seconds: 0.05,
         keep: 3 * 40 * 20,
         warmup_seconds: Some(0.02),
+        in_place: 0,
     }
 }
 
@@ -18,9 +19,18 @@ fn a_run_appends_trims_and_checks() {
     let dir =
         crate::host::WorkDir::fresh(&std::env::temp_dir().join(format!("bench-logs-{}", std::process::id())));
     let dir = dir.unwrap();
-    let report = run(&args(), &keyed::Keyed, dir.path()).unwrap();
-    assert!(report.appends > 0 && report.checked > 0, "{report:?}");
-    assert!(report.text().contains("durable appends"), "{}", report.text());
+    for (engine, name) in [(OwnEngine::Lavalog, "lavalog"), (OwnEngine::Lavakv, "lavakv")] {
+        let args = LogArgs { in_place: 5, ..args() };
+        let report = run(&args, &*engine.opener(LogSite::machine()), &dir.path().join(name)).unwrap();
+        assert!(report.appends > 0 && report.checked > 0, "{report:?}");
+        assert!(report.text().contains("durable appends"), "{}", report.text());
+        let (before, after) = report.in_place_writes_per_s.unwrap();
+        let times = report.appends_per_in_place_write.unwrap();
+        assert!((times * (before + after) / 2.0 - report.appends_per_s).abs() < 1.0, "{report:?}");
+        // Only the log engine tells of its index and its writes.
+        assert_eq!(report.index_bytes_ratio.is_some(), name == "lavalog");
+        assert_eq!(report.records_per_device_write.is_some_and(|n| n > 0.0), name == "lavalog");
+    }
 }
 
 /// Forgets one record in so many.

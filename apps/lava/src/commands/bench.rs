@@ -6,6 +6,7 @@ use crate::{Result, output};
 use bench::fs::Ground;
 use bench::host::WorkDir;
 use bench::lava::{Lava, LavaIn};
+use bench::logs::{LogArgs, LogSite, OwnEngine};
 use bench::report::{human_bytes, human_count};
 use bench::{BenchArgs, Workload, ablation, contract};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
@@ -101,6 +102,39 @@ impl FromArgMatches for MaybeStore {
 enum OtherBench {
     /// Measure appends, writes in place or reads in a directory, on a LavaFS volume, or on a bare device
     Fs(BenchFsCommand),
+    /// Measure durable appends to many logs by several writers, with trims behind
+    Log(BenchLogCommand),
+}
+
+/// Options of `bench log`.
+#[derive(Args)]
+pub struct BenchLogCommand {
+    #[command(flatten)]
+    logs: LogArgs,
+    /// What is measured
+    #[arg(long, value_enum, default_value = "lavalog")]
+    engine: OwnEngine,
+    /// Write the report to this file as JSON, too; without a file: to standard output, in place of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+}
+
+/// Measures a store of logs. Where it is made is as with a benchmark of a key-value store.
+fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
+    args.logs.check().or_else(|e| output::usage(format!("bench log: {e}")))?;
+    let run = |site, dir: &Path| -> Result<()> {
+        let report = bench::logs::run(&args.logs, &*args.engine.opener(site), dir)?;
+        told(args.json.as_deref(), &report, || report.text())
+    };
+    match db {
+        Some(db) if volume_of(&db).is_some() => {
+            let place = to_new_store(&db, "")?;
+            let device = volume_of(&db).map(Path::to_owned);
+            run(LogSite { env: place.env, device }, &place.dir)
+        }
+        Some(dir) => run(LogSite::machine(), WorkDir::named(&dir, false)?.path()),
+        None => run(LogSite::machine(), WorkDir::fresh(Path::new(FRESH_PARENT))?.path()),
+    }
 }
 
 /// Options of a benchmark of a store.
@@ -121,6 +155,7 @@ pub struct BenchStore {
 pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
     match (args.other, args.store.0) {
         (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
+        (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
         (None, Some(args)) => bench_store(db, &args),
         (None, None) => output::usage("say what to measure"),
     }
@@ -170,18 +205,24 @@ fn bench_store(db: Option<PathBuf>, args: &BenchStore) -> Result<()> {
     told(args.json.as_deref(), &report, || report.table())
 }
 
+/// A volume on which there is no store yet.
+fn to_new_store(db: &Path, or: &str) -> Result<Place> {
+    let place = Place::to_write(db)?;
+    if place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
+        let name = volume_of(db).unwrap_or(db).display();
+        let what = format!("there is a store on {name}: make the volume anew{or}");
+        return Err(failure(Status::Exists, what));
+    }
+    Ok(place)
+}
+
 /// One run in a store on a LavaFS volume.
 fn bench_on_volume(db: &Path, args: &BenchStore) -> Result<()> {
     if matches!(args.bench.workload, Workload::Contract | Workload::Ablation) {
         return output::usage("contract and ablation make many stores: name a directory");
     }
     let path = volume_of(db).unwrap_or(db);
-    let place = Place::to_write(db)?;
-    if !args.bench.reuse && place.env.fs.exists(&place.dir)? && !place.env.fs.list(&place.dir)?.is_empty() {
-        let name = path.display();
-        let what = format!("there is a store on {name}: make the volume anew, or pass --reuse");
-        return Err(failure(Status::Exists, what));
-    }
+    let place = if args.bench.reuse { Place::to_write(db)? } else { to_new_store(db, ", or pass --reuse")? };
     let opener = LavaIn { env: place.env, counted: path.to_owned() };
     let report = bench::run(&args.bench, &opener, &place.dir)?;
     told(args.json.as_deref(), &report, || report.table())

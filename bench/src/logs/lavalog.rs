@@ -1,0 +1,92 @@
+//! LavaLog, the log engine.
+
+use super::{LogEngine, LogOpener, LogSite};
+use crate::Result;
+use lavalog::{Durability, LogHandle, LogStore, Options};
+use serde_json::Value;
+use std::path::Path;
+
+/// Opens it.
+pub struct LavaLog {
+    /// Where.
+    pub site: LogSite,
+}
+
+impl LogOpener for LavaLog {
+    fn name(&self) -> String {
+        format!("LavaLog {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>> {
+        let options = Options::default();
+        let store = LogStore::open(&self.site.env, dir, &options)?;
+        let handles = (0..logs).map(|log| Ok(store.log(&log.to_string())?)).collect::<Result<_>>()?;
+        Ok(Box::new(Logs { store, handles, options }))
+    }
+
+    fn site(&self) -> LogSite {
+        self.site.clone()
+    }
+}
+
+struct Logs {
+    store: LogStore,
+    /// By their numbers.
+    handles: Vec<LogHandle>,
+    options: Options,
+}
+
+impl LogEngine for Logs {
+    fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
+        Ok(self.handles[log as usize].append(lsn, record, Durability::Durable)?)
+    }
+
+    fn trim(&self, log: u64, below: u64) -> Result<()> {
+        Ok(self.handles[log as usize].trim(below)?)
+    }
+
+    fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        match self.handles[log as usize].read_into(lsn, out) {
+            Err(e) if e.kind() == lavastore::ErrorKind::Trimmed => Ok(false),
+            read => Ok(read?),
+        }
+    }
+
+    fn takes_gaps(&self) -> bool {
+        true
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let Options { group_bytes, access, background_threads, garbage_percent, .. } = &self.options;
+        let all = [
+            ("group_bytes", group_bytes.to_string()),
+            ("access", format!("{access:?}")),
+            ("background_threads", background_threads.to_string()),
+            ("garbage_percent", garbage_percent.to_string()),
+        ];
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn stats(&self) -> Vec<(String, Value)> {
+        let s = self.store.statistics();
+        let all = [
+            ("logs", s.logs),
+            ("appends", s.appends),
+            ("append_bytes", s.append_bytes),
+            ("record_bytes", s.record_bytes),
+            ("index_bytes", s.index_bytes),
+            ("sealed_groups", s.sealed_groups),
+            ("collected_files", s.collected_files),
+            ("copied_bytes", s.copied_bytes),
+            ("log_writes", s.log_writes),
+            ("log_written_bytes", s.log_written_bytes),
+        ];
+        all.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.handles);
+        Ok(self.store.close()?)
+    }
+}
