@@ -9,6 +9,7 @@ use crate::scan::Scan;
 use base::sync::read;
 use base::{Error, ErrorKind, Result};
 use io::Env;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Durability;
@@ -73,6 +74,16 @@ impl LogStore {
 
     fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    /// Which store it is: it keeps this when it is closed and opened again.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.core().manifest.state().store.uid.0
+    }
+
+    /// The durability of writes that do not say theirs.
+    pub fn durability(&self) -> Durability {
+        self.core().options.durability
     }
 
     /// Creates a log.
@@ -181,6 +192,21 @@ impl LogStore {
         })
     }
 
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.core().context().dir
+    }
+
+    /// Ends the background and the log, whoever else has a handle: all that was written is durable, and what is written from now on
+    /// is refused as `Closed`. Once.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn end(&self) -> Result<()> {
+        self.0.scheduler.stop();
+        self.core().store.close()
+    }
+
     /// Ends it: all that was written is durable, and the loss of its end would be noticed.
     ///
     /// # Errors
@@ -193,8 +219,7 @@ impl LogStore {
                 format!("the store of logs has {count} other handles: drop them first"),
             )
         })?;
-        inner.scheduler.stop();
-        inner.core.store.close()
+        LogStore(Arc::new(inner)).end()
     }
 }
 
@@ -208,6 +233,16 @@ impl<'a> LogBatch<'a> {
     /// An empty batch.
     pub fn new() -> LogBatch<'a> {
         LogBatch::default()
+    }
+
+    /// How many operations it has.
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// True if it has none.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
     }
 
     /// Appends a record.
@@ -313,7 +348,20 @@ impl LogHandle {
 
     /// The records from an LSN on.
     pub fn scan(&self, from: Lsn) -> Scan {
-        Scan::new(self.core(), self.id, from)
+        self.scan_range(from..=Lsn::MAX)
+    }
+
+    /// The records of a range of LSNs.
+    pub fn scan_range(&self, lsns: RangeInclusive<Lsn>) -> Scan {
+        Scan::new(self.core(), self.id, lsns)
+    }
+
+    /// Its name.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted.
+    pub fn name(&self) -> Result<String> {
+        Ok(read(&self.core().logs).log(self.id)?.name().to_string())
     }
 
     /// The lowest LSN that it has.

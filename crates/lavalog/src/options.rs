@@ -2,11 +2,13 @@
 
 use base::{Error, Result};
 use io::Access;
-use store::commit::{LogTerms, shortest_bytes};
+use store::commit::{Durability, LogTerms, shortest_bytes};
 
 /// How a store of logs is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// What the acknowledgement of a write promises that does not say so itself: `Durable` or `Buffered`. Default `Durable`.
+    pub durability: Durability,
     /// Bytes of a group of the log: the unit in which room is taken and given back. Default 256 MiB.
     pub group_bytes: u64,
     /// Whether the page cache lies between the engine and the device. Default: no.
@@ -22,6 +24,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            durability: Durability::Durable,
             group_bytes: 256 << 20,
             access: Access::Direct,
             background_threads: 1,
@@ -36,6 +39,12 @@ pub const GROUP_BYTES_MIN: u64 = 256 << 10;
 /// The longest one.
 pub const GROUP_BYTES_MAX: u64 = 4 << 30;
 
+/// What is told to who asks for a write that is in no log.
+#[cold]
+pub(crate) fn never_volatile() -> Error {
+    Error::invalid("a record of a log is always in the log: ask for Durable or Buffered, not Volatile")
+}
+
 impl Options {
     /// # Errors
     /// `InvalidArgument` for what is out of its range.
@@ -44,6 +53,9 @@ impl Options {
             true => Ok(()),
             false => Err(Error::invalid(format!("{name} is {min} to {max}, not {value}"))),
         };
+        if self.durability == Durability::Volatile {
+            return Err(never_volatile());
+        }
         range("group_bytes", self.group_bytes, GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;
         range("background_threads", self.background_threads as u64, 1, 64)?;
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;

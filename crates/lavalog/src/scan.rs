@@ -10,6 +10,7 @@ use crate::index::{Found, Span};
 use base::sync::read;
 use base::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,15 +30,18 @@ pub struct Scan {
     core: Arc<Core>,
     log: LogId,
     next: Option<Lsn>,
+    last: Lsn,
     ahead: VecDeque<Record>,
 }
 
 impl Scan {
-    pub(crate) fn new(core: &Arc<Core>, log: LogId, from: Lsn) -> Scan {
-        Scan { core: core.clone(), log, next: Some(from), ahead: VecDeque::new() }
+    pub(crate) fn new(core: &Arc<Core>, log: LogId, lsns: RangeInclusive<Lsn>) -> Scan {
+        let (first, last) = lsns.into_inner();
+        let next = Some(first).filter(|first| *first <= last);
+        Scan { core: core.clone(), log, next, last, ahead: VecDeque::new() }
     }
 
-    /// The next record; `None` if there is none for the moment.
+    /// The next record; `None` if there is none for the moment, or behind the last LSN of the scan.
     ///
     /// # Errors
     /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in; those of reading.
@@ -47,12 +51,12 @@ impl Scan {
         }
         let record = self.ahead.pop_front();
         if let Some((lsn, _)) = &record {
-            self.next = lsn.checked_add(1);
+            self.next = lsn.checked_add(1).filter(|next| *next <= self.last);
         }
         Ok(record)
     }
 
-    /// The next record, which is waited for if there is none yet, so long at most.
+    /// The next record, which is waited for if there is none yet, so long at most. `None` at once behind the last LSN of the scan.
     ///
     /// # Errors
     /// As [`Scan::read_next`]; `Closed` if the store is closed meanwhile.
@@ -60,7 +64,9 @@ impl Scan {
         let context = self.core.context().clone();
         let end_ns = context.now_ns().saturating_add(timeout.as_nanos().try_into().unwrap_or(u64::MAX));
         context.wait_until(|| match self.read_next() {
-            Ok(None) if context.now_ns() < end_ns => context.health.check_sound().err().map(Err),
+            Ok(None) if self.next.is_some() && context.now_ns() < end_ns => {
+                context.health.check_sound().err().map(Err)
+            }
             done => Some(done),
         })
     }
@@ -76,6 +82,7 @@ impl Scan {
         for _ in 0..MOVES_MAX {
             let mut spans = Vec::new();
             read(&self.core.logs).log(self.log)?.index().spans(self.log, from, SPANS, &mut spans);
+            spans.retain(|span| span.first <= self.last);
             let Some(last) = spans.last().map(|span| span.last) else { return Ok(()) };
             match self.read_spans(&spans, from) {
                 // What was read before the error is handed out first.
@@ -97,7 +104,7 @@ impl Scan {
                 Found::Record(source, row) => vec![(source, row)],
                 Found::Block(source, block) => {
                     let rows = self.core.rows.of(source)?.block(self.log, block)?;
-                    let wanted = span.first.max(from)..=span.last;
+                    let wanted = span.first.max(from)..=span.last.min(self.last);
                     rows.into_iter()
                         .filter(|row| wanted.contains(&row.lsn))
                         .map(|row| (source, row))

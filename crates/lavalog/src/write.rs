@@ -13,6 +13,7 @@ use crate::index::Found;
 use crate::logs::{GroupPlace, Logs};
 use crate::manifest::TENANT;
 use crate::ops::{Batch, Op};
+use crate::options::never_volatile;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
@@ -88,6 +89,9 @@ impl Core {
     /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
     /// of the log.
     pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
+        if durability == Durability::Volatile {
+            return Err(never_volatile());
+        }
         let mut done = BTreeSet::new();
         loop {
             if done.len() == ops.len() {

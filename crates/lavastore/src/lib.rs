@@ -1,4 +1,5 @@
-//! LavaStore is a local storage engine for write-heavy services: an embeddable, ordered, durable key-value store.
+//! LavaStore is a local storage engine for write-heavy services: an embeddable, ordered, durable key-value store,
+//! and a store of logs ([`LogStore`]).
 //!
 //! From an empty directory to a program with column families, prefix scans, a snapshot, a stream and a checkpoint:
 //!
@@ -54,6 +55,8 @@
 //! | [`Iter`], [`Keys`], [`Cursor`] | going through keys: as an iterator from both ends, or seeking |
 //! | [`WriteBatch`] | changes that happen together |
 //! | [`ValueWriter`], [`ValueReader`] | one large value as a stream |
+//! | [`LogStore`], [`Log`], [`LogScan`] | a store of logs: thousands of them, records by number, durable appends |
+//! | [`LogBatch`], [`LogWriter`] | changes of several logs that happen together; the calls with options |
 //! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
 //! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
 //! | [`Error`] | everything that can go wrong: an [`ErrorKind`] to match on, the file and the offset |
@@ -112,6 +115,7 @@ mod handle;
 pub mod inspect;
 mod iter;
 pub mod limits;
+mod log;
 mod range;
 mod read;
 mod snapshot;
@@ -128,6 +132,7 @@ pub use family::Family;
 #[doc(alias = "iterator")]
 pub use iter::Iter;
 pub use iter::{Cursor, Keys};
+pub use log::{Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use snapshot::Snapshot;
@@ -151,6 +156,25 @@ pub use write::{FamilyBatch, Writer};
 /// ```
 #[doc(inline)]
 pub use lavakv::{DamagedFiles, Options, SpaceLimit, SpacePolicy};
+
+/// ```
+/// use lavastore::{Durability, LogOptions, LogStore};
+/// let options = LogOptions { durability: Durability::Buffered, ..Default::default() };
+/// # let env = lavastore::testing::SimEnv::new(1).env();
+/// LogStore::open_in(&env, "/logs", &options)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavalog::Options as LogOptions;
+
+/// ```
+/// use lavastore::LogStatistics;
+/// # let store = lavastore::testing::log_store();
+/// let LogStatistics { logs, appends, .. } = store.stats();
+/// assert_eq!((logs, appends), (0, 0));
+/// ```
+#[doc(inline)]
+pub use lavalog::Statistics as LogStatistics;
 
 /// ```
 /// use lavastore::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};

@@ -41,3 +41,31 @@ pub const FAMILY_NAME_LEN_MAX: usize = lavakv::limits::FAMILY_NAME_LEN_MAX;
 /// assert_eq!(lavastore::limits::FAMILIES_MAX, 1 << 16);
 /// ```
 pub const FAMILIES_MAX: usize = lavakv::limits::FAMILIES_MAX;
+
+/// The longest record of a log, bytes.
+///
+/// ```
+/// assert_eq!(lavastore::limits::RECORD_LEN_MAX, 16 << 20);
+/// ```
+pub const RECORD_LEN_MAX: usize = lavalog::limits::RECORD_LEN_MAX;
+
+/// The longest name of a log, bytes.
+///
+/// ```
+/// assert_eq!(lavastore::limits::LOG_NAME_LEN_MAX, 1024);
+/// ```
+pub const LOG_NAME_LEN_MAX: usize = lavalog::limits::NAME_LEN_MAX;
+
+/// The longest metadata of a log, bytes.
+///
+/// ```
+/// assert_eq!(lavastore::limits::LOG_METADATA_LEN_MAX, 4096);
+/// ```
+pub const LOG_METADATA_LEN_MAX: usize = lavalog::limits::METADATA_LEN_MAX;
+
+/// The most logs in one store.
+///
+/// ```
+/// assert_eq!(lavastore::limits::LOGS_MAX, 1 << 20);
+/// ```
+pub const LOGS_MAX: usize = lavalog::limits::LOGS_MAX;

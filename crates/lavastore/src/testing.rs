@@ -20,7 +20,7 @@
 
 pub use lavakv::sim::{Costs, CrashKind, FaultEffect, FaultPlan, OpKind, Policy, Record, SimEnv};
 
-use crate::{Db, Options};
+use crate::{Db, LogOptions, LogStore, Options};
 
 /// A new store with default options, in the memory of a simulated machine of its own: for tests that need a store and no
 /// crashes. It is gone with its last handle.
@@ -34,5 +34,18 @@ use crate::{Db, Options};
 #[doc(alias = "in_memory")]
 pub fn store() -> Db {
     let opened = Db::open_in(&SimEnv::new(1).env(), "/store", &Options::default());
+    opened.expect("a machine without faults has room for a new store")
+}
+
+/// A new store of logs, as [`store`] makes one of keys. Its groups are short.
+///
+/// ```
+/// let store = lavastore::testing::log_store();
+/// store.log("orders")?.append(1, "two apples")?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+pub fn log_store() -> LogStore {
+    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let opened = LogStore::open_in(&SimEnv::new(1).env(), "/logs", &options);
     opened.expect("a machine without faults has room for a new store")
 }

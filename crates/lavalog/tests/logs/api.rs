@@ -67,10 +67,53 @@ fn a_batch_that_cannot_be_is_refused_whole() {
         Options { group_bytes: 1, ..options() },
         Options { garbage_percent: 0, ..options() },
         Options { background_threads: 0, ..options() },
+        Options { durability: Durability::Volatile, ..options() },
     ] {
         let e = LogStore::open(&sim.env(), Path::new("/other"), &wrong).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     }
+}
+
+#[test]
+fn what_is_in_no_log_is_refused() {
+    let sim = SimEnv::new(5);
+    let store = open(&sim);
+    let log = store.log("a").unwrap();
+    let refused = log.append(1, b"x", Durability::Volatile).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    assert_eq!(log.read(1).unwrap(), None);
+}
+
+#[test]
+fn a_scan_ends_at_the_last_lsn_of_its_range_whether_records_are_in_memory_or_in_files() {
+    let sim = SimEnv::new(6);
+    let store = open(&sim);
+    let log = store.log("a").unwrap();
+    let lsns: Vec<u64> = (1..=3000).filter(|lsn| lsn % 7 != 0).collect();
+    for in_files in [false, true] {
+        for &lsn in &lsns {
+            log.append(lsn, &[lsn as u8; 30], Durability::Buffered).unwrap();
+        }
+        if in_files {
+            store.seal().unwrap();
+            store.settle().unwrap();
+            assert!(store.statistics().sealed_groups > 0);
+        }
+        for (first, last) in
+            [(0, 0), (1, 1), (7, 7), (5, 9), (255, 258), (700, 2100), (2999, 9000), (9, 3), (0, u64::MAX)]
+        {
+            let found: Vec<u64> = log.scan_range(first..=last).map(|record| record.unwrap().0).collect();
+            let wanted: Vec<u64> = lsns.iter().copied().filter(|lsn| (first..=last).contains(lsn)).collect();
+            assert_eq!(found, wanted, "{first} to {last}, in files: {in_files}");
+        }
+    }
+    // Behind its last LSN nothing is waited for, though there is nothing to read in front of it either.
+    assert_eq!(log.scan_range(7..=7).wait_next(Duration::from_millis(1)).unwrap(), None);
+    let before = sim.env().clock.now_ns();
+    let mut one = log.scan_range(8..=8);
+    assert!(one.wait_next(Duration::MAX).unwrap().is_some());
+    assert_eq!(one.wait_next(Duration::MAX).unwrap(), None);
+    assert!(sim.env().clock.now_ns() - before < 1_000_000_000);
 }
 
 #[test]

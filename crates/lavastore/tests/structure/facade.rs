@@ -107,9 +107,14 @@ fn is_silent(item: &Item) -> bool {
 
 /// The names that a line takes from the engine.
 fn re_exported(line: &str) -> Vec<String> {
-    let Some(names) = line.strip_prefix("pub use lavakv::") else { return Vec::new() };
+    let engine =
+        ["pub use lavakv::", "pub use lavalog::"].iter().find_map(|prefix| line.strip_prefix(prefix));
+    let Some(names) = engine else { return Vec::new() };
     let names = names.trim_end_matches(';').trim_matches(['{', '}']);
-    let names = names.split(',').map(str::trim).filter(|name| name.starts_with(char::is_uppercase));
+    let names = names
+        .split(',')
+        .map(|name| name.split(" as ").next().unwrap_or(name).trim())
+        .filter(|name| name.starts_with(char::is_uppercase));
     names.map(str::to_owned).collect()
 }
 
@@ -138,6 +143,7 @@ fn what_is_missing_is_found() {
     assert!(judged("pub use db::Db;\npub use lavafs;").is_empty());
     assert_eq!(judged("/// Nothing.\npub use lavakv::{\n    A, B,\n};").len(), 1);
     assert_eq!(re_exported("pub use lavakv::{ Options, dump };"), ["Options"]);
+    assert_eq!(re_exported("pub use lavalog::Options as LogOptions;"), ["Options"]);
     let text = "\nimpl Options {\n    /// Checks.\n    pub fn check(&self) -> Result<()> {\n    }\n}\nimpl Other {\n    pub fn x() -> Result<()> {\n    }\n}";
     let blocks = impls(text, &BTreeSet::from(["Options".to_owned()]));
     assert_eq!(blocks.iter().flat_map(|block| public_items(block)).filter(is_silent).count(), 1);

@@ -1,0 +1,351 @@
+//! The log engine: a store of logs, its handles and batches.
+//!
+//! Every handle is a pair: the engine's own, and the store, which it keeps open. The engine's goes first, so that the last handle
+//! of a store finds no other when it closes it.
+
+mod batch;
+mod handle;
+mod scan;
+
+pub use batch::{LogBatch, LogWriter};
+pub use handle::Log;
+pub use scan::LogScan;
+
+use crate::handle::StoreId;
+use crate::{Env, Error, ErrorKind, LogOptions, LogStatistics, Result, WriteOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The number of a record in its log. Its writer gives it: usually one more than the last, but gaps and any order are fine.
+///
+/// ```
+/// # let store = lavastore::testing::log_store();
+/// let first: lavastore::Lsn = 1000;
+/// store.log("orders")?.append(first, "an order")?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+pub type Lsn = u64;
+
+/// An open store of logs: thousands of them in few files. For redo logs, Raft logs, queues. Cheap to clone, usable from any thread.
+///
+/// What is written is [`Durable`](crate::Durability::Durable) when the call returns, unless [`LogOptions::durability`] or
+/// [`WriteOptions`] say otherwise; all who wait at the same time share one write of the device, whatever logs they write to.
+///
+/// The store is open as long as anything made from it lives: clones, logs, scans. The last of them closes it;
+/// [`LogStore::close`] does, too, and says what went wrong, or how many are left.
+///
+/// ```
+/// # let dir = std::env::temp_dir().join(format!("lavastore-logs-{}", std::process::id()));
+/// use lavastore::LogStore;
+///
+/// let store = LogStore::open(&dir)?;
+/// let orders = store.log("orders")?;
+/// orders.append(1, "two apples")?;
+/// orders.append(2, "one pear")?;
+/// for record in orders.scan(..) {
+///     let (lsn, bytes) = record?;
+///     println!("{lsn}: {}", bytes.escape_ascii());
+/// }
+/// orders.trim(2)?;
+/// assert_eq!(orders.first_lsn()?, Some(2));
+/// # drop(orders);
+/// store.close()?;
+/// # std::fs::remove_dir_all(&dir).ok();
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct LogStore(Arc<Shared>);
+
+/// What the handles of a store share.
+struct Shared {
+    engine: lavalog::LogStore,
+    closed: bool,
+}
+
+impl Shared {
+    fn close(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.closed, true) {
+            true => Ok(()),
+            false => self.engine.end(),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What fails here is met again at the next open, as after a crash.
+        let _ = self.close();
+    }
+}
+
+/// Opening and closing.
+impl LogStore {
+    /// Opens a store of logs with default options, making a new one if there is none.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-open-{}", std::process::id()));
+    /// let store = lavastore::LogStore::open(&dir)?;
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` if another process (or this one) has it open; `Corruption` naming file and offset if what was durable is lost;
+    /// `Unsupported` if a newer release wrote it; `InvalidArgument` if the path is not a store's directory; `NoSpace`.
+    pub fn open(path: impl AsRef<Path>) -> Result<LogStore> {
+        Self::open_with(path, &LogOptions::default())
+    }
+
+    /// Opens a store of logs with options.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-with-{}", std::process::id()));
+    /// use lavastore::{LogOptions, LogStore};
+    /// let options = LogOptions { group_bytes: 16 << 20, ..Default::default() };
+    /// let store = LogStore::open_with(&dir, &options)?;
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::open`]; `InvalidArgument` for an option out of range.
+    pub fn open_with(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
+        Self::open_in(&Env::kernel(), path, options)
+    }
+
+    /// Opens a store of logs in an environment: the kernel's, a volume of LavaFS, or a simulated machine
+    /// ([`testing`](crate::testing)).
+    ///
+    /// ```
+    /// use lavastore::{LogOptions, LogStore, testing::SimEnv};
+    /// let machine = SimEnv::new(1);
+    /// let store = LogStore::open_in(&machine.env(), "/logs", &LogOptions::default())?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::open_with`].
+    pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
+        let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
+        Ok(LogStore(Arc::new(Shared { engine, closed: false })))
+    }
+
+    /// The engine underneath, for the torture programs.
+    #[doc(hidden)]
+    pub fn engine(&self) -> &lavalog::LogStore {
+        &self.0.engine
+    }
+
+    fn handle(&self, log: lavalog::LogHandle) -> Log {
+        Log::new(log, self.clone())
+    }
+
+    fn id(&self) -> StoreId {
+        self.engine().store_id()
+    }
+
+    /// Closes the store, and reports what a drop would hide.
+    ///
+    /// ```
+    /// # use lavastore::ErrorKind;
+    /// # let store = lavastore::testing::log_store();
+    /// let log = store.log("orders")?;
+    /// let busy = store.clone().close().unwrap_err();
+    /// assert_eq!(busy.kind(), ErrorKind::Busy);
+    /// assert!(busy.message().contains("2 handles"), "the store, and its log: {busy}");
+    /// drop(log);
+    /// store.close()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Busy` if something made from the store is still alive: a clone, a log, a scan. The message says how many. Then only this
+    /// handle goes, and the store closes with the last of them. Otherwise what failed in the background or fails now.
+    pub fn close(self) -> Result<()> {
+        let others = Arc::strong_count(&self.0) - 1;
+        // Of several that close at the same time exactly one gets it.
+        match Arc::into_inner(self.0) {
+            Some(mut shared) => shared.close(),
+            None => Err(still_open(others.max(1))),
+        }
+    }
+}
+
+/// What a close says that closed nothing.
+fn still_open(others: usize) -> Error {
+    let handles = if others == 1 { "1 handle".to_string() } else { format!("{others} handles") };
+    let why = format!(
+        "the store of logs stays open: it has {handles} beside this one; it closes when the last of them is dropped"
+    );
+    Error::new(ErrorKind::Busy, why)
+}
+
+/// The logs that there are.
+impl LogStore {
+    /// The log with this name, which is made if it is missing.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// assert_eq!(store.log("orders")?.last_lsn()?, Some(1));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::create_log`], without `AlreadyExists`.
+    pub fn log(&self, name: &str) -> Result<Log> {
+        Ok(self.handle(self.engine().log(name)?))
+    }
+
+    /// The log with this name, which is there.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// assert_eq!(store.open_log("orders").unwrap_err().kind(), lavastore::ErrorKind::NotFound);
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn open_log(&self, name: &str) -> Result<Log> {
+        Ok(self.handle(self.engine().open_log(name)?))
+    }
+
+    /// Makes a log, durably.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.create_log("orders")?;
+    /// assert_eq!(store.create_log("orders").unwrap_err().kind(), lavastore::ErrorKind::AlreadyExists);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` for an empty name and `TooLarge` beyond the [`limits`](crate::limits); `NoSpace`; `Io` if the
+    /// device failed, and from then on `Poisoned`, until the store is opened again.
+    pub fn create_log(&self, name: &str) -> Result<Log> {
+        Ok(self.handle(self.engine().create_log(name)?))
+    }
+
+    /// Deletes a log with all its records, durably. Its handles then fail with `NotFound`; a later log of the same name is another.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.log("orders")?;
+    /// store.delete_log("orders")?;
+    /// assert_eq!(orders.append(1, "late").unwrap_err().kind(), lavastore::ErrorKind::NotFound);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`; `NoSpace`; `Io` and `Poisoned` as [`LogStore::create_log`].
+    pub fn delete_log(&self, name: &str) -> Result<()> {
+        self.engine().delete_log(name)
+    }
+
+    /// The names of all logs, in their order. For very many: [`LogStore::log_names_from`].
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("payments")?;
+    /// store.log("orders")?;
+    /// assert_eq!(store.log_names(), ["orders", "payments"]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    #[doc(alias = "list_logs")]
+    pub fn log_names(&self) -> Vec<String> {
+        self.log_names_from("", usize::MAX)
+    }
+
+    /// The names of logs at or behind one, in their order, so many at most.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("payments")?;
+    /// store.log("orders")?;
+    /// assert_eq!(store.log_names_from("p", 10), ["payments"]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn log_names_from(&self, from: &str, limit: usize) -> Vec<String> {
+        self.engine().list_logs(from, limit)
+    }
+}
+
+/// Writing to several logs, and what operators ask for.
+impl LogStore {
+    /// Writes a batch: all of it or nothing, whatever logs it has to do with.
+    ///
+    /// ```
+    /// use lavastore::LogBatch;
+    /// # let store = lavastore::testing::log_store();
+    /// let (orders, payments) = (store.log("orders")?, store.log("payments")?);
+    /// let mut batch = LogBatch::new();
+    /// batch.append(&orders, 1, "two apples").append(&payments, 1, "3 euros");
+    /// store.write(&batch)?;
+    /// assert_eq!(payments.last_lsn()?, Some(1));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Log::append`], of any of its operations; `InvalidArgument` if a log of it is of another store.
+    pub fn write(&self, batch: &LogBatch<'_>) -> Result<()> {
+        self.write_as(batch, None)
+    }
+
+    /// As [`LogStore::write`], with options.
+    ///
+    /// ```
+    /// use lavastore::{LogBatch, WriteOptions};
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.log("orders")?;
+    /// store.write_with(LogBatch::new().append(&orders, 1, "two apples"), &WriteOptions::buffered())?;
+    /// store.sync()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::write`]; `InvalidArgument` for [`Volatile`](crate::Durability::Volatile): a record is always in the log.
+    pub fn write_with(&self, batch: &LogBatch<'_>, options: &WriteOptions) -> Result<()> {
+        self.write_as(batch, options.durability)
+    }
+
+    fn write_as(&self, batch: &LogBatch<'_>, durability: Option<crate::Durability>) -> Result<()> {
+        batch.check_store(self)?;
+        self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
+    }
+
+    /// Makes durable all that was written.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.writing(&WriteOptions::buffered()).append(1, "two apples")?;
+    /// store.sync()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
+    pub fn sync(&self) -> Result<()> {
+        self.engine().sync()
+    }
+
+    /// What it has, and what it did since it was opened.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// assert_eq!(store.stats().appends, 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn stats(&self) -> LogStatistics {
+        self.engine().statistics()
+    }
+}
+
+impl std::fmt::Debug for LogStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LogStore({})", self.engine().dir().display())
+    }
+}

@@ -1,0 +1,230 @@
+//! Writes to logs, with options; and batches.
+
+use super::{Log, LogStore, Lsn};
+use crate::handle::StoreId;
+use crate::{Durability, Error, Result, WriteOptions};
+
+/// Writes to one log with [`WriteOptions`]; made by [`Log::writing`].
+///
+/// ```
+/// # use lavastore::WriteOptions;
+/// # let store = lavastore::testing::log_store();
+/// let orders = store.log("orders")?;
+/// let buffered = orders.writing(&WriteOptions::buffered());
+/// buffered.append(1, "two apples")?;
+/// buffered.append(2, "one pear")?;
+/// store.sync()?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it writes nothing until it is asked"]
+pub struct LogWriter<'a> {
+    log: &'a Log,
+    options: WriteOptions,
+}
+
+impl<'a> LogWriter<'a> {
+    pub(super) fn new(log: &'a Log, options: WriteOptions) -> LogWriter<'a> {
+        LogWriter { log, options }
+    }
+
+    fn durability(&self) -> Durability {
+        self.options.durability.unwrap_or_else(|| self.log.store().engine().durability())
+    }
+
+    /// Appends a record.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.writing(&WriteOptions::durable()).append(1, "two apples")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Trimmed` below the trim; `AlreadyExists` if there is a record of this LSN with other bytes; `TooLarge` beyond the
+    /// [`limits`](crate::limits); `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`: nothing
+    /// happened. `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
+    pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.log.inner().append(lsn, bytes.as_ref(), self.durability())
+    }
+
+    /// Removes all records below an LSN for good. Without a durability in the options it is [`Durability::Buffered`].
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.writing(&WriteOptions::durable()).trim(100)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if the log was deleted; `InvalidArgument` for [`Durability::Volatile`]; `NoSpace`; `Io` and `Poisoned` as
+    /// [`LogWriter::append`].
+    pub fn trim(&self, below: Lsn) -> Result<()> {
+        let mut batch = lavalog::LogBatch::new();
+        batch.trim(self.log.inner(), below);
+        self.log.store().engine().write(&batch, self.options.durability.unwrap_or(Durability::Buffered))
+    }
+
+    /// Removes all records above an LSN; others may take their places.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.writing(&WriteOptions::durable()).truncate_after(100)?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`LogWriter::trim`].
+    pub fn truncate_after(&self, lsn: Lsn) -> Result<()> {
+        self.log.inner().truncate_after(lsn, self.durability())
+    }
+
+    /// Replaces the metadata.
+    ///
+    /// ```
+    /// # use lavastore::WriteOptions;
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.writing(&WriteOptions::durable()).set_metadata("a few bytes")?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`LogWriter::trim`]; `TooLarge` beyond the [`limits`](crate::limits).
+    pub fn set_metadata(&self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.log.inner().set_metadata(bytes.as_ref(), self.durability())
+    }
+}
+
+/// Operations that happen together or not at all, over any logs; written by [`LogStore::write`].
+///
+/// It borrows the bytes of its records: they go from where they are into the log, without a copy between. It keeps the first error
+/// of its calls, and the write returns it.
+///
+/// ```
+/// use lavastore::LogBatch;
+/// # let store = lavastore::testing::log_store();
+/// let group = store.log("raft group 7")?;
+/// let mut batch = LogBatch::new();
+/// batch.truncate_after(&group, 41).append(&group, 42, "entry").set_metadata(&group, "term 12");
+/// store.write(&batch)?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LogBatch<'a> {
+    inner: lavalog::LogBatch<'a>,
+    /// The store its logs are of, if it names any; `Err`: of several.
+    store: Option<Result<StoreId, Mixed>>,
+}
+
+/// A batch has logs of several stores.
+#[derive(Clone, Copy, Debug)]
+struct Mixed;
+
+impl<'a> LogBatch<'a> {
+    /// An empty batch.
+    ///
+    /// ```
+    /// assert!(lavastore::LogBatch::new().is_empty());
+    /// ```
+    pub fn new() -> LogBatch<'a> {
+        LogBatch::default()
+    }
+
+    fn of(&mut self, log: &Log) -> &mut lavalog::LogBatch<'a> {
+        match self.store {
+            None => self.store = Some(Ok(log.store().id())),
+            Some(Ok(store)) if store != log.store().id() => self.store = Some(Err(Mixed)),
+            Some(_) => {}
+        }
+        &mut self.inner
+    }
+
+    /// Appends a record.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// # let orders = store.log("orders")?;
+    /// let mut batch = lavastore::LogBatch::new();
+    /// batch.append(&orders, 1, "two apples").append(&orders, 2, &[7; 100]);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn append(&mut self, log: &Log, lsn: Lsn, bytes: &'a (impl AsRef<[u8]> + ?Sized)) -> &mut Self {
+        self.of(log).append(log.inner(), lsn, bytes.as_ref());
+        self
+    }
+
+    /// Removes all records below an LSN, for good.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// # let orders = store.log("orders")?;
+    /// let mut batch = lavastore::LogBatch::new();
+    /// batch.append(&orders, 11, "two apples").trim(&orders, 11);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn trim(&mut self, log: &Log, below: Lsn) -> &mut Self {
+        self.of(log).trim(log.inner(), below);
+        self
+    }
+
+    /// Removes all records above an LSN, but for those that the batch appends after this.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// # let orders = store.log("orders")?;
+    /// let mut batch = lavastore::LogBatch::new();
+    /// batch.truncate_after(&orders, 10).append(&orders, 11, "two pears");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn truncate_after(&mut self, log: &Log, lsn: Lsn) -> &mut Self {
+        self.of(log).truncate_after(log.inner(), lsn);
+        self
+    }
+
+    /// Replaces the metadata of a log.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// # let orders = store.log("orders")?;
+    /// let mut batch = lavastore::LogBatch::new();
+    /// batch.set_metadata(&orders, "a few bytes");
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn set_metadata(&mut self, log: &Log, bytes: &'a (impl AsRef<[u8]> + ?Sized)) -> &mut Self {
+        self.of(log).set_metadata(log.inner(), bytes.as_ref());
+        self
+    }
+
+    /// Number of operations.
+    ///
+    /// ```
+    /// assert_eq!(lavastore::LogBatch::new().len(), 0);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// True if there are no operations.
+    ///
+    /// ```
+    /// assert!(lavastore::LogBatch::default().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    pub(super) fn inner(&self) -> &lavalog::LogBatch<'a> {
+        &self.inner
+    }
+
+    pub(super) fn check_store(&self, store: &LogStore) -> Result<()> {
+        match self.store {
+            None => Ok(()),
+            Some(Ok(of)) if of == store.id() => Ok(()),
+            Some(_) => Err(Error::invalid("the batch has a log of another store")),
+        }
+    }
+}

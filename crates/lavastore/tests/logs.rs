@@ -1,0 +1,197 @@
+//! What the facade adds to the log engine: handles that keep the store open, ranges, defaults, checks of misuse.
+
+#![allow(clippy::disallowed_methods, reason = "tests run threads")]
+
+use lavastore::testing::{CrashKind, Policy, SimEnv, log_store};
+use lavastore::{Durability, ErrorKind, Log, LogBatch, LogOptions, LogStore, Lsn, Result, WriteOptions};
+use std::time::Duration;
+
+fn options() -> LogOptions {
+    LogOptions { group_bytes: 1 << 20, ..Default::default() }
+}
+
+fn lsns(log: &Log, range: impl std::ops::RangeBounds<Lsn>) -> Vec<Lsn> {
+    log.scan(range).map(|record| record.unwrap().0).collect()
+}
+
+#[test]
+fn everything_made_from_a_store_of_logs_keeps_it_open() {
+    let env = SimEnv::new(1).env();
+    let open = || LogStore::open_in(&env, "/logs", &options());
+    type Made = Box<dyn std::any::Any>;
+    let makers: [fn(&LogStore) -> Made; 4] = [
+        |store| Box::new(store.clone()),
+        |store| Box::new(store.log("a").unwrap()),
+        |store| Box::new(store.log("a").unwrap().scan(..)),
+        |store| Box::new((store.log("a").unwrap(), store.log("b").unwrap())),
+    ];
+    for (at, maker) in makers.into_iter().enumerate() {
+        let store = open().unwrap();
+        store.log("a").unwrap().append(at as u64 + 1, "x").unwrap();
+        let made = maker(&store);
+        let told = store.close().unwrap_err();
+        let handles = if at == 3 { "2 handles" } else { "1 handle " };
+        assert!(told.kind() == ErrorKind::Busy && told.message().contains(handles), "{told}");
+        assert_eq!(open().unwrap_err().kind(), ErrorKind::Locked);
+        drop(made);
+        // The last handle has closed it.
+        let store = open().unwrap();
+        assert_eq!(store.open_log("a").unwrap().last_lsn().unwrap(), Some(at as u64 + 1));
+        store.close().unwrap();
+    }
+    // A batch holds nothing.
+    let store = open().unwrap();
+    let mut batch = LogBatch::new();
+    batch.append(&store.log("a").unwrap(), 100, "x");
+    store.close().unwrap();
+    assert_eq!(batch.len(), 1);
+    // Of two that close at the same time one closes the store.
+    let store = open().unwrap();
+    let twin = store.clone();
+    let other = std::thread::spawn(move || twin.close());
+    let both = [store.close(), other.join().unwrap()];
+    assert_eq!(both.iter().filter(|closed| closed.is_ok()).count(), 1, "{both:?}");
+    open().unwrap();
+}
+
+#[test]
+fn an_append_is_durable_and_a_trim_is_not_unless_it_is_said_otherwise() {
+    let machine = SimEnv::new(2);
+    let open = |machine: &SimEnv| LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();
+    let store = open(&machine);
+    let log = store.log("a").unwrap();
+    let (buffered, durable) = (WriteOptions::buffered(), WriteOptions::durable());
+    // Of what is not durable each write is kept or lost, as the seed wants it: in how many of some states is the record there?
+    let states = 12;
+    let kept_in = |lsn| {
+        let lose = |seed| machine.crash(CrashKind::PowerLossWith(Policy::Dropped), seed);
+        let is_there = |seed| open(&lose(seed)).open_log("a").unwrap().read(lsn).unwrap().is_some();
+        (0..states).filter(|seed| is_there(*seed)).count() as u64
+    };
+    log.append(1, "x").unwrap();
+    log.writing(&buffered).append(2, "x").unwrap();
+    assert_eq!(kept_in(1), states);
+    assert!(kept_in(2) < states);
+    // Each durable call takes along what was buffered before it.
+    type Call<'a> = &'a dyn Fn(&Log) -> Result<()>;
+    let calls: [Call<'_>; 8] = [
+        &|log| log.append(1000, "y"),
+        &|log| log.set_metadata("y"),
+        &|log| log.truncate_after(2000),
+        &|log| log.writing(&durable).append(1001, "y"),
+        &|log| log.writing(&durable).trim(1),
+        &|log| log.writing(&durable).set_metadata("z"),
+        &|_| store.write(LogBatch::new().append(&log, 1002, "y")),
+        &|_| store.sync(),
+    ];
+    for (at, call) in calls.iter().enumerate() {
+        let lsn = at as Lsn + 10;
+        log.writing(&buffered).append(lsn, "buffered").unwrap();
+        call(&log).unwrap();
+        assert_eq!(kept_in(lsn), states, "call {at}");
+    }
+    let quiet: [Call<'_>; 4] = [
+        &|log| log.trim(2),
+        &|log| log.writing(&WriteOptions::default()).trim(2),
+        &|log| log.writing(&buffered).set_metadata("w"),
+        &|_| store.write_with(LogBatch::new().append(&log, 1003, "y"), &buffered),
+    ];
+    for (at, call) in quiet.iter().enumerate() {
+        let lsn = at as Lsn + 100;
+        log.writing(&buffered).append(lsn, "buffered").unwrap();
+        call(&log).unwrap();
+        assert!(kept_in(lsn) < states, "call {at}");
+        store.sync().unwrap();
+    }
+    for refused in [
+        log.writing(&WriteOptions::volatile()).append(5000, "x"),
+        log.writing(&WriteOptions::volatile()).trim(5000),
+        store.write_with(LogBatch::new().append(&log, 5000, "x"), &WriteOptions::volatile()),
+    ] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    // The default is an option.
+    let env = SimEnv::new(3);
+    let options = LogOptions { durability: Durability::Buffered, ..options() };
+    let store = LogStore::open_in(&env.env(), "/logs", &options).unwrap();
+    store.log("a").unwrap().append(1, "x").unwrap();
+    let lost = |seed| open(&env.crash(CrashKind::PowerLossWith(Policy::Dropped), seed)).log("a").unwrap();
+    assert!((0..states).any(|seed| lsns(&lost(seed), ..).is_empty()));
+}
+
+#[test]
+fn ranges_are_those_of_a_btree_map() {
+    let store = log_store();
+    let log = store.log("a").unwrap();
+    let model: std::collections::BTreeSet<Lsn> = [1, 2, 5, 6, 7, 40].into();
+    for &lsn in &model {
+        log.append(lsn, "x").unwrap();
+    }
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let ends = [0, 1, 4, 7, 41, Lsn::MAX];
+    for bounds in ends.iter().flat_map(|&a| ends.iter().map(move |&b| (a, b))).filter(|(a, b)| a < b) {
+        let (a, b) = bounds;
+        for range in [
+            (Included(a), Included(b)),
+            (Included(a), Excluded(b)),
+            (Excluded(a), Included(b)),
+            (Excluded(a), Unbounded),
+            (Unbounded, Excluded(b)),
+            (Unbounded, Unbounded),
+        ] {
+            assert_eq!(lsns(&log, range), model.range(range).copied().collect::<Vec<_>>(), "{range:?}");
+        }
+    }
+    #[allow(clippy::reversed_empty_ranges, reason = "no range is empty, and no panic")]
+    let none =
+        (lsns(&log, 7..2), log.gaps(7..2, 9).unwrap(), log.gaps((Excluded(Lsn::MAX), Unbounded), 9).unwrap());
+    assert_eq!(none, (Vec::new(), Vec::new(), Vec::new()));
+    assert_eq!(log.gaps(1.., 10).unwrap(), [3..=4, 8..=39]);
+    assert_eq!(log.gaps(1.., 1).unwrap(), [3..=4]);
+    assert_eq!(log.gaps(39..43, 10).unwrap(), [39..=39, 41..=42]);
+    assert_eq!(store.log("empty").unwrap().gaps(.., 10).unwrap(), []);
+    store.delete_log("a").unwrap();
+    #[allow(clippy::reversed_empty_ranges, reason = "no range is empty, and no panic")]
+    let deleted = log.gaps(7..2, 10);
+    assert_eq!(deleted.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_is_of_another_store_is_refused_and_a_log_knows_what_it_is() {
+    let one = log_store();
+    let two = LogStore::open_in(&SimEnv::new(2).env(), "/logs", &options()).unwrap();
+    let (mine, other) = (one.log("a").unwrap(), two.log("a").unwrap());
+    let mut batch = LogBatch::new();
+    batch.append(&other, 1, "x");
+    assert_eq!(one.write(&batch).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    two.write(&batch).unwrap();
+    batch.append(&mine, 1, "x");
+    for store in [&one, &two] {
+        assert_eq!(store.write(&batch).unwrap_err().kind(), ErrorKind::InvalidArgument, "of both");
+    }
+    one.write(&LogBatch::new()).unwrap();
+    assert_eq!((mine.name().unwrap(), mine.id()), ("a".to_string(), other.id()));
+    one.delete_log("a").unwrap();
+    assert_eq!(mine.name().unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_tail_is_woken_by_an_append_of_another_thread() {
+    let dir = std::env::temp_dir().join(format!("lavastore-tail-{}", std::process::id()));
+    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let store = LogStore::open_with(&dir, &options).unwrap();
+    let log = store.log("a").unwrap();
+    let mut tail = log.scan(..);
+    let reader = std::thread::spawn(move || {
+        (0..100)
+            .map(|_| tail.wait_next(Duration::from_secs(60)).unwrap().expect("in time").0)
+            .collect::<Vec<_>>()
+    });
+    for lsn in 0..100 {
+        log.append(lsn, "x").unwrap();
+    }
+    assert_eq!(reader.join().unwrap(), (0..100).collect::<Vec<_>>());
+    drop(log);
+    store.close().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+}
