@@ -7,65 +7,131 @@
 
 use crate::cold::{ColdFileWriter, ColdHead};
 use crate::core::Core;
-use crate::disk::directory::Directory;
+use crate::disk::directory::{Directory, LogRows};
 use crate::entry::{Entry, LogId, Source};
 use crate::files::RowFile;
-use crate::logs::Logs;
+use crate::index::Part;
+use crate::logs::Moved;
 use crate::lsn_set::LsnSet;
 use crate::manifest::{FileMeta, Role, Step, commit};
-use crate::pick::{FileFacts, Pick, PickOptions, pick};
+use crate::pick::{Candidates, FileFacts, Pick, PickOptions, pick};
 use crate::seal::{NewFile, parts_of};
 use base::sync::{lock, read, write};
 use base::{Error, HashMap, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::commit::GroupState;
+use store::commit::{GroupState, LaneGroup};
 use store::run::{Job, JobClass, Progress};
 
 /// Bytes of records in one step of the job.
 const STEP_BYTES: u64 = 4 << 20;
 
+/// Logs that change while nobody else looks at any.
+pub(crate) const LOGS_AT_ONCE: usize = 256;
+/// Files whose counts are looked at while nobody else looks at any log.
+const FILES_AT_ONCE: usize = 1024;
+
+/// What may be collected, and what was last found to be most worth it.
+#[derive(Debug, Default)]
+pub(crate) struct ToCollect {
+    files: Candidates,
+    /// `None`: something has changed since.
+    answer: Option<Option<Pick>>,
+}
+
+impl ToCollect {
+    /// A file has come.
+    pub fn add(&mut self, file: FileFacts) {
+        self.files.set(file);
+        self.answer = None;
+    }
+
+    /// A file has gone, or cannot be read.
+    pub fn remove(&mut self, source: Source) {
+        self.files.remove(source);
+        self.answer = None;
+    }
+
+    /// What has died since this was last called. The lock of the logs is held for a bounded number of files each time.
+    fn update(&mut self, core: &Core) {
+        loop {
+            let changed = write(&core.logs).take_changed(FILES_AT_ONCE);
+            for (source, usage) in &changed {
+                self.files.set_live(*source, usage.live);
+                self.answer = None;
+            }
+            if changed.len() < FILES_AT_ONCE {
+                return;
+            }
+        }
+    }
+}
+
 impl Core {
-    /// What is most worth collecting.
+    /// What is most worth collecting. Asked again and again, it looks at what has changed.
     pub fn to_collect(&self) -> Option<Pick> {
-        let state = self.manifest.state();
-        let groups: HashMap<u64, u64> = self
-            .lane
-            .groups()
-            .into_iter()
-            .filter(|group| group.state == GroupState::Retained)
-            .map(|group| (group.ltn, group.len))
-            .collect();
-        let damaged = lock(&self.under_way).damaged.clone();
-        let logs = read(&self.logs);
-        let facts = state.files.values().filter_map(|file| {
-            let source = file.source().filter(|source| !damaged.contains(source))?;
-            let (bytes, age, generation) = match file.role {
-                Role::Index { ltn } => (groups.get(&ltn)? + file.len, ltn, 0),
-                Role::Cold { generation } => (file.len, file.number, generation),
-                Role::Checkpoint => return None,
-            };
-            let usage = logs.ledger().usage(source);
-            Some(FileFacts { source, bytes, written: usage.written, live: usage.live, age, generation })
-        });
-        let facts: Vec<FileFacts> = facts.collect();
+        let mut under_way = lock(&self.under_way);
+        let to_collect = &mut under_way.to_collect;
+        to_collect.update(self);
         let options = PickOptions {
             garbage_percent: self.options.garbage_percent,
             wanted_bytes: self.options.group_bytes,
             output_bytes: self.options.group_bytes,
             ..PickOptions::default()
         };
-        pick(&facts, &options)
+        let ToCollect { files, answer } = to_collect;
+        answer.get_or_insert_with(|| pick(files, &options)).clone()
+    }
+
+    /// A file may be collected from now on; `group_len`: the bytes of the group that it is the index of.
+    pub fn may_collect(&self, file: &FileMeta, group_len: u64) {
+        let mut under_way = lock(&self.under_way);
+        let Some(source) = file.source().filter(|source| !under_way.damaged.contains(source)) else { return };
+        let (bytes, age, generation) = match file.role {
+            Role::Index { ltn } => (group_len + file.len, ltn, 0),
+            Role::Cold { generation } => (file.len, file.number, generation),
+            Role::Checkpoint => return,
+        };
+        let usage = read(&self.logs).ledger().usage(source);
+        let facts = FileFacts { source, bytes, written: usage.written, live: usage.live, age, generation };
+        under_way.to_collect.add(facts);
+    }
+
+    /// All files that there are may be collected: once, at open.
+    pub fn may_collect_all(&self) {
+        let retained = |group: &LaneGroup| group.state == GroupState::Retained;
+        let groups = self.lane.groups().into_iter().filter(retained);
+        let groups: HashMap<u64, u64> = groups.map(|group| (group.ltn, group.len)).collect();
+        for file in self.manifest.state().files.values() {
+            match file.role {
+                Role::Index { ltn } => {
+                    groups.get(&ltn).iter().for_each(|len| self.may_collect(file, **len));
+                }
+                _ => self.may_collect(file, 0),
+            }
+        }
+    }
+
+    /// What is damaged is not collected: it stays as it is.
+    pub fn set_damaged(&self, sources: &[Source]) {
+        let mut under_way = lock(&self.under_way);
+        under_way.damaged.extend(sources);
+        sources.iter().for_each(|source| under_way.to_collect.remove(*source));
+    }
+
+    /// Some files take the place of others in the logs, a bounded number of logs at a time. Each log changes as a whole, and the files
+    /// that go can be read until all have changed: so a reader finds every record all the time, in the one or the other.
+    fn relocate(&self, inputs: &[Source], moved: Vec<Moved>) {
+        let mut moved = moved.into_iter();
+        while !moved.as_slice().is_empty() {
+            write(&self.logs).relocate(moved.by_ref().take(LOGS_AT_ONCE));
+        }
+        write(&self.logs).forget(inputs);
     }
 
     /// Drops files: groups are freed, files of rows removed. `add` comes in the same edit. What the index leads to changes while the
     /// inputs can still be read: who looks for a record finds it in the one or the other.
-    fn replace(
-        &self,
-        inputs: &[Source],
-        add: Option<FileMeta>,
-        relocate: impl FnOnce(&mut Logs),
-    ) -> Result<()> {
+    fn replace(&self, inputs: &[Source], add: Option<FileMeta>, moved: Vec<Moved>) -> Result<()> {
         let state = self.manifest.state();
         let rows: Vec<FileMeta> = inputs.iter().filter_map(|source| state.rows_of(*source)).collect();
         let groups: Vec<u64> = inputs
@@ -82,9 +148,11 @@ impl Core {
         self.lane.free(&groups, |records| {
             self.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| self.rows.add(meta));
-            relocate(&mut write(&self.logs));
+            self.relocate(inputs, moved);
             Ok(())
         })?;
+        inputs.iter().for_each(|input| lock(&self.under_way).to_collect.remove(*input));
+        add.iter().for_each(|file| self.may_collect(file, 0));
         self.removed(&rows)
     }
 
@@ -99,7 +167,7 @@ impl Core {
 
     /// Drops files of which nothing is alive.
     fn free_dead(&self, dead: &[Source]) -> Result<()> {
-        self.replace(dead, None, |logs| logs.relocate(dead, [], []))
+        self.replace(dead, None, Vec::new())
     }
 }
 
@@ -168,7 +236,7 @@ impl Collection {
         let replaced = finished.and_then(|finished| {
             let parts = parts_of(Source::Cold(file.meta.number), &finished.directory)?;
             file.meta.len = finished.len;
-            core.replace(&sources, Some(file.meta), |logs| logs.relocate(&sources, logs_named, parts))
+            core.replace(&sources, Some(file.meta), moved(&inputs, &logs_named, parts))
         });
         match replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
@@ -196,7 +264,7 @@ impl Copy {
         let mut rows: Vec<(Source, Entry)> = Vec::new();
         for input in &self.inputs {
             let Some(of_log) = input.directory.log(log) else { continue };
-            let alive = alive(core, log, input.source);
+            let alive = alive(core, input.source, of_log);
             input.file.each_of(of_log, &mut |row| {
                 if alive.contains(row.lsn) {
                     rows.push((input.source, *row));
@@ -216,11 +284,21 @@ impl Copy {
     }
 }
 
-/// The LSNs of a log that are alive in a source.
-fn alive(core: &Core, log: LogId, source: Source) -> LsnSet {
+/// What becomes of the logs that inputs have something of; `parts`: what the output has of them.
+fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Moved> {
+    let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+    let from = |log: LogId| {
+        let of_log =
+            inputs.iter().filter_map(move |input| Some((input.source, input.directory.log(log)?.low()?)));
+        of_log.collect()
+    };
+    logs.iter().map(|&log| Moved { log, from: from(log), to: parts.remove(&log) }).collect()
+}
+
+/// The LSNs of a log that are alive in a source, which has those rows of it.
+fn alive(core: &Core, source: Source, rows: &LogRows) -> LsnSet {
     let logs = read(&core.logs);
-    let parts = logs.get(log).map_or(&[][..], |log| log.index().parts());
-    let part = parts.iter().find(|part| part.source() == source);
+    let part = logs.get(rows.log).zip(rows.low()).and_then(|(log, low)| log.index().part_of(source, low));
     part.map(|part| part.set().clone()).unwrap_or_default()
 }
 
@@ -234,7 +312,7 @@ impl Job for Collection {
         if stepped.as_ref().is_err_and(Error::is_corruption) {
             // What is damaged stays as it is; everything else goes on.
             let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = &self.pick;
-            lock(&self.core.under_way).damaged.extend(inputs);
+            self.core.set_damaged(inputs);
             self.abandon();
             return Ok(Progress::Done);
         }

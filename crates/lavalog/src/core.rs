@@ -4,6 +4,7 @@
 //! are in the log, and what was checked still holds. `logs` is changed under it (and by what follows from files, which changes
 //! nothing that anybody sees), and looked at by everybody for a moment; no file is touched under `logs`.
 
+use crate::collect::ToCollect;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
 use crate::index::Found;
@@ -36,6 +37,8 @@ pub(crate) struct UnderWay {
     pub is_moving: bool,
     /// What could not be collected, because something of it is damaged. It stays as it is.
     pub damaged: BTreeSet<Source>,
+    /// What could be.
+    pub to_collect: ToCollect,
 }
 
 /// What was done since the store was opened.

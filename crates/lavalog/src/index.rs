@@ -2,7 +2,7 @@
 //!
 //! Two levels, after LavaStore (PVLDB 17(12), 3.3.1): *recent* records, those of groups without an index file, are in memory one by
 //! one, packed (`recent`); of all others there is, for each file, a [`Part`]: the runs of LSNs that it has, and where the blocks
-//! are that say more. A block is read when it is needed. When a group is closed and its index file written, its recent records become
+//! are that say more (`parts`). A block is read when it is needed. When a group is closed and its index file written, its recent records become
 //! a part ([`LogIndex::install`]); when a file was collected, its part is replaced by that of the copies ([`LogIndex::relocate`]).
 //!
 //! Each LSN that is alive is in one place only. What is removed, by a trim, a truncation or a newer record, is taken out of the
@@ -17,6 +17,7 @@
 //! one goes.
 
 pub mod part;
+mod parts;
 mod recent;
 
 pub use part::Part;
@@ -26,8 +27,8 @@ use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::ledger::Ledger;
 use crate::lsn_set::{Builder, LsnSet, Size};
 use base::SeqNo;
+use parts::Parts;
 use recent::{Item, Recent};
-use std::ops::RangeInclusive;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub enum Inserted {
 pub struct LogIndex {
     /// One for each group that has something of the log and no index file, in order of their coming.
     recent: Vec<Recent>,
-    parts: Vec<Part>,
+    parts: Parts,
     /// Above all LSNs.
     end: Lsn,
 }
@@ -108,24 +109,7 @@ impl LogIndex {
                 return item.seq < seq;
             }
         }
-        let Some(at) = self.parts.iter().position(|part| part.set().contains(lsn)) else { return true };
-        let newer = self.parts[at].last_seq() < seq;
-        if newer {
-            self.cut_part(at, only, ledger);
-        }
-        newer
-    }
-
-    /// Takes LSNs out of a part. True if it was the last of it, and the part is gone.
-    fn cut_part(&mut self, at: usize, range: RangeInclusive<Lsn>, ledger: &mut Ledger) -> bool {
-        let part = &mut self.parts[at];
-        let removed = part.set_mut().remove(range);
-        ledger.lose(part.source(), removed);
-        let empty = part.set().is_empty();
-        if empty {
-            self.parts.remove(at);
-        }
-        empty
+        self.parts.of(lsn).is_none() || self.parts.cut(&only, seq, ledger)
     }
 
     /// Where a record is, if it is there.
@@ -138,7 +122,7 @@ impl LogIndex {
             Some(Found::Record(Source::Group(recent.ltn), entry_of(log, item)))
         });
         recent.or_else(|| {
-            let part = self.parts.iter().find(|part| part.set().contains(lsn))?;
+            let part = self.parts.of(lsn)?;
             Some(Found::Block(part.source(), part.block_of(lsn)))
         })
     }
@@ -151,40 +135,38 @@ impl LogIndex {
                 last: item.lsn,
                 found: Found::Record(Source::Group(recent.ltn), entry_of(log, item)),
             });
-            Box::new(spans) as Box<dyn Iterator<Item = Span>>
+            Box::new(spans) as Stream<'_, Span>
         });
-        let parts = self.parts.iter().map(|part| {
+        let parts = self.parts.from(from).map(|part| {
             let found = |block| Found::Block(part.source(), block);
             let spans = part.pieces_from(from);
             let spans = spans.map(move |(first, last, block)| Span { first, last, found: found(block) });
-            Box::new(spans) as Box<dyn Iterator<Item = Span>>
+            (part.low(), Box::new(spans) as Stream<'_, Span>)
         });
-        merged(recent.chain(parts).collect(), |span| span.first).take(limit).for_each(|span| out.push(span));
+        merged(recent.collect(), parts, |span| span.first).take(limit).for_each(|span| out.push(span));
     }
 
     /// What LSNs there are from one on, as first and last, in order; what touches may come in several. The first may begin below.
     pub fn runs_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, Lsn)> + '_ {
-        let recent = self
-            .recent
-            .iter()
-            .map(move |recent| Box::new(recent.runs_from(from)) as Box<dyn Iterator<Item = (Lsn, Lsn)> + '_>);
-        let parts = self.parts.iter().map(move |part| {
+        let recent =
+            self.recent.iter().map(move |recent| Box::new(recent.runs_from(from)) as Stream<'_, (Lsn, Lsn)>);
+        let parts = self.parts.from(from).map(move |part| {
             let runs = part.set().runs_from(from).map(|run| (run.first, run.last()));
-            Box::new(runs) as Box<dyn Iterator<Item = (Lsn, Lsn)> + '_>
+            (part.low(), Box::new(runs) as Stream<'_, (Lsn, Lsn)>)
         });
-        merged(recent.chain(parts).collect(), |run| run.0)
+        merged(recent.collect(), parts, |run| run.0)
     }
 
     /// The lowest LSN.
     pub fn first(&self) -> Option<Lsn> {
         let recent = self.recent.iter().filter_map(Recent::first);
-        recent.chain(self.parts.iter().filter_map(|part| part.set().first())).min()
+        recent.chain(self.parts.first()).min()
     }
 
     /// The highest LSN.
     pub fn last(&self) -> Option<Lsn> {
         let recent = self.recent.iter().filter_map(Recent::last);
-        recent.chain(self.parts.iter().filter_map(|part| part.set().last())).max()
+        recent.chain(self.parts.last()).max()
     }
 
     /// Takes out all below an LSN.
@@ -195,7 +177,7 @@ impl LogIndex {
         {
             ledger.lose(Source::Group(recent.ltn), recent.remove(&range, u64::MAX));
         }
-        self.cut_parts(&range, u64::MAX, ledger);
+        self.parts.cut(&range, u64::MAX, ledger);
     }
 
     /// Takes out all above an LSN that came by an operation before `seq`. True if a part lost something: its file still has it.
@@ -207,22 +189,8 @@ impl LogIndex {
         for recent in &mut self.recent {
             ledger.lose(Source::Group(recent.ltn), recent.remove(&range, seq));
         }
-        let lost = self.cut_parts(&range, seq, ledger);
+        let lost = self.parts.cut(&range, seq, ledger);
         self.end = self.last().map_or(0, |last| last + 1);
-        lost
-    }
-
-    /// Takes LSNs out of all parts that are older than a sequence. True if any had some.
-    fn cut_parts(&mut self, range: &RangeInclusive<Lsn>, seq: SeqNo, ledger: &mut Ledger) -> bool {
-        let (mut at, mut lost) = (0, false);
-        while let Some(part) = self.parts.get(at) {
-            let set = part.set();
-            let older = part.last_seq() < seq;
-            let met = set.first() <= Some(*range.end()) && set.last() >= Some(*range.start());
-            lost |= older && met;
-            let gone = older && met && self.cut_part(at, range.clone(), ledger);
-            at += usize::from(!gone);
-        }
         lost
     }
 
@@ -256,17 +224,16 @@ impl LogIndex {
     }
 
     /// Files were collected: what lived of them is in another one, which has `part` of this log, if it has anything. It stands for
-    /// the parts of the inputs, as far as they are still alive. False if not all of it is.
-    pub fn relocate(&mut self, inputs: &[Source], part: Option<Part>, ledger: &mut Ledger) -> bool {
+    /// the parts of the inputs, as far as they are still alive. `inputs`: each with the lowest LSN that it had of the log. False if
+    /// not all of the part is alive.
+    pub fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) -> bool {
         let mut alive = Vec::new();
-        self.parts.retain(|input| {
-            let goes = inputs.contains(&input.source());
-            if goes {
-                ledger.lose(input.source(), input.set().size());
+        for (source, low) in inputs {
+            if let Some(input) = self.parts.take(*source, *low) {
+                ledger.lose(*source, input.set().size());
                 alive.extend(input.set().runs());
             }
-            !goes
-        });
+        }
         alive.sort_unstable_by_key(|run| run.first);
         let mut set = Builder::default();
         // The runs of several parts have no LSN in common.
@@ -287,7 +254,7 @@ impl LogIndex {
         let (was, is) = (part.set().size(), set.size());
         *part.set_mut() = set;
         if is.records > 0 {
-            push_tight(&mut self.parts, part);
+            self.parts.insert(part);
         }
         (is, is.records == was.records)
     }
@@ -296,36 +263,40 @@ impl LogIndex {
     /// for the caller to take out before or after; here, it loses or wins against the parts that are there.
     pub fn load(&mut self, mut part: Part, ledger: &mut Ledger) {
         ledger.add(part.source(), part.set().size());
-        let mut at = 0;
-        while let Some(there) = self.parts.get(at) {
+        let (Some(first), Some(last)) = (part.set().first(), part.set().last()) else { return };
+        let met = self.parts.from(first).take_while(|there| there.low() <= last);
+        let common = met.flat_map(|there| {
             let common = there.set().intersection(part.set());
-            if !common.is_empty() && there.last_seq() < part.last_seq() {
-                let gone = common.runs().any(|run| self.cut_part(at, run.first..=run.last(), ledger));
-                at += usize::from(!gone);
-                continue;
+            common.runs().map(|run| (run, there.last_seq() < part.last_seq())).collect::<Vec<_>>()
+        });
+        for (run, newer) in common.collect::<Vec<_>>() {
+            let range = run.first..=run.last();
+            if newer {
+                self.parts.cut(&range, u64::MAX, ledger);
+            } else {
+                ledger.lose(part.source(), part.set_mut().remove(range));
             }
-            for run in common.runs() {
-                ledger.lose(part.source(), part.set_mut().remove(run.first..=run.last()));
-            }
-            at += 1;
         }
         if let Some(last) = part.set().last() {
             self.end = self.end.max(last + 1);
-            push_tight(&mut self.parts, part);
+            self.parts.insert(part);
         }
     }
 
     /// The files that have something of the log, with what.
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
+        self.parts.iter()
+    }
+
+    /// What a file has whose lowest LSN of the log was `low`.
+    pub fn part_of(&self, source: Source, low: Lsn) -> Option<&Part> {
+        self.parts.of_file(source, low)
     }
 
     /// Bytes it has allocated, besides its own size.
     pub fn memory_bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(Recent::memory_bytes).sum();
-        let parts: usize = self.parts.iter().map(Part::memory_bytes).sum();
-        let own = self.recent.capacity() * size_of::<Recent>() + self.parts.capacity() * size_of::<Part>();
-        own + recent + parts
+        self.recent.capacity() * size_of::<Recent>() + recent + self.parts.memory_bytes()
     }
 }
 
@@ -333,15 +304,26 @@ fn entry_of(log: LogId, item: Item) -> Entry {
     Entry { log, lsn: item.lsn, seq: item.seq, at: item.at, len: item.len }
 }
 
-/// Merges what ascends and has nothing in common.
+type Stream<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
+
+/// Merges what ascends and has nothing in common. `later` are streams with an LSN below which they have nothing, by these: they are
+/// not begun before it is their turn.
 fn merged<'a, T: Copy + 'a>(
-    streams: Vec<Box<dyn Iterator<Item = T> + 'a>>,
+    streams: Vec<Stream<'a, T>>,
+    later: impl Iterator<Item = (Lsn, Stream<'a, T>)> + 'a,
     key: impl Fn(&T) -> Lsn + 'a,
 ) -> impl Iterator<Item = T> + 'a {
     let mut heads: Vec<_> = streams.into_iter().map(Iterator::peekable).collect();
+    let mut later = later.peekable();
     std::iter::from_fn(move || {
-        let firsts = heads.iter_mut().enumerate().filter_map(|(i, head)| Some((key(head.peek()?), i)));
-        let (_, least) = firsts.min()?;
-        heads[least].next()
+        loop {
+            heads.retain_mut(|head| head.peek().is_some());
+            let firsts = heads.iter_mut().enumerate().filter_map(|(i, head)| Some((key(head.peek()?), i)));
+            let least = firsts.min();
+            match later.next_if(|(low, _)| least.is_none_or(|(first, _)| *low <= first)) {
+                Some((_, stream)) => heads.push(stream.peekable()),
+                None => return heads.get_mut(least?.1)?.next(),
+            }
+        }
     })
 }

@@ -18,43 +18,82 @@ pub struct Usage {
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger(BTreeMap<Source, Usage>);
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    files: BTreeMap<Source, Counted>,
+    /// Those that are marked as changed, and some that have gone since.
+    changed: Vec<Source>,
+    /// What is alive in all of them.
+    live: Size,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    usage: Usage,
+    /// Something of it has died since somebody took note of it.
+    is_changed: bool,
+}
 
 impl Ledger {
     /// Records came into a file, and live.
     pub fn add(&mut self, source: Source, size: Size) {
-        let usage = self.0.entry(source).or_default();
+        let usage = &mut self.files.entry(source).or_default().usage;
         usage.written += size;
         usage.live += size;
+        self.live += size;
     }
 
     /// Records of a file died.
     pub fn lose(&mut self, source: Source, size: Size) {
         if size != Size::default() {
-            self.0.entry(source).or_default().live -= size;
+            self.recount(source, size, Size::default());
         }
     }
 
     /// What lives of a file is this much, and not that much.
     pub(crate) fn recount(&mut self, source: Source, was: Size, is: Size) {
-        let live = &mut self.0.entry(source).or_default().live;
-        *live -= was;
-        *live += is;
+        let counted = self.files.entry(source).or_default();
+        for live in [&mut counted.usage.live, &mut self.live] {
+            *live -= was;
+            *live += is;
+        }
+        if !std::mem::replace(&mut counted.is_changed, true) {
+            self.changed.push(source);
+        }
     }
 
     /// Nothing is asked of a file any more.
     pub fn forget(&mut self, source: Source) {
-        self.0.remove(&source);
+        if let Some(counted) = self.files.remove(&source) {
+            self.live -= counted.usage.live;
+        }
+    }
+
+    /// The files of which something has died since they were last returned here, `limit` at most.
+    pub(crate) fn take_changed(&mut self, limit: usize) -> Vec<(Source, Usage)> {
+        let from = self.changed.len().saturating_sub(limit);
+        let mut out = Vec::with_capacity(self.changed.len() - from);
+        for source in self.changed.drain(from..) {
+            if let Some(counted) = self.files.get_mut(&source) {
+                counted.is_changed = false;
+                out.push((source, counted.usage));
+            }
+        }
+        out
     }
 
     /// What a file has; nothing, if nobody knows it.
     pub fn usage(&self, source: Source) -> Usage {
-        self.0.get(&source).copied().unwrap_or_default()
+        self.files.get(&source).map(|counted| counted.usage).unwrap_or_default()
+    }
+
+    /// What is alive in all files.
+    pub fn live(&self) -> Size {
+        self.live
     }
 
     /// All files, groups first, by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (Source, Usage)> + '_ {
-        self.0.iter().map(|(source, usage)| (*source, *usage))
+        self.files.iter().map(|(source, counted)| (*source, counted.usage))
     }
 }

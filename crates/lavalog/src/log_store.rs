@@ -155,14 +155,18 @@ impl LogStore {
     pub fn statistics(&self) -> Statistics {
         let core = self.core();
         let wal = core.lane.wal().stats();
-        let logs = read(&core.logs);
-        let record_bytes = logs.ledger().iter().map(|(_, usage)| usage.live.bytes).sum();
+        let (logs, record_bytes, map_bytes) = {
+            let logs = read(&core.logs);
+            (logs.len() as u64, logs.ledger().live().bytes, logs.map_bytes())
+        };
+        let mut index_bytes = map_bytes;
+        core.each_log(|log| index_bytes += log.memory_bytes());
         Statistics {
-            logs: logs.len() as u64,
+            logs,
             appends: core.counters.appends.get(),
             append_bytes: core.counters.append_bytes.get(),
             record_bytes,
-            index_bytes: logs.memory_bytes() as u64,
+            index_bytes: index_bytes as u64,
             sealed_groups: core.counters.sealed_groups.get(),
             collected_files: core.counters.collected_files.get(),
             copied_bytes: core.counters.copied_bytes.get(),

@@ -6,7 +6,10 @@
 //! file already. What is said of a log that was deleted is passed over: numbers of logs ascend and are never used twice, so one
 //! below the next that there is no log of was deleted.
 //!
-//! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name.
+//! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name. What goes through
+//! many logs, because a file that has something of each comes or goes, does so in pieces ([`Logs::install`], [`Logs::relocate`],
+//! [`Logs::forget_truncations`]): its caller lets others in between. That is right since each log changes as a whole, and no file that
+//! it leads to goes before the last has changed.
 //!
 //! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
 //! [`Logs::apply`] what is in groups that were not retained.
@@ -16,13 +19,13 @@ mod log;
 pub use log::Log;
 
 use crate::checkpoint::SavedLog;
-use crate::entry::{Entry, LogId, Source};
+use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Inserted, Part};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Usage};
 use crate::limits::{LOGS_MAX, NAME_LEN_MAX};
 use crate::ops::Op;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// See the module.
@@ -33,7 +36,20 @@ pub struct Logs {
     next_id: LogId,
     /// The logs that have recent records in a group, in no order; some may have lost them since, or be gone.
     in_group: BTreeMap<u64, Vec<LogId>>,
+    /// The logs that remember truncations; some may have forgotten them since, or be gone.
+    truncated: BTreeSet<LogId>,
     ledger: Ledger,
+}
+
+/// What becomes of a log when files are collected.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// Which log.
+    pub log: LogId,
+    /// The files that go, each with the lowest LSN that it had of the log when it was written.
+    pub from: Vec<(Source, Lsn)>,
+    /// What the file that takes their place has of it.
+    pub to: Option<Part>,
 }
 
 /// Where the bytes of an operation are: in a group, at a place ([`crate::entry::at`]).
@@ -96,6 +112,12 @@ impl Logs {
         self.names.range::<str, _>(from).filter_map(|(_, id)| self.get(*id))
     }
 
+    /// The logs whose names are behind one, in the order of their names; all of them for `None`.
+    pub fn list_after<'a>(&'a self, name: Option<&str>) -> impl Iterator<Item = &'a Log> + 'a {
+        let from = name.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.names.range::<str, _>((from, std::ops::Bound::Unbounded)).filter_map(|(_, id)| self.get(*id))
+    }
+
     /// All logs, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Log> + '_ {
         self.logs.values().map(|log| &**log)
@@ -155,7 +177,10 @@ impl Logs {
                 }
             }
             Op::Trim { below, .. } => log.trim(below, ledger),
-            Op::TruncateAfter { lsn, .. } => log.truncate_after(lsn, seq, ledger),
+            Op::TruncateAfter { lsn, .. } => {
+                log.truncate_after(lsn, seq, ledger);
+                self.truncated.insert(id);
+            }
             Op::SetMetadata { bytes, .. } => log.set_metadata(seq, bytes),
             Op::Create { .. } | Op::Delete { .. } => {}
         }
@@ -200,45 +225,46 @@ impl Logs {
 
     // Files.
 
-    /// The groups that have recent records, by their numbers, with how many logs have some in them at most.
-    pub fn recent_groups(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        self.in_group.iter().map(|(ltn, logs)| (*ltn, logs.len()))
-    }
-
-    /// The logs that have recent records in a group, their numbers ascending: what its index file is written from, by
-    /// [`crate::index::LogIndex::recent_in`]. One of them may have none left.
-    pub fn recent_in(&self, ltn: u64) -> Vec<LogId> {
-        let logs = self.in_group.get(&ltn).map_or(&[][..], |logs| logs);
-        let mut out: Vec<LogId> = logs.iter().copied().filter(|id| self.logs.contains_key(id)).collect();
-        out.sort_unstable();
-        out
+    /// Logs that have recent records in a group, `limit` at most from the `from`th on, in no order: what its index file is written
+    /// from, by [`crate::index::LogIndex::recent_in`]. Some may have none left, or be gone. In a group that is closed they stay in
+    /// their places.
+    pub fn recent_in(&self, ltn: u64, from: usize, limit: usize) -> &[LogId] {
+        let logs = self.in_group.get(&ltn).and_then(|logs| logs.get(from..)).unwrap_or_default();
+        logs.get(..limit).unwrap_or(logs)
     }
 
     /// The index file of a group is there, and named: what it has of each log takes the place of the recent records of that group.
-    pub fn install(&mut self, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
-        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
-        for id in self.in_group.remove(&ltn).unwrap_or_default() {
+    /// For some of the logs that it has recent records of; [`Logs::installed`] once all were here.
+    pub fn install(&mut self, ltn: u64, logs: impl IntoIterator<Item = (LogId, Option<Part>)>) {
+        for (id, part) in logs {
             if let Some(log) = self.logs.get_mut(&id) {
-                log.install(ltn, parts.remove(&id), &mut self.ledger);
+                log.install(ltn, part, &mut self.ledger);
             }
         }
     }
 
-    /// Files were collected and are gone; `logs` are those that their directories name. What lived of them is in another file, of
-    /// which `parts` says what it has of each log.
-    pub fn relocate(
-        &mut self,
-        inputs: &[Source],
-        logs: impl IntoIterator<Item = LogId>,
-        parts: impl IntoIterator<Item = (LogId, Part)>,
-    ) {
-        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
-        for id in logs {
-            if let Some(log) = self.logs.get_mut(&id) {
-                log.relocate(inputs, parts.remove(&id), &mut self.ledger);
+    /// No log has recent records in a group any more.
+    pub fn installed(&mut self, ltn: u64) {
+        self.in_group.remove(&ltn);
+    }
+
+    /// Files were collected: for some of the logs that they have something of. [`Logs::forget`] them once all were here.
+    pub fn relocate(&mut self, logs: impl IntoIterator<Item = Moved>) {
+        for Moved { log, from, to } in logs {
+            if let Some(log) = self.logs.get_mut(&log) {
+                log.relocate(&from, to, &mut self.ledger);
             }
         }
-        inputs.iter().for_each(|input| self.ledger.forget(*input));
+    }
+
+    /// No log leads to these files any more.
+    pub fn forget(&mut self, sources: &[Source]) {
+        sources.iter().for_each(|source| self.ledger.forget(*source));
+    }
+
+    /// Files of which something has died since this was last asked, `limit` at most.
+    pub fn take_changed(&mut self, limit: usize) -> Vec<(Source, Usage)> {
+        self.ledger.take_changed(limit)
     }
 
     // Restoring, and what a checkpoint is made of.
@@ -251,6 +277,9 @@ impl Logs {
         let name: Arc<str> = saved.name.as_str().into();
         if self.names.contains_key(&name) || self.logs.contains_key(&saved.id) {
             return Err(Error::corruption(format!("log {} ({name}) is in the checkpoint twice", saved.id)));
+        }
+        if !saved.truncations.is_empty() {
+            self.truncated.insert(saved.id);
         }
         self.insert(Log::restore(saved, name));
         Ok(())
@@ -269,17 +298,31 @@ impl Logs {
         true
     }
 
-    /// Lets all logs forget the truncations that are not needed any more: all operations below a sequence are in a checkpoint, or
-    /// are about to be.
-    pub fn forget_truncations(&mut self, replay_from: SeqNo) {
-        self.logs.values_mut().for_each(|log| log.forget_truncations(replay_from));
+    /// Lets logs forget the truncations that are not needed any more: all operations below a sequence are in a checkpoint, or
+    /// are about to be. `limit` logs at most, from this number on; returns the number to go on with, if there are more.
+    pub fn forget_truncations(&mut self, replay_from: SeqNo, from: LogId, limit: usize) -> Option<LogId> {
+        let mut some: Vec<LogId> =
+            self.truncated.range(from..).take(limit.saturating_add(1)).copied().collect();
+        let next = if some.len() > limit { some.pop() } else { None };
+        for id in some {
+            let log = self.logs.get_mut(&id);
+            if log.is_none_or(|log| !log.forget_truncations(replay_from)) {
+                self.truncated.remove(&id);
+            }
+        }
+        next
     }
 
-    /// Bytes that all of it takes in memory, as far as it is known: those of the two maps of logs are estimated.
-    pub fn memory_bytes(&self) -> usize {
+    /// Bytes that the maps of logs take in memory, estimated.
+    pub fn map_bytes(&self) -> usize {
         let maps = self.logs.len() * NAME_BYTES + self.logs.capacity() * SLOT_BYTES;
         let groups: usize = self.in_group.values().map(|logs| logs.capacity() * size_of::<LogId>()).sum();
-        maps + groups + self.logs.values().map(|log| log.memory_bytes()).sum::<usize>()
+        maps + groups + self.truncated.len() * 2 * size_of::<LogId>()
+    }
+
+    /// Bytes that all of it takes in memory, as far as it is known: those of all logs and of the maps of them.
+    pub fn memory_bytes(&self) -> usize {
+        self.map_bytes() + self.logs.values().map(|log| log.memory_bytes()).sum::<usize>()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::ops::Ops;
 use crate::options::Options;
 use crate::seal::parts_of;
 use crate::write::place_of;
-use base::sync::{Mutex, RwLock, lock, write};
+use base::sync::{Mutex, RwLock, write};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env};
 use std::path::Path;
@@ -71,6 +71,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
     };
     core.remove_strangers()?;
     lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
+    core.may_collect_all();
     Ok(Arc::new(core))
 }
 
@@ -103,7 +104,7 @@ fn restore(context: &Context, state: &State) -> Result<Restored> {
         }
     }
     // Which of them still meet something in a file is known by now.
-    restored.logs.forget_truncations(replay_from);
+    restored.logs.forget_truncations(replay_from, 0, usize::MAX);
     Ok(restored)
 }
 
@@ -131,7 +132,7 @@ impl Core {
         let mut scan = match self.lane.scan(ltn) {
             // The group is lost as well.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {
-                lock(&self.under_way).damaged.insert(Source::Group(ltn));
+                self.set_damaged(&[Source::Group(ltn)]);
                 return Ok(());
             }
             scan => scan?,
@@ -144,7 +145,7 @@ impl Core {
         while scan.step(&mut found, &mut apply) {}
         // Whole batches were applied, those that are damaged are lost.
         if failed.is_some() || !found.errors.is_empty() {
-            lock(&self.under_way).damaged.insert(Source::Group(ltn));
+            self.set_damaged(&[Source::Group(ltn)]);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What to collect next: a pure function of facts about files.
+//! What to collect next: a function of facts about files, which are kept in the orders that it asks for ([`Candidates`]), so that it
+//! looks at those that it takes and not at all.
 //!
 //! Logs are trimmed from their beginnings, so the oldest group is most often the one with the most garbage, and the paper takes
 //! the oldest always (LavaStore, PVLDB 17(12)). That fails where something old is kept, which it leaves open: one log that is not trimmed
@@ -9,6 +10,9 @@
 //!    becomes free as is wanted, as long as what is alive in all of them fits one output.
 //! 3. If more than 80 % of the oldest group of all is alive, age says nothing: the groups with the least alive are taken instead.
 //! 4. A cold file is taken if less of it is alive than of the group that would be taken. Cold files have no order in age: what is alive decides.
+//!
+//! 5. If nothing is worth it, small cold files are put together, once there are [`MERGED_MIN`] of a generation: a file costs an open, a read
+//!    of its directory and a few hundred bytes of memory at each start, and a part in each of its logs, however little it has.
 //!
 //! Groups and cold files are not mixed, nor are cold files of several *generations* (how often their records were copied). Otherwise
 //! records that were just copied for the first time would lie among those that will stay for ever, die, and drag these along.
@@ -21,9 +25,12 @@
 //! joint ones are garbage, too, because a copy does not have them. A cold file of which all is alive has none, whatever its
 //! records cost beside their bytes.
 
+mod candidates;
+
+pub use candidates::Candidates;
+
 use crate::entry::Source;
 use crate::lsn_set::Size;
-use std::cmp::Reverse;
 
 /// Bytes that a record takes in a cold file beside its own, its row in the index included: what it is counted as.
 pub const RECORD_COST: u64 = 24;
@@ -79,6 +86,16 @@ impl FileFacts {
     fn is_dead(&self) -> bool {
         self.live.records == 0
     }
+
+    /// True if so much of it is garbage, percent, and any at all.
+    fn is_worth_it(&self, garbage_percent: u32) -> bool {
+        let garbage = u128::from(self.garbage_bytes()) * 100;
+        garbage > 0 && garbage >= u128::from(self.bytes) * u128::from(garbage_percent)
+    }
+
+    fn is_group(&self) -> bool {
+        matches!(self.source, Source::Group(_))
+    }
 }
 
 /// When and how much is collected.
@@ -129,44 +146,45 @@ pub enum Pick {
     },
 }
 
-/// What is most worth collecting of `files`, if anything is. Files that are busy, or cannot be read, are left out by the caller; each
-/// file stands there once.
-pub fn pick(files: &[FileFacts], options: &PickOptions) -> Option<Pick> {
-    let dead: Vec<Source> = files.iter().filter(|file| file.is_dead()).map(|file| file.source).collect();
+/// So many small cold files of a generation are put together, and not fewer.
+pub const MERGED_MIN: usize = 16;
+/// At most so many.
+const MERGED_MAX: usize = 64;
+/// A cold file is small if it has no more than this part of an output.
+const SMALL_PART: u64 = 16;
+/// So many candidates are looked at for one output.
+const LOOKED_AT_MAX: usize = 1024;
+
+/// What is most worth collecting of the candidates, if anything is. Files that are busy, or cannot be read, are left out by the caller.
+pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
+    let dead = files.dead();
     if !dead.is_empty() {
         return Some(Pick::Free(dead));
     }
-    let by_age = !head_is_live(files, options);
-    let is_worth_it = |file: &&FileFacts| {
-        let garbage = u128::from(file.garbage_bytes()) * 100;
-        let threshold = u128::from(file.bytes) * u128::from(options.garbage_percent);
-        garbage > 0 && garbage >= threshold && file.copy_bytes() <= options.room_bytes
-    };
-    let (mut groups, mut cold): (Vec<&FileFacts>, Vec<&FileFacts>) =
-        files.iter().filter(is_worth_it).partition(|file| matches!(file.source, Source::Group(_)));
-    groups.sort_by_key(|file| (if by_age { 0 } else { file.live_ppm() }, file.age, file.source));
-    // Later generations hold what lives longest: let them wait, if all else is equal.
-    cold.sort_by_key(|file| (file.live_ppm(), file.generation, Reverse(file.bytes), file.source));
-    let cold_is_better = match (groups.first(), cold.first()) {
+    files.set_threshold(options.garbage_percent);
+    let head_ppm = u64::from(options.live_head_percent) * 10_000;
+    let by_age = files.oldest().is_none_or(|head| head.live_ppm() <= head_ppm);
+    let fits = |file: &&FileFacts| file.copy_bytes() <= options.room_bytes;
+    let groups = |by_age: bool| files.groups(by_age).filter(fits);
+    let (group, cold) = (groups(by_age).next(), files.cold().find(fits));
+    let cold_is_better = match (group, cold) {
         (Some(group), Some(cold)) => cold.live_ppm() < group.live_ppm(),
         (None, cold) => cold.is_some(),
         (Some(_), None) => false,
     };
-    copy(if cold_is_better { &cold } else { &groups }, options)
-}
-
-/// True if the oldest group is hardly worth copying.
-fn head_is_live(files: &[FileFacts], options: &PickOptions) -> bool {
-    let groups = files.iter().filter(|file| matches!(file.source, Source::Group(_)));
-    let head = groups.min_by_key(|file| (file.age, file.source));
-    head.is_some_and(|head| head.live_ppm() > u64::from(options.live_head_percent) * 10_000)
+    let picked = match cold_is_better {
+        true => copy(files.cold().filter(fits), options),
+        false => copy(groups(by_age), options),
+    };
+    picked.or_else(|| merge(files, options))
 }
 
 /// The first of the candidates, and those after it that fit with it.
-fn copy(candidates: &[&FileFacts], options: &PickOptions) -> Option<Pick> {
-    let first = candidates.first()?;
+fn copy<'a>(candidates: impl Iterator<Item = &'a FileFacts>, options: &PickOptions) -> Option<Pick> {
+    let mut candidates = candidates.peekable();
+    let generation = candidates.peek()?.generation;
     let (mut inputs, mut copy_bytes, mut free_bytes) = (Vec::new(), 0u64, 0u64);
-    for file in candidates.iter().filter(|file| file.generation == first.generation) {
+    for file in candidates.take(LOOKED_AT_MAX).filter(|file| file.generation == generation) {
         let sum = copy_bytes.saturating_add(file.copy_bytes());
         if !inputs.is_empty() {
             if inputs.len() >= options.inputs_max || free_bytes >= options.wanted_bytes {
@@ -180,7 +198,27 @@ fn copy(candidates: &[&FileFacts], options: &PickOptions) -> Option<Pick> {
         copy_bytes = sum;
         free_bytes = free_bytes.saturating_add(file.garbage_bytes());
     }
-    Some(Pick::Copy { inputs, generation: first.generation.saturating_add(1), copy_bytes, free_bytes })
+    Some(Pick::Copy { inputs, generation: generation.saturating_add(1), copy_bytes, free_bytes })
+}
+
+/// Small cold files of one generation, if there are many.
+fn merge(files: &Candidates, options: &PickOptions) -> Option<Pick> {
+    let small_bytes = options.output_bytes / SMALL_PART;
+    files.generations().find_map(|generation| {
+        let small = files.smallest(generation).take(MERGED_MAX);
+        let (mut inputs, mut copy_bytes, mut free_bytes) = (Vec::new(), 0u64, 0u64);
+        for file in small.take_while(|file| file.bytes <= small_bytes) {
+            let sum = copy_bytes.saturating_add(file.copy_bytes());
+            if sum > options.output_bytes.min(options.room_bytes) {
+                break;
+            }
+            inputs.push(file.source);
+            copy_bytes = sum;
+            free_bytes = free_bytes.saturating_add(file.garbage_bytes());
+        }
+        let generation = generation.saturating_add(1);
+        (inputs.len() >= MERGED_MIN).then_some(Pick::Copy { inputs, generation, copy_bytes, free_bytes })
+    })
 }
 
 #[cfg(test)]

@@ -9,14 +9,16 @@
 //! names are removed at open.
 
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
+use crate::collect::LOGS_AT_ONCE;
 use crate::core::Core;
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
 use crate::index::Part;
 use crate::index_file::{IndexFileWriter, IndexHead};
+use crate::logs::Log;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
 use base::sync::{lock, read, write};
-use base::{Result, SeqNo};
+use base::{HashMap, Result, SeqNo};
 use io::{AppendFile, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
 const LOGS_IN_STEP: usize = 256;
+/// Logs that are only looked at while nobody changes any.
+const IDS_AT_ONCE: usize = 1024;
 
 /// A file of the engine in the making, which is removed if it comes to nothing.
 pub(crate) struct NewFile {
@@ -63,7 +67,7 @@ impl Core {
 
     /// The oldest group with something of this engine that is closed and has no index file.
     pub fn to_seal(&self) -> Option<LaneGroup> {
-        let groups = self.lane.groups();
+        let groups = self.lane.to_retain();
         groups.into_iter().find(|group| {
             let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
             is_ours && matches!(group.state, GroupState::Closed | GroupState::Passed)
@@ -88,7 +92,7 @@ impl Core {
 
     /// Lets the log go of all groups before the one that is written.
     fn pass_closed(&self) -> Result<()> {
-        let groups = self.lane.groups();
+        let groups = self.lane.to_retain();
         // All that is in a closed group was applied under the lock of the order.
         drop(lock(&self.order));
         let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
@@ -133,7 +137,7 @@ impl Seal {
 impl Writing {
     fn begin(core: &Arc<Core>, group: LaneGroup) -> Result<Writing> {
         let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
-        let logs = read(&core.logs).recent_in(group.ltn);
+        let logs = core.logs_in(group.ltn);
         let (file, append) = core.new_file(Role::Index { ltn: group.ltn })?;
         let state = core.manifest.state();
         let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
@@ -177,11 +181,9 @@ impl Writing {
             .retain(&[self.group.ltn], |records| core.manifest.commit(commit(step, records)).map(drop))?;
         self.files.clear();
         add.iter().for_each(|meta| core.rows.add(meta));
-        {
-            let mut logs = write(&core.logs);
-            logs.install(self.group.ltn, parts);
-            logs.forget_truncations(floor);
-        }
+        core.install(self.group.ltn, &self.logs, parts);
+        core.forget_truncations(floor);
+        add.iter().for_each(|file| core.may_collect(file, self.group.len));
         core.counters.sealed_groups.add(1);
         match old {
             Some(old) => core.store.files().remove(&old.name()),
@@ -191,6 +193,55 @@ impl Writing {
 }
 
 impl Core {
+    /// The logs that have recent records in a group that is closed, their numbers ascending.
+    fn logs_in(&self, ltn: u64) -> Vec<LogId> {
+        let mut out: Vec<LogId> = Vec::new();
+        loop {
+            let begun = out.len();
+            out.extend_from_slice(read(&self.logs).recent_in(ltn, begun, IDS_AT_ONCE));
+            if out.len() == begun {
+                break;
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+
+    /// The index file of a group takes the place of the recent records in the group, of a bounded number of logs at a time. Each log
+    /// changes as a whole, and both lead to the same records: so a reader finds them all the time.
+    fn install(&self, ltn: u64, logs: &[LogId], parts: Vec<(LogId, Part)>) {
+        let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+        for some in logs.chunks(LOGS_AT_ONCE) {
+            let some: Vec<_> = some.iter().map(|log| (*log, parts.remove(log))).collect();
+            write(&self.logs).install(ltn, some);
+        }
+        write(&self.logs).installed(ltn);
+    }
+
+    /// After all logs know what the files have of them.
+    fn forget_truncations(&self, replay_from: SeqNo) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = write(&self.logs).forget_truncations(replay_from, from, LOGS_AT_ONCE);
+        }
+    }
+
+    /// Looks at all logs, a bounded number of them at a time; of those that come or go meanwhile, at any.
+    pub fn each_log(&self, mut look: impl FnMut(&Log)) {
+        let mut last: Option<Arc<str>> = None;
+        loop {
+            let (logs, mut next) = (read(&self.logs), None);
+            for log in logs.list_after(last.as_deref()).take(IDS_AT_ONCE) {
+                look(log);
+                next = Some(log.name());
+            }
+            match next.cloned() {
+                Some(next) => last = Some(next),
+                None => return,
+            }
+        }
+    }
+
     /// Writes a checkpoint from which replay goes on at a sequence.
     pub fn checkpoint(&self, replay_from: SeqNo) -> Result<NewFile> {
         let (mut file, append) = self.new_file(Role::Checkpoint)?;
@@ -212,17 +263,18 @@ impl Core {
         append: Box<dyn AppendFile>,
         replay_from: SeqNo,
     ) -> Result<u64> {
-        let (next_seq, next_log, mut ids) = {
+        let (next_seq, next_log) = {
             let order = lock(&self.order);
-            let logs = read(&self.logs);
-            let ids: Vec<LogId> = logs.iter().map(crate::logs::Log::id).collect();
-            (order.next_seq, logs.next_id(), ids)
+            (order.next_seq, read(&self.logs).next_id())
         };
+        // Those that were created since are made again by the operations that did it.
+        let mut ids: Vec<LogId> = Vec::new();
+        self.each_log(|log| ids.extend(Some(log.id()).filter(|id| *id < next_log)));
         ids.sort_unstable();
         let head = CheckpointHead { number: file.meta.number, replay_from, next_seq, next_log };
         let mut writer = CheckpointWriter::new(append, &file.path, file.meta.uid, head);
         for id in ids {
-            let saved = read(&self.logs).get(id).map(crate::logs::Log::save);
+            let saved = read(&self.logs).get(id).map(Log::save);
             saved.iter().try_for_each(|saved| writer.add(saved))?;
         }
         writer.finish()

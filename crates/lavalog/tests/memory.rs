@@ -79,7 +79,9 @@ fn measure(late_in: u64) -> (f64, f64) {
 
 fn install(logs: &mut Logs, ltn: u64, seq: u64) {
     let mut parts = Vec::new();
-    for id in logs.recent_in(ltn) {
+    let mut ids = logs.recent_in(ltn, 0, usize::MAX).to_vec();
+    ids.sort_unstable();
+    for id in ids {
         let (mut lsns, mut blocks) = (Builder::default(), Vec::new());
         for (i, entry) in logs.get(id).unwrap().index().recent_in(id, ltn).enumerate() {
             lsns.push(entry.lsn, entry.len).unwrap();
@@ -88,9 +90,10 @@ fn install(logs: &mut Logs, ltn: u64, seq: u64) {
             }
         }
         let rows = LogRows { log: id, seqs: (1, seq), lsns: lsns.build(), blocks };
-        parts.push((id, Part::of(Source::Group(ltn), &rows).unwrap()));
+        parts.push((id, Some(Part::of(Source::Group(ltn), &rows).unwrap())));
     }
     logs.install(ltn, parts);
+    logs.installed(ltn);
 }
 
 #[test]

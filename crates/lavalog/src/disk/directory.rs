@@ -48,6 +48,11 @@ pub struct LogRows {
 }
 
 impl LogRows {
+    /// Its lowest LSN.
+    pub fn low(&self) -> Option<Lsn> {
+        self.blocks.first().map(|block| block.first)
+    }
+
     /// The block that has the record of an LSN, if the file has one.
     pub fn block_of(&self, lsn: Lsn) -> Option<Block> {
         let after = self.blocks.partition_point(|block| block.first <= lsn);

@@ -81,6 +81,11 @@ impl Part {
         self.source
     }
 
+    /// The lowest LSN that the file had of the log. What is alive lies at or above it.
+    pub fn low(&self) -> Lsn {
+        self.blocks.all().first().map_or(0, |block| block.first)
+    }
+
     /// The highest sequence of the operations that appended them.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq

@@ -9,7 +9,7 @@
 //! is below the trim.
 
 use crate::checkpoint::SavedLog;
-use crate::entry::{Entry, LogId, Lsn};
+use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Inserted, LogIndex, Part};
 use crate::ledger::Ledger;
 use crate::limits::LSN_MAX;
@@ -211,10 +211,11 @@ impl Log {
     }
 
     /// Forgets the truncations that nothing can come up for any more: all operations below `replay_from` are in the checkpoint and in
-    /// the files.
-    pub(super) fn forget_truncations(&mut self, replay_from: SeqNo) {
+    /// the files. True if some are left.
+    pub(super) fn forget_truncations(&mut self, replay_from: SeqNo) -> bool {
         self.truncations.retain(|t| t.in_files || t.seq >= replay_from);
         self.truncations.shrink_to_fit();
+        !self.truncations.is_empty()
     }
 
     pub(super) fn set_metadata(&mut self, seq: SeqNo, bytes: &[u8]) {
@@ -238,7 +239,7 @@ impl Log {
         self.note_files(whole);
     }
 
-    pub(super) fn relocate(&mut self, inputs: &[crate::Source], part: Option<Part>, ledger: &mut Ledger) {
+    pub(super) fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) {
         let whole = self.index.relocate(inputs, part, ledger);
         self.note_files(whole);
     }

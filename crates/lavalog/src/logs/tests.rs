@@ -50,6 +50,18 @@ impl Applied {
     }
 }
 
+/// The index file of a group comes, which has these parts.
+fn install(logs: &mut Logs, ltn: u64, parts: impl IntoIterator<Item = (LogId, Part)>) {
+    let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
+    let ids = logs.recent_in(ltn, 0, usize::MAX).to_vec();
+    ids.chunks(2).for_each(|some| {
+        let some: Vec<_> = some.iter().map(|id| (*id, parts.remove(id))).collect();
+        logs.install(ltn, some);
+    });
+    logs.installed(ltn);
+    assert_eq!((parts.len(), logs.recent_in(ltn, 0, 1).len()), (0, 0));
+}
+
 /// What a file with one block would say.
 fn part_of(source: Source, last_seq: SeqNo, set: Builder) -> Part {
     let lsns = set.build();
@@ -88,7 +100,7 @@ fn an_lsn_that_is_there_is_found_and_told_from_a_free_one() {
     assert_eq!((entry.lsn, entry.seq, entry.at, entry.len), (2, 3, 3000, 100));
     assert_eq!(all.log().exists(2).kind(), ErrorKind::AlreadyExists);
     let part = all.part(Source::Group(1), 1..3);
-    all.logs.install(1, [part]);
+    install(&mut all.logs, 1, [part]);
     let Some(Found::Block(Source::Group(1), handle)) = all.log().admit(2).unwrap() else {
         panic!("in a block")
     };
@@ -131,7 +143,7 @@ fn a_copy_counts_as_far_as_the_record_is_still_there_when_it_comes() {
     all.op(Op::Trim { log: 5, below: 11 });
     all.op(Op::TruncateAfter { log: 5, lsn: 89 });
     all.append(90..93);
-    all.logs.install(1, [file]);
+    install(&mut all.logs, 1, [file]);
     assert_eq!(all.lsns(), (11..93).collect::<Vec<_>>());
     assert_eq!(all.logs.ledger().usage(Source::Group(1)).live, Size { records: 79, bytes: 7900 });
     // The same once more while the file is collected.
@@ -139,7 +151,8 @@ fn a_copy_counts_as_far_as_the_record_is_still_there_when_it_comes() {
     all.op(Op::Trim { log: 5, below: 21 });
     all.op(Op::TruncateAfter { log: 5, lsn: 79 });
     all.append(80..81);
-    all.logs.relocate(&[Source::Group(1)], [5], [copies]);
+    all.logs.relocate([Moved { log: 5, from: vec![(Source::Group(1), 1)], to: Some(copies.1) }]);
+    all.logs.forget(&[Source::Group(1)]);
     assert_eq!(all.lsns(), (21..81).collect::<Vec<_>>());
     let ledger = all.logs.ledger();
     assert_eq!(ledger.usage(Source::Cold(9)).live, Size { records: 59, bytes: 5900 });
@@ -169,7 +182,7 @@ fn gaps_are_what_is_not_there_and_not_trimmed() {
     let mut both = Builder::default();
     let runs = [file.1.set(), recent.1.set()].into_iter().flat_map(|set| set.runs().collect::<Vec<_>>());
     runs.for_each(|run| both.push_run(run).unwrap());
-    all.logs.install(1, [(5, part_of(Source::Group(1), 12, both))]);
+    install(&mut all.logs, 1, [(5, part_of(Source::Group(1), 12, both))]);
     let log = all.log();
     assert_eq!(log.gaps(0, 35, 9), [(0, 9), (21, 21), (24, 29), (31, 35)]);
     assert_eq!(log.gaps(0, 35, 2), [(0, 9), (21, 21)]);
@@ -243,13 +256,13 @@ fn truncations_are_forgotten_when_nothing_can_come_up_for_them() {
     all.op(Op::TruncateAfter { log: 5, lsn: 41 });
     let third = all.seq;
     assert_eq!(all.log().save().truncations, [(first, 40), (third, 41)], "the second says nothing more");
-    all.logs.forget_truncations(third);
+    assert_eq!(all.logs.forget_truncations(third, 0, 1), None);
     assert_eq!(all.log().save().truncations, [(third, 41)]);
     // One that took something of a file stays, whatever is replayed.
     let file = all.part(Source::Group(1), 1..42);
-    all.logs.install(1, [file]);
+    install(&mut all.logs, 1, [file]);
     all.op(Op::TruncateAfter { log: 5, lsn: 30 });
-    all.logs.forget_truncations(all.seq + 1);
+    all.logs.forget_truncations(all.seq + 1, 0, 1);
     assert_eq!(all.log().save().truncations, [(all.seq, 30)]);
 }
 

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 const MB: u64 = 1 << 20;
 
+fn pick(files: &[FileFacts], options: &PickOptions) -> Option<Pick> {
+    super::pick(&mut Candidates::of(files), options)
+}
+
 fn group(age: u64, live_percent: u64) -> FileFacts {
     let amount = |percent| Size { records: percent, bytes: percent * (MB - RECORD_COST) };
     FileFacts {
@@ -105,6 +109,64 @@ fn padding_is_garbage_and_what_records_cost_in_a_cold_file_is_not() {
     let huge = Size { records: u64::MAX, bytes: u64::MAX };
     let huge = FileFacts { bytes: u64::MAX, written: huge, live: huge, ..cold(3, 1, 0) };
     assert_eq!(huge.garbage_bytes(), 0);
+}
+
+#[test]
+fn small_cold_files_are_put_together_when_nothing_is_worth_more() {
+    let small = |number, generation| FileFacts { bytes: 2 * MB, ..cold(number, generation, 100) };
+    let written = Size { records: 2, bytes: 2 * (MB - RECORD_COST) };
+    let small = |number, generation| FileFacts { written, live: written, ..small(number, generation) };
+    let options = PickOptions { garbage_percent: 50, ..all_there_is() };
+    let mut files: Vec<FileFacts> = (1..16).map(|number| small(number, 1)).collect();
+    files.extend((20..30).map(|number| small(number, 2)));
+    files.extend((40..80).map(|number| FileFacts { bytes: 17 * MB, ..small(number, 1) }));
+    assert_eq!(pick(&files, &options), None, "of one generation there are too few, others are not small");
+    files.push(small(16, 1));
+    let Some(Pick::Copy { inputs, generation, copy_bytes, .. }) = pick(&files, &options) else { panic!() };
+    assert_eq!(inputs, (1..17).map(Source::Cold).collect::<Vec<_>>());
+    assert_eq!((generation, copy_bytes), (2, 32 * MB));
+    assert_eq!(pick(&files, &PickOptions { room_bytes: 31 * MB, ..options }), None);
+    files.push(group(1, 30));
+    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1]));
+    let many: Vec<FileFacts> = (0..200).map(|number| small(number, 1)).collect();
+    assert_eq!(inputs_of(pick(&many, &options)).len(), 64);
+}
+
+#[test]
+fn what_changes_one_by_one_is_picked_from_as_if_it_had_come_at_once() {
+    let mut rng = Rng::new(12);
+    let (mut kept, mut all) = (Candidates::default(), BTreeMap::new());
+    for round in 0..3000 {
+        let number = rng.below(60);
+        let generation = 1 + (number % 3) as u32;
+        let percent = rng.below(101);
+        let bytes = if number.is_multiple_of(4) { 10 * MB } else { 100 * MB };
+        let facts = if rng.one_in(2) { group(number, percent) } else { cold(number, generation, percent) };
+        let facts = FileFacts { bytes, ..facts };
+        match rng.below(3) {
+            0 => {
+                kept.remove(facts.source);
+                all.remove(&facts.source);
+            }
+            1 => {
+                kept.set(facts);
+                all.insert(facts.source, facts);
+            }
+            _ => {
+                kept.set_live(facts.source, facts.live);
+                all.entry(facts.source).and_modify(|there| there.live = facts.live);
+            }
+        }
+        if rng.one_in(2) {
+            all.values().filter(|facts| facts.is_dead()).for_each(|facts| kept.remove(facts.source));
+            all.retain(|_, facts| !facts.is_dead());
+        }
+        let garbage_percent = [0, 30, 50, 100][rng.below(4) as usize];
+        let options = PickOptions { garbage_percent, room_bytes: rng.below(300 * MB), ..all_there_is() };
+        let at_once: Vec<FileFacts> = all.values().copied().collect();
+        assert_eq!(kept.len(), all.len());
+        assert_eq!(super::pick(&mut kept, &options), pick(&at_once, &options), "round {round}");
+    }
 }
 
 /// A record of the simulation: when it was written, and how often it was copied.

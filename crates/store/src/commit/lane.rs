@@ -89,7 +89,9 @@ impl GroupFiles {
             pages: meta.retained_pages.unwrap_or_default(),
             file: None,
         };
-        self.change().retained.extend(listed.map(|meta| (meta.ltn, retained(meta))));
+        let mut state = self.change();
+        state.retained.extend(listed.map(|meta| (meta.ltn, retained(meta))));
+        state.retained_bytes = state.retained.values().map(|group| group.len).sum();
     }
 
     /// The log lets go of groups that are not dropped, but wait to be retained.
@@ -101,7 +103,7 @@ impl GroupFiles {
     /// Bytes of the groups that the log has let go of and that are not free.
     pub(super) fn stored_bytes(&self) -> u64 {
         let state = lock(&self.state);
-        state.retained_bytes() + state.passed.iter().map(|group| group.len).sum::<u64>()
+        state.retained_bytes + state.passed.iter().map(|group| group.len).sum::<u64>()
     }
 
     /// The group `ltn`, if it is not free by now; the file of one that is retained is opened by its first reader.
@@ -191,6 +193,7 @@ impl GroupFiles {
                 };
                 let retained = Retained { number, len, uid, pages: group.pages, file: Some(file) };
                 state.retained.insert(group.ltn, retained);
+                state.retained_bytes += len;
             }
         };
         let front = self.move_groups(plan, commit, done)?;
@@ -207,6 +210,7 @@ impl GroupFiles {
         let mut freed = Vec::new();
         let done = |state: &mut Files, (): &()| {
             freed = ltns.iter().filter_map(|ltn| Some((*ltn, state.retained.remove(ltn)?))).collect();
+            state.retained_bytes -= freed.iter().map(|(_, group)| group.len).sum::<u64>();
         };
         self.move_groups(plan, commit, done)?;
         let mut outcome = Ok(());
@@ -232,9 +236,18 @@ impl Log {
 
     /// Every group of the lane that is not free, those kept as storage first, each part oldest first.
     pub fn groups(&self) -> Vec<LaneGroup> {
+        self.groups_after(true)
+    }
+
+    /// Those of them that are not storage yet: few, however many there are in all.
+    pub fn to_retain(&self) -> Vec<LaneGroup> {
+        self.groups_after(false)
+    }
+
+    fn groups_after(&self, with_retained: bool) -> Vec<LaneGroup> {
         let in_use = self.in_use();
         let state = lock(&self.files.state);
-        let retained = state.retained.iter().map(|(&ltn, group)| LaneGroup {
+        let retained = state.retained.iter().filter(|_| with_retained).map(|(&ltn, group)| LaneGroup {
             ltn,
             len: group.len,
             pages: group.pages,
@@ -248,8 +261,9 @@ impl Log {
         let passed = state.passed.iter().map(|group| of_log(GroupState::Passed, group));
         let mut all: Vec<LaneGroup> = retained.chain(passed).collect();
         // What was passed meanwhile is in both, or was retained.
-        let known: Vec<u64> = all.iter().map(|group| group.ltn).collect();
-        let in_use: Vec<&PriorGroup> = in_use.iter().filter(|group| !known.contains(&group.ltn)).collect();
+        let known =
+            |ltn| state.retained.contains_key(&ltn) || state.passed.iter().any(|group| group.ltn == ltn);
+        let in_use: Vec<&PriorGroup> = in_use.iter().filter(|group| !known(group.ltn)).collect();
         if let Some((active, closed)) = in_use.split_last() {
             all.extend(closed.iter().map(|group| of_log(GroupState::Closed, group)));
             all.push(of_log(GroupState::Active, active));

@@ -251,7 +251,7 @@ impl World {
         assert_eq!(found, directory);
         let source = Source::Group(building.ltn);
         let before = self.logs.ledger().usage(source).live;
-        self.logs.install(building.ltn, parts(source, &directory));
+        install(&mut self.logs, building.ltn, parts(source, &directory));
         let records = directory.size().records;
         assert_eq!(self.logs.ledger().usage(source).live.records, before.records);
         self.counts.died_on_the_way += records - before.records;
@@ -259,7 +259,11 @@ impl World {
         self.files.insert(source, (File::Index(file), directory));
         self.checkpoint = building.checkpoint;
         let replay_from = self.history.iter().find(|(_, _, ltn)| *ltn > building.ltn);
-        self.logs.forget_truncations(replay_from.map_or(self.seq + 1, |(seq, _, _)| *seq));
+        let replay_from = replay_from.map_or(self.seq + 1, |(seq, _, _)| *seq);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.logs.forget_truncations(replay_from, from, 2);
+        }
     }
 
     /// A piece of a collection.
@@ -307,7 +311,13 @@ impl World {
         let source = Source::Cold(self.cold);
         let was = |logs: &Logs| logs.ledger().iter().map(|(_, usage)| usage.live.records).sum::<u64>();
         let before = was(&self.logs);
-        self.logs.relocate(&collecting.inputs, collecting.logs, parts(source, &directory));
+        let mut to: BTreeMap<LogId, Part> = parts(source, &directory).into_iter().collect();
+        for log in collecting.logs {
+            let rows = collecting.inputs.iter().map(|input| (*input, self.files[input].1.log(log)));
+            let from = rows.filter_map(|(input, rows)| Some((input, rows?.low().unwrap()))).collect();
+            self.logs.relocate([Moved { log, from, to: to.remove(&log) }]);
+        }
+        self.logs.forget(&collecting.inputs);
         assert_eq!(was(&self.logs), before, "what lives is moved, and nothing else");
         let live = self.logs.ledger().usage(source).live.records;
         self.counts.died_on_the_way += directory.size().records - live;

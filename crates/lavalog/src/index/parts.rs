@@ -1,0 +1,233 @@
+//! The parts of a log, in the order of their LSNs, so that one among thousands is found in a few steps.
+//!
+//! They are ordered by the lowest LSN that the file of each had ([`Part::low`]), which never changes; what is alive of it lies at
+//! or above. With each goes its *reach*: no part up to it has an LSN above. Reaches ascend as well, so the parts that may have
+//! something of a range are a run of the order, found by two binary searches. Records of a log come mostly in the order of their
+//! LSNs, so parts hardly overlap, and that run is hardly longer than what it finds. Where they do overlap, by records that came out
+//! of order, it has the parts between as well.
+//!
+//! Invariants: ordered by `low`; reaches ascend, and none is below the last LSN of its part (it may lie above all of them, after what
+//! was highest has gone); no part is empty.
+
+use super::Part;
+use crate::entry::{Lsn, Source};
+use crate::ledger::Ledger;
+use base::SeqNo;
+use std::ops::{Range, RangeInclusive};
+
+#[derive(Clone, Debug)]
+struct Placed {
+    part: Part,
+    reach: Lsn,
+}
+
+impl Placed {
+    fn last(&self) -> Lsn {
+        self.part.set().last().unwrap_or_default()
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parts(Vec<Placed>);
+
+impl Parts {
+    /// All of them, by the lowest LSNs that their files had.
+    pub fn iter(&self) -> impl Iterator<Item = &Part> + '_ {
+        self.0.iter().map(|placed| &placed.part)
+    }
+
+    /// Those that may have an LSN of a range.
+    fn near(&self, range: &RangeInclusive<Lsn>) -> Range<usize> {
+        let start = self.0.partition_point(|placed| placed.reach < *range.start());
+        let end = self.0.partition_point(|placed| placed.part.low() <= *range.end());
+        start..end.max(start)
+    }
+
+    /// Those that may have an LSN from one on.
+    pub fn from(&self, from: Lsn) -> impl Iterator<Item = &Part> + '_ {
+        let near = self.near(&(from..=Lsn::MAX));
+        self.0[near].iter().map(|placed| &placed.part).filter(move |part| part.set().last() >= Some(from))
+    }
+
+    /// The part that has an LSN.
+    pub fn of(&self, lsn: Lsn) -> Option<&Part> {
+        let near = self.0[self.near(&(lsn..=lsn))].iter().rev();
+        near.map(|placed| &placed.part).find(|part| part.set().contains(lsn))
+    }
+
+    fn position(&self, source: Source, low: Lsn) -> Option<usize> {
+        let from = self.0.partition_point(|placed| placed.part.low() < low);
+        let same = self.0[from..].iter().take_while(|placed| placed.part.low() == low);
+        same.map(|placed| placed.part.source()).position(|other| other == source).map(|at| from + at)
+    }
+
+    /// What a file has whose lowest LSN of the log was `low`.
+    pub fn of_file(&self, source: Source, low: Lsn) -> Option<&Part> {
+        Some(&self.0.get(self.position(source, low)?)?.part)
+    }
+
+    /// Takes out what a file has.
+    pub fn take(&mut self, source: Source, low: Lsn) -> Option<Part> {
+        let at = self.position(source, low)?;
+        let part = self.0.remove(at).part;
+        self.renew(at..at);
+        Some(part)
+    }
+
+    /// The lowest LSN.
+    pub fn first(&self) -> Option<Lsn> {
+        let mut least = None;
+        for part in self.iter() {
+            if least.is_some_and(|least| least <= part.low()) {
+                break;
+            }
+            least = [least, part.set().first()].into_iter().flatten().min();
+        }
+        least
+    }
+
+    /// The highest LSN.
+    pub fn last(&self) -> Option<Lsn> {
+        let mut most = None;
+        for placed in self.0.iter().rev() {
+            if most >= Some(placed.reach) {
+                break;
+            }
+            most = most.max(placed.part.set().last());
+        }
+        most
+    }
+
+    /// Adds one that has no LSN in common with those that are there, and is not empty.
+    pub fn insert(&mut self, part: Part) {
+        let at = self.0.partition_point(|placed| placed.part.low() <= part.low());
+        if self.0.len() == self.0.capacity() {
+            self.0.reserve_exact(1 + self.0.len() / 8);
+        }
+        self.0.insert(at, Placed { part, reach: 0 });
+        self.renew(at..at + 1);
+    }
+
+    /// Takes a range out of all parts that are older than a sequence, and tells the ledger. True if any had something of it.
+    pub fn cut(&mut self, range: &RangeInclusive<Lsn>, seq: SeqNo, ledger: &mut Ledger) -> bool {
+        let near = self.near(range);
+        let (mut lost, mut emptied) = (false, false);
+        for placed in &mut self.0[near.clone()] {
+            let part = &mut placed.part;
+            let met = part.set().first() <= Some(*range.end()) && part.set().last() >= Some(*range.start());
+            if met && part.last_seq() < seq {
+                let removed = part.set_mut().remove(range.clone());
+                lost |= removed.records > 0;
+                ledger.lose(part.source(), removed);
+                emptied |= part.set().is_empty();
+            }
+        }
+        let mut changed = near.clone();
+        if emptied {
+            let stay: Vec<Placed> =
+                self.0.drain(near).filter(|placed| !placed.part.set().is_empty()).collect();
+            changed.end = changed.start + stay.len();
+            drop(self.0.splice(changed.start..changed.start, stay));
+        }
+        if lost {
+            self.renew(changed);
+        }
+        lost
+    }
+
+    /// Works out reaches anew: those in a range, and what follows from them behind it.
+    fn renew(&mut self, range: Range<usize>) {
+        let mut reach = range.start.checked_sub(1).map_or(0, |before| self.0[before].reach);
+        for (at, placed) in self.0.iter_mut().enumerate().skip(range.start) {
+            reach = reach.max(placed.last());
+            if at >= range.end && placed.reach == reach {
+                break;
+            }
+            placed.reach = reach;
+        }
+    }
+
+    /// Bytes it has allocated, besides its own size.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Placed>() + self.iter().map(Part::memory_bytes).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::directory::{Block, LogRows};
+    use crate::lsn_set::{Builder, Size};
+    use std::collections::BTreeMap;
+
+    fn part(number: u64, seq: SeqNo, lsns: &[Lsn]) -> Part {
+        let mut set = Builder::default();
+        lsns.iter().for_each(|lsn| set.push(*lsn, 10).unwrap());
+        let blocks = vec![Block { first: lsns[0], offset: 0, len: 9 }];
+        Part::of(Source::Cold(number), &LogRows { log: 1, seqs: (1, seq), lsns: set.build(), blocks })
+            .unwrap()
+    }
+
+    fn check(parts: &Parts, model: &BTreeMap<Lsn, u64>, rng: &mut io::Rng) {
+        assert_eq!(parts.first(), model.keys().next().copied());
+        assert_eq!(parts.last(), model.keys().next_back().copied());
+        assert!(parts.0.is_sorted_by_key(|placed| placed.part.low()));
+        assert!(parts.0.is_sorted_by_key(|placed| placed.reach));
+        assert!(parts.0.iter().all(|placed| placed.last() <= placed.reach && !placed.part.set().is_empty()));
+        for _ in 0..8 {
+            let lsn = rng.below(2_000);
+            let source = parts.of(lsn).map(Part::source);
+            assert_eq!(source, model.get(&lsn).map(|number| Source::Cold(*number)), "{lsn}");
+            let mut from: Vec<Lsn> = parts
+                .from(lsn)
+                .flat_map(|part| part.set().runs_from(lsn))
+                .flat_map(|run| run.first.max(lsn)..=run.last())
+                .collect();
+            from.sort_unstable();
+            assert!(from.iter().eq(model.range(lsn..).map(|(lsn, _)| lsn)));
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_map_of_lsns() {
+        let mut rng = io::Rng::new(8);
+        for round in 0..80 {
+            let (mut parts, mut model, mut ledger) = (Parts::default(), BTreeMap::new(), Ledger::default());
+            let (wild, mut lows) = (rng.one_in(2), BTreeMap::new());
+            for number in 1..120 {
+                let start = if wild { rng.below(1_900) } else { number * 12 };
+                let lsns: Vec<Lsn> =
+                    (start..start + 12).filter(|lsn| !model.contains_key(lsn) && !rng.one_in(5)).collect();
+                if !lsns.is_empty() {
+                    lows.insert(number, lsns[0]);
+                    let part = part(number, number, &lsns);
+                    ledger.add(part.source(), part.set().size());
+                    parts.insert(part);
+                    model.extend(lsns.iter().map(|lsn| (*lsn, number)));
+                }
+                if rng.one_in(6) {
+                    let low = if rng.one_in(2) { 0 } else { rng.below(1_900) };
+                    let high = if rng.one_in(4) { Lsn::MAX } else { low + rng.below(100) };
+                    let seq = rng.range(1, number + 2);
+                    let gone = |lsn: &Lsn, number: &u64| (low..=high).contains(lsn) && *number < seq;
+                    parts.cut(&(low..=high), seq, &mut ledger);
+                    model.retain(|lsn, number| !gone(lsn, number));
+                }
+                if rng.one_in(9) {
+                    let number = rng.range(1, number + 1);
+                    let low = lows.get(&number).copied().unwrap_or(5);
+                    let there = model.values().any(|other| *other == number);
+                    assert_eq!(parts.of_file(Source::Cold(number), low).is_some(), there);
+                    let taken = parts.take(Source::Cold(number), low);
+                    let usage = ledger.usage(Source::Cold(number)).live;
+                    assert_eq!(taken.map_or(Size::default(), |part| part.set().size()), usage);
+                    ledger.forget(Source::Cold(number));
+                    model.retain(|_, other| *other != number);
+                }
+                check(&parts, &model, &mut rng);
+            }
+            assert!(wild || parts.0.len() < 2 || round > 100 || parts.near(&(1000..=1000)).len() <= 2);
+        }
+    }
+}

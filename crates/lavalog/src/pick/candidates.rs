@@ -1,0 +1,155 @@
+//! The files that may be collected, in the orders in which they are asked for.
+//!
+//! A file is put in its places when it comes, and anew when something of it has died; nothing goes through all of them, but for
+//! those that are worth collecting when the threshold is another one.
+
+use super::FileFacts;
+use crate::entry::Source;
+use crate::lsn_set::Size;
+use base::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of how much is alive in a million, and what decides between files that are alike.
+type ByLive = (u64, u64, Source);
+/// The same of cold files: later generations hold what lives longest, and wait if all else is equal.
+type ColdByLive = (u64, u32, Reverse<u64>, Source);
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    facts: HashMap<Source, FileFacts>,
+    dead: BTreeSet<Source>,
+    /// Groups by age.
+    groups: BTreeSet<(u64, Source)>,
+    groups_by_live: BTreeSet<ByLive>,
+    /// The groups of which at least `garbage_percent` are garbage, by age.
+    worth_it: BTreeSet<(u64, Source)>,
+    garbage_percent: u32,
+    cold_by_live: BTreeSet<ColdByLive>,
+    /// Cold files of each generation by their bytes.
+    cold: BTreeMap<u32, BTreeSet<(u64, Source)>>,
+}
+
+impl Candidates {
+    /// Those files; each stands there once.
+    pub fn of(files: &[FileFacts]) -> Candidates {
+        let mut out = Candidates::default();
+        files.iter().for_each(|file| out.set(*file));
+        out
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// A file has come, or something of it has changed.
+    pub fn set(&mut self, file: FileFacts) {
+        self.remove(file.source);
+        let FileFacts { source, bytes, age, generation, .. } = file;
+        if file.is_dead() {
+            self.dead.insert(source);
+        }
+        if file.is_group() {
+            self.groups.insert((age, source));
+            self.groups_by_live.insert((file.live_ppm(), age, source));
+            if file.is_worth_it(self.garbage_percent) {
+                self.worth_it.insert((age, source));
+            }
+        } else {
+            self.cold_by_live.insert((file.live_ppm(), generation, Reverse(bytes), source));
+            self.cold.entry(generation).or_default().insert((bytes, source));
+        }
+        self.facts.insert(source, file);
+    }
+
+    /// So much of a file is alive; nothing, if it is none of them.
+    pub fn set_live(&mut self, source: Source, live: Size) {
+        if let Some(facts) = self.facts.get(&source).copied().filter(|facts| facts.live != live) {
+            self.set(FileFacts { live, ..facts });
+        }
+    }
+
+    /// A file is none of them any more.
+    pub fn remove(&mut self, source: Source) {
+        let Some(file) = self.facts.remove(&source) else { return };
+        let FileFacts { bytes, age, generation, .. } = file;
+        self.dead.remove(&source);
+        if file.is_group() {
+            self.groups.remove(&(age, source));
+            self.groups_by_live.remove(&(file.live_ppm(), age, source));
+            self.worth_it.remove(&(age, source));
+            return;
+        }
+        self.cold_by_live.remove(&(file.live_ppm(), generation, Reverse(bytes), source));
+        if let Some(files) = self.cold.get_mut(&generation) {
+            files.remove(&(bytes, source));
+            if files.is_empty() {
+                self.cold.remove(&generation);
+            }
+        }
+    }
+
+    /// From which share of garbage on a file is worth it, percent.
+    pub(super) fn set_threshold(&mut self, garbage_percent: u32) {
+        if self.garbage_percent != garbage_percent {
+            self.garbage_percent = garbage_percent;
+            let worth_it = self.worth_by_live().map(|file| (file.age, file.source)).collect();
+            self.worth_it = worth_it;
+        }
+    }
+
+    /// The files of which nothing is alive.
+    pub(super) fn dead(&self) -> Vec<Source> {
+        self.dead.iter().copied().collect()
+    }
+
+    /// The oldest group of all.
+    pub(super) fn oldest(&self) -> Option<&FileFacts> {
+        self.facts.get(&self.groups.first()?.1)
+    }
+
+    fn worth_by_live(&self) -> impl Iterator<Item = &FileFacts> + '_ {
+        let files = self.groups_by_live.iter().filter_map(|(_, _, source)| self.facts.get(source));
+        self.worth(files)
+    }
+
+    /// Of files by what is alive, those that are worth it.
+    fn worth<'a>(&self, files: impl Iterator<Item = &'a FileFacts>) -> impl Iterator<Item = &'a FileFacts> {
+        let percent = self.garbage_percent;
+        let most_ppm = u64::from(100 - percent.min(100)) * 10_000;
+        files
+            .take_while(move |file| file.live_ppm() <= most_ppm)
+            .filter(move |file| file.is_worth_it(percent))
+    }
+
+    /// The groups that are worth it: by age, or by what is alive.
+    pub(super) fn groups(&self, by_age: bool) -> Box<dyn Iterator<Item = &FileFacts> + '_> {
+        match by_age {
+            true => Box::new(self.worth_it.iter().filter_map(|(_, source)| self.facts.get(source))),
+            false => Box::new(self.worth_by_live()),
+        }
+    }
+
+    /// The cold files that are worth it, by what is alive.
+    pub(super) fn cold(&self) -> impl Iterator<Item = &FileFacts> + '_ {
+        self.worth(self.cold_by_live.iter().filter_map(|(.., source)| self.facts.get(source)))
+    }
+
+    /// The generations of which there are cold files.
+    pub(super) fn generations(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cold.keys().copied()
+    }
+
+    /// The cold files of a generation, the shortest first.
+    pub(super) fn smallest(&self, generation: u32) -> impl Iterator<Item = &FileFacts> + '_ {
+        let files = self.cold.get(&generation).into_iter().flatten();
+        files.filter_map(|(_, source)| self.facts.get(source))
+    }
+}
