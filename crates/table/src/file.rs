@@ -124,17 +124,15 @@ impl TableFile {
     pub(crate) fn check_filled(&self, start: u64, mut handles: Vec<BlockHandle>) -> Result<()> {
         handles.sort_unstable_by_key(|h| h.offset);
         let mut end = start;
-        for h in &handles {
-            if h.offset != end {
-                let why = format!("blocks overlap or leave a gap: one begins at {}", h.offset);
+        let ends = handles.iter().map(BlockHandle::end);
+        for (begin, next) in handles.iter().map(|h| h.offset).chain([self.frames_end]).zip(ends.chain([0])) {
+            if begin != end {
+                let why = format!("blocks overlap or leave a gap: what follows begins at {begin}");
                 return Err(self.locate(Error::corruption(why), end));
             }
-            end = h.end();
+            end = next;
         }
-        match end == self.frames_end {
-            true => Ok(()),
-            false => Err(self.locate(Error::corruption("a gap before the footer"), end)),
-        }
+        Ok(())
     }
 
     /// Reads and checks the footer.

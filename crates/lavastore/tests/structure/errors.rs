@@ -25,7 +25,7 @@ use std::path::Path;
 type Message = (String, String);
 
 /// So many messages may be made by no test; lower it when one is.
-const UNMADE_MAX: usize = 136;
+const UNMADE_MAX: usize = 117;
 
 fn all_places() -> Vec<Place> {
     let (places, unknown) = places::all(&places::sources());
@@ -154,11 +154,11 @@ fn every_error_is_produced_by_a_test() {
     let all: BTreeSet<Message> = places.iter().map(message).collect();
     println!("{} of {} errors were produced", made.len(), all.len());
     let unmade = unmade();
-    let missing: Vec<_> = all.iter().filter(|m| !made.contains(*m) && !unmade.contains(*m)).collect();
-    assert!(missing.is_empty(), "{} errors were produced by no test: {missing:#?}", missing.len());
     // Some come up by chance.
     let listed: Vec<_> = unmade.intersection(&made).collect();
     println!("errors/unmade.txt has {} of them, which may be taken off: {listed:#?}", listed.len());
+    let missing: Vec<_> = all.iter().filter(|m| !made.contains(*m) && !unmade.contains(*m)).collect();
+    assert!(missing.is_empty(), "{} errors were produced by no test: {missing:#?}", missing.len());
 }
 
 mod parts {

@@ -1,0 +1,109 @@
+//! Damage under checksums that fit, byte by byte: verification finds what a hostile or faulty writer could leave, and says
+//! what is wrong.
+
+extern crate lavastore_table as table;
+
+mod common;
+#[path = "common/vsst.rs"]
+mod vsst;
+
+use base::{Compression, Result};
+use cache::Cache;
+use common::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use table::segment::footer::{FOOTER_LEN, Footer};
+use table::{SegmentIdentity, SegmentReader, SegmentWriter, Vsst, VsstBuilder, VsstOptions};
+
+/// Changes the payload of the frame at `offset`, and seals it anew.
+fn reseal(bytes: &mut [u8], (offset, len): (usize, usize), change: impl FnOnce(&mut [u8])) {
+    let frame = &mut bytes[offset..offset + len];
+    let mut sealed = frame[..len - 5].to_vec();
+    change(&mut sealed);
+    table::frame::seal(&mut sealed, 0, Compression::None);
+    table::frame::mask(&mut sealed, uid(), offset as u64);
+    frame.copy_from_slice(&sealed);
+}
+
+/// The blocks of a listing.
+fn blocks(listing: &str) -> Vec<(usize, usize)> {
+    let numbers = |line: &str| {
+        let (offset, rest) = line.strip_prefix("block ")?.split_once('+')?;
+        Some((offset.trim().parse().ok()?, rest.split(' ').next()?.parse().ok()?))
+    };
+    listing.lines().filter_map(numbers).collect()
+}
+
+/// What is told when each byte of the blocks is changed by each of these in turn.
+fn told(
+    bytes: &[u8],
+    blocks: &[(usize, usize)],
+    changes: &[fn(u8) -> u8],
+    verify: impl Fn(Vec<u8>) -> Result<u64>,
+) -> BTreeSet<String> {
+    verify(bytes.to_vec()).unwrap();
+    let mut told = BTreeSet::new();
+    for &block in blocks {
+        for at in 0..block.1 - 5 {
+            for change in changes {
+                let mut damaged = bytes.to_vec();
+                reseal(&mut damaged, block, |payload| payload[at] = change(payload[at]));
+                if let Err(e) = verify(damaged) {
+                    assert!(e.file().is_some() && e.offset().is_some(), "block {block:?}, byte {at}: {e}");
+                    told.insert(e.message().to_owned());
+                }
+            }
+        }
+    }
+    told
+}
+
+const CHANGES: &[fn(u8) -> u8] =
+    &[|b| b.wrapping_add(1), |b| b.wrapping_sub(1), |b| b ^ 0x80, |_| 0, |b| b ^ 3];
+
+fn verify_vsst(bytes: Vec<u8>) -> Result<u64> {
+    vsst::open(bytes, &Arc::new(Cache::new(0)))?.verify()
+}
+
+fn listing(vsst: &Arc<Vsst>) -> String {
+    let mut text = String::new();
+    table::dump_vsst(vsst, Default::default(), &mut text).unwrap();
+    text
+}
+
+#[test]
+fn values_in_order_of_arrival_that_leave_a_gap() {
+    let file = MemAppend::default();
+    let shared = file.shared();
+    let options = VsstOptions { compression: Compression::None, alignment: 8 };
+    let mut builder =
+        VsstBuilder::new(Box::new(file), Path::new(PATH), identity(), &options, None).in_order_of_arrival();
+    for n in 0..20_u64 {
+        builder.append(format!("{:03}", n * 7 % 20).as_bytes(), n + 1, &[n as u8; 40]).unwrap();
+    }
+    builder.finish(Vec::new()).unwrap();
+    let bytes = vsst::take(&shared);
+    let text = listing(&vsst::open(bytes.clone(), &Arc::new(Cache::new(0))).unwrap());
+    let told = told(&bytes, &blocks(&text), CHANGES, verify_vsst);
+    assert!(told.contains("records that leave a gap"), "{told:#?}");
+}
+
+/// A value segment whose footer gives the value bytes of the header, so that too few are left of it.
+#[test]
+fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {
+    let file = MemAppend::default();
+    let shared = file.shared();
+    let identity = SegmentIdentity { number: 7, uid: uid(), family: 3, edit: 44, created_unix_seconds: 9 };
+    let mut writer =
+        SegmentWriter::with_chunks(Box::new(file), Path::new(PATH), &identity, b"k", 1000).unwrap();
+    writer.append(&[1; 200]).unwrap();
+    writer.finish().unwrap();
+    let bytes = vsst::take(&shared);
+    let (body, footer) = bytes.split_last_chunk::<FOOTER_LEN>().unwrap();
+    let footer = Footer::decode(footer, uid(), bytes.len() as u64).unwrap();
+    let moved = u64::from(footer.header_len) - 3;
+    let lying = Footer { header_len: 3, raw_len: footer.raw_len + moved, ..footer };
+    let e = SegmentReader::open(MemRead::new([body, &lying.encode()].concat()), 7, uid()).unwrap_err();
+    assert!(e.is_corruption() && e.message() == "a header shorter than its checksum", "{e}");
+}
