@@ -36,6 +36,7 @@ pub mod keys;
 pub mod lava;
 pub mod limit;
 pub mod logs;
+pub mod pages;
 pub mod record;
 pub mod report;
 pub mod run;

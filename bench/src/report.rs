@@ -24,6 +24,9 @@ pub struct Latency {
     pub p99_us: f64,
     /// 999 of 1,000 were not slower.
     pub p999_us: f64,
+    /// 9,999 of 10,000 were not slower.
+    #[serde(default)]
+    pub p9999_us: f64,
     /// The slowest.
     pub max_us: f64,
 }
@@ -40,6 +43,7 @@ impl Latency {
             p90_us: at(0.9),
             p99_us: at(0.99),
             p999_us: at(0.999),
+            p9999_us: at(0.9999),
             max_us: us(histogram.max()),
         }
     }

@@ -13,6 +13,8 @@ mod compare;
 mod figures;
 mod fjall3;
 mod logs;
+mod pages;
+mod pairs;
 mod rocks;
 
 use bench::{BenchArgs, Opener, Report, Result};
@@ -65,6 +67,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// Alternating runs of several engines as stores of logs
     Log(logs::LogCompareArgs),
+    /// Alternating runs of several engines under a page server
+    Pages(pages::PageCompareArgs),
     /// The comparisons of the table in the README, recorded in one file
     Figures(figures::FiguresArgs),
     /// One run of a comparison
@@ -73,6 +77,9 @@ enum Command {
     /// One run of a comparison of logs
     #[command(hide = true)]
     LogChild { engine: logs::LogEngineName, dir: PathBuf, out: PathBuf, args: String },
+    /// One run of a comparison of page servers
+    #[command(hide = true)]
+    PagesChild { engine: pages::PageEngineName, dir: PathBuf, out: PathBuf, args: String },
 }
 
 #[derive(Args)]
@@ -95,9 +102,11 @@ fn main() -> ExitCode {
         Command::Run(args) => run(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Log(args) => logs::compare(&args),
+        Command::Pages(args) => pages::compare(&args),
         Command::Figures(args) => figures::record(&args),
         Command::Child { engine, dir, out, args } => child(engine, &dir, &out, &args),
         Command::LogChild { engine, dir, out, args } => logs::child(engine, &dir, &out, &args),
+        Command::PagesChild { engine, dir, out, args } => pages::child(engine, &dir, &out, &args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

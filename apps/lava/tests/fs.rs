@@ -191,6 +191,7 @@ fn no_command_makes_a_volume_but_mkfs() {
         &["demo", "--generate", "10"],
         &["bench", "load", "--num", "10"],
         &["bench", "fs"],
+        &["bench", "page-server"],
     ] {
         let output = run(Path::new("lavafs:other"), args, &s.0);
         let stderr = String::from_utf8(output.stderr).unwrap();

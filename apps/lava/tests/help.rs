@@ -40,6 +40,7 @@ fn every_command_has_help_and_a_page() {
     assert!(out(&s, &["help", "stats"]).contains("--prometheus"));
     assert!(out(&s, &["help", "fs", "mkfs"]).contains("--size"));
     assert!(out(&s, &["help", "bench", "fs"]).contains("--file-size"));
+    assert!(out(&s, &["help", "bench", "page-server"]).contains("--mix"));
     let unknown = lava(&s.0).args(["help", "nonsense"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
 

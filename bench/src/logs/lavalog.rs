@@ -2,7 +2,7 @@
 
 use super::{LogEngine, LogOpener, LogSite};
 use crate::Result;
-use lavalog::{Durability, LogHandle, LogStore, Options};
+use lavastore::{Log, LogOptions, LogStore};
 use serde_json::Value;
 use std::path::Path;
 
@@ -18,8 +18,9 @@ impl LogOpener for LavaLog {
     }
 
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>> {
-        let options = Options::default();
-        let store = LogStore::open(&self.site.env, dir, &options)?;
+        // An append is durable by default.
+        let options = LogOptions::default();
+        let store = LogStore::open_in(&self.site.env, dir, &options)?;
         let handles = (0..logs).map(|log| Ok(store.log(&log.to_string())?)).collect::<Result<_>>()?;
         Ok(Box::new(Logs { store, handles, options }))
     }
@@ -32,13 +33,13 @@ impl LogOpener for LavaLog {
 struct Logs {
     store: LogStore,
     /// By their numbers.
-    handles: Vec<LogHandle>,
-    options: Options,
+    handles: Vec<Log>,
+    options: LogOptions,
 }
 
 impl LogEngine for Logs {
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
-        Ok(self.handles[log as usize].append(lsn, record, Durability::Durable)?)
+        Ok(self.handles[log as usize].append(lsn, record)?)
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {
@@ -58,7 +59,7 @@ impl LogEngine for Logs {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let Options { group_bytes, access, background_threads, garbage_percent, .. } = &self.options;
+        let LogOptions { group_bytes, access, background_threads, garbage_percent, .. } = &self.options;
         let all = [
             ("group_bytes", group_bytes.to_string()),
             ("access", format!("{access:?}")),
@@ -69,7 +70,7 @@ impl LogEngine for Logs {
     }
 
     fn stats(&self) -> Vec<(String, Value)> {
-        let s = self.store.statistics();
+        let s = self.store.stats();
         let all = [
             ("logs", s.logs),
             ("appends", s.appends),

@@ -104,7 +104,10 @@ impl LogEngine for RaftLogs {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let all = [("purge_threshold", self.purge_threshold.to_string()), ("enable_log_recycle", "true".to_owned())];
+        let all = [
+            ("purge_threshold", self.purge_threshold.to_string()),
+            ("enable_log_recycle", "true".to_owned()),
+        ];
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 

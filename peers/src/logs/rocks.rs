@@ -54,7 +54,8 @@ impl LogEngine for RocksLogs {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let all = [("recycle_log_file_num", "4"), ("write_buffer_size", "67108864"), ("max_background_jobs", "2")];
+        let all =
+            [("recycle_log_file_num", "4"), ("write_buffer_size", "67108864"), ("max_background_jobs", "2")];
         all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 

@@ -1,5 +1,7 @@
 //! `bench`.
 
+mod page_server;
+
 use super::place::{Place, open_volume, volume_of};
 use crate::status::{Status, failure};
 use crate::{Result, output};
@@ -104,6 +106,8 @@ enum OtherBench {
     Fs(BenchFsCommand),
     /// Measure durable appends to many logs by several writers, with trims behind
     Log(BenchLogCommand),
+    /// Measure a page server: redo records in (WriteLog), pages of 16 KiB out (ReadPage)
+    PageServer(page_server::PageServerCommand),
 }
 
 /// Options of `bench log`.
@@ -126,6 +130,11 @@ fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
         let report = bench::logs::run(&args.logs, &*args.engine.opener(site), dir)?;
         told(args.json.as_deref(), &report, || report.text())
     };
+    at_site(db, run)
+}
+
+/// Calls `run` with where new stores of several engines may be made, and with what.
+fn at_site(db: Option<PathBuf>, run: impl FnOnce(LogSite, &Path) -> Result<()>) -> Result<()> {
     match db {
         Some(db) if volume_of(&db).is_some() => {
             let place = to_new_store(&db, "")?;
@@ -156,6 +165,7 @@ pub fn bench(db: Option<PathBuf>, args: BenchCommand) -> Result<()> {
     match (args.other, args.store.0) {
         (Some(OtherBench::Fs(args)), _) => bench_fs(db, &args),
         (Some(OtherBench::Log(args)), _) => bench_log(db, &args),
+        (Some(OtherBench::PageServer(args)), _) => page_server::bench(db, &args),
         (None, Some(args)) => bench_store(db, &args),
         (None, None) => output::usage("say what to measure"),
     }

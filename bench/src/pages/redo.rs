@@ -1,0 +1,76 @@
+//! Redo records: a change of some bytes of one page.
+//!
+//! ```text
+//! page u64 | at u16 | bytes
+//! ```
+//!
+//! all little-endian; the log sequence number is that of the record.
+
+use crate::Result;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 16 << 10;
+/// Bytes before those that are put into the page.
+const HEAD_BYTES: usize = 10;
+
+/// A change, as it is in the log and as a delta of its page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redo<'a> {
+    /// The page.
+    pub page: u64,
+    /// Where in the page.
+    pub at: u16,
+    /// What is there afterwards.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Redo<'a> {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.page.to_le_bytes());
+        out.extend_from_slice(&self.at.to_le_bytes());
+        out.extend_from_slice(self.bytes);
+    }
+
+    /// # Errors
+    /// What is no change of a page.
+    pub fn decode(record: &'a [u8]) -> Result<Redo<'a>> {
+        let (head, bytes) =
+            record.split_at_checked(HEAD_BYTES).ok_or("a redo record has at least 10 bytes")?;
+        let (page, at) = head.split_at(8);
+        let redo = Redo {
+            page: u64::from_le_bytes(page.try_into()?),
+            at: u16::from_le_bytes(at.try_into()?),
+            bytes,
+        };
+        match usize::from(redo.at) + bytes.len() <= PAGE_BYTES {
+            true => Ok(redo),
+            false => Err(format!("a redo record of page {} ends behind it", redo.page).into()),
+        }
+    }
+
+    /// Makes the change.
+    pub fn apply(&self, page: &mut [u8]) {
+        let at = usize::from(self.at);
+        page[at..at + self.bytes.len()].copy_from_slice(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_what_is_none_is_refused() {
+        let redo = Redo { page: 7, at: 16_380, bytes: b"abcd" };
+        let mut record = Vec::new();
+        redo.encode(&mut record);
+        assert_eq!(Redo::decode(&record).unwrap(), redo);
+        let mut page = vec![0; PAGE_BYTES];
+        redo.apply(&mut page);
+        assert_eq!(&page[16_379..], b"\0abcd");
+        record.push(0);
+        assert!(Redo::decode(&record).unwrap_err().to_string().contains("ends behind it"));
+        assert!(Redo::decode(&record[..9]).is_err());
+    }
+}

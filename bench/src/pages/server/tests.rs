@@ -1,0 +1,121 @@
+use super::*;
+use crate::host::WorkDir;
+use crate::logs::LogSite;
+use crate::pages::lava::{LavaPages, page_and_lsn};
+use crate::pages::{Mix, PageOpener, PageServerArgs};
+
+fn dir() -> WorkDir {
+    WorkDir::fresh(&std::env::temp_dir().join(format!("bench-pages-{}", std::process::id()))).unwrap()
+}
+
+fn args() -> PageServerArgs {
+    PageServerArgs {
+        mix: Mix::ReadWrite,
+        pages: 40,
+        slices: 2,
+        writers: 2,
+        readers: 1,
+        batch: 5,
+        record_size: 100,
+        out_of_order: 0.0,
+        rate: 0.0,
+        backlog: 1 << 20,
+        cache: 8 << 20,
+        seconds: 1.0,
+    }
+}
+
+fn record(page: u64, at: u16, bytes: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    Redo { page, at, bytes }.encode(&mut record);
+    record
+}
+
+fn page(server: &PageServer, number: u64, lsn: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    server.read_page(number, lsn, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn what_comes_behind_a_gap_is_applied_when_the_gap_is_closed_and_pages_are_as_of_their_lsn() {
+    let dir = dir();
+    let server =
+        PageServer::open(LavaPages { site: LogSite::machine() }.open(dir.path(), &args()).unwrap(), 2)
+            .unwrap();
+    let mut applier = Applier::default();
+    server.write_log(0, 1, &[record(4, 0, b"aa"), record(4, 1, b"bb")]).unwrap();
+    server.write_log(0, 5, &[record(4, 0, b"ee")]).unwrap();
+    assert_eq!(server.gaps(0), [(3, 4)]);
+    while server.apply(&mut applier, 0).unwrap() {}
+    assert_eq!((server.applied(0), applier.applied_records), (2, 2));
+    assert_eq!(&page(&server, 4, 1)[..4], b"aa\0\0");
+    assert_eq!(&page(&server, 4, 2)[..4], b"abb\0");
+    let mut out = Vec::new();
+    let why = server.read_page(4, 5, &mut out).unwrap_err().to_string();
+    assert!(why.contains("not applied up to 5"), "{why}");
+    server.write_log(0, 3, &[record(4, 3, b"c"), record(6, 0, b"d")]).unwrap();
+    while server.apply(&mut applier, 0).unwrap() {}
+    assert_eq!(server.gaps(0), []);
+    assert_eq!(&page(&server, 4, 5)[..4], b"eebc");
+    assert_eq!(&page(&server, 4, 4)[..4], b"abbc");
+    assert_eq!(&page(&server, 6, 5)[..2], b"d\0");
+    server.close().unwrap();
+}
+
+#[test]
+fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
+    let dir = dir();
+    let server =
+        PageServer::open(LavaPages { site: LogSite::machine() }.open(dir.path(), &args()).unwrap(), 2)
+            .unwrap();
+    let mut applier = Applier::default();
+    let count = 5 * FOLDED as u64;
+    for lsn in 1..=count {
+        server.write_log(1, lsn, &[record(3, lsn as u16, &[lsn as u8])]).unwrap();
+        while server.apply(&mut applier, 1).unwrap() {}
+    }
+    let oldest = server.oldest(3);
+    assert_eq!(oldest, count - FOLDED as u64);
+    let expected = |lsn: u64| -> Vec<u8> {
+        (0..PAGE_BYTES as u64).map(|at| if at <= lsn { at as u8 } else { 0 }).collect()
+    };
+    let read_all = |server: &PageServer| {
+        (oldest..=count).for_each(|lsn| assert!(page(server, 3, lsn) == expected(lsn), "as of {lsn}"));
+        let why = server.read_page(3, oldest - 1, &mut Vec::new()).unwrap_err().to_string();
+        assert!(why.contains("kept from"), "{why}");
+    };
+    read_all(&server);
+    let (mut versions, mut deltas) = (0, 0);
+    server.engine().all(&mut |_, _, is_delta| if is_delta { deltas += 1 } else { versions += 1 }).unwrap();
+    assert_eq!((versions, deltas), (2, FOLDED));
+    server.trim().unwrap();
+    let mut left = 0;
+    server
+        .engine()
+        .read_log(1, count + 1, &mut |_, _| {
+            left += 1;
+            Ok(true)
+        })
+        .unwrap();
+    assert_eq!(left, 0);
+    // Received and not applied before it ends.
+    server.write_log(1, count + 1, &[record(3, 0, b"x")]).unwrap();
+    server.close().unwrap();
+    let server =
+        PageServer::open(LavaPages { site: LogSite::machine() }.open(dir.path(), &args()).unwrap(), 2)
+            .unwrap();
+    assert_eq!(server.applied(1), count);
+    assert_eq!(server.backlog_bytes(), 11);
+    read_all(&server);
+    assert!(server.apply(&mut applier, 1).unwrap());
+    assert_eq!(page(&server, 3, count + 1)[0], b'x');
+    assert_eq!(server.backlog_bytes(), 0);
+    server.close().unwrap();
+}
+
+#[test]
+fn keys_are_pages_and_lsns() {
+    assert_eq!(page_and_lsn(&crate::pages::lava::key(7, 9)).unwrap(), (7, 9));
+    assert!(page_and_lsn(b"short").is_err());
+}

@@ -1,0 +1,105 @@
+//! Alternating runs of several engines, each in a process of its own, and the ratios of the first over the others.
+
+use bench::Result;
+use bench::host::WorkDir;
+use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// From so many pairs on a figure may be called a claim.
+const CLAIM_PAIRS: usize = 3;
+
+/// How often, where, and what becomes of it.
+#[derive(Args)]
+pub struct PairArgs {
+    /// Runs of each engine
+    #[arg(long, default_value_t = CLAIM_PAIRS)]
+    pairs: usize,
+    /// Where the stores are made, one at a time, and removed again
+    #[arg(long, default_value = "bench-data")]
+    dir: PathBuf,
+    /// Write all reports and the ratios to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A figure of a report: its name, how to get it.
+pub type Figure<R> = (&'static str, fn(&R) -> Option<f64>);
+
+/// What is compared.
+pub struct Comparison<'a, R> {
+    /// The hidden command that makes one run: `CHILD ENGINE STORE REPORT OPTIONS`.
+    pub child: &'static str,
+    /// The engines as that command names them, in order.
+    pub engines: Vec<String>,
+    /// Of which figures there are ratios.
+    pub figures: &'a [Figure<R>],
+    /// The engine of a report.
+    pub engine_of: fn(&R) -> &str,
+    /// A report in the output.
+    pub text: fn(&R) -> String,
+}
+
+impl<R: Serialize + DeserializeOwned> Comparison<'_, R> {
+    /// Makes the runs, prints and records them.
+    pub fn run(&self, args: &PairArgs, options: &impl Serialize) -> Result<()> {
+        println!("options: {}", serde_json::to_string(options)?);
+        println!("machine: {}", bench::host::machine());
+        let mut all: Vec<Vec<R>> = self.engines.iter().map(|_| Vec::new()).collect();
+        for pair in 1..=args.pairs {
+            for (engine, reports) in self.engines.iter().zip(&mut all) {
+                let report = self.one_run(args, engine, options)?;
+                println!("pair {pair}  {}", (self.text)(&report));
+                reports.push(report);
+            }
+        }
+        println!();
+        let summary = self.summarize(&all);
+        if args.pairs < CLAIM_PAIRS {
+            println!("smoke run: fewer than {CLAIM_PAIRS} pairs are not a claim");
+        }
+        let Some(file) = &args.json else { return Ok(()) };
+        let found = json!({ "options": options, "pairs": args.pairs, "summary": summary, "runs": all });
+        Ok(std::fs::write(file, serde_json::to_string_pretty(&found)? + "\n")?)
+    }
+
+    /// One run in a child process. What earlier runs left dirty is written back first.
+    fn one_run(&self, args: &PairArgs, engine: &str, options: &impl Serialize) -> Result<R> {
+        let dir = WorkDir::fresh(&args.dir)?;
+        let (store, out) = (dir.path().join("store"), dir.path().join("report.json"));
+        std::fs::create_dir_all(&store).map_err(|e| format!("cannot create {}: {e}", store.display()))?;
+        rustix::fs::sync();
+        let status = Command::new(std::env::current_exe()?)
+            .args([self.child, engine])
+            .args([&store, &out])
+            .arg(serde_json::to_string(options)?)
+            .status()?;
+        if !status.success() {
+            return Err(format!("the run of {engine} failed ({status})").into());
+        }
+        Ok(serde_json::from_str(&std::fs::read_to_string(out)?)?)
+    }
+
+    /// The ratios of the first engine over each other one, pair by pair: median, min and max.
+    fn summarize(&self, all: &[Vec<R>]) -> Value {
+        let Some((ours, others)) = all.split_first() else { return json!([]) };
+        let mut rows = Vec::new();
+        for other in others {
+            for (name, of) in self.figures {
+                let pairs = ours.iter().zip(other);
+                let ratios = pairs.filter_map(|(a, b)| Some(of(a)? / of(b)?));
+                let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+                ratios.sort_by(f64::total_cmp);
+                let (Some(min), Some(max)) = (ratios.first(), ratios.last()) else { continue };
+                let median = ratios[ratios.len() / 2];
+                let (one, two) = ((self.engine_of)(&ours[0]), (self.engine_of)(&other[0]));
+                println!("{one} over {two}: {name} {median:.2} ({min:.2} to {max:.2})");
+                rows.push(json!({ "over": two, "figure": name, "median": median, "min": min, "max": max }));
+            }
+        }
+        rows.into()
+    }
+}
