@@ -6,7 +6,7 @@
 //! inputs.
 
 use crate::cold::{ColdFileWriter, ColdHead};
-use crate::core::Core;
+use crate::core::{Core, LOGS_AT_ONCE};
 use crate::disk::directory::{Directory, LogRows};
 use crate::entry::{Entry, LogId, Source};
 use crate::files::RowFile;
@@ -14,7 +14,7 @@ use crate::index::Part;
 use crate::logs::Moved;
 use crate::lsn_set::LsnSet;
 use crate::manifest::{FileMeta, Role, Step, commit};
-use crate::pick::{Candidates, FileFacts, Pick, PickOptions, pick};
+use crate::pick::{FileFacts, Pick};
 use crate::seal::{NewFile, parts_of};
 use base::sync::{lock, read, write};
 use base::{Error, HashMap, Result};
@@ -22,65 +22,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup};
 use store::run::{Job, JobClass, Progress};
+use store::space::Grant;
 
 /// Bytes of records in one step of the job.
 const STEP_BYTES: u64 = 4 << 20;
-
-/// Logs that change while nobody else looks at any.
-pub(crate) const LOGS_AT_ONCE: usize = 256;
-/// Files whose counts are looked at while nobody else looks at any log.
-const FILES_AT_ONCE: usize = 1024;
-
-/// What may be collected, and what was last found to be most worth it.
-#[derive(Debug, Default)]
-pub(crate) struct ToCollect {
-    files: Candidates,
-    /// `None`: something has changed since.
-    answer: Option<Option<Pick>>,
-}
-
-impl ToCollect {
-    /// A file has come.
-    pub fn add(&mut self, file: FileFacts) {
-        self.files.set(file);
-        self.answer = None;
-    }
-
-    /// A file has gone, or cannot be read.
-    pub fn remove(&mut self, source: Source) {
-        self.files.remove(source);
-        self.answer = None;
-    }
-
-    /// What has died since this was last called. The lock of the logs is held for a bounded number of files each time.
-    fn update(&mut self, core: &Core) {
-        loop {
-            let changed = write(&core.logs).take_changed(FILES_AT_ONCE);
-            for (source, usage) in &changed {
-                self.files.set_live(*source, usage.live);
-                self.answer = None;
-            }
-            if changed.len() < FILES_AT_ONCE {
-                return;
-            }
-        }
-    }
-}
 
 impl Core {
     /// What is most worth collecting. Asked again and again, it looks at what has changed.
     pub fn to_collect(&self) -> Option<Pick> {
         let mut under_way = lock(&self.under_way);
         let to_collect = &mut under_way.to_collect;
-        to_collect.update(self);
-        let options = PickOptions {
-            garbage_percent: self.options.garbage_percent,
-            wanted_bytes: self.options.group_bytes,
-            output_bytes: self.options.group_bytes,
-            ..PickOptions::default()
-        };
-        let ToCollect { files, answer } = to_collect;
-        answer.get_or_insert_with(|| pick(files, &options)).clone()
+        to_collect.update(&self.logs);
+        self.garbage_percents().find_map(|percent| to_collect.pick(&self.pick_options(percent)))
     }
 
     /// A file may be collected from now on; `group_len`: the bytes of the group that it is the index of.
@@ -131,7 +84,13 @@ impl Core {
 
     /// Drops files: groups are freed, files of rows removed. `add` comes in the same edit. What the index leads to changes while the
     /// inputs can still be read: who looks for a record finds it in the one or the other.
-    fn replace(&self, inputs: &[Source], add: Option<FileMeta>, moved: Vec<Moved>) -> Result<()> {
+    fn replace(
+        &self,
+        inputs: &[Source],
+        add: Option<FileMeta>,
+        moved: Vec<Moved>,
+        grant: Option<&Grant>,
+    ) -> Result<()> {
         let state = self.manifest.state();
         let rows: Vec<FileMeta> = inputs.iter().filter_map(|source| state.rows_of(*source)).collect();
         let groups: Vec<u64> = inputs
@@ -153,6 +112,8 @@ impl Core {
         })?;
         inputs.iter().for_each(|input| lock(&self.under_way).to_collect.remove(*input));
         add.iter().for_each(|file| self.may_collect(file, 0));
+        grant.iter().for_each(|grant| grant.installed());
+        self.rolled()?;
         self.removed(&rows)
     }
 
@@ -167,7 +128,7 @@ impl Core {
 
     /// Drops files of which nothing is alive.
     fn free_dead(&self, dead: &[Source]) -> Result<()> {
-        self.replace(dead, None, Vec::new())
+        self.replace(dead, None, Vec::new(), None)
     }
 }
 
@@ -193,6 +154,7 @@ struct Copy {
     output: ColdFileWriter,
     file: NewFile,
     copied_bytes: u64,
+    grant: Option<Grant>,
 }
 
 impl Collection {
@@ -202,8 +164,9 @@ impl Collection {
     }
 
     fn begin_copy(&mut self) -> Result<()> {
-        let Pick::Copy { inputs, generation, .. } = &self.pick else { return Ok(()) };
+        let Pick::Copy { inputs, generation, copy_bytes, .. } = &self.pick else { return Ok(()) };
         let core = &self.core;
+        let grant = core.store.space().grant(*copy_bytes);
         let state = core.manifest.state();
         let mut opened = Vec::new();
         let mut logs = BTreeSet::new();
@@ -218,12 +181,13 @@ impl Collection {
         let head = ColdHead { number: file.meta.number, generation: *generation };
         let output = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
         let logs = logs.into_iter().collect();
-        self.copy = Some(Copy { inputs: opened, logs, at: 0, output, file, copied_bytes: 0 });
+        self.copy = Some(Copy { inputs: opened, logs, at: 0, output, file, copied_bytes: 0, grant });
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        let Some(Copy { inputs, logs: logs_named, output, mut file, copied_bytes, .. }) = self.copy.take()
+        let Some(Copy { inputs, logs: logs_named, output, mut file, copied_bytes, grant, .. }) =
+            self.copy.take()
         else {
             return Ok(());
         };
@@ -236,7 +200,7 @@ impl Collection {
         let replaced = finished.and_then(|finished| {
             let parts = parts_of(Source::Cold(file.meta.number), &finished.directory)?;
             file.meta.len = finished.len;
-            core.replace(&sources, Some(file.meta), moved(&inputs, &logs_named, parts))
+            core.replace(&sources, Some(file.meta), moved(&inputs, &logs_named, parts), grant.as_ref())
         });
         match replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
@@ -250,6 +214,8 @@ impl Copy {
     /// Copies what is alive of some logs. True if there are more.
     fn step(&mut self, core: &Core) -> Result<bool> {
         let begun = self.copied_bytes;
+        let created = || vec![(self.file.meta.number, self.file.path.clone())];
+        self.grant.iter().for_each(|grant| grant.wrote(created));
         while let Some(&log) = self.logs.get(self.at) {
             if self.copied_bytes - begun > STEP_BYTES {
                 return Ok(true);

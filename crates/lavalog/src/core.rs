@@ -4,13 +4,13 @@
 //! are in the log, and what was checked still holds. `logs` is changed under it (and by what follows from files, which changes
 //! nothing that anybody sees), and looked at by everybody for a moment; no file is touched under `logs`.
 
-use crate::collect::ToCollect;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
 use crate::index::Found;
 use crate::logs::Logs;
 use crate::manifest::LavaLog;
 use crate::options::Options;
+use crate::to_collect::ToCollect;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::BTreeSet;
@@ -22,6 +22,9 @@ use store::manifest::Handle;
 
 /// How often a record is looked for that is moved while it is read.
 const MOVES_MAX: usize = 64;
+
+/// Logs that change while nobody else looks at any: who changes many lets others in between.
+pub(crate) const LOGS_AT_ONCE: usize = 256;
 
 /// What the next operation is called.
 #[derive(Debug)]

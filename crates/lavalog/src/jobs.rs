@@ -68,6 +68,13 @@ impl Background {
 }
 
 impl Core {
+    /// True if something is under way, or could be, that frees room.
+    pub fn may_free(&self) -> bool {
+        let is_moving = lock(&self.under_way).is_moving;
+        let can_move = !self.context().health.out_of_space();
+        can_move && (is_moving || self.to_seal().is_some() || self.to_collect().is_some())
+    }
+
     /// True if there is nothing left to do.
     pub fn is_settled(&self) -> bool {
         let idle =
@@ -99,7 +106,7 @@ impl Work for Background {
     }
 
     fn can_free(&self) -> bool {
-        self.0.to_collect().is_some()
+        self.0.may_free()
     }
 
     fn last_write(&self) -> u64 {

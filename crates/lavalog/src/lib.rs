@@ -12,7 +12,7 @@
 //!   outlived their group. [`disk`]: what these three kinds of files have in common.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
-//!   [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`.
+//!   [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other.
 
@@ -38,6 +38,8 @@ pub mod options;
 pub mod pick;
 pub mod scan;
 mod seal;
+mod space;
+mod to_collect;
 mod write;
 
 pub use entry::{Entry, LogId, Lsn, Source};

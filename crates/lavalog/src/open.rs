@@ -41,7 +41,8 @@ struct Restored {
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
     options.check()?;
     let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
-    let opening = Opening::begin(env, dir, terms, &Engines::of::<LavaLog>())?;
+    let opening =
+        Opening::begin_within(env, dir, terms, crate::space::terms(options), &Engines::of::<LavaLog>())?;
     let manifest = Handle::<LavaLog>::of(opening.manifest())?;
     let mut restored = restore(opening.context(), &manifest.state())?;
     let store = opening.recover(&mut |lane, batch| match (lane, batch.tenant) {
@@ -72,6 +73,8 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
     core.remove_strangers()?;
     lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
     core.may_collect_all();
+    core.store.space().gauges.set_serves();
+    core.refresh_space();
     Ok(Arc::new(core))
 }
 

@@ -86,6 +86,11 @@ pub enum Op<'a> {
 }
 
 impl<'a> Op<'a> {
+    /// True if it takes nothing but its few bytes in the log, and may free more.
+    pub fn frees(&self) -> bool {
+        matches!(self, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. })
+    }
+
     /// The log it is on.
     pub fn log(&self) -> LogId {
         match *self {

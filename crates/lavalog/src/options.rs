@@ -2,7 +2,8 @@
 
 use base::{Error, Result};
 use io::Access;
-use store::commit::{Durability, LogTerms, shortest_bytes};
+use store::commit::{Durability, LogTerms, ballast_bytes, shortest_bytes, staging_len};
+use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 
 /// How a store of logs is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,9 @@ pub struct Options {
     pub garbage_percent: u32,
     /// Files of rows that are kept open. Default 512.
     pub open_files_max: usize,
+    /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
+    /// refused; trims and deletes go on. Never exceeded.
+    pub space_limit: Option<u64>,
 }
 
 impl Default for Options {
@@ -30,12 +34,15 @@ impl Default for Options {
             background_threads: 1,
             garbage_percent: 50,
             open_files_max: 512,
+            space_limit: None,
         }
     }
 }
 
 /// The shortest group, bytes.
 pub const GROUP_BYTES_MIN: u64 = 256 << 10;
+/// Groups that a limit has room for at least, beside the reserve: the one that is written, one to collect, and two more.
+const GROUPS_MIN: u64 = 4;
 /// The longest one.
 pub const GROUP_BYTES_MAX: u64 = 4 << 30;
 
@@ -59,12 +66,31 @@ impl Options {
         range("group_bytes", self.group_bytes, GROUP_BYTES_MIN, GROUP_BYTES_MAX)?;
         range("background_threads", self.background_threads as u64, 1, 64)?;
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;
-        range("open_files_max", self.open_files_max as u64, 8, 1 << 20)
+        range("open_files_max", self.open_files_max as u64, 8, 1 << 20)?;
+        match self.space_limit {
+            Some(limit) => {
+                range("space_limit", limit, self.overhead_bytes() + GROUPS_MIN * self.group_bytes, u64::MAX)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that are kept free or occupied under a limit, however little there is: see the module `space`.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        let first = self.first_lane_terms().group_bytes;
+        let open_pages = (staging_len(self.group_bytes) + staging_len(first)) as u64;
+        let first_lane = 4 * first + ballast_bytes(first);
+        let files = 2 * manifest_bytes(0) + EDITS_BYTES + 4 * OUTPUT_BYTES;
+        open_pages + first_lane + files + with_overhead(self.group_bytes) + self.group_bytes
     }
 
     /// Of the lane of records.
     pub(crate) fn lane_terms(&self) -> LogTerms {
-        LogTerms { access: self.access, group_bytes: self.group_bytes, free_groups_max: 2 }
+        LogTerms {
+            access: self.access,
+            group_bytes: self.group_bytes,
+            free_groups_max: if self.space_limit.is_some() { 1 } else { 2 },
+        }
     }
 
     /// Of the first lane, to which this engine writes nothing.

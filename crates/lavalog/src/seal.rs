@@ -9,8 +9,7 @@
 //! names are removed at open.
 
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
-use crate::collect::LOGS_AT_ONCE;
-use crate::core::Core;
+use crate::core::{Core, LOGS_AT_ONCE};
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
 use crate::index::Part;
@@ -185,14 +184,22 @@ impl Writing {
         core.forget_truncations(floor);
         add.iter().for_each(|file| core.may_collect(file, self.group.len));
         core.counters.sealed_groups.add(1);
-        match old {
-            Some(old) => core.store.files().remove(&old.name()),
-            None => Ok(()),
-        }
+        old.iter().try_for_each(|old| core.store.files().remove(&old.name()))?;
+        core.rolled()
     }
 }
 
 impl Core {
+    /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
+    pub fn rolled(&self) -> Result<()> {
+        if self.store.manifest().should_roll() {
+            self.store.manifest().roll()?;
+        }
+        self.refresh_space();
+        self.context().signals.notify_progress();
+        Ok(())
+    }
+
     /// The logs that have recent records in a group that is closed, their numbers ascending.
     fn logs_in(&self, ltn: u64) -> Vec<LogId> {
         let mut out: Vec<LogId> = Vec::new();

@@ -17,7 +17,7 @@ use crate::options::never_volatile;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
-use store::commit::{Durability, Need, Place, Ticket};
+use store::commit::{Durability, Place, Ticket};
 
 /// What a check of a batch says.
 enum Admitted {
@@ -111,7 +111,7 @@ impl Core {
             };
             match tried {
                 Tried::Written(ticket) => return self.written(durability, ticket),
-                Tried::NoGroup(len) => self.lane.provide(len, Need::Usual)?,
+                Tried::NoGroup(len) => self.make_room(len, ops.iter().all(Op::frees))?,
                 Tried::Taken(i, found) => {
                     if self.is_there(&ops[i], found)? {
                         done.insert(i);
@@ -137,7 +137,7 @@ impl Core {
                 (self.append(&mut order, [Op::Create { log, name }].into_iter(), durability)?, log)
             };
             match tried {
-                Tried::NoGroup(len) => self.lane.provide(len, Need::Usual)?,
+                Tried::NoGroup(len) => self.make_room(len, false)?,
                 Tried::Written(ticket) => return self.written(durability, ticket).map(|()| log),
                 Tried::Taken(..) => {}
             }

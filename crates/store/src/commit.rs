@@ -320,7 +320,33 @@ impl Log {
             return Ok(());
         }
         let needed = wal::group_len_needed(batch_len);
-        self.prepare(self.next_len().max(needed), needed, need)
+        let wanted = self.next_len().max(needed);
+        if need == Need::Usual && !self.admits(self.new_bytes(needed, wanted)) {
+            return Err(self.no_room_for_group(wanted));
+        }
+        self.prepare(wanted, needed, need)
+    }
+
+    /// What a group takes that is not there yet: nothing, if one is that waits to be used again.
+    pub fn new_bytes(&self, least: u64, wanted: u64) -> u64 {
+        if self.files.has_fitting(least.max(wanted)) { 0 } else { wanted }
+    }
+
+    /// True if what is kept free for the way out stays free when so many bytes are written. Where groups are storage that is
+    /// decided group by group, here; of the first lane each write is admitted, by its engine.
+    pub fn admits(&self, bytes: u64) -> bool {
+        !self.lane().retains() || !self.space.has_own_limit() || self.space.has_room_for_write(bytes)
+    }
+
+    fn no_room_for_group(&self, bytes: u64) -> Error {
+        let why = format!(
+            "the space limit, {} bytes, leaves no room for a group of {bytes} bytes: {} are occupied, {} reserved; trim or \
+             delete logs, or make the limit larger",
+            self.space.limit_bytes(),
+            self.space.used_bytes(),
+            self.space.reserve_bytes(),
+        );
+        Error::new(ErrorKind::NoSpace, why).at_file(&self.context.dir)
     }
 
     /// Prepares a spare group if there is none.
@@ -329,7 +355,10 @@ impl Log {
         if self.wal().groups_wanted() == 0 {
             return Ok(());
         }
-        self.prepare(self.next_len(), shortest_bytes(self.terms.group_bytes), Need::Usual)
+        let (wanted, least) = (self.next_len(), shortest_bytes(self.terms.group_bytes));
+        let admitted = self.admits(self.new_bytes(wanted, wanted));
+        // A group is closed to be let go of, which frees more than the next one takes.
+        self.prepare(wanted, least, if admitted { Need::Usual } else { Need::Deletes })
     }
 
     fn prepare(&self, wanted: u64, least: u64, need: Need) -> Result<()> {
@@ -344,7 +373,8 @@ impl Log {
             return Ok(());
         }
         let (shortest, mut wanted) = (shortest_bytes(self.terms.group_bytes), self.next_len());
-        while wanted > shortest && !self.has_free() && !self.space.fits_job(wanted) {
+        let fits = |bytes| self.space.fits_job(bytes) && self.admits(bytes);
+        while wanted > shortest && !self.has_free() && !fits(wanted) {
             wanted = (wanted / 2 / io::PAGE as u64 * io::PAGE as u64).max(shortest);
         }
         let refused = |e: &base::Error| {
@@ -415,7 +445,11 @@ impl Log {
 
     fn wants_spare(&self) -> bool {
         let shortest = shortest_bytes(self.terms.group_bytes);
-        let fits = || self.has_free() || self.space.fits_job(shortest);
+        let fits = || {
+            let has_free = self.has_free();
+            let new_bytes = if has_free { 0 } else { shortest };
+            (has_free || self.space.fits_job(shortest)) && self.admits(new_bytes)
+        };
         let wanted = self.wal().groups_wanted() > 0 && self.wal().is_half_full();
         // What room there is, is for deletes and the jobs that make more of it.
         wanted && !self.files.ballast_is_short() && fits()

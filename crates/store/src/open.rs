@@ -32,6 +32,7 @@ pub struct Store {
     log: Arc<Log>,
     /// The lane that keeps records.
     records: Option<Arc<Log>>,
+    space: Arc<SpaceBudget>,
 }
 
 /// How long the pieces of a store's logs may be.
@@ -71,6 +72,21 @@ impl Opening {
     /// # Errors
     /// As there, without those of the logs.
     pub fn begin(env: &Env, dir: &Path, terms: StoreTerms, engines: &Engines) -> Result<Opening> {
+        Opening::begin_within(env, dir, terms, unlimited(&terms.log), engines)
+    }
+
+    /// As [`Opening::begin`], by an engine that says what the store may occupy, and keeps to it: it refreshes the budget
+    /// ([`Store::space`]) from when the store is open on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_within(
+        env: &Env,
+        dir: &Path,
+        terms: StoreTerms,
+        space: Terms,
+        engines: &Engines,
+    ) -> Result<Opening> {
         crate::directory::make(env, dir)?;
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
@@ -90,13 +106,13 @@ impl Opening {
             listing.iter().filter_map(|entry| names::parse(&entry.name)),
         ));
         let files = Arc::new(Files::new(&context, manifest, Some(held)));
-        let space = Arc::new(SpaceBudget::new(&context, unlimited(&terms.log)));
+        let space = Arc::new(SpaceBudget::new(&context, space));
         let records = terms.records.map(|terms| {
             let log = Log::of_lane(Lane::LOG, terms, files.clone(), space.clone());
             Arc::new(log)
         });
-        let log = Arc::new(Log::new(terms.log, files.clone(), space));
-        Ok(Opening { store: Store { files, log, records }, listing })
+        let log = Arc::new(Log::new(terms.log, files.clone(), space.clone()));
+        Ok(Opening { store: Store { files, log, records, space }, listing })
     }
 
     /// What every part of the store is given.
@@ -208,6 +224,11 @@ impl Store {
     /// The manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         self.files.manifest()
+    }
+
+    /// What it occupies, and may.
+    pub fn space(&self) -> &Arc<SpaceBudget> {
+        &self.space
     }
 
     /// The log.

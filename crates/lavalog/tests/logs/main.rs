@@ -8,3 +8,4 @@ mod api;
 mod crashes;
 mod damage;
 mod model;
+mod space;

@@ -273,6 +273,10 @@ impl GroupFiles {
         }
         let refused = match need {
             _ if short && need != Need::Last => self.no_room(),
+            Need::Deletes if self.lane.retains() => match self.make(wanted, least) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => e,
+                made => return made,
+            },
             Need::Deletes => match self.create(wanted) {
                 // What is left is for the flush of what is deleted.
                 Err(e) if e.kind() == ErrorKind::NoSpace => e,

@@ -38,7 +38,7 @@
 use super::SpaceLimit;
 use super::gauges::{Gauges, Memory};
 use super::grant::{Grant, Granted};
-use super::sizes::{Terms, manifest_bytes, with_overhead};
+use super::sizes::{Terms, manifest_bytes, with_overhead, without_overhead};
 use crate::context::Context;
 use crate::volumes::Meter;
 use base::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -290,6 +290,16 @@ impl SpaceBudget {
     /// True if a job could start that writes the outputs of `input_bytes`.
     pub fn would_grant(&self, input_bytes: u64) -> bool {
         self.fits_job(with_overhead(input_bytes))
+    }
+
+    /// How long the input of a job may be that may start now; `u64::MAX` without a limit.
+    pub fn job_bytes_max(&self) -> u64 {
+        if !self.is_limited() {
+            return u64::MAX;
+        }
+        let others = self.settled_bytes() + self.unflushed_bytes() + self.sums.fixed_bytes.load(Relaxed);
+        let taken = others.saturating_add(self.jobs.granted_bytes.load(Relaxed));
+        without_overhead(self.bounds.ceiling_bytes.load(Relaxed).saturating_sub(taken))
     }
 
     /// True if a file of `bytes` may be made that is nobody's output.

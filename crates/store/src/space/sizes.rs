@@ -21,6 +21,12 @@ pub fn with_overhead(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 16).saturating_add(OUTPUT_BYTES)
 }
 
+/// The longest input of which the outputs are no longer than that.
+pub(super) fn without_overhead(bytes: u64) -> u64 {
+    let bytes = bytes.saturating_sub(OUTPUT_BYTES);
+    bytes - bytes.div_ceil(17)
+}
+
 /// When the manifest is rolled under a limit.
 pub fn manifest_bytes(limit_bytes: u64) -> u64 {
     let (least, most) = MANIFEST_BYTES;

@@ -207,8 +207,8 @@ pub struct MeteredFs {
 
 /// True for data, log, and what is no part of the store: what the ceiling may refuse.
 fn is_bounded(name: &str) -> bool {
-    use FileKind::{Ksst, Log, Tail, Vsst};
-    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_)) | None)
+    use FileKind::{Engine, Ksst, Log, Tail, Vsst};
+    matches!(names::parse(name), Some(Ksst(_) | Vsst(_) | Log(_) | Tail(_) | Engine { .. }) | None)
 }
 
 /// The bytes of `len` in whole pages.

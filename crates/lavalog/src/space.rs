@@ -1,0 +1,152 @@
+//! The space limit: appends are refused before it is passed, and what frees room goes on.
+//!
+//! The files of a store of logs are few kinds: groups of the log, which are made at their full length, index files, cold files, checkpoints,
+//! the manifest. The budget (`store::space`) knows what they occupy at every moment, and its ceiling refuses what would lift them above
+//! the limit. This module sees to it that nobody gets there: a group for appends is made only if, beside everything, a *reserve* stays
+//! free of what the way out needs:
+//!
+//! * *pool*: one cold file, as long as a group, so that a collection can always run;
+//! * *fixed*: one group, which trims and deletes may take; the index files of the groups that have none yet; the next
+//!   checkpoint beside the present one; the growth of the manifest; open pages of the log.
+//!
+//! What a group takes is known before it is made, and its records take no more; so what is admitted is groups, not records. An append
+//! that finds no room in its group waits, while something is under way or could be collected, up to [`STALL_NS`], and
+//! is refused then, or at once if nothing is; nothing of it was done. As room gets short, files are collected with less and less garbage
+//! in them.
+//!
+//! Trims and deletes take the group of the reserve where they must. What they trim frees groups; a group of nothing but trims
+//! is dead when it is closed. So the reserve comes back by itself.
+
+use crate::core::Core;
+use crate::options::Options;
+use crate::pick::PickOptions;
+use base::{Error, ErrorKind, Result};
+use store::commit::{GroupState, Need, ballast_bytes, staging_len};
+use store::space::{Demands, EDITS_BYTES, OUTPUT_BYTES, Sizes, SpaceLimit, Terms, with_overhead};
+
+/// How long an append waits for collection.
+const STALL_NS: u64 = 10_000_000_000;
+/// What an index file takes for each record and log of a group, about.
+const ROW_BYTES: u64 = 16;
+/// The least share of garbage for which anything is copied where room is short, percent.
+const GARBAGE_PERCENT_MIN: u32 = 5;
+/// The steps in which that share is lowered.
+const GARBAGE_PERCENT_STEP: u32 = 10;
+
+/// What the store is told of the space it needs.
+pub(crate) fn terms(options: &Options) -> Terms {
+    let first = options.first_lane_terms().group_bytes;
+    let sizes = Sizes {
+        memtable_bytes: 0,
+        memory_bytes: 0,
+        log_group_bytes: first,
+        ballast_bytes: ballast_bytes(first),
+        // Nothing is written to it.
+        wal_bytes_max: 2 * first,
+    };
+    let limit = options.space_limit.map(SpaceLimit::Bytes);
+    Terms { limit, overhead_bytes: options.overhead_bytes(), ..Terms::unlimited(sizes) }
+}
+
+impl Core {
+    /// Works out anew what is kept free: after files came or went, and before a group is made.
+    pub fn refresh_space(&self) {
+        let space = self.store.space();
+        if !space.has_own_limit() {
+            return;
+        }
+        space.refresh(false, |roll_bytes| self.demands(roll_bytes));
+        // Opened above its limit, or with a reserve that does not fit below it any more, a store occupies no more than it did.
+        space.meter().set_ceiling(space.limit_bytes().max(space.used_bytes()));
+    }
+
+    fn demands(&self, roll_bytes: u64) -> Demands {
+        let manifest = self.store.manifest();
+        manifest.set_roll_len(roll_bytes);
+        let checkpoint = self.manifest.state().checkpoint().map_or(0, |file| file.len);
+        let open_pages =
+            staging_len(self.options.group_bytes).saturating_sub(self.lane.wal().staging_len()) as u64;
+        let fixed_bytes = EDITS_BYTES
+            + manifest.growth_bytes()
+            + self.options.group_bytes
+            + self.unwritten_index_bytes()
+            + with_overhead(checkpoint)
+            + OUTPUT_BYTES
+            + open_pages;
+        let pool_bytes = with_overhead(self.options.group_bytes);
+        Demands { fixed_bytes, pool_bytes, collected_bytes: self.options.group_bytes, ..Demands::default() }
+    }
+
+    /// About what the index files will take of the groups that have none yet.
+    fn unwritten_index_bytes(&self) -> u64 {
+        let groups = self.lane.to_retain();
+        let logs = base::sync::read(&self.logs);
+        let rows = groups.iter().filter(|group| group.state != GroupState::Retained).map(|group| {
+            let written = logs.ledger().usage(crate::Source::Group(group.ltn)).written.records;
+            written.saturating_mul(ROW_BYTES) + 2 * OUTPUT_BYTES
+        });
+        rows.sum()
+    }
+
+    /// How a collection is chosen now.
+    pub fn pick_options(&self, garbage_percent: u32) -> PickOptions {
+        PickOptions {
+            garbage_percent,
+            wanted_bytes: self.options.group_bytes,
+            output_bytes: self.options.group_bytes,
+            room_bytes: self.store.space().job_bytes_max(),
+            ..PickOptions::default()
+        }
+    }
+
+    /// The shares of garbage that make a file worth it, the best first: where room is short, less and less.
+    pub fn garbage_percents(&self) -> impl Iterator<Item = u32> + use<> {
+        let most = self.options.garbage_percent;
+        let is_short = self.store.space().has_own_limit() && self.store.space().is_short();
+        let least = if is_short { GARBAGE_PERCENT_MIN.min(most) } else { most };
+        let steps = (least..=most).rev().step_by(GARBAGE_PERCENT_STEP as usize);
+        steps.chain(Some(least).filter(|least| *least < most))
+    }
+
+    /// There is no group for a batch of so many bytes: makes one, as soon as there is room. `frees`: the batch has nothing but trims,
+    /// truncations and deletes.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the log.
+    pub fn make_room(&self, len: usize, frees: bool) -> Result<()> {
+        self.refresh_space();
+        if frees {
+            return self.lane.provide(len, Need::Deletes);
+        }
+        match self.lane.provide(len, Need::Usual) {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.space().has_own_limit() => {
+                self.wait_for_room(len, e)
+            }
+            provided => provided,
+        }
+    }
+
+    fn wait_for_room(&self, len: usize, mut refused: Error) -> Result<()> {
+        let context = self.context().clone();
+        let space = self.store.space();
+        let end_ns = context.now_ns().saturating_add(STALL_NS);
+        space.write_waits_for(self.lane.next_len());
+        context.signals.notify_work();
+        let outcome = context.wait_until(|| {
+            if let Err(e) = context.health.check_sound() {
+                return Some(Err(e));
+            }
+            self.refresh_space();
+            // Asked first: what ends meanwhile has made room.
+            let may_free = self.may_free();
+            match self.lane.provide(len, Need::Usual) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => refused = e,
+                provided => return Some(provided),
+            }
+            let patient = may_free && context.now_ns() < end_ns;
+            (!patient).then(|| Err(refused.clone()))
+        });
+        space.write_waits_for(0);
+        outcome
+    }
+}

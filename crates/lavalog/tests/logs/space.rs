@@ -1,0 +1,147 @@
+//! Under a space limit: it is never passed, at no operation of the file system; what frees room always goes on.
+
+use base::ErrorKind;
+use io::Rng;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogHandle, LogStore, Options};
+use std::path::Path;
+
+const DIR: &str = "/logs";
+const LIMIT: u64 = 4 << 20;
+const LEN: usize = 1000;
+
+fn options() -> Options {
+    Options { group_bytes: 256 << 10, space_limit: Some(LIMIT), ..Options::default() }
+}
+
+fn open(sim: &SimEnv) -> LogStore {
+    sim.watch(DIR);
+    LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap()
+}
+
+fn kept(sim: &SimEnv) {
+    let peak = sim.peak();
+    assert!(peak <= LIMIT, "{peak} bytes were occupied of {LIMIT}");
+}
+
+fn append(log: &LogHandle, lsn: u64) -> base::Result<()> {
+    log.append(lsn, &[lsn as u8; LEN], Durability::Buffered)
+}
+
+/// Appends `rounds` records to each of so many logs and trims all but the first `kept_logs` of them behind. Returns what was appended and
+/// what was copied.
+fn append_and_trim(sim: &SimEnv, logs: u64, kept_logs: u64, rounds: u64, lag: u64) -> (u64, u64) {
+    let store = open(sim);
+    let logs: Vec<LogHandle> = (0..logs).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
+    for lsn in 1..=rounds {
+        for (n, log) in logs.iter().enumerate() {
+            append(log, lsn).unwrap_or_else(|e| panic!("record {lsn} of log {n}: {e}"));
+            if n as u64 >= kept_logs && lsn > lag {
+                log.trim(lsn - lag).unwrap();
+            }
+        }
+        kept(sim);
+    }
+    store.settle().unwrap();
+    for (n, log) in logs.iter().enumerate() {
+        let first = if (n as u64) < kept_logs { 1 } else { rounds - lag };
+        assert_eq!(log.scan(0).map(|record| record.unwrap().0).collect::<Vec<_>>().first(), Some(&first));
+    }
+    let statistics = store.statistics();
+    drop(logs);
+    store.close().unwrap();
+    kept(sim);
+    (statistics.append_bytes, statistics.copied_bytes)
+}
+
+#[test]
+fn ten_times_the_limit_is_appended_and_trimmed_below_it() {
+    let (appended, copied) = append_and_trim(&SimEnv::new(1), 8, 0, 5_000, 100);
+    assert!(appended > 9 * LIMIT && copied * 20 < appended, "{copied} of {appended} bytes were copied");
+}
+
+#[test]
+fn one_log_of_a_hundred_that_is_never_trimmed_does_not_keep_the_others_room() {
+    let (appended, copied) = append_and_trim(&SimEnv::new(2), 100, 1, 400, 4);
+    assert!(appended > 9 * LIMIT && copied * 20 < appended, "{copied} of {appended} bytes were copied");
+    assert!(copied > appended / 100, "what is kept was copied: {copied}");
+}
+
+#[test]
+fn without_trims_appends_are_refused_below_the_limit_and_trims_make_them_go_on() {
+    let sim = SimEnv::new(3);
+    let store = open(&sim);
+    let logs: Vec<LogHandle> = (0..4).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
+    let mut next = 1;
+    for round in 0..6 {
+        let begun = next;
+        let refused = loop {
+            match logs.iter().try_for_each(|log| append(log, next)) {
+                Ok(()) => next += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        assert!(refused.to_string().contains("trim or delete logs"), "{refused}");
+        assert!(next > begun + 20, "round {round}: {begun} to {next}");
+        kept(&sim);
+        // However many of them: each frees a little.
+        for lsn in begun..next {
+            logs.iter().for_each(|log| log.trim(lsn).unwrap());
+        }
+        kept(&sim);
+        store.settle().unwrap();
+        kept(&sim);
+    }
+}
+
+#[test]
+fn deleting_a_log_makes_room() {
+    let sim = SimEnv::new(6);
+    let store = open(&sim);
+    for round in 0..4 {
+        let log = store.create_log("log").unwrap();
+        let refused = (1..).find_map(|lsn| append(&log, lsn).err()).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "round {round}");
+        store.delete_log("log").unwrap();
+        store.settle().unwrap();
+        kept(&sim);
+    }
+}
+
+#[test]
+fn a_full_store_is_opened_again_below_its_limit() {
+    let mut rng = Rng::new(4);
+    let sim = SimEnv::new(4);
+    let store = open(&sim);
+    let log = store.create_log("log").unwrap();
+    let mut next = 1;
+    while append(&log, next).is_ok() {
+        next += 1;
+    }
+    store.sync().unwrap();
+    let record = sim.record();
+    for _ in 0..10 {
+        let op = record.op_count() - rng.below(40);
+        let again = record.crash_at(op, CrashKind::PowerLoss, rng.next_u64());
+        let store = open(&again);
+        let log = store.open_log("log").unwrap();
+        let last = log.last_lsn().unwrap().unwrap();
+        log.trim(last).unwrap();
+        store.settle().unwrap();
+        for lsn in last + 1..last + 500 {
+            append(&log, lsn).unwrap();
+        }
+        drop(log);
+        store.close().unwrap();
+        kept(&again);
+    }
+}
+
+#[test]
+fn a_limit_without_room_for_anything_is_refused() {
+    let options = Options { space_limit: Some(1 << 20), ..options() };
+    let e = LogStore::open(&SimEnv::new(5).env(), Path::new(DIR), &options).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.to_string().contains("space_limit is "), "{e}");
+}
