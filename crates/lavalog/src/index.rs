@@ -212,9 +212,8 @@ impl LogIndex {
         let at = self.recent.iter().position(|recent| recent.ltn == ltn);
         let Some(at) = at else { return part.is_none() };
         let recent = self.recent.remove(at);
-        let (mut alive, mut was) = (Builder::default(), Size::default());
+        let (mut alive, was) = (Builder::default(), recent.size);
         for item in recent.items_from(0) {
-            was += Size::one(item.len);
             // They ascend, and have lengths that records can have.
             let _ = alive.push(item.lsn, item.len);
         }
@@ -281,6 +280,12 @@ impl LogIndex {
             self.end = self.end.max(last + 1);
             self.parts.insert(part);
         }
+    }
+
+    /// How many records there are, and their bytes.
+    pub fn size(&self) -> Size {
+        let recent = self.recent.iter().map(|recent| recent.size);
+        recent.chain(self.parts.iter().map(|part| part.set().size())).sum()
     }
 
     /// The files that have something of the log, with what.

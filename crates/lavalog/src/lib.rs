@@ -10,6 +10,7 @@
 //! * [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
 //! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
 //!   outlived their group. [`disk`]: what these three kinds of files have in common.
+//! * [`space_report`]: who owns the bytes on disk.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit.
@@ -39,6 +40,7 @@ pub mod pick;
 pub mod scan;
 mod seal;
 mod space;
+pub mod space_report;
 mod to_collect;
 mod write;
 
@@ -46,4 +48,5 @@ pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
 pub use options::Options;
 pub use scan::Scan;
+pub use space_report::Space;
 pub use store::commit::Durability;

@@ -6,6 +6,7 @@ use crate::jobs::Background;
 use crate::ops::Op;
 use crate::options::Options;
 use crate::scan::Scan;
+use crate::space_report::Space;
 use base::sync::read;
 use base::{Error, ErrorKind, Result};
 use io::Env;
@@ -173,6 +174,14 @@ impl LogStore {
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
         }
+    }
+
+    /// Who owns the bytes on disk.
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn space(&self) -> Result<Space> {
+        self.core().space()
     }
 
     /// Closes the group that is written, so that it becomes storage as soon as somebody is free.

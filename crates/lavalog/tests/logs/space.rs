@@ -138,6 +138,47 @@ fn a_full_store_is_opened_again_below_its_limit() {
     }
 }
 
+/// What is told of the space holds against what the file system says, and against what was written.
+fn told(sim: &SimEnv, store: &LogStore) -> lavalog::Space {
+    let space = store.space().unwrap();
+    let entries = sim.env().fs.list(Path::new(DIR)).unwrap();
+    assert_eq!(space.total_bytes, entries.iter().map(|entry| entry.allocated).sum::<u64>());
+    assert_eq!(space.total_bytes, space.parts().iter().map(|(_, bytes)| bytes).sum::<u64>());
+    assert_eq!(space.owners.live_bytes, space.logs.iter().map(|log| log.live_bytes).sum::<u64>());
+    assert_eq!(space.owners.live_bytes, store.statistics().record_bytes);
+    space
+}
+
+#[test]
+fn every_byte_has_an_owner() {
+    let sim = SimEnv::new(7);
+    let store = open(&sim);
+    assert_eq!(told(&sim, &store).owners.live_bytes, 0);
+    let logs: Vec<LogHandle> = (0..5).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
+    for lsn in 1..=800 {
+        logs.iter().for_each(|log| append(log, lsn).unwrap());
+        logs.iter().skip(1).filter(|_| lsn > 50).for_each(|log| log.trim(lsn - 50).unwrap());
+        if lsn % 100 == 0 {
+            told(&sim, &store);
+        }
+    }
+    store.seal().unwrap();
+    store.settle().unwrap();
+    let space = told(&sim, &store);
+    let live: Vec<_> = space.logs.iter().map(|log| (&*log.name, log.records, log.live_bytes)).collect();
+    assert_eq!(live[..2], [("log 0", 800, 800 * LEN as u64), ("log 1", 51, 51 * LEN as u64)]);
+    let owners = space.owners;
+    assert!(owners.index_bytes > 0 && owners.checkpoint_bytes > 0 && owners.free_bytes > 0, "{space:?}");
+    assert!(owners.garbage_bytes > 0 && owners.open_bytes > 0 && owners.wal_bytes > 0, "{space:?}");
+    assert!(space.stored.groups > 0 && space.stored.cold_files > 0, "{space:?}");
+    assert_eq!((owners.engines_bytes, owners.job_bytes, space.limit_bytes), (0, 0, LIMIT), "{space:?}");
+    assert!(space.reserve_bytes > 500 << 10, "{space:?}");
+    drop(logs);
+    store.close().unwrap();
+    let again = told(&sim, &open(&sim));
+    assert_eq!(again.owners.live_bytes, space.owners.live_bytes);
+}
+
 #[test]
 fn a_limit_without_room_for_anything_is_refused() {
     let options = Options { space_limit: Some(1 << 20), ..options() };
