@@ -9,11 +9,13 @@
 use crate::db::Db;
 use crate::open::{Guests, open_beside};
 use crate::{Env, Options, Result};
+use base::SeqNo;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Log;
+use store::guest::Guest;
 use store::manifest::{Engines, Manifest};
-use wal::OnReplay;
+use wal::{OnReplay, TenantId};
 
 /// What the engines of a store share.
 pub type Shared = (Arc<Manifest>, Arc<Log>);
@@ -30,7 +32,17 @@ pub fn open(
     engines: Engines,
     replay: &mut OnReplay<'_>,
 ) -> Result<(Db, Shared)> {
-    let engine = open_beside(env, dir, options, Guests { engines, replay })?;
+    let engine = open_beside(env, dir, options, Guests { engines, replay, records: None })?;
     let shared = (engine.files.manifest.shared().clone(), engine.log.shared().clone());
     Ok((Db::from_engine(engine)?, shared))
+}
+
+/// Opens a store with LavaKV and an engine that keeps records in a lane of its own.
+///
+/// # Errors
+/// As [`Db::open_in`], and those of the guest; `NoSpace` if there is no room to begin both logs: the store is not open then.
+pub fn open_with_records(env: Env, dir: &Path, options: Options, guest: &mut dyn Guest) -> Result<Db> {
+    let replay = &mut |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
+    let guests = Guests { engines: Engines::default(), replay, records: Some(guest) };
+    Db::from_engine(open_beside(env, dir, options, guests)?)
 }

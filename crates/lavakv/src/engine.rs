@@ -103,7 +103,7 @@ impl Engine {
         self.scheduler.stop();
         crate::work::jobs::metrics_file::remove(&self.context);
         let placed = self.large.placement.sync();
-        let log_closed = placed.and_then(|()| self.log.wal().close()).and_then(|()| seal(self));
+        let log_closed = placed.and_then(|()| self.log.end()).and_then(|()| seal(self));
         // A job may have failed until a moment ago.
         match health.first_error().filter(|e| e.kind() != ErrorKind::Closed) {
             Some(e) => Err(e),
@@ -116,7 +116,7 @@ impl Engine {
 /// either end is noticed too: pages and edits confirm those before them, and nothing else would confirm the last.
 /// A full volume has no room for that. Nothing depends on it, and the next close makes up for it.
 fn seal(engine: &Engine) -> Result<()> {
-    match engine.log.seal().and_then(|()| engine.files.manifest.confirm()) {
+    match engine.log.seal_all().and_then(|()| engine.files.manifest.confirm()) {
         Err(e) if e.kind() == ErrorKind::NoSpace => Ok(()),
         sealed => sealed,
     }

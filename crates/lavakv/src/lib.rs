@@ -14,7 +14,7 @@
 //! * `write`: admission, the serialization point, durability. `read`: reading at one sequence.
 //! * `plan`: how much background work at once, and how fast. `work`: jobs, in steps, on threads or in simulation.
 //! * `admin`: what operators ask for.
-//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`: the roof.
+//! * `db`, `engine`, `open`, `service`, `read_only`, `beside`, `records`: the roof.
 
 #![warn(missing_debug_implementations)]
 
@@ -31,6 +31,7 @@ mod open;
 mod plan;
 mod read;
 mod read_only;
+mod records;
 mod repair;
 mod service;
 mod tree;

@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::files::Files;
 use crate::files::log::{Log, TENANT};
 use crate::large::placement::Replayed;
+use crate::records;
 use crate::service;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use store::commit::read::check_known;
 use store::directory;
 use store::files::unfinished::{self, Mark};
+use store::guest::Guest;
 use store::manifest::Engines;
 use store::space::SpaceBudget;
 use store::volumes::Location;
@@ -60,10 +62,13 @@ pub(crate) fn make_marked(env: Env, dir: &Path, options: Options, mark: &Mark) -
     open_to_write(env, dir, options, Some(mark), None)
 }
 
-/// Other engines with which a store is opened, and who gets what they have in the log.
+/// Other engines with which a store is opened.
 pub(crate) struct Guests<'a> {
     pub engines: Engines,
+    /// Gets what they have in LavaKV's log.
     pub replay: &'a mut OnReplay<'a>,
+    /// The one that has a lane of its own.
+    pub records: Option<&'a mut dyn Guest>,
 }
 
 /// Opens for reading and writing, beside other engines.
@@ -111,14 +116,22 @@ fn open_to_write(
     let engine = Arc::new(build(context, manifest, Some(store_lock))?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
-    let others: &mut OnReplay<'_> = guests.map_or(&mut ignore, |guests| guests.replay);
+    let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
+        Some(guests) => (guests.replay, guests.records),
+        None => (&mut ignore, None),
+    };
+    let of_records =
+        guest.as_deref_mut().map(|guest| records::replay(&engine.log, &engine.files, guest)).transpose()?;
     let recovered = replay(&engine, RecoveryMode::ReadWrite, others)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
-    *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, removable));
+    *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, of_records, removable));
     match service::begin(&engine) {
-        // There is room for nothing: the store is read, and whoever writes tries again.
-        Err(e) if e.kind() == ErrorKind::NoSpace && exists => {}
+        // There is room for nothing: the store is read, and whoever writes tries again. A guest does not.
+        Err(e) if e.kind() == ErrorKind::NoSpace && exists && guest.is_none() => {}
         begun => begun?,
+    }
+    if let Some(guest) = guest {
+        records::begin(&engine.log, &engine.files, &engine.scheduler, guest)?;
     }
     service::bound_old_log(&engine)?;
     engine.scheduler.start()?;
@@ -138,7 +151,10 @@ fn manifest(
             return Ok(made);
         }
     }
-    let engines = guests.map(|guests| guests.engines.clone()).unwrap_or_default().with::<Kv>();
+    let mut engines = guests.map(|guests| guests.engines.clone()).unwrap_or_default().with::<Kv>();
+    if let Some(guest) = guests.and_then(|guests| guests.records.as_deref()) {
+        engines = guest.join(engines);
+    }
     let manifest = store::manifest::Manifest::recover(env, dir, false, &engines)?;
     let manifest = Manifest::of(&Arc::new(manifest))?;
     if manifest.state().next_family == 0 {

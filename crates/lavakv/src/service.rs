@@ -32,6 +32,8 @@ use wal::{Lane, PreparedGroup, RecoveryReport};
 /// A store that was recovered and has no log yet.
 pub(crate) struct Unstarted {
     report: RecoveryReport,
+    /// Of the lane of a guest, until that has begun.
+    records: Option<RecoveryReport>,
     /// The files that were there.
     listing: Vec<DirEntry>,
     /// Values that are to go into tables first.
@@ -53,9 +55,13 @@ enum Way {
 const WAYS: [Way; 4] = [Way::Orphans, Way::Ballast(Ballast::Jobs), Way::Flush, Way::Ballast(Ballast::Log)];
 
 impl Unstarted {
-    pub fn new((report, placed): (RecoveryReport, Replayed), listing: Vec<DirEntry>) -> Unstarted {
+    pub fn new(
+        (report, placed): (RecoveryReport, Replayed),
+        records: Option<RecoveryReport>,
+        listing: Vec<DirEntry>,
+    ) -> Unstarted {
         let placed = placed.is_any().then_some(placed);
-        Unstarted { report, listing, placed, flushed: false, first: None }
+        Unstarted { report, records, listing, placed, flushed: false, first: None }
     }
 
     fn start(&mut self, engine: &Engine) -> Result<()> {
@@ -69,6 +75,7 @@ impl Unstarted {
             engine.log.let_go(&mut self.report);
         }
         engine.log.end_old(&self.report, self.first.as_ref().map(|group| group.ltn))?;
+        self.start_records(engine)?;
         remove_orphans(engine, &self.listing)?;
         let first = match self.first.take() {
             Some(first) => first,
@@ -76,6 +83,16 @@ impl Unstarted {
         };
         let first = self.first.insert(first).clone();
         engine.log.begin(first, &self.report)
+    }
+
+    /// The lane of a guest: its old log ends, and goes on. Once.
+    fn start_records(&mut self, engine: &Engine) -> Result<()> {
+        if let Some((lane, report)) = engine.log.records().zip(self.records.as_ref()) {
+            lane.end_old(report, None)?;
+            lane.resume(report)?;
+            self.records = None;
+        }
+        Ok(())
     }
 
     /// True if this may have made room.
@@ -196,7 +213,7 @@ fn remove_orphans(engine: &Engine, listing: &[DirEntry]) -> Result<()> {
             Some(FileKind::Vsst(n)) => {
                 !matches!(state.place_of(n), Some(Place::Vsst { .. })) && !engine.large.segments.holds(n)
             }
-            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.files().is_kept(n),
+            Some(FileKind::Log(n)) => state.store.log_group_in(n).is_none() && !engine.log.keeps(n),
             // Another engine's, listed or not, are its own affair as long as there is one: it alone knows what is still needed.
             Some(kind @ FileKind::Engine { .. }) => state.store.is_of_engine_removed(kind),
             Some(FileKind::Manifest(_)) => !live_manifests.contains(&entry.name),

@@ -122,7 +122,7 @@ impl Core {
         self.counters.collected_files.add(rows.len() as u64);
         rows.iter().try_for_each(|file| {
             file.source().into_iter().for_each(|source| self.rows.forget(source));
-            self.store.files().remove(&file.name())
+            self.files.remove(&file.name())
         })
     }
 
@@ -166,7 +166,7 @@ impl Collection {
     fn begin_copy(&mut self) -> Result<()> {
         let Pick::Copy { inputs, generation, copy_bytes, .. } = &self.pick else { return Ok(()) };
         let core = &self.core;
-        let grant = core.store.space().grant(*copy_bytes);
+        let grant = core.space.grant(*copy_bytes);
         let state = core.manifest.state();
         let mut opened = Vec::new();
         let mut logs = BTreeSet::new();
@@ -193,7 +193,7 @@ impl Collection {
         };
         let core = &self.core;
         let finished = output.finish().and_then(|finished| {
-            core.store.files().sync_dir()?;
+            core.files.sync_dir()?;
             Ok(finished)
         });
         let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();

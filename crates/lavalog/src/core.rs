@@ -18,7 +18,9 @@ use std::sync::Arc;
 use store::Store;
 use store::commit::{Log as Lane, Place};
 use store::context::{Context, Counter};
+use store::files::Files;
 use store::manifest::Handle;
+use store::space::SpaceBudget;
 
 /// How often a record is looked for that is moved while it is read.
 const MOVES_MAX: usize = 64;
@@ -61,7 +63,10 @@ pub(crate) struct Counters {
 
 /// See the module.
 pub(crate) struct Core {
-    pub store: Store,
+    pub files: Arc<Files>,
+    pub space: Arc<SpaceBudget>,
+    /// The store, if this engine opened it; `None`: another one did, and drives what is not of the lane of records.
+    pub alone: Option<Store>,
     pub manifest: Handle<LavaLog>,
     /// Where records are.
     pub lane: Arc<Lane>,
@@ -96,7 +101,7 @@ pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
 impl Core {
     /// The machine, and the store's directory.
     pub fn context(&self) -> &Arc<Context> {
-        self.store.context()
+        self.files.context()
     }
 
     /// Appends a record to `out`; false if there is none.

@@ -6,6 +6,7 @@ use crate::seal::Seal;
 use base::sync::lock;
 use base::{Error, ErrorKind};
 use std::sync::Arc;
+use store::Store;
 use store::commit::{Log, Task};
 use store::run::{Duty, Job, JobClass, Progress, Work};
 
@@ -35,8 +36,7 @@ pub(crate) struct Background(pub Arc<Core>);
 impl Background {
     fn log_job(&self) -> Option<Box<dyn Job>> {
         let core = &self.0;
-        let mut logs = [core.store.log(), &core.lane].into_iter();
-        logs.find_map(|log| {
+        core.lanes().find_map(|log| {
             let job = LogJob { log: log.clone(), task: log.task()? };
             Some(Box::new(job) as Box<dyn Job>)
         })
@@ -79,7 +79,12 @@ impl Core {
     pub fn is_settled(&self) -> bool {
         let idle =
             !lock(&self.under_way).is_moving && self.to_seal().is_none() && self.to_collect().is_none();
-        idle && self.lane.task().is_none() && self.store.log().task().is_none()
+        idle && self.lanes().all(|log| log.task().is_none())
+    }
+
+    /// The lanes of the log that this engine drives.
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
+        self.alone.as_ref().map(Store::log).into_iter().chain([&self.lane])
     }
 }
 

@@ -15,8 +15,9 @@
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit.
 //!
-//! Beside LavaKV on a store, not on top of it: none of the two knows the other.
+//! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
+mod beside;
 pub mod checkpoint;
 pub mod cold;
 mod collect;
@@ -44,6 +45,7 @@ pub mod space_report;
 mod to_collect;
 mod write;
 
+pub use beside::Beside;
 pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
 pub use options::Options;

@@ -24,12 +24,21 @@ pub struct LogStore(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     core: Arc<Core>,
-    scheduler: Arc<Scheduler>,
+    /// Of a store that this engine opened.
+    scheduler: Option<Arc<Scheduler>>,
+}
+
+impl Inner {
+    fn stop(&self) {
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.stop();
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.scheduler.stop();
+        self.stop();
     }
 }
 
@@ -68,9 +77,13 @@ impl LogStore {
         let core = crate::open::open(env, dir, options)?;
         let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
         let scheduler = Scheduler::new(core.context(), options.background_threads, work);
-        let store = LogStore(Arc::new(Inner { core, scheduler }));
-        store.0.scheduler.start()?;
-        Ok(store)
+        scheduler.start()?;
+        Ok(LogStore(Arc::new(Inner { core, scheduler: Some(scheduler) })))
+    }
+
+    /// On a store that another engine opened, and whose threads do the work.
+    pub(crate) fn on(core: Arc<Core>) -> LogStore {
+        LogStore(Arc::new(Inner { core, scheduler: None }))
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -211,16 +224,21 @@ impl LogStore {
     }
 
     /// Ends the background and the log, whoever else has a handle: all that was written is durable, and what is written from now on
-    /// is refused as `Closed`. Once.
+    /// is refused as `Closed`. Once. Where another engine opened the store ([`crate::Beside`]) all is made durable, and the rest
+    /// comes when that engine is closed.
     ///
     /// # Errors
     /// Those of the log.
     pub fn end(&self) -> Result<()> {
-        self.0.scheduler.stop();
-        self.core().store.close()
+        self.0.stop();
+        match &self.core().alone {
+            Some(store) => store.close(),
+            None => self.core().sync(),
+        }
     }
 
-    /// Ends it: all that was written is durable, and the loss of its end would be noticed.
+    /// Ends it: all that was written is durable, and the loss of its end would be noticed. As [`LogStore::end`] beside another
+    /// engine.
     ///
     /// # Errors
     /// `Busy` if there are other handles; those of the log.

@@ -11,7 +11,7 @@ use crate::core::{Core, Counters, Order, UnderWay};
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
-use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
+use crate::manifest::{FileMeta, LavaLog, Role, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
 use crate::seal::parts_of;
@@ -21,15 +21,19 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env};
 use std::path::Path;
 use std::sync::Arc;
+use store::Store;
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::context::Context;
-use store::manifest::{Engine, Engines, Handle};
+use store::guest::Ground;
+use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
 use store::open::{Opening, StoreTerms};
 use store::volumes::Volume;
 
-/// What is known before the log is read.
-struct Restored {
+/// What is known before the log has begun.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    manifest: Handle<LavaLog>,
     logs: Logs,
     next_seq: SeqNo,
     /// Groups whose rows cannot be read.
@@ -43,45 +47,23 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
     let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
     let opening =
         Opening::begin_within(env, dir, terms, crate::space::terms(options), &Engines::of::<LavaLog>())?;
-    let manifest = Handle::<LavaLog>::of(opening.manifest())?;
-    let mut restored = restore(opening.context(), &manifest.state())?;
-    let store = opening.recover(&mut |lane, batch| match (lane, batch.tenant) {
-        (Lane::LOG, TENANT) => restored.replay(batch),
+    let mut restored = Restored::of(opening.context(), opening.manifest())?;
+    let store = opening.recover(&mut |lane, batch| match lane {
+        Lane::LOG => restored.replay(batch),
         _ => Ok(()),
     })?;
-    let known = manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID);
-    if !known {
-        // The manifest knows the engine before the log has anything of it.
-        manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
-    }
     let lane = store.lane(Lane::LOG).cloned();
     let lane = lane.ok_or_else(|| Error::invalid("the store was opened without its lane of records"))?;
-    let rows = RowFiles::new(store.context(), &manifest.state(), options.open_files_max);
-    let Restored { logs, next_seq, lost_rows, damaged } = restored;
-    let next_seq = next_seq.max(manifest.state().floor).max(1);
-    let core = Core {
-        lane,
-        manifest,
-        options: options.clone(),
-        order: Mutex::new(Order { next_seq }),
-        logs: RwLock::new(logs),
-        rows,
-        under_way: Mutex::new(UnderWay { damaged: damaged.into_iter().collect(), ..UnderWay::default() }),
-        counters: Counters::default(),
-        store,
-    };
-    core.remove_strangers()?;
-    lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
-    core.may_collect_all();
-    core.store.space().gauges.set_serves();
-    core.refresh_space();
-    Ok(Arc::new(core))
+    let ground = Ground { files: store.files().clone(), space: store.space().clone(), lane };
+    ground.space.gauges.set_serves();
+    restored.begin(options, ground, Some(store))
 }
 
 /// Reads the checkpoint, and what files of rows have.
-fn restore(context: &Context, state: &State) -> Result<Restored> {
+fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
+    let state = manifest.state();
     let mut restored =
-        Restored { logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
+        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
     let mut replay_from = 0;
     if let Some(meta) = state.checkpoint() {
         let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
@@ -112,10 +94,51 @@ fn restore(context: &Context, state: &State) -> Result<Restored> {
 }
 
 impl Restored {
-    fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+    /// What is there when the log is not read yet.
+    pub fn of(context: &Context, manifest: &Arc<Manifest>) -> Result<Restored> {
+        restore(context, Handle::<LavaLog>::of(manifest)?)
+    }
+
+    /// Takes a batch of the lane of records.
+    pub fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+        if batch.tenant != TENANT {
+            return Ok(());
+        }
         apply_batch(&mut self.logs, batch)?;
         self.next_seq = self.next_seq.max(batch.last_seq + 1);
         Ok(())
+    }
+
+    /// The log has begun: the engine serves.
+    pub fn begin(self, options: &Options, ground: Ground, alone: Option<Store>) -> Result<Arc<Core>> {
+        let Restored { manifest, logs, next_seq, lost_rows, damaged } = self;
+        let Ground { files, space, lane } = ground;
+        let known = manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID);
+        if !known {
+            // The manifest knows the engine before the log has anything of it.
+            manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
+        }
+        let rows = RowFiles::new(files.context(), &manifest.state(), options.open_files_max);
+        let next_seq = next_seq.max(manifest.state().floor).max(1);
+        let damaged = damaged.into_iter().collect();
+        let core = Core {
+            files,
+            space,
+            alone,
+            lane,
+            manifest,
+            options: options.clone(),
+            order: Mutex::new(Order { next_seq }),
+            logs: RwLock::new(logs),
+            rows,
+            under_way: Mutex::new(UnderWay { damaged, ..UnderWay::default() }),
+            counters: Counters::default(),
+        };
+        core.remove_strangers()?;
+        lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
+        core.may_collect_all();
+        core.refresh_space();
+        Ok(Arc::new(core))
     }
 }
 
@@ -161,7 +184,7 @@ impl Core {
                 && engine == LavaLog::ID.0
                 && !state.files.contains_key(&number)
             {
-                self.store.files().remove(&entry.name)?;
+                self.files.remove(&entry.name)?;
             }
         }
         Ok(())

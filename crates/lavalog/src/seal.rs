@@ -53,7 +53,7 @@ impl Core {
         }
         for file in files {
             // What stays is removed at the next open.
-            let _ = self.store.files().remove(&file.meta.name());
+            let _ = self.files.remove(&file.meta.name());
         }
     }
 
@@ -169,7 +169,7 @@ impl Writing {
         let parts = parts_of(Source::Group(self.group.ltn), &finished.directory)?;
         let floor = self.seqs.1 + 1;
         self.files.push(core.checkpoint(floor)?);
-        core.store.files().sync_dir()?;
+        core.files.sync_dir()?;
         // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
         core.sync()?;
         let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
@@ -184,7 +184,7 @@ impl Writing {
         core.forget_truncations(floor);
         add.iter().for_each(|file| core.may_collect(file, self.group.len));
         core.counters.sealed_groups.add(1);
-        old.iter().try_for_each(|old| core.store.files().remove(&old.name()))?;
+        old.iter().try_for_each(|old| core.files.remove(&old.name()))?;
         core.rolled()
     }
 }
@@ -192,8 +192,8 @@ impl Writing {
 impl Core {
     /// Files have come or gone: begins another manifest if this one has become long, and works out what is kept free.
     pub fn rolled(&self) -> Result<()> {
-        if self.store.manifest().should_roll() {
-            self.store.manifest().roll()?;
+        if self.manifest.should_roll() {
+            self.manifest.roll()?;
         }
         self.refresh_space();
         self.context().signals.notify_progress();

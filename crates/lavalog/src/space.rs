@@ -51,8 +51,9 @@ pub(crate) fn terms(options: &Options) -> Terms {
 impl Core {
     /// Works out anew what is kept free: after files came or went, and before a group is made.
     pub fn refresh_space(&self) {
-        let space = self.store.space();
-        if !space.has_own_limit() {
+        let space = &self.space;
+        if self.alone.is_none() || !space.has_own_limit() {
+            // What is kept free of a store that another engine opened is that engine's affair.
             return;
         }
         space.refresh(false, |roll_bytes| self.demands(roll_bytes));
@@ -61,7 +62,7 @@ impl Core {
     }
 
     fn demands(&self, roll_bytes: u64) -> Demands {
-        let manifest = self.store.manifest();
+        let manifest = &self.manifest;
         manifest.set_roll_len(roll_bytes);
         let checkpoint = self.manifest.state().checkpoint().map_or(0, |file| file.len);
         let open_pages =
@@ -94,7 +95,7 @@ impl Core {
             garbage_percent,
             wanted_bytes: self.options.group_bytes,
             output_bytes: self.options.group_bytes,
-            room_bytes: self.store.space().job_bytes_max(),
+            room_bytes: self.space.job_bytes_max(),
             ..PickOptions::default()
         }
     }
@@ -102,7 +103,7 @@ impl Core {
     /// The shares of garbage that make a file worth it, the best first: where room is short, less and less.
     pub fn garbage_percents(&self) -> impl Iterator<Item = u32> + use<> {
         let most = self.options.garbage_percent;
-        let is_short = self.store.space().has_own_limit() && self.store.space().is_short();
+        let is_short = self.space.has_own_limit() && self.space.is_short();
         let least = if is_short { GARBAGE_PERCENT_MIN.min(most) } else { most };
         let steps = (least..=most).rev().step_by(GARBAGE_PERCENT_STEP as usize);
         steps.chain(Some(least).filter(|least| *least < most))
@@ -119,7 +120,7 @@ impl Core {
             return self.lane.provide(len, Need::Deletes);
         }
         match self.lane.provide(len, Need::Usual) {
-            Err(e) if e.kind() == ErrorKind::NoSpace && self.store.space().has_own_limit() => {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.space.has_own_limit() => {
                 self.wait_for_room(len, e)
             }
             provided => provided,
@@ -128,7 +129,7 @@ impl Core {
 
     fn wait_for_room(&self, len: usize, mut refused: Error) -> Result<()> {
         let context = self.context().clone();
-        let space = self.store.space();
+        let space = &self.space;
         let end_ns = context.now_ns().saturating_add(STALL_NS);
         space.write_waits_for(self.lane.next_len());
         context.signals.notify_work();

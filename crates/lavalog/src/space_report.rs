@@ -112,7 +112,7 @@ impl Core {
         let mut out = Space::default();
         let listing = self.context().env.fs.list(&self.context().dir)?;
         listing.iter().for_each(|entry| self.attribute(entry, &mut out));
-        let budget = self.store.space();
+        let budget = &self.space;
         out.available_bytes = self.context().env.fs.space(&self.context().dir)?.available;
         out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
         out.reserve_bytes = if budget.has_own_limit() { budget.reserve_bytes() } else { 0 };

@@ -3,7 +3,8 @@
 //! * [`names`]: the names of the files of a store, and their numbers, of which there is one sequence for all kinds.
 //! * [`manifest`]: the durable history of a store: one file, one stream of edits for all engines.
 //! * [`commit`]: the log, the one durability domain of all engines.
-//! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is.
+//! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is. [`guest`]: an engine on a store that
+//!   another one opens.
 //! * [`engines`]: which engines there are, and how one leaves for good.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
@@ -20,6 +21,7 @@ pub mod directory;
 pub mod engines;
 pub mod field;
 pub mod files;
+pub mod guest;
 pub mod idmap;
 pub mod manifest;
 pub mod names;

@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::files::Files;
+use base::sync::OnceLock;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
@@ -14,7 +15,7 @@ use store::commit::{LogTerms, Need, TenantId};
 use store::manifest::EngineId;
 use store::space::SpaceBudget;
 use version::State;
-use wal::{PreparedGroup, RecoveryReport, Wal};
+use wal::{Lane, PreparedGroup, RecoveryReport, Wal};
 
 /// Under this number LavaKV's batches are in the log.
 pub(crate) const TENANT: TenantId = TenantId::FIRST;
@@ -24,6 +25,8 @@ pub(crate) struct Log {
     log: Arc<store::commit::Log>,
     context: Arc<Context>,
     space: Arc<SpaceBudget>,
+    /// The lane of a guest that keeps records, in a store that was opened with one.
+    records: OnceLock<Arc<store::commit::Log>>,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     over_bound: AtomicBool,
 }
@@ -38,12 +41,56 @@ impl Log {
         };
         let log = Arc::new(store::commit::Log::new(terms, files.store().clone(), space.clone()));
         let (context, space) = (context.clone(), space.clone());
-        Log { log, context, space, over_bound: AtomicBool::new(false) }
+        Log { log, context, space, records: OnceLock::new(), over_bound: AtomicBool::new(false) }
     }
 
     /// The log, for other engines.
     pub fn shared(&self) -> &Arc<store::commit::Log> {
         &self.log
+    }
+
+    /// Makes the lane of a guest. To be called once, before anything of it is read.
+    pub fn add_records(&self, terms: LogTerms, files: &Files) -> Arc<store::commit::Log> {
+        let lane = store::commit::Log::of_lane(Lane::LOG, terms, files.store().clone(), self.space.clone());
+        let lane = Arc::new(lane);
+        self.records.set(lane.clone()).unwrap_or_else(|_| unreachable!("a store is opened once"));
+        lane
+    }
+
+    /// The lane of the guest, if there is one.
+    pub fn records(&self) -> Option<&Arc<store::commit::Log>> {
+        self.records.get()
+    }
+
+    /// True if a file that no group has is kept under this number, in any lane.
+    pub fn keeps(&self, number: u64) -> bool {
+        [&self.log].into_iter().chain(self.records.get()).any(|lane| lane.files().is_kept(number))
+    }
+
+    /// What files may occupy.
+    pub fn space(&self) -> &Arc<SpaceBudget> {
+        &self.space
+    }
+
+    /// Ends all lanes: everything is durable.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn end(&self) -> Result<()> {
+        self.log.wal().close()?;
+        self.records.get().and_then(|records| records.begun()).map_or(Ok(()), Wal::close)
+    }
+
+    /// Says in the manifest where they end.
+    ///
+    /// # Errors
+    /// As [`store::commit::Log::seal`].
+    pub fn seal_all(&self) -> Result<()> {
+        self.log.seal()?;
+        self.records
+            .get()
+            .filter(|records| records.begun().is_some())
+            .map_or(Ok(()), |records| records.seal())
     }
 
     /// The log, once it has begun.

@@ -18,6 +18,7 @@
 //! * In simulation there are no threads: [`Scheduler::run_one`] advances one job, chosen by the seed, by one step.
 //!   Whoever has to wait calls it ([`crate::context::Signals`]).
 
+use super::Works;
 use crate::context::{Context, Driver};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, Result};
@@ -118,7 +119,7 @@ pub trait Work: Send + Sync {
 /// Runs jobs on threads, or in simulation.
 pub struct Scheduler {
     context: Arc<Context>,
-    work: Arc<dyn Work>,
+    work: Arc<Works>,
     /// How many do other work than the log's.
     thread_count: usize,
     /// The workers, while they are started or joined.
@@ -146,7 +147,7 @@ impl Scheduler {
         let simulated = Mutex::new((Vec::new(), context.env.rng()));
         let scheduler = Arc::new(Scheduler {
             context: context.clone(),
-            work,
+            work: Arc::new(Works::of(work)),
             thread_count,
             threads: Mutex::default(),
             simulated,
@@ -156,6 +157,11 @@ impl Scheduler {
         scheduler
     }
 
+    /// A guest on the store has work as well. To be called once, before there are workers.
+    pub fn join(&self, guest: Arc<dyn Work>) {
+        self.work.join(guest);
+    }
+
     /// Starts the workers (none in simulation).
     ///
     /// # Errors
@@ -163,7 +169,7 @@ impl Scheduler {
     pub fn start(&self) -> Result<()> {
         let Some(spawner) = self.context.env.spawner.clone() else { return Ok(()) };
         let body = |duty| {
-            let worker = Worker::new(&self.context, &self.work, duty);
+            let worker = Worker::new(&self.context, &(self.work.clone() as Arc<dyn Work>), duty);
             Box::new(move || worker.run()) as Box<dyn FnOnce() + Send>
         };
         for n in 0..self.thread_count {

@@ -1,0 +1,74 @@
+//! The engine on a store that another one opens and drives: its guest ([`store::guest`]).
+//!
+//! Beside LavaKV a store of logs has LavaKV's lock, manifest, threads, limit of space and health, and the lane of records. It is opened when
+//! LavaKV is, and all that it writes is durable when LavaKV is closed; until then it is a [`LogStore`] like any other.
+
+use crate::jobs::Background;
+use crate::log_store::LogStore;
+use crate::manifest::LavaLog;
+use crate::open::Restored;
+use crate::options::Options;
+use base::{Error, Result};
+use std::sync::Arc;
+use store::commit::{LogTerms, LoggedBatch};
+use store::context::Context;
+use store::guest::{Ground, Guest};
+use store::manifest::{Engines, Manifest};
+use store::run::Work;
+
+/// A store of logs that is to be opened by another engine.
+#[derive(Debug)]
+pub struct Beside {
+    options: Options,
+    restored: Option<Restored>,
+    opened: Option<LogStore>,
+}
+
+impl Beside {
+    /// With these options: of them the number of threads means nothing here.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that is out of its range.
+    pub fn new(options: &Options) -> Result<Beside> {
+        options.check()?;
+        Ok(Beside { options: options.clone(), restored: None, opened: None })
+    }
+
+    /// What was opened.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if nobody opened it.
+    pub fn store(self) -> Result<LogStore> {
+        self.opened.ok_or_else(not_opened)
+    }
+}
+
+fn not_opened() -> Error {
+    Error::invalid("the store of logs was not opened beside another engine yet")
+}
+
+impl Guest for Beside {
+    fn join(&self, engines: Engines) -> Engines {
+        engines.with::<LavaLog>()
+    }
+
+    fn terms(&self) -> LogTerms {
+        self.options.lane_terms()
+    }
+
+    fn restore(&mut self, context: &Arc<Context>, manifest: &Arc<Manifest>) -> Result<()> {
+        self.restored = Some(Restored::of(context, manifest)?);
+        Ok(())
+    }
+
+    fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+        self.restored.as_mut().ok_or_else(not_opened)?.replay(batch)
+    }
+
+    fn begin(&mut self, ground: Ground) -> Result<Arc<dyn Work>> {
+        let restored = self.restored.take().ok_or_else(not_opened)?;
+        let core = restored.begin(&self.options, ground, None)?;
+        self.opened = Some(LogStore::on(core.clone()));
+        Ok(Arc::new(Background(core)))
+    }
+}

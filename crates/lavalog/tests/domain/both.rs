@@ -1,0 +1,116 @@
+//! Both engines opened together, and one without the other.
+
+use crate::life::{DIR, kv_options, log_options};
+use io::sim::{CrashKind, SimEnv};
+use lavakv::beside::open_with_records;
+use lavakv::{Db, Env};
+use lavalog::{Beside, Durability, LogStore};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub fn open(env: &Env) -> base::Result<(Db, LogStore)> {
+    let mut guest = Beside::new(&log_options())?;
+    let db = open_with_records(env.clone(), Path::new(DIR), kv_options(), &mut guest)?;
+    Ok((db, guest.store()?))
+}
+
+/// The files of the store of logs, by name: its own, and what its lane has staged.
+fn files_of_logs(sim: &SimEnv) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = sim.files().into_iter().map(|(path, _)| path);
+    let is_of_logs = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        name.contains(".e1-") || name.ends_with("STAGING-1")
+    };
+    paths.filter(is_of_logs).map(|path| (path.clone(), sim.read_file(&path).unwrap())).collect()
+}
+
+#[test]
+fn each_finds_what_it_wrote_after_a_close_and_after_a_crash() {
+    for crash in [false, true] {
+        let sim = SimEnv::new(1);
+        let (db, logs) = open(&sim.env()).unwrap();
+        let log = logs.create_log("raft").unwrap();
+        for n in 1..=200_u64 {
+            db.put(format!("key {n}").as_bytes(), &n.to_le_bytes()).unwrap();
+            log.append(n, &[n as u8; 3000], Durability::Durable).unwrap();
+        }
+        logs.seal().unwrap();
+        logs.settle().unwrap();
+        assert!(logs.statistics().sealed_groups > 0, "its jobs run on LavaKV's threads");
+        db.sync().unwrap();
+        log.append(201, b"in the active group", Durability::Durable).unwrap();
+        let sim = match crash {
+            true => sim.crash(CrashKind::PowerLoss, 7),
+            false => {
+                drop(log);
+                logs.close().unwrap();
+                db.close().unwrap();
+                sim
+            }
+        };
+        let (db, logs) = open(&sim.env()).unwrap();
+        let log = logs.open_log("raft").unwrap();
+        assert_eq!(db.get(b"key 200").unwrap().unwrap().to_vec(), 200_u64.to_le_bytes());
+        assert_eq!(log.read(17).unwrap().unwrap(), [17; 3000]);
+        assert_eq!((log.first_lsn().unwrap(), log.last_lsn().unwrap()), (Some(1), Some(201)));
+    }
+}
+
+#[test]
+fn one_alone_leaves_the_other_as_it_was() {
+    let sim = SimEnv::new(2);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    for n in 1..=100_u64 {
+        db.put(format!("key {n}").as_bytes(), &n.to_le_bytes()).unwrap();
+        log.append(n, &[n as u8; 2000], Durability::Durable).unwrap();
+    }
+    logs.seal().unwrap();
+    logs.settle().unwrap();
+    db.sync().unwrap();
+    log.append(101, b"last", Durability::Durable).unwrap();
+    let sim = sim.crash(CrashKind::PowerLoss, 3);
+    // LavaKV alone.
+    let before = files_of_logs(&sim);
+    assert!(before.len() >= 3, "index file, checkpoint, staging: {:?}", before.keys());
+    let db = Db::open_in(sim.env(), DIR, kv_options()).unwrap();
+    db.put(b"alone", b"kv").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert_eq!(files_of_logs(&sim), before);
+    // LavaLog alone.
+    let logs = LogStore::open(&sim.env(), Path::new(DIR), &log_options()).unwrap();
+    let log = logs.open_log("raft").unwrap();
+    assert_eq!(log.last_lsn().unwrap(), Some(101));
+    log.append(102, b"alone", Durability::Durable).unwrap();
+    drop(log);
+    logs.close().unwrap();
+    // Both again.
+    let (db, logs) = open(&sim.env()).unwrap();
+    assert_eq!(db.get(b"alone").unwrap().unwrap().to_vec(), b"kv");
+    assert_eq!(db.get(b"key 100").unwrap().unwrap().to_vec(), 100_u64.to_le_bytes());
+    let log = logs.open_log("raft").unwrap();
+    assert_eq!(log.read(102).unwrap().unwrap(), b"alone");
+    assert_eq!(log.scan(0).count(), 102);
+}
+
+#[test]
+fn a_guest_that_nobody_opened_has_no_store() {
+    let error = Beside::new(&log_options()).unwrap().store().unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::InvalidArgument);
+    assert!(error.message().contains("was not opened beside another engine"), "{error}");
+}
+
+#[test]
+fn a_close_of_the_key_value_engine_ends_the_lane_of_records_too() {
+    let sim = SimEnv::new(4);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    log.append(1, b"buffered only", Durability::Buffered).unwrap();
+    db.close().unwrap();
+    let error = log.append(2, b"too late", Durability::Durable).unwrap_err();
+    assert_eq!(error.kind(), base::ErrorKind::Closed);
+    let sim = sim.crash(CrashKind::PowerLoss, 5);
+    let (_db, logs) = open(&sim.env()).unwrap();
+    assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"buffered only");
+}
