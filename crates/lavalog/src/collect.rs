@@ -114,7 +114,8 @@ impl Core {
         add.iter().for_each(|file| self.may_collect(file, 0));
         grant.iter().for_each(|grant| grant.installed());
         self.rolled()?;
-        self.removed(&rows)
+        self.removed(&rows)?;
+        self.job_found_room()
     }
 
     /// Removes the files of rows of what was collected.
@@ -204,7 +205,7 @@ impl Collection {
         });
         match replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
-            Err(_) => core.remove_unlisted(file),
+            Err(_) => core.remove_unnamed(&[file]),
         }
         replaced
     }

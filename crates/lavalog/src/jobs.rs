@@ -8,6 +8,7 @@ use base::{Error, ErrorKind};
 use std::sync::Arc;
 use store::Store;
 use store::commit::{Log, Task};
+use store::names::{self, FileKind};
 use store::run::{Duty, Job, JobClass, Progress, Work};
 
 /// A task of one of the logs.
@@ -36,7 +37,12 @@ pub(crate) struct Background(pub Arc<Core>);
 impl Background {
     fn log_job(&self) -> Option<Box<dyn Job>> {
         let core = &self.0;
+        let waits = core.context().health.must_wait(core.context().now_ns());
         core.lanes().find_map(|log| {
+            // After a refusal whoever may free room comes first, once there is another try.
+            if !waits && log.gives_way() {
+                return None;
+            }
             let job = LogJob { log: log.clone(), task: log.task()? };
             Some(Box::new(job) as Box<dyn Job>)
         })
@@ -75,6 +81,16 @@ impl Core {
         can_move && (is_moving || self.to_seal().is_some() || self.to_collect().is_some())
     }
 
+    /// True if what a job met is of a file that is nobody's before the job has come to its end.
+    fn is_thrown_away(&self, error: &Error) -> bool {
+        let name = error.file().and_then(|path| path.file_name()?.to_str());
+        match name.and_then(names::parse) {
+            Some(FileKind::Engine { number, .. }) => !self.manifest.state().files.contains_key(&number),
+            Some(FileKind::Log(number)) => self.manifest.state().store.log_group_in(number).is_none(),
+            _ => false,
+        }
+    }
+
     /// True if there is nothing left to do.
     pub fn is_settled(&self) -> bool {
         let idle =
@@ -103,8 +119,17 @@ impl Work for Background {
     fn failed(&self, error: Error, _inputs: &[u64]) {
         let context = self.0.context();
         match error.kind() {
-            ErrorKind::NoSpace => context.health.no_space_at(context.now_ns()),
+            ErrorKind::NoSpace => {
+                context.health.no_space_at(context.now_ns());
+                if let Err(e) = self.0.job_found_no_room() {
+                    context.health.poison(&e);
+                }
+            }
             ErrorKind::Busy => context.health.busy_at(context.now_ns(), &error),
+            _ if error.is_passing() && self.0.is_thrown_away(&error) => {
+                context.health.busy_at(context.now_ns(), &error);
+            }
+            ErrorKind::Closed => {}
             _ => context.health.poison(&error),
         }
         context.signals.notify_progress();

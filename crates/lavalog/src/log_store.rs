@@ -42,6 +42,9 @@ impl Drop for Inner {
     }
 }
 
+/// How long a wait for the background puts up with a full volume: several tries.
+const NO_ROOM_NS: u64 = 1_000_000_000;
+
 /// What a store of logs did and has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -208,13 +211,21 @@ impl LogStore {
     /// Waits until there is nothing left to do in the background.
     ///
     /// # Errors
-    /// What stopped the store.
+    /// What stopped the store; `NoSpace` if there is no room for what is left to do.
     pub fn settle(&self) -> Result<()> {
-        let core = self.core();
-        core.context().signals.notify_work();
-        core.context().wait_until(|| {
-            let sound = core.context().health.check_sound();
-            (sound.is_err() || core.is_settled()).then_some(sound)
+        let (core, context) = (self.core(), self.core().context());
+        // There may be room by now for what found none.
+        context.health.retry();
+        context.signals.notify_work();
+        let end_ns = context.now_ns().saturating_add(NO_ROOM_NS);
+        context.wait_until(|| {
+            let sound = context.health.check_sound();
+            if sound.is_err() || core.is_settled() {
+                return Some(sound);
+            }
+            let refused = context.health.out_of_space() && context.now_ns() >= end_ns;
+            let why = "there is no room for what the log engine has to do in the background: trim or delete, or make room";
+            refused.then(|| Err(Error::new(ErrorKind::NoSpace, why).at_file(&context.dir)))
         })
     }
 
@@ -235,6 +246,11 @@ impl LogStore {
             Some(store) => store.close(),
             None => self.core().sync(),
         }
+    }
+
+    /// In a simulation, which has no threads: one step of what there is to do in the background. False if there is nothing.
+    pub fn step(&self) -> bool {
+        self.core().context().signals.step()
     }
 
     /// Ends it: all that was written is durable, and the loss of its end would be noticed. As [`LogStore::end`] beside another

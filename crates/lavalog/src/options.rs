@@ -93,7 +93,7 @@ impl Options {
         }
     }
 
-    /// Of the first lane, to which this engine writes nothing.
+    /// Of the first lane, to which this engine writes nothing. Its ballast is what jobs and trims have on a full volume.
     pub(crate) fn first_lane_terms(&self) -> LogTerms {
         LogTerms { access: self.access, group_bytes: shortest_bytes(GROUP_BYTES_MIN), free_groups_max: 1 }
     }

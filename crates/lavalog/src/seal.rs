@@ -46,21 +46,15 @@ impl Core {
         Ok((NewFile { meta, path }, file))
     }
 
-    /// Removes files that no edit names, unless nobody knows that.
+    /// Removes files that no edit names, unless nobody knows whether one does.
     pub fn remove_unnamed(&self, files: &[NewFile]) {
         if self.context().health.check_sound().is_err() {
             return;
         }
-        for file in files {
+        let listed = self.manifest.state();
+        for file in files.iter().filter(|file| !listed.files.contains_key(&file.meta.number)) {
             // What stays is removed at the next open.
             let _ = self.files.remove(&file.meta.name());
-        }
-    }
-
-    /// Removes a file whose edit failed, unless that may be durable all the same, or is.
-    pub fn remove_unlisted(&self, file: NewFile) {
-        if !self.manifest.state().files.contains_key(&file.meta.number) {
-            self.remove_unnamed(&[file]);
         }
     }
 
@@ -176,14 +170,18 @@ impl Writing {
         let old = core.manifest.state().checkpoint();
         let remove = old.iter().map(|file| file.number).collect();
         let step = Step { floor: Some(floor), remove, add: add.clone() };
-        core.lane
-            .retain(&[self.group.ltn], |records| core.manifest.commit(commit(step, records)).map(drop))?;
+        // Once the edit is there the index follows it, whatever happens to files afterwards.
+        core.lane.retain(&[self.group.ltn], |records| {
+            core.manifest.commit(commit(step, records))?;
+            add.iter().for_each(|meta| core.rows.add(meta));
+            core.install(self.group.ltn, &self.logs, parts);
+            core.forget_truncations(floor);
+            add.iter().for_each(|file| core.may_collect(file, self.group.len));
+            Ok(())
+        })?;
         self.files.clear();
-        add.iter().for_each(|meta| core.rows.add(meta));
-        core.install(self.group.ltn, &self.logs, parts);
-        core.forget_truncations(floor);
-        add.iter().for_each(|file| core.may_collect(file, self.group.len));
         core.counters.sealed_groups.add(1);
+        core.job_found_room()?;
         old.iter().try_for_each(|old| core.files.remove(&old.name()))?;
         core.rolled()
     }

@@ -117,7 +117,10 @@ impl Core {
     pub fn make_room(&self, len: usize, frees: bool) -> Result<()> {
         self.refresh_space();
         if frees {
-            return self.lane.provide(len, Need::Deletes);
+            return match self.lane.provide(len, Need::Deletes) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => self.provide_last(len),
+                provided => provided,
+            };
         }
         match self.lane.provide(len, Need::Usual) {
             Err(e) if e.kind() == ErrorKind::NoSpace && self.space.has_own_limit() => {

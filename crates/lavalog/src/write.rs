@@ -6,6 +6,11 @@
 //! 3. A durable one waits for its sync, which it shares with all who wait at the same time.
 //!
 //! Who is told `NoSpace`, `Busy` or that something is wrong with an operation has done nothing at all.
+//!
+//! Nothing is acknowledged once something failed, in the background or here: what was written may be lost then, and the index may
+//! say what the log does not. Reads go on; writes are refused with what failed first, until the store is opened again.
+//!
+//! What frees room (trims, truncations, deletes) is written where there is no room for anything else: see `room`.
 
 use crate::core::{Core, Order};
 use crate::entry::{self, LogId, Lsn};
@@ -93,6 +98,8 @@ impl Core {
             return Err(never_volatile());
         }
         let mut done = BTreeSet::new();
+        let frees = ops.iter().all(Op::frees);
+        self.admit_room(frees)?;
         loop {
             if done.len() == ops.len() {
                 // What is there already may not be durable yet.
@@ -111,7 +118,7 @@ impl Core {
             };
             match tried {
                 Tried::Written(ticket) => return self.written(durability, ticket),
-                Tried::NoGroup(len) => self.make_room(len, ops.iter().all(Op::frees))?,
+                Tried::NoGroup(len) => self.make_room(len, frees)?,
                 Tried::Taken(i, found) => {
                     if self.is_there(&ops[i], found)? {
                         done.insert(i);
@@ -126,6 +133,7 @@ impl Core {
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` and `TooLarge` for the name; `NoSpace`: nothing happened. Those of the log.
     pub fn create(&self, name: &str, durability: Durability) -> Result<LogId> {
+        self.admit_room(false)?;
         loop {
             let (tried, log) = {
                 let mut order = lock(&self.order);
@@ -159,10 +167,17 @@ impl Core {
     }
 
     fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {
+        let health = &self.context().health;
         match ticket.filter(|_| durability == Durability::Durable) {
-            Some(ticket) => self.lane.sync(ticket),
-            None => Ok(()),
+            // The operations are in the log, and nobody knows for how long: that is no refusal, whatever it was.
+            Some(ticket) => self.lane.sync(ticket).or_else(|e| {
+                health.poison(&e);
+                health.check()
+            })?,
+            None => return Ok(()),
         }
+        // What is durable may follow from what is not, if that failed meanwhile.
+        health.check_sound()
     }
 
     /// Appends operations that were checked, and applies them.
@@ -178,15 +193,19 @@ impl Core {
         }
         let first_seq = order.next_seq;
         let last_seq = first_seq + batch.count() as u64 - 1;
+        let health = &self.context().health;
+        health.check()?;
         let appended = self.lane.append_placed(TENANT, &batch.pieces(), (first_seq, last_seq), durability);
         let (ticket, place) = match appended {
             Err(e) if e.kind() == ErrorKind::Busy => return Ok(Tried::NoGroup(batch.len())),
-            appended => appended?,
+            Err(e) if matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::TooLarge) => return Err(e),
+            // Nobody knows whether it is in the log.
+            appended => appended.inspect_err(|e| health.poison(e))?,
         };
         order.next_seq = last_seq + 1;
         let mut logs = write(&self.logs);
         for ((seq, op), offset) in (first_seq..).zip(ops).zip(offsets) {
-            logs.apply(seq, &op, place_of(place.at(offset)))?;
+            logs.apply(seq, &op, place_of(place.at(offset))).inspect_err(|e| health.poison(e))?;
             if let Op::Append { bytes, .. } = op {
                 self.counters.appends.add(1);
                 self.counters.append_bytes.add(bytes.len() as u64);

@@ -24,7 +24,7 @@ fn what_was_acknowledged_is_there_after_every_death() {
             }
             if power {
                 // Trims survive the process; a sync makes them survive the power.
-                store.sync().unwrap();
+                driver.sync(&store).unwrap();
             }
             let kind = if power { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
             let left = sim.crash(kind, seed * 10 + life);

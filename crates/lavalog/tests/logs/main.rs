@@ -7,5 +7,6 @@ extern crate lavastore_lavalog as lavalog;
 mod api;
 mod crashes;
 mod damage;
+mod faults;
 mod model;
 mod space;

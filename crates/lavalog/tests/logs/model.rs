@@ -1,9 +1,11 @@
-//! What a store of logs must hold: a map for each log. Operations are drawn from a seed.
+//! What a store of logs must hold: a map for each log. Operations are drawn from a seed, and each is noted before it is done, with
+//! what it leads to: so it can be said of whatever is left after a failure or crash whether it may be.
 
-use base::ErrorKind;
+use base::{ErrorKind, Result};
 use io::Rng;
 use lavalog::{Durability, LogBatch, LogHandle, LogStore, Lsn, Options};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub fn options() -> Options {
     Options { group_bytes: 256 << 10, garbage_percent: 30, ..Options::default() }
@@ -12,9 +14,15 @@ pub fn options() -> Options {
 /// One log as it must be.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OneLog {
-    pub records: BTreeMap<Lsn, Vec<u8>>,
+    pub records: BTreeMap<Lsn, Arc<[u8]>>,
     pub trimmed_below: Lsn,
     pub metadata: Option<Vec<u8>>,
+}
+
+impl OneLog {
+    fn last(&self) -> Lsn {
+        self.records.keys().next_back().copied().unwrap_or(self.trimmed_below)
+    }
 }
 
 /// All of them, by name.
@@ -25,9 +33,14 @@ pub fn contents(store: &LogStore) -> Model {
     let mut model = Model::new();
     for name in store.list_logs("", usize::MAX) {
         let log = store.open_log(&name).unwrap();
-        let records: BTreeMap<Lsn, Vec<u8>> = log.scan(0).map(|record| record.unwrap()).collect();
+        let read = |record: Result<(Lsn, Vec<u8>)>| {
+            let (lsn, bytes) = record.unwrap();
+            (lsn, bytes.into())
+        };
+        let records: BTreeMap<Lsn, Arc<[u8]>> = log.scan(0).map(read).collect();
         for (lsn, bytes) in &records {
-            assert_eq!(log.read(*lsn).unwrap().as_ref(), Some(bytes), "record {lsn} of {name}");
+            let found = log.read(*lsn).unwrap();
+            assert_eq!(found.as_deref(), Some(&bytes[..]), "record {lsn} of {name}");
         }
         assert_eq!(log.first_lsn().unwrap(), records.keys().next().copied());
         let metadata = log.metadata().unwrap().map(|bytes| bytes.to_vec());
@@ -42,15 +55,72 @@ pub fn seen(model: &Model) -> Model {
     model.iter().map(|(name, log)| (name.clone(), seen(log))).collect()
 }
 
+/// What an operation, or several that were written together, led to.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When it began, by [`Driver::clock`].
+    pub begun: u64,
+    /// When it was acknowledged, if it was.
+    pub ended: Option<u64>,
+    /// Whether that promised that it survives the power.
+    pub durable: bool,
+    /// Everything, behind it.
+    pub after: Model,
+}
+
 /// Draws operations.
 pub struct Driver {
     pub rng: Rng,
     pub model: Model,
+    /// All that were begun, in order, but for those that were refused. The last may have failed: then nobody knows whether it is done.
+    pub changes: Vec<Change>,
+    /// Tells the time: what it is called in a simulation, an operation of the file system.
+    pub clock: Box<dyn Fn() -> u64>,
+    /// How many were refused for want of room.
+    pub refused: u64,
+}
+
+/// True if the operation was not done, for certain.
+pub fn is_refusal(kind: ErrorKind) -> bool {
+    use ErrorKind::{AlreadyExists, InvalidArgument, NoSpace, NotFound, TooLarge, Trimmed};
+    matches!(kind, AlreadyExists | InvalidArgument | NoSpace | NotFound | TooLarge | Trimmed)
 }
 
 impl Driver {
     pub fn new(seed: u64) -> Driver {
-        Driver { rng: Rng::new(seed), model: Model::new() }
+        Driver::with_clock(seed, Box::new(|| 0))
+    }
+
+    pub fn with_clock(seed: u64, clock: Box<dyn Fn() -> u64>) -> Driver {
+        let (model, changes) = (Model::new(), Vec::new());
+        Driver { rng: Rng::new(seed), model, changes, clock, refused: 0 }
+    }
+
+    /// Makes a change of the model by a call.
+    fn call(
+        &mut self,
+        durable: bool,
+        change: impl FnOnce(&mut Model),
+        call: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut after = self.model.clone();
+        change(&mut after);
+        self.changes.push(Change { begun: (self.clock)(), ended: None, durable, after });
+        let done = call();
+        match &done {
+            Ok(()) => {
+                let end = (self.clock)();
+                let change = self.changes.last_mut().unwrap();
+                change.ended = Some(end);
+                self.model = change.after.clone();
+            }
+            Err(e) if is_refusal(e.kind()) => {
+                self.changes.pop();
+                self.refused += u64::from(e.kind() == ErrorKind::NoSpace);
+            }
+            Err(_) => {}
+        }
+        done
     }
 
     fn name(&mut self) -> String {
@@ -64,8 +134,17 @@ impl Driver {
         out
     }
 
-    /// One operation; the model has it even if it was refused for want of room, which is for the caller to undo.
-    pub fn one(&mut self, store: &LogStore, durability: Durability) -> base::Result<()> {
+    fn log(&mut self, store: &LogStore, name: &str) -> Result<LogHandle> {
+        if self.model.contains_key(name) {
+            return store.open_log(name);
+        }
+        let change = |model: &mut Model| drop(model.insert(name.to_owned(), OneLog::default()));
+        self.call(true, change, || store.create_log(name).map(drop))?;
+        store.open_log(name)
+    }
+
+    /// One operation. The model has it, unless there was an error.
+    pub fn one(&mut self, store: &LogStore, durability: Durability) -> Result<()> {
         let name = self.name();
         match self.rng.below(40) {
             0 => return self.delete(store, &name),
@@ -75,30 +154,23 @@ impl Driver {
             }
             _ => {}
         }
-        let log = store.log(&name)?;
-        self.model.entry(name.clone()).or_default();
+        let log = self.log(store, &name)?;
+        let durable = durability == Durability::Durable;
         match self.rng.below(20) {
-            0..=1 => {
-                let own = &self.model[&name];
-                let last = own.records.keys().next_back().copied().unwrap_or(own.trimmed_below);
-                let below = last.saturating_sub(self.rng.below(30));
-                log.trim(below)?;
-                let own = self.model.get_mut(&name).unwrap();
-                own.trimmed_below = own.trimmed_below.max(below);
-                own.records = own.records.split_off(&below);
-            }
+            0..=1 => self.trim(&name, &log, 30)?,
             2 => {
-                let own = &self.model[&name];
-                let last = own.records.keys().next_back().copied().unwrap_or(own.trimmed_below);
-                let after = last.saturating_sub(self.rng.below(8));
-                log.truncate_after(after, durability)?;
-                drop(self.model.get_mut(&name).unwrap().records.split_off(&(after + 1)));
+                let after = self.model[&name].last().saturating_sub(self.rng.below(8));
+                let change = |model: &mut Model| {
+                    drop(model.get_mut(&name).unwrap().records.split_off(&(after + 1)));
+                };
+                self.call(durable, change, || log.truncate_after(after, durability))?;
             }
             3 => {
                 let bytes = self.bytes();
-                let bytes = bytes[..bytes.len().min(100)].to_vec();
-                log.set_metadata(&bytes, durability)?;
-                self.model.get_mut(&name).unwrap().metadata = Some(bytes);
+                let bytes = &bytes[..bytes.len().min(100)];
+                let change =
+                    |model: &mut Model| model.get_mut(&name).unwrap().metadata = Some(bytes.to_vec());
+                self.call(durable, change, || log.set_metadata(bytes, durability))?;
             }
             4 => self.batch(store, &name, &log, durability)?,
             _ => self.append(&name, &log, durability)?,
@@ -106,18 +178,34 @@ impl Driver {
         Ok(())
     }
 
-    fn delete(&mut self, store: &LogStore, name: &str) -> base::Result<()> {
-        match store.delete_log(name) {
-            Ok(()) => assert!(self.model.remove(name).is_some(), "{name} was there"),
-            Err(e) if e.kind() == ErrorKind::NotFound => assert!(!self.model.contains_key(name)),
+    /// Removes what is oldest of a log; so many LSNs stay at most.
+    pub fn trim(&mut self, name: &str, log: &LogHandle, left: u64) -> Result<()> {
+        let below = self.model[name].last().saturating_sub(self.rng.below(left));
+        let change = |model: &mut Model| {
+            let own = model.get_mut(name).unwrap();
+            own.trimmed_below = own.trimmed_below.max(below);
+            own.records = own.records.split_off(&below);
+        };
+        self.call(false, change, || log.trim(below))
+    }
+
+    /// Makes all of it durable.
+    pub fn sync(&mut self, store: &LogStore) -> Result<()> {
+        self.call(true, |_| {}, || store.sync())
+    }
+
+    fn delete(&mut self, store: &LogStore, name: &str) -> Result<()> {
+        let was = self.model.contains_key(name);
+        match self.call(true, |model| drop(model.remove(name)), || store.delete_log(name)) {
+            Ok(()) => assert!(was, "{name} was there"),
+            Err(e) if e.kind() == ErrorKind::NotFound => assert!(!was),
             Err(e) => return Err(e),
         }
         Ok(())
     }
 
     fn lsn(&mut self, name: &str) -> Lsn {
-        let own = &self.model[name];
-        let last = own.records.keys().next_back().copied().unwrap_or(own.trimmed_below);
+        let last = self.model[name].last();
         match self.rng.below(10) {
             0 => last.saturating_sub(self.rng.below(20)),
             1 => last + 1 + self.rng.below(5),
@@ -125,52 +213,78 @@ impl Driver {
         }
     }
 
-    fn append(&mut self, name: &str, log: &LogHandle, durability: Durability) -> base::Result<()> {
+    /// Appends a record where a writer would, or a bit before or behind that.
+    pub fn append(&mut self, name: &str, log: &LogHandle, durability: Durability) -> Result<()> {
         let (lsn, bytes) = (self.lsn(name), self.bytes());
-        let own = self.model.get_mut(name).unwrap();
-        match log.append(lsn, &bytes, durability) {
-            Err(e) if e.kind() == ErrorKind::Trimmed => assert!(lsn < own.trimmed_below, "{e}"),
+        let durable = durability == Durability::Durable;
+        let own = &self.model[name];
+        let (before, trimmed_below) = (own.records.get(&lsn).cloned(), own.trimmed_below);
+        let change = |model: &mut Model| {
+            model.get_mut(name).unwrap().records.insert(lsn, bytes[..].into());
+        };
+        match self.call(durable, change, || log.append(lsn, &bytes, durability)) {
+            Err(e) if e.kind() == ErrorKind::Trimmed => assert!(lsn < trimmed_below, "{e}"),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                assert_ne!(own.records.get(&lsn), Some(&bytes));
-                let there = own.records[&lsn].clone();
-                log.append(lsn, &there, durability)?;
+                let there = before.unwrap();
+                assert_ne!(&there[..], &bytes[..]);
+                self.call(durable, |_| {}, || log.append(lsn, &there, durability))?;
             }
             Err(e) => return Err(e),
             Ok(()) => {
-                assert!(lsn >= own.trimmed_below);
-                let before = own.records.insert(lsn, bytes.clone());
-                assert!(before.is_none_or(|before| before == bytes));
+                assert!(lsn >= trimmed_below);
+                assert!(before.is_none_or(|before| before[..] == bytes[..]));
             }
         }
         Ok(())
     }
 
-    fn batch(
-        &mut self,
-        store: &LogStore,
-        name: &str,
-        log: &LogHandle,
-        durability: Durability,
-    ) -> base::Result<()> {
+    fn batch(&mut self, store: &LogStore, name: &str, log: &LogHandle, durability: Durability) -> Result<()> {
         let other_name = self.name();
-        let other = store.log(&other_name)?;
-        self.model.entry(other_name.clone()).or_default();
+        let other = self.log(store, &other_name)?;
         let records: Vec<Vec<u8>> = (0..1 + self.rng.below(5)).map(|_| self.bytes()).collect();
-        let end = |own: &OneLog| own.records.keys().next_back().copied().unwrap_or(own.trimmed_below) + 1;
         let (mut batch, mut added) = (LogBatch::new(), Vec::new());
-        let mut next = BTreeMap::from([(name, end(&self.model[name]))]);
-        next.entry(&other_name).or_insert(end(&self.model[&other_name]));
+        let mut next = BTreeMap::from([(name, self.model[name].last() + 1)]);
+        next.entry(&other_name).or_insert(self.model[&other_name].last() + 1);
         for (i, bytes) in records.iter().enumerate() {
             let (to, handle) = if i % 2 == 0 { (name, log) } else { (&*other_name, &other) };
             let lsn = next.get_mut(to).unwrap();
             batch.append(handle, *lsn, bytes);
-            added.push((to.to_owned(), *lsn, bytes.clone()));
+            added.push((to.to_owned(), *lsn, bytes));
             *lsn += 1;
         }
-        store.write(&batch, durability)?;
-        for (to, lsn, bytes) in added {
-            self.model.get_mut(&to).unwrap().records.insert(lsn, bytes);
-        }
-        Ok(())
+        let change = |model: &mut Model| {
+            for (to, lsn, bytes) in &added {
+                model.get_mut(to).unwrap().records.insert(*lsn, bytes[..].into());
+            }
+        };
+        self.call(durability == Durability::Durable, change, || store.write(&batch, durability))
+    }
+
+    /// Whether this may be left of it after a crash at a time: all that was promised, in the order in which it was asked for.
+    /// `power`: what survives the process alone may be gone.
+    pub fn may_leave(&self, left: &Model, at: u64, power: bool) -> std::result::Result<usize, String> {
+        let is_promised =
+            |change: &Change| change.ended.is_some_and(|ended| ended <= at) && (change.durable || !power);
+        let least = self.changes.iter().rposition(is_promised).map_or(0, |last| last + 1);
+        let most = self.changes.iter().take_while(|change| change.begun <= at).count();
+        let state = |count: usize| match count.checked_sub(1) {
+            Some(last) => seen(&self.changes[last].after),
+            None => Model::new(),
+        };
+        (least..=most).rev().find(|count| state(*count) == *left).ok_or_else(|| {
+            let summary = |model: &Model| {
+                let logs = model.iter().map(|(name, log)| {
+                    let (first, last) = (log.records.keys().next(), log.records.keys().next_back());
+                    format!("{name}: {} records, {first:?} to {last:?}", log.records.len())
+                });
+                logs.collect::<Vec<_>>().join("; ")
+            };
+            format!(
+                "what is left is none of the states {least} to {most} that it may be in: [{}], of which the first is [{}], the last [{}]",
+                summary(left),
+                summary(&state(least)),
+                summary(&state(most))
+            )
+        })
     }
 }

@@ -19,7 +19,6 @@ use crate::context::Context;
 use crate::manifest::{LogGroupMeta, Manifest, Record};
 use crate::names::{self, FileKind};
 use crate::space::SpaceBudget;
-use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank};
 use base::{Error, ErrorKind, Result, Uid};
 use io::{DirEntry, InPlaceFile};
@@ -91,8 +90,6 @@ pub struct GroupFiles {
     space: Arc<SpaceBudget>,
     /// All of [`Files`].
     pub(super) state: Mutex<Files, rank::LogGroups>,
-    /// Some of the ballast was used.
-    ballast_used: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -164,8 +161,7 @@ impl GroupFiles {
         space: Arc<SpaceBudget>,
     ) -> GroupFiles {
         let (context, manifest) = (store.context().clone(), store.manifest().clone());
-        let (state, ballast_used) = (Mutex::new(Files::default()), AtomicBool::new(false));
-        GroupFiles { lane, terms, context, manifest, store, space, state, ballast_used }
+        GroupFiles { lane, terms, context, manifest, store, space, state: Mutex::new(Files::default()) }
     }
 
     pub(super) fn change(&self) -> Changing<'_> {
@@ -335,15 +331,27 @@ impl GroupFiles {
     fn take_ballast(&self, least: u64) -> Option<GroupFile> {
         let mut state = self.change();
         let file = state.ballast[Ballast::Log as usize].take_if(|file| file.len >= least)?;
-        self.ballast_used.store(true, Ordering::Release);
+        self.space.gauges.set_ballast_used(true);
         Some(file)
     }
 
     /// Removes a part of the ballast, so that something finds room. False if it is not there.
     pub fn give_ballast(&self, part: Ballast) -> bool {
         let Some(file) = self.change().ballast[part as usize].take() else { return false };
-        self.ballast_used.store(true, Ordering::Release);
+        self.space.gauges.set_ballast_used(true);
         self.store.remove(&names::log(file.number)).is_ok()
+    }
+
+    /// Removes the longest file that waits to be used again, so that something else finds room. False if there is none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn give_free(&self) -> Result<bool> {
+        let Some(file) = self.take_free(|_| true) else { return Ok(false) };
+        self.store.remove(&names::log(file.number))?;
+        // What is removed gives its room back when that is durable, on some file systems.
+        self.store.sync_dir()?;
+        Ok(true)
     }
 
     /// There was no room for something without which nothing goes on: only deletes are written until the ballast is whole.
@@ -351,12 +359,12 @@ impl GroupFiles {
         if self.lane.retains() {
             return;
         }
-        self.ballast_used.store(true, Ordering::Release);
+        self.space.gauges.set_ballast_used(true);
     }
 
-    /// True while some of the ballast is missing after it was used: only deletes may be written.
+    /// True while some of the ballast is missing after it was used: only deletes may be written, to whatever lane.
     pub fn ballast_is_short(&self) -> bool {
-        self.ballast_used.load(Ordering::Acquire)
+        self.space.gauges.ballast_is_used()
     }
 
     /// Makes what is missing of the ballast. One at a time: the caller prepares groups.
@@ -364,7 +372,7 @@ impl GroupFiles {
         if self.lane.retains() {
             return Ok(());
         }
-        self.ballast_used.store(true, Ordering::Release);
+        self.space.gauges.set_ballast_used(true);
         // The longer one first: where it does not fit, the room is left to jobs.
         for part in [Ballast::Jobs, Ballast::Log] {
             let len = part.len(self.terms.group_bytes);
@@ -377,7 +385,7 @@ impl GroupFiles {
             };
             self.change().ballast[part as usize] = Some(file);
         }
-        self.ballast_used.store(false, Ordering::Release);
+        self.space.gauges.set_ballast_used(false);
         Ok(())
     }
 

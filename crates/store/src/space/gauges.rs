@@ -56,9 +56,21 @@ pub struct Gauges {
     segment_bytes: AtomicU64,
     /// The log has begun. Before, the files that recovery flushes were admitted when they were logged.
     serves: AtomicBool,
+    /// Some of the ballast was used, and it is not whole again. It is one for all lanes.
+    ballast_used: AtomicBool,
 }
 
 impl Gauges {
+    /// Some of the ballast was used, or all of it is there again.
+    pub(crate) fn set_ballast_used(&self, used: bool) {
+        self.ballast_used.store(used, Ordering::Release);
+    }
+
+    /// True while the ballast is not whole after it was used.
+    pub(crate) fn ballast_is_used(&self) -> bool {
+        self.ballast_used.load(Ordering::Acquire)
+    }
+
     /// The files of a lane of the log have so many bytes now.
     pub fn set_log_bytes(&self, lane: Lane, bytes: u64) {
         self.log_bytes[usize::from(lane.0)].store(bytes, Relaxed);

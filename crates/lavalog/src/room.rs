@@ -1,0 +1,87 @@
+//! Where there is no room: who is refused, who is not, and how things go on.
+//!
+//! A volume that is full, by this store or by others, refuses a new group of the log, an index file, a cold file. Then
+//!
+//! * appends are refused with `NoSpace`, and nothing of them has happened. What is in the group that is written still goes on.
+//! * trims, truncations and deletes pass, as they make room: their group is one that waits to be used again, or a short one in the room
+//!   that the store's ballast had (`store::commit::GroupFiles`).
+//! * jobs are tried again every tenth of a second. What they need is little beside what they free, and they are given the rest of
+//!   the ballast, then the groups that wait to be used again, one for each time they were refused.
+//! * reads need no room.
+//!
+//! Once ballast was given, appends are refused until it is whole again, or what was freed would be taken before the next who has to
+//! free. Whoever is to append, and each job that came to its end, tries to make it whole.
+//!
+//! Invariant: nothing here is remembered but by the ballast itself, so that whoever opens the store next is in the same place.
+
+use crate::core::Core;
+use base::{Error, ErrorKind, Result};
+use store::commit::{Ballast, Need};
+
+impl Core {
+    /// Refuses what frees no room while the ballast is not whole.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn admit_room(&self, frees: bool) -> Result<()> {
+        if frees || !self.lane.files().ballast_is_short() || self.fill_ballast()? {
+            return Ok(());
+        }
+        let why = "the volume of the logs is full: trims and deletes go on; appends resume when these, or others, have made room";
+        Err(Error::new(ErrorKind::NoSpace, why).at_file(&self.context().dir))
+    }
+
+    /// Makes the ballast whole, if there is room for it. Files that wait to be used again go for it: they are room that is had.
+    fn fill_ballast(&self) -> Result<bool> {
+        let Some(store) = &self.alone else { return Ok(false) };
+        loop {
+            match store.log().fill_ballast() {
+                Err(e) if e.kind() == ErrorKind::NoSpace => {}
+                filled => return filled.map(|()| true),
+            }
+            if !self.lane.files().give_free()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Beside another engine the ballast is that one's, to give and to make whole.
+    fn give_ballast(&self, part: Ballast) -> bool {
+        self.alone.as_ref().is_some_and(|store| store.log().files().give_ballast(part))
+    }
+
+    /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used
+    /// again, or the room of the ballast.
+    ///
+    /// # Errors
+    /// `NoSpace`: nothing happened. Those of the manifest and of the file system.
+    pub fn provide_last(&self, len: usize) -> Result<()> {
+        loop {
+            match self.lane.provide(len, Need::Last) {
+                Err(e) if e.kind() == ErrorKind::NoSpace => {
+                    if !self.give_ballast(Ballast::Log) {
+                        return Err(e);
+                    }
+                }
+                provided => return provided,
+            }
+        }
+    }
+
+    /// A job found no room: there is to be some for the next try.
+    pub fn job_found_no_room(&self) -> Result<()> {
+        if !self.give_ballast(Ballast::Jobs) {
+            self.lane.files().give_free()?;
+        }
+        Ok(())
+    }
+
+    /// A job came to its end: there is room.
+    pub fn job_found_room(&self) -> Result<()> {
+        self.context().health.space_found();
+        if self.lane.files().ballast_is_short() {
+            self.fill_ballast()?;
+        }
+        Ok(())
+    }
+}

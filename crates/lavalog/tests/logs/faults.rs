@@ -1,0 +1,211 @@
+//! Operations of the file system that fail, and volumes without room.
+
+use crate::model::{Driver, contents, is_refusal, options, seen};
+use base::ErrorKind;
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
+use lavalog::{Durability, LogStore};
+use std::path::Path;
+
+const DIR: &str = "/logs";
+
+fn open(sim: &SimEnv) -> base::Result<LogStore> {
+    LogStore::open(&sim.env(), Path::new(DIR), &options())
+}
+
+/// A store with some past, and the driver that knows it.
+fn lived(seed: u64) -> (SimEnv, Driver) {
+    let sim = SimEnv::new(seed);
+    let clock = sim.clone();
+    let mut driver = Driver::with_clock(seed, Box::new(move || clock.op_count()));
+    let store = open(&sim).unwrap();
+    for n in 0..150 {
+        driver.one(&store, Durability::Buffered).unwrap();
+        if n % 40 == 39 {
+            store.settle().unwrap();
+        }
+    }
+    store.close().unwrap();
+    (sim, driver)
+}
+
+/// Goes on until it is over or something fails that is no refusal.
+fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> base::Result<()> {
+    for _ in 0..calls {
+        match driver.one(store, Durability::Durable) {
+            Err(e) if !is_refusal(e.kind()) => return Err(e),
+            _ => {}
+        }
+        for _ in 0..driver.rng.below(4) {
+            store.step();
+        }
+    }
+    Ok(())
+}
+
+/// One operation fails, once or from then on: what is acknowledged is there afterwards, and what is not is there whole or not at all.
+fn fails_at(seed: u64, nth: u64, effect: FaultEffect, sticky: bool) -> bool {
+    let told = format!("seed {seed}, operation {nth}, {effect:?}, sticky: {sticky}");
+    let (sim, mut driver) = lived(seed);
+    let plan = FaultPlan::nth(nth, effect);
+    sim.inject(if sticky { plan.sticky() } else { plan });
+    let opened = open(&sim);
+    let ran = match &opened {
+        Ok(store) => goes_on(&mut driver, store, 80).and_then(|()| store.settle()),
+        Err(_) => Ok(()),
+    };
+    let struck = sim.faults_fired() > 0;
+    sim.clear_faults();
+    if let Ok(store) = &opened {
+        match &ran {
+            // What was not stopped goes on.
+            Ok(()) => driver.one(store, Durability::Durable).unwrap(),
+            Err(e) if e.kind() == ErrorKind::Poisoned => {
+                let refused = store.log("another").map(drop).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::Poisoned, "{told}: {refused}");
+            }
+            Err(_) => {}
+        }
+        let found = contents(store);
+        let known = found == seen(&driver.model)
+            || driver.changes.last().is_some_and(|change| found == seen(&change.after));
+        assert!(known, "{told}: reads do not go on, after {ran:?}");
+    }
+    for (kind, power) in [(CrashKind::ProcessKill, false), (CrashKind::PowerLoss, true)] {
+        let left = sim.crash(kind, seed);
+        let store = open(&left).unwrap_or_else(|e| panic!("{told}, {kind:?}: {e:#}"));
+        let found = contents(&store);
+        driver.may_leave(&found, u64::MAX, power).unwrap_or_else(|why| panic!("{told}, {kind:?}: {why}"));
+        store.log("afterwards").unwrap().append(1, b"goes on", Durability::Durable).unwrap();
+        store.settle().unwrap();
+    }
+    struck
+}
+
+fn fails_everywhere(effect: FaultEffect, sticky: bool) {
+    let mut nth = u64::from(sticky);
+    while fails_at(1, nth, effect, sticky) {
+        nth += 7;
+    }
+    assert!(nth > 400, "only {nth} operations");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_an_operation_fails() {
+    fails_everywhere(FaultEffect::Eio, false);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_all_operations_fail_from_one_on() {
+    fails_everywhere(FaultEffect::Eio, true);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_write_is_short() {
+    fails_everywhere(FaultEffect::Short, false);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_an_operation_finds_no_room() {
+    fails_everywhere(FaultEffect::NoSpace, false);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_descriptors_run_out_once() {
+    fails_everywhere(FaultEffect::NoDescriptor, false);
+}
+
+/// A job that fails stops what follows from it: appends would go on being acknowledged over an index that cannot follow.
+#[test]
+fn a_failure_in_the_background_refuses_writes_and_not_reads() {
+    let sim = SimEnv::new(7);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    log.append(1, b"one", Durability::Durable).unwrap();
+    store.seal().unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::Sync]).path(".e1-1"));
+    let stopped = store.settle().unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Poisoned, "{stopped}");
+    sim.clear_faults();
+    let calls = [
+        log.append(2, b"two", Durability::Buffered),
+        log.trim(2),
+        log.truncate_after(0, Durability::Durable),
+        log.set_metadata(b"m", Durability::Durable),
+        store.delete_log("a"),
+        store.log("b").map(drop),
+        store.sync(),
+    ];
+    for refused in calls {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned);
+    }
+    assert_eq!(log.read(1).unwrap().as_deref(), Some(&b"one"[..]));
+    assert_eq!(log.scan(0).count(), 1);
+    drop((log, store));
+    let store = open(&sim.crash(CrashKind::PowerLoss, 1)).unwrap();
+    store.open_log("a").unwrap().append(2, b"two", Durability::Durable).unwrap();
+}
+
+/// Writes until the volume refuses, with trims that make room afterwards, or somebody else who does.
+fn fills_up(seed: u64, room: u64, by_trims: bool) {
+    let told = format!("seed {seed}, {room} bytes, by trims: {by_trims}");
+    let (sim, mut driver) = lived(seed);
+    let store = open(&sim).unwrap();
+    sim.set_capacity(Some(sim.used() + room));
+    let before = driver.refused;
+    for _ in 0..4000 {
+        let name = format!("log-{}", driver.rng.below(6));
+        let filled = match store.log(&name) {
+            Ok(log) => {
+                driver.model.entry(name.clone()).or_default();
+                driver.append(&name, &log, Durability::Durable)
+            }
+            Err(e) => Err(e),
+        };
+        store.step();
+        match filled {
+            Err(e) if e.kind() == ErrorKind::NoSpace => break,
+            filled => filled.unwrap_or_else(|e| panic!("{told}: {e:#}")),
+        }
+    }
+    assert!(driver.refused > before || by_trims, "{told}: nothing was refused");
+    assert_eq!(contents(&store), seen(&driver.model), "{told}: reads");
+    let names: Vec<String> = driver.model.keys().cloned().collect();
+    for name in names {
+        let Ok(log) = store.open_log(&name) else { continue };
+        let trimmed = driver.trim(&name, &log, 3);
+        trimmed.unwrap_or_else(|e| panic!("{told}: a trim of {name} is refused: {e:#}"));
+    }
+    if !by_trims {
+        sim.set_capacity(None);
+    }
+    for _ in 0..300 {
+        store.step();
+    }
+    sim.advance_ns(1_000_000_000);
+    store.settle().unwrap_or_else(|e| panic!("{told}: {e:#}"));
+    let name = driver.model.keys().next().unwrap().clone();
+    let log = store.open_log(&name).unwrap();
+    for _ in 0..20 {
+        driver.append(&name, &log, Durability::Durable).unwrap_or_else(|e| panic!("{told}, again: {e:#}"));
+    }
+    assert_eq!(contents(&store), seen(&driver.model), "{told}: at the end");
+    drop((log, store));
+    let left = sim.crash(CrashKind::PowerLoss, seed);
+    left.set_capacity(None);
+    let found = contents(&open(&left).unwrap());
+    driver.may_leave(&found, u64::MAX, true).unwrap_or_else(|why| panic!("{told}: {why}"));
+}
+
+#[test]
+fn a_full_volume_refuses_appends_until_trims_make_room() {
+    for seed in 0..12 {
+        fills_up(seed, [0, 300 << 10, 900 << 10, 2 << 20][seed as usize % 4], true);
+    }
+}
+
+#[test]
+fn a_full_volume_refuses_appends_until_others_make_room() {
+    for seed in 0..12 {
+        fills_up(seed, [0, 300 << 10, 900 << 10, 2 << 20][seed as usize % 4], false);
+    }
+}
