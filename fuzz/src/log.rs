@@ -7,7 +7,7 @@ use io::sim::SimEnv;
 use io::{Access, PAGE};
 use std::path::Path;
 use wal::page::{self, BatchHeader, Form, FragmentKind, Fragments, Owner, PageHeader, ROOM_LEN_MIN, Stream};
-use wal::{LogGroup, RecoveryMode, STAGING_NAME, TenantId, dump_group, recover};
+use wal::{Lane, LogGroup, RecoveryMode, TenantId, dump_group, recover_lane};
 
 /// The store that all logs belong to; that of the golden group.
 pub const STORE: Uid =
@@ -20,6 +20,8 @@ const OWNER: Owner = Owner { store: STORE, group: Some(GROUP) };
 const GOLDEN_LTN: u64 = 3;
 const GOLDEN: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v2.log");
 const GOLDEN_V3: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v3.log");
+/// In the lane that keeps records.
+const GOLDEN_V4: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v4.log");
 const GOLDEN_V1: &[u8] = include_bytes!("../../crates/wal/tests/golden/group-v1.log");
 
 /// A page, closed or open.
@@ -41,15 +43,20 @@ pub fn log_page(data: &[u8]) {
 /// The pages of the golden group.
 pub fn log_page_seeds() -> Vec<Vec<u8>> {
     let pages = |group: &'static [u8]| group.chunks(PAGE).take(4).map(<[u8]>::to_vec);
-    [GOLDEN, GOLDEN_V3, GOLDEN_V1].into_iter().flat_map(pages).collect()
+    [GOLDEN, GOLDEN_V3, GOLDEN_V4, GOLDEN_V1].into_iter().flat_map(pages).collect()
 }
 
-/// Recovers and lists the log of these groups; `staging` may be empty.
-fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], uid: Option<Uid>, staging: &[u8]) -> Result<()> {
+/// Recovers and lists the log of these groups of a lane; `staging` may be empty.
+fn recover_groups(
+    lane: Lane,
+    groups: &[(u64, Vec<u8>, Option<u64>)],
+    uid: Option<Uid>,
+    staging: &[u8],
+) -> Result<()> {
     let sim = SimEnv::new(1);
     let env = sim.env();
     let dir = Path::new("/");
-    sim.write_file(dir.join(STAGING_NAME), staging)?;
+    sim.write_file(dir.join(lane.staging_name()), staging)?;
     let mut files = Vec::new();
     let mut stored = staging.len();
     for (ltn, bytes, sealed_end) in groups {
@@ -64,8 +71,8 @@ fn recover_groups(groups: &[(u64, Vec<u8>, Option<u64>)], uid: Option<Uid>, stag
     let mut first = None;
     for mode in [RecoveryMode::ReadOnly, RecoveryMode::ReadWrite, RecoveryMode::ReadWrite] {
         let mut replayed = 0;
-        let report = recover(&env, dir, STORE, &files, mode, &mut |_, _, payload| {
-            replayed += payload.len();
+        let report = recover_lane(&env, dir, (STORE, lane), &files, mode, &mut |batch| {
+            replayed += batch.bytes.len();
             assert!(replayed <= stored, "more was replayed than is stored");
             Ok(())
         })?;
@@ -88,14 +95,15 @@ pub fn log_group(data: &[u8]) {
     let mut group = group.to_vec();
     group.resize(group.len().div_ceil(PAGE).max(2) * PAGE, 0);
     let groups = [(GOLDEN_LTN, group, None)];
-    let _ = recover_groups(&groups, OWNER.group, staging);
-    let _ = recover_groups(&groups, None, staging);
+    let _ = recover_groups(Lane::FIRST, &groups, OWNER.group, staging);
+    let _ = recover_groups(Lane::FIRST, &groups, None, staging);
+    let _ = recover_groups(Lane::LOG, &groups, OWNER.group, staging);
 }
 
 /// The golden group.
 pub fn log_group_seeds() -> Vec<Vec<u8>> {
     let seeds = |group: &[u8]| [group.to_vec(), group[..4 * PAGE].to_vec(), [group, group].concat()];
-    [GOLDEN, GOLDEN_V3, GOLDEN_V1].into_iter().flat_map(seeds).collect()
+    [GOLDEN, GOLDEN_V3, GOLDEN_V4, GOLDEN_V1].into_iter().flat_map(seeds).collect()
 }
 
 /// What a script makes of one page: how it departs from the page that should come next.
@@ -107,6 +115,7 @@ struct PagePlan {
 /// A log in the making: pages with valid checksums whose contents the script decides.
 struct Forge<'a> {
     r: Reader<'a>,
+    lane: Lane,
     groups: Vec<(u64, Vec<u8>, Option<u64>)>,
     staging: Vec<u8>,
     next: PageHeader,
@@ -148,7 +157,12 @@ impl Forge<'_> {
             prev_ltn: self.number(next.prev_ltn),
             prev_end: self.number(next.prev_end).min(first_lpn),
             witness_edit: self.number(1),
-            stream: if self.byte() < 100 { None } else { Some(Stream::default()) },
+            stream: match (self.byte(), self.lane) {
+                (0..100, Lane::FIRST) => None,
+                (_, Lane::FIRST) => Some(Stream::default()),
+                (n @ 252.., lane) => Some(Stream::of(lane, 512 << (n % 4))),
+                _ => next.stream,
+            },
             ..next
         };
         PagePlan { staged, header }
@@ -190,20 +204,23 @@ impl Forge<'_> {
         let mut bytes = [0; PAGE];
         header.encode_open(&mut bytes);
         let used = self.fragments(&mut bytes, header.lpn);
-        let place = header.lpn.saturating_sub(header.first_lpn) as usize;
+        let header = PageHeader { used: used as u16, ..header };
+        let place = header.offset().unwrap_or(u64::MAX);
         if staged {
             self.staging.extend_from_slice(&bytes);
         } else {
             let used = self.number(used as u64).clamp(page::HEADER_LEN as u64, PAGE as u64) as u16;
-            page::close(&mut bytes, used, header.durable_end, OWNER, header.lpn);
+            let bytes = &mut bytes[..PageHeader { used, ..header }.page_len()];
+            page::close(bytes, used, header.durable_end, OWNER, header.lpn);
             let group = self.groups.last_mut().map(|(_, bytes, _)| bytes);
-            if let Some(slot) = group.and_then(|g| g.chunks_exact_mut(PAGE).nth(place)) {
-                slot.copy_from_slice(&bytes);
+            let rest = group.and_then(|group| group.get_mut(usize::try_from(place).ok()?..));
+            if let Some(slot) = rest.and_then(|rest| rest.get_mut(..bytes.len())) {
+                slot.copy_from_slice(bytes);
             }
         }
-        self.next.lpn = header.lpn + 1;
+        self.next.lpn = header.end_lpn();
         self.next.prev_used = used as u16;
-        if place + 1 >= GROUP_PAGES {
+        if place.saturating_add(2 * PAGE as u64) > (GROUP_PAGES * PAGE) as u64 {
             self.next_group();
         }
     }
@@ -222,6 +239,10 @@ impl Forge<'_> {
 
 /// A script that forges pages, fragments, groups and staging under valid checksums.
 pub fn log_sealed(data: &[u8]) {
+    let mut r = Reader::new(data);
+    // In which lane, and in what blocks.
+    let lane = if r.u8().is_ok_and(|n| n % 4 == 3) { Lane::LOG } else { Lane::FIRST };
+    let stream = (lane == Lane::LOG).then(|| Stream::of(lane, 512 << (r.u8().unwrap_or(0) % 4)));
     let next = PageHeader {
         form: Form::Closed,
         used: 0,
@@ -234,10 +255,10 @@ pub fn log_sealed(data: &[u8]) {
         prev_ltn: 0,
         prev_end: 0,
         witness_edit: 0,
-        stream: None,
+        stream,
     };
     let groups = vec![(1, vec![0; GROUP_PAGES * PAGE], None)];
-    let mut forge = Forge { r: Reader::new(data), groups, staging: Vec::new(), next, seq: 1 };
+    let mut forge = Forge { r, lane, groups, staging: Vec::new(), next, seq: 1 };
     for _ in 0..PAGES_MAX {
         if forge.r.is_empty() {
             break;
@@ -247,13 +268,13 @@ pub fn log_sealed(data: &[u8]) {
             forge.next_group();
         }
     }
-    let _ = recover_groups(&forge.groups, OWNER.group, &forge.staging);
+    let _ = recover_groups(lane, &forge.groups, OWNER.group, &forge.staging);
 }
 
 /// Scripts that forge sound logs, and random ones.
 pub fn log_sealed_seeds() -> Vec<Vec<u8>> {
     let mut rng = io::Rng::new(6);
-    let mut all = vec![vec![0; 600], [vec![0; 100], vec![3; 400]].concat()];
+    let mut all = vec![vec![0; 600], [vec![0; 100], vec![3; 400]].concat(), vec![3; 600]];
     for _ in 0..12 {
         // Mostly small bytes, which mean "as it should be".
         let odd = 2 + rng.below(40);
@@ -270,10 +291,13 @@ mod tests {
 
     #[test]
     fn the_golden_group_and_sound_forgeries_are_recovered() {
-        for (group, owner) in
-            [(GOLDEN, OWNER), (GOLDEN_V3, OWNER), (GOLDEN_V1, Owner { group: None, ..OWNER })]
-        {
-            recover_groups(&[(GOLDEN_LTN, group.to_vec(), None)], owner.group, &[]).unwrap();
+        for (lane, group, owner) in [
+            (Lane::FIRST, GOLDEN, OWNER),
+            (Lane::FIRST, GOLDEN_V3, OWNER),
+            (Lane::LOG, GOLDEN_V4, OWNER),
+            (Lane::FIRST, GOLDEN_V1, Owner { group: None, ..OWNER }),
+        ] {
+            recover_groups(lane, &[(GOLDEN_LTN, group.to_vec(), None)], owner.group, &[]).unwrap();
             let first = page::read_closed(&group[..PAGE], owner, GOLDEN_LTN);
             assert!(matches!(first, page::Verdict::Valid(_)));
         }

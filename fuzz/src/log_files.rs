@@ -173,7 +173,7 @@ fn blocks(directory: &Directory) -> Vec<(u64, u64)> {
 fn log_indexes() -> Vec<Base> {
     let build = |count: u64| {
         let file = MemAppend::default();
-        let head = IndexHead { number: NUMBER, ltn: 3, group: UID, end_lpn: 99, seqs: (1, 1 << 40) };
+        let head = IndexHead { number: NUMBER, ltn: 3, group: UID, filled: 99, seqs: (1, 1 << 40) };
         let mut writer = IndexFileWriter::new(Box::new(file.clone()), Path::new("f"), UID, head);
         for (at, (log, lsn, seq, len)) in (0..).step_by(100).zip(records(count)) {
             writer.add(&Entry { log, lsn, seq, at, len }).expect("records ascend");

@@ -93,7 +93,7 @@ impl std::fmt::Debug for Core {
 /// `Corruption` if no group is so long.
 pub(crate) fn place_in(ltn: u64, at: u64) -> Result<Place> {
     match page_of(at) {
-        Some((page, pos)) => Ok(Place { ltn, page, pos }),
+        Some((block, pos)) => Ok(Place { ltn, block, pos }),
         None => Err(Error::corruption(format!("log group {ltn} has no place {at}"))),
     }
 }

@@ -1,8 +1,8 @@
 //! What the index says of a record, and how it names places.
 //!
 //! A record lies in a *source*: a group of the log lane, or a cold file. Where it begins there is one number, `at`: in a cold file
-//! the offset; in a group the number of the page, counted from the first of the group, times [`io::PAGE`], and the position in that
-//! page. So the places of records that were written one after another are numbers close to each other, which pack well.
+//! the offset; in a group the block that its page begins with, counted from the first of the group, times [`io::PAGE`], and the position in
+//! that page. So the places of records that were written one after another are numbers close to each other, which pack well.
 
 use base::SeqNo;
 
@@ -12,7 +12,7 @@ pub type LogId = u64;
 /// The number of a record in its log, given by its writer.
 pub type Lsn = u64;
 
-/// Bytes that a place counts for each page of a group.
+/// What a place counts for each block of a group: the positions that a page may have.
 const PAGE: u64 = io::PAGE as u64;
 
 /// What holds records.
@@ -39,13 +39,13 @@ pub struct Entry {
     pub len: u32,
 }
 
-/// The place of a byte of a group: its page, and the position there, which is below [`io::PAGE`].
-pub fn at(page: u32, pos: u16) -> u64 {
+/// The place of a byte of a group: the first block of its page, and the position there, which is below [`io::PAGE`].
+pub fn at(block: u32, pos: u16) -> u64 {
     debug_assert!(u64::from(pos) < PAGE, "position {pos} of a page");
-    u64::from(page) * PAGE + u64::from(pos)
+    u64::from(block) * PAGE + u64::from(pos)
 }
 
-/// Page and position of a place in a group: what [`at()`] was given. `None` for a page that no group has.
+/// Block and position of a place in a group: what [`at()`] was given. `None` for a block that no group has.
 pub fn page_of(at: u64) -> Option<(u32, u16)> {
     Some((u32::try_from(at / PAGE).ok()?, (at % PAGE) as u16))
 }

@@ -31,8 +31,8 @@ pub struct IndexHead {
     pub ltn: u64,
     /// The identity of the group, which is another each time its file is used.
     pub group: Uid,
-    /// The first page that does not belong to the group.
-    pub end_lpn: u64,
+    /// Bytes of the pages of the group.
+    pub filled: u64,
     /// The first and the last sequence of the operations in the group, of records or not; replay that has read this file needs none
     /// of them for the index.
     pub seqs: (SeqNo, SeqNo),
@@ -49,7 +49,7 @@ impl IndexHead {
         put_varint(&mut out, self.number);
         put_varint(&mut out, self.ltn);
         out.extend_from_slice(&self.group.0);
-        for n in [self.end_lpn, self.seqs.0, self.seqs.1] {
+        for n in [self.filled, self.seqs.0, self.seqs.1] {
             put_varint(&mut out, n);
         }
         out
@@ -61,7 +61,7 @@ impl IndexHead {
             number: reader.varint()?,
             ltn: reader.varint()?,
             group: Uid(reader.array()?),
-            end_lpn: reader.varint()?,
+            filled: reader.varint()?,
             seqs: (reader.varint()?, reader.varint()?),
         };
         if !reader.is_empty() || head.seqs.0 > head.seqs.1 || head.seqs.1 > MAX_SEQ {

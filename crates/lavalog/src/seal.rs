@@ -135,7 +135,7 @@ impl Writing {
         let state = core.manifest.state();
         let uid = state.store.log_groups.get(&group.ltn).and_then(|listed| listed.uid).unwrap_or_default();
         let head =
-            IndexHead { number: file.meta.number, ltn: group.ltn, group: uid, end_lpn: group.pages, seqs };
+            IndexHead { number: file.meta.number, ltn: group.ltn, group: uid, filled: group.filled, seqs };
         let index = IndexFileWriter::new(append, &file.path, file.meta.uid, head);
         Ok(Writing { core: core.clone(), group, seqs, logs, at: 0, index: Some(index), files: vec![file] })
     }

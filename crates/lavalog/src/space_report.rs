@@ -143,7 +143,7 @@ impl Core {
                 Some((_, group)) if group.lane != Lane::LOG => &mut owners.wal_bytes,
                 Some((ltn, group)) => {
                     alive = is_alive(Source::Group(ltn));
-                    if group.retained_pages.is_none() {
+                    if group.retained_bytes.is_none() {
                         &mut owners.open_bytes
                     } else {
                         (stored.groups, stored.group_bytes) = (stored.groups + 1, stored.group_bytes + bytes);

@@ -234,5 +234,5 @@ impl Core {
 
 /// A place, as the index writes it down.
 pub(crate) fn place_of(place: Place) -> GroupPlace {
-    GroupPlace { ltn: place.ltn, at: entry::at(place.page, place.pos) }
+    GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
 }

@@ -66,7 +66,7 @@ fn index_files_of_version_1() {
         number: NUMBER,
         ltn: 12,
         group: Uid::from_words(5, 6),
-        end_lpn: 70_000,
+        filled: 70_000,
         seqs: (1, 1 << 50),
     };
     let place = |i: usize| at(5000 + i as u32 / 4, (112 + 1000 * (i % 4)) as u16);

@@ -38,6 +38,9 @@ const GROUP_LEN: u64 = 256 << 20;
 /// What a record takes in a group beside its bytes, about.
 const OVERHEAD: u64 = 60;
 
+/// How much a place grows with each byte of a group: there are 512 bytes in a block, and 4,096 positions for each.
+const AT_PER_BYTE: u64 = 8;
+
 /// The largest memory there was, in parts of the bytes of all logs at the end, and as the logs count it.
 fn measure(late_in: u64) -> (f64, f64) {
     let (mut rng, bytes) = (io::Rng::new(1), [7; LEN]);
@@ -61,9 +64,9 @@ fn measure(late_in: u64) -> (f64, f64) {
             for (log, lsn) in now.into_iter().chain(due) {
                 seq += 1;
                 logs.apply(seq, &Op::Append { log, lsn, bytes: &bytes }, GroupPlace { ltn, at }).unwrap();
-                at += LEN as u64 + OVERHEAD;
+                at += (LEN as u64 + OVERHEAD) * AT_PER_BYTE;
             }
-            if at >= GROUP_LEN {
+            if at >= GROUP_LEN * AT_PER_BYTE {
                 // Its index is largest when a group is full.
                 let held = late.capacity() * size_of::<(LogId, u64)>();
                 peak = peak.max(LIVE.load(Relaxed) - before - held);

@@ -17,16 +17,17 @@
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
+use crate::walk::{READ_LEN, Walk};
 use crate::{Lane, LoggedBatch, Place, Wal};
 use base::{Error, Result, Uid};
-use io::{AlignedBuf, Env, InPlaceFile, PAGE};
+use io::{Env, InPlaceFile, PAGE};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pages read at a time.
-const RUN_PAGES: u64 = 64;
+/// Bytes in which the pages of a step begin: all of them are in one window.
+const RUN_LEN: u64 = (READ_LEN - 2 * PAGE) as u64;
 
-/// A group with as many pages as must be in its file.
+/// A group with as much as must be in its file.
 #[derive(Clone, Debug)]
 pub struct GroupToCheck {
     /// Its number.
@@ -35,8 +36,8 @@ pub struct GroupToCheck {
     pub uid: Option<Uid>,
     /// Its file.
     pub file: Arc<dyn InPlaceFile>,
-    /// Pages, from the first of the file on.
-    pub pages: u64,
+    /// Bytes of the pages, from the first of the file on.
+    pub filled: u64,
 }
 
 /// What was found so far.
@@ -71,12 +72,13 @@ pub struct LogCheck {
     groups: Vec<GroupToCheck>,
     /// Where a page that is not in its file may be, in a store that only reads.
     staging: Staging,
-    /// The group and the page in it to come.
+    /// The group, and the offset of the page to come in its file.
     at: (usize, u64),
+    /// No page was intact since the last that was found damaged or missing, so that it is not known where one should be.
+    is_lost: bool,
     /// Of the page before: the number after it, and the bytes used. `None`: it is not known.
     before: Option<(u64, u16)>,
     assembly: Assembly,
-    buf: AlignedBuf,
 }
 
 impl LogCheck {
@@ -93,9 +95,9 @@ impl LogCheck {
             groups,
             staging: Staging::default(),
             at: (0, 0),
+            is_lost: false,
             before: None,
             assembly: Assembly::default(),
-            buf: AlignedBuf::zeroed(0),
         }
     }
 
@@ -110,106 +112,120 @@ impl LogCheck {
 
     /// Reads the next run of pages. False: there is none.
     pub fn step(&mut self, found: &mut LogFindings, on_batch: &mut OnChecked<'_>) -> bool {
-        let (index, first) = self.at;
+        let (index, start) = self.at;
         let Some(group) = self.groups.get(index).cloned() else { return false };
-        if first == 0 && group.pages > 0 {
+        if start == 0 && group.filled > 0 {
             // No batch reaches over groups. (One whose end is staged may have begun in the last group with pages.)
             self.assembly.forget();
+            self.is_lost = false;
         }
-        let pages = group.pages.saturating_sub(first).min(RUN_PAGES);
-        self.at = if first + pages >= group.pages { (index + 1, 0) } else { (index, first + pages) };
-        let mut buf = std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0));
-        buf.resize(pages as usize * PAGE);
-        let offset = first * PAGE as u64;
-        if pages > 0 && (offset + pages * PAGE as u64) > group.file.len() {
-            let why = format!("the file of a log group ends before page {} of it", first + pages);
-            self.bad(&group, first, Error::corruption(why), found);
-        } else if let Err(e) = read(&group, buf.as_mut_slice(), offset) {
-            self.bad(&group, first, e, found);
-        } else {
-            for (i, bytes) in (first..).zip(buf.as_slice().chunks_exact(PAGE)) {
-                found.pages += 1;
-                self.page(&group, i, bytes, found, on_batch);
+        let there = group.filled.min(group.file.len());
+        if start == 0 && there < group.filled {
+            let why = format!("the file of a log group ends before byte {} of it", group.filled);
+            self.bad(&group, there, Error::corruption(why), found);
+        }
+        let (mut offset, end) = (start, there.min(start + RUN_LEN));
+        let mut walk = Walk::new(&*group.file, self.lane.unit(), there.min(end + PAGE as u64));
+        while offset < end {
+            if let Err(e) = walk.move_to(offset) {
+                self.bad(&group, offset, e, found);
+                (self.is_lost, offset) = (true, end);
+                break;
             }
+            offset += self.page(&group, offset, walk.page(offset), found, on_batch);
         }
-        self.buf = buf;
+        self.at = if offset >= there { (index + 1, 0) } else { (index, offset) };
         true
     }
 
-    fn bad(&mut self, group: &GroupToCheck, i: u64, e: Error, found: &mut LogFindings) {
+    fn bad(&mut self, group: &GroupToCheck, offset: u64, e: Error, found: &mut LogFindings) {
         self.assembly.forget();
         self.before = None;
-        let e = e.at_file(group.file.path()).at_offset(i * PAGE as u64);
+        let e = e.at_file(group.file.path()).at_offset(offset);
         found.errors.push((group.ltn, e));
     }
 
+    /// Looks at what is at `offset` of a group. Returns how far it is to what comes next.
     fn page(
         &mut self,
         group: &GroupToCheck,
-        i: u64,
+        offset: u64,
         bytes: &[u8],
         found: &mut LogFindings,
         on_batch: &mut OnChecked<'_>,
-    ) {
-        let owner = Owner { store: self.store, group: group.uid };
+    ) -> u64 {
+        let (owner, unit) = (Owner { store: self.store, group: group.uid }, self.lane.unit() as u64);
         let header = match page::read_closed(bytes, owner, group.ltn) {
-            Verdict::Valid(header) if self.belongs(&header, i) => header,
-            _ if self.page_from_staging(group, i, found, on_batch) => return,
+            Verdict::Valid(header) if self.belongs(&header, offset) => header,
             _ => {
-                let why = "a page of the log is damaged or missing, and recovery would need it";
-                return self.bad(group, i, Error::corruption(why), found);
+                if let Some(len) = self.page_from_staging(group, offset, found, on_batch) {
+                    found.pages += 1;
+                    return len;
+                }
+                // Where pages are of one length it is known how many are missing.
+                if !self.is_lost || self.lane == Lane::FIRST {
+                    found.pages += 1;
+                    let why = "a page of the log is damaged or missing, and recovery would need it";
+                    self.bad(group, offset, Error::corruption(why), found);
+                }
+                self.is_lost = true;
+                return unit;
             }
         };
+        found.pages += 1;
+        self.is_lost = false;
         // The first page of a group states another end where groups without pages lie between.
         let continues = self.before.is_none_or(|(lpn, used)| (lpn, used) == (header.lpn, header.prev_used));
-        if i > 0 && !continues {
-            let why = "a page of the log does not continue the one before it";
-            return self.bad(group, i, Error::corruption(why), found);
-        }
         let used = bytes.get(..usize::from(header.used)).unwrap_or_default();
         let fragments = Fragments::new(used, owner, header.lpn);
-        if let Err(e) = self.take(fragments, (group.ltn, i), found, on_batch) {
-            return self.bad(group, i, e, found);
+        if offset > 0 && !continues {
+            let why = "a page of the log does not continue the one before it";
+            self.bad(group, offset, Error::corruption(why), found);
+        } else if let Err(e) = self.take(fragments, (group.ltn, offset), found, on_batch) {
+            self.bad(group, offset, e, found);
+        } else {
+            self.before = Some((header.end_lpn(), header.used));
         }
-        self.before = Some((header.lpn.saturating_add(1), header.used));
+        header.page_len() as u64
     }
 
-    /// Takes a page from staging. False if it is not there.
+    /// Takes a page from staging. `None` if it is not there; else its length when it is closed.
     fn page_from_staging(
         &mut self,
         group: &GroupToCheck,
-        i: u64,
+        offset: u64,
         found: &mut LogFindings,
         on_batch: &mut OnChecked<'_>,
-    ) -> bool {
+    ) -> Option<u64> {
         let owner = Owner { store: self.store, group: group.uid };
         let staging = std::mem::take(&mut self.staging);
         let mut pages = staging.of_group(owner, group.ltn);
-        let page = pages.find(|page| page.header.lpn.checked_sub(page.header.first_lpn) == Some(i));
-        let is_there = page.is_some();
-        if let Some(page) = page {
+        let mut len = None;
+        if let Some(page) = pages.find(|page| page.header.offset() == Some(offset)) {
             found.staged_pages += 1;
             self.before = None;
             let fragments = Fragments::new(&page.bytes, owner, page.header.lpn);
-            if let Err(e) = self.take(fragments, (group.ltn, i), found, on_batch) {
-                self.bad(group, i, e, found);
+            let used = page::extent(&page.bytes, &page.header).unwrap_or(PAGE);
+            len = Some(page.header.shape().page_len(used) as u64);
+            if let Err(e) = self.take(fragments, (group.ltn, offset), found, on_batch) {
+                self.bad(group, offset, e, found);
             }
         }
         drop(pages);
         self.staging = staging;
-        is_there
+        len
     }
 
     /// True if a page is the one at this place of its group.
-    fn belongs(&self, header: &PageHeader, i: u64) -> bool {
-        header.lane() == self.lane && header.lpn.checked_sub(header.first_lpn) == Some(i)
+    fn belongs(&self, header: &PageHeader, offset: u64) -> bool {
+        header.lane() == self.lane && header.offset() == Some(offset)
     }
 
-    /// Puts batches together, of the page at this place: the group, and the page in it.
+    /// Puts batches together, of the page at this place: the group, and the offset in its file.
     fn take(
         &mut self,
         fragments: Fragments<'_>,
-        (ltn, page): (u64, u64),
+        (ltn, offset): (u64, u64),
         found: &mut LogFindings,
         on_batch: &mut OnChecked<'_>,
     ) -> Result<()> {
@@ -219,7 +235,7 @@ impl LogCheck {
             if !begins && !self.assembly.has_begun() {
                 continue;
             }
-            let at = Place { ltn, page: page as u32, pos: 0 };
+            let at = Place::of_page(ltn, offset);
             if let Some(whole) = self.assembly.add(&fragment, at)? {
                 found.batches += 1;
                 on_batch(&whole.batch(&fragment));
@@ -265,30 +281,13 @@ impl LogCheck {
             };
             found.staged_pages += 1;
             let used = there.bytes.get(..page.used).unwrap_or_default();
-            let at = (page.ltn, page.lpn.saturating_sub(there.header.first_lpn));
+            let at = (page.ltn, there.header.offset().unwrap_or_default());
             if let Err(e) = self.take(Fragments::new(used, owner, page.lpn), at, found, on_batch) {
                 self.assembly.forget();
                 found.errors.push((page.ltn, e.at_file(&path)));
             }
         }
     }
-}
-
-/// Reads a run of pages; a sector that cannot be read costs its page alone.
-fn read(group: &GroupToCheck, run: &mut [u8], offset: u64) -> Result<()> {
-    let Err(first) = group.file.read_at(run, offset) else { return Ok(()) };
-    let mut any = false;
-    let mut page_buf = AlignedBuf::zeroed(PAGE);
-    for (at, page) in (offset..).step_by(PAGE).zip(run.chunks_exact_mut(PAGE)) {
-        match group.file.read_at(page_buf.as_mut_slice(), at) {
-            Ok(()) => {
-                any = true;
-                page.copy_from_slice(page_buf.as_slice());
-            }
-            Err(_) => page.fill(0),
-        }
-    }
-    if any { Ok(()) } else { Err(first) }
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! Nothing is judged against the rest of the log: each page is shown with what its own bytes say, and a page that is not
 //! intact with the reason. The store's uid is taken from the pages, so that a group can be read without its manifest.
 
+use crate::Lane;
 use crate::page::{self, FragmentKind, Fragments, Verdict};
+use crate::walk::Walk;
 use base::{Error, ErrorKind, Result};
-use io::{AlignedBuf, InPlaceFile, PAGE};
+use io::{InPlaceFile, PAGE};
 use std::fmt::{self, Write};
 
 /// Writes one line for each page and each fragment of a group file; runs of pages that are no log pages take one line.
@@ -13,20 +15,27 @@ use std::fmt::{self, Write};
 /// # Errors
 /// Those of reading the file, and `Io` if `out` refuses.
 pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
-    let pages = file.len() / PAGE as u64;
     let refused = |_: fmt::Error| Error::new(ErrorKind::Io, "the listing could not be written");
-    let mut buf = AlignedBuf::zeroed(PAGE);
-    let mut blank = 0;
-    for i in 0..pages {
-        file.read_at(buf.as_mut_slice(), i * PAGE as u64)?;
-        if buf.as_slice().starts_with(&page::MAGIC) {
-            dump_blank(out, i, blank).and_then(|()| dump_page(out, i, buf.as_slice())).map_err(refused)?;
+    // What a page number stands for is the same in all pages of a group.
+    let mut unit = PAGE as u64;
+    let (mut offset, mut blank) = (0, 0);
+    let mut walk = Walk::new(file, PAGE, file.len());
+    while offset < file.len() {
+        walk.move_to(offset)?;
+        let bytes = walk.page(offset);
+        let i = offset / unit;
+        if bytes.starts_with(&page::MAGIC) {
+            dump_blank(out, i, blank).and_then(|()| dump_page(out, i, bytes)).map_err(refused)?;
+            let header = page::peek(bytes);
+            unit = header.map_or(unit, |header| header.shape().unit() as u64);
+            offset += header.map_or(unit, |header| (header.page_len() as u64).max(unit));
             blank = 0;
         } else {
+            offset += unit;
             blank += 1;
         }
     }
-    dump_blank(out, pages, blank).map_err(refused)
+    dump_blank(out, offset / unit, blank).map_err(refused)
 }
 
 fn dump_blank(out: &mut dyn Write, end: u64, count: u64) -> fmt::Result {
@@ -57,8 +66,11 @@ fn dump_page(out: &mut dyn Write, i: u64, bytes: &[u8]) -> fmt::Result {
     if let Some(group) = header.owner.group {
         write!(out, " group {group:?}")?;
     }
-    if let Some(page::Stream { lane, logger }) = header.stream {
+    if let Some(page::Stream { lane, logger, shape }) = header.stream {
         write!(out, " lane {} logger {logger}", lane.0)?;
+        if lane != Lane::FIRST {
+            write!(out, " block {} length {}", shape.block_len(), header.page_len())?;
+        }
     }
     match page::read_closed(bytes, header.owner, header.ltn) {
         Verdict::Valid(_) => writeln!(out)?,

@@ -5,9 +5,10 @@
 //! the oldest group on disk, unless it is the first of all, always begins with a page that was durable, so a missing
 //! beginning is never mistaken for a torn one.
 
-use crate::{Chain, History, PriorGroup, Spans, TenantId};
+use crate::page::{HEADER_LEN, Shape};
+use crate::{Chain, History, Lane, PriorGroup, Spans, TenantId};
 use base::{Error, Result, SeqNo, Uid};
-use io::{InPlaceFile, PAGE};
+use io::{BLOCK_LEN_MIN, InPlaceFile, PAGE};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,8 +24,15 @@ pub struct PreparedGroup {
 }
 
 impl PreparedGroup {
-    fn pages(&self) -> u64 {
-        self.file.len() / PAGE as u64
+    /// How long its pages are.
+    fn shape(&self, lane: Lane) -> Shape {
+        Shape::of(lane, self.file.block_len())
+    }
+
+    /// Page numbers that data may use: room for a watermark is kept, so that the log can always be closed.
+    fn data_numbers(&self, lane: Lane) -> u64 {
+        let watermark = self.shape(lane).page_len(HEADER_LEN) as u64;
+        self.file.len().saturating_sub(watermark) / lane.unit() as u64
     }
 }
 
@@ -32,6 +40,10 @@ impl PreparedGroup {
 #[derive(Debug)]
 pub(crate) struct ActiveGroup {
     pub prepared: PreparedGroup,
+    /// How long its pages are.
+    pub shape: Shape,
+    /// Page numbers that data may use.
+    pub data_numbers: u64,
     pub first_lpn: u64,
     /// What it continues; `ltn` and `end_lpn` 0: nothing.
     pub prev: Chain,
@@ -39,9 +51,9 @@ pub(crate) struct ActiveGroup {
 }
 
 impl ActiveGroup {
-    /// Pages that data may use: the last one is kept for a watermark, so that the log can always be closed.
-    pub fn data_pages(&self) -> u64 {
-        self.prepared.pages() - 1
+    fn new(prepared: PreparedGroup, lane: Lane, first_lpn: u64, prev: Chain) -> Self {
+        let (shape, data_numbers) = (prepared.shape(lane), prepared.data_numbers(lane));
+        ActiveGroup { prepared, shape, data_numbers, first_lpn, prev, seqs: Spans::default() }
     }
 }
 
@@ -57,9 +69,10 @@ struct ClosedGroup {
 
 impl ClosedGroup {
     /// What is known of it when all its pages are in its file.
-    fn whole(self) -> PriorGroup {
-        let pages = if self.own.is_some() { self.end_lpn - self.first_lpn } else { self.prior.pages };
-        PriorGroup { pages, ..self.prior }
+    fn whole(self, lane: Lane) -> PriorGroup {
+        let own = (self.end_lpn - self.first_lpn) * lane.unit() as u64;
+        let filled = if self.own.is_some() { own } else { self.prior.filled };
+        PriorGroup { filled, ..self.prior }
     }
 }
 
@@ -77,6 +90,7 @@ pub(crate) struct Segment {
 
 #[derive(Debug)]
 pub(crate) struct Groups {
+    lane: Lane,
     closed: VecDeque<ClosedGroup>,
     pub active: ActiveGroup,
     spares: VecDeque<PreparedGroup>,
@@ -84,7 +98,9 @@ pub(crate) struct Groups {
 
 /// A group must hold a page of data and one of watermark.
 fn check(group: &PreparedGroup) -> Result<()> {
-    if group.pages() < 2 || group.pages() > u64::from(u32::MAX) {
+    // A place in it is a number of blocks.
+    let blocks = group.file.len() / BLOCK_LEN_MIN as u64;
+    if group.file.len() < 2 * PAGE as u64 || blocks > u64::from(u32::MAX) {
         let why = format!("a log group of {} bytes: it needs at least two pages of {PAGE}", group.file.len());
         return Err(Error::invalid(why).at_file(group.file.path()));
     }
@@ -92,7 +108,7 @@ fn check(group: &PreparedGroup) -> Result<()> {
 }
 
 impl Groups {
-    pub fn new(first: PreparedGroup, next_lpn: u64, history: &History) -> Result<Self> {
+    pub fn new(lane: Lane, first: PreparedGroup, next_lpn: u64, history: &History) -> Result<Self> {
         check(&first)?;
         let prev = history.chain.unwrap_or(Chain { ltn: 0, end_lpn: 0, used: 0 });
         if prev.end_lpn > next_lpn || history.groups.iter().any(|g| g.ltn >= first.ltn) {
@@ -108,8 +124,8 @@ impl Groups {
             end_lpn: prev.end_lpn,
             own: None,
         });
-        let active = ActiveGroup { prepared: first, first_lpn: next_lpn, prev, seqs: Spans::default() };
-        Ok(Groups { closed: closed.collect(), active, spares: VecDeque::new() })
+        let active = ActiveGroup::new(first, lane, next_lpn, prev);
+        Ok(Groups { lane, closed: closed.collect(), active, spares: VecDeque::new() })
     }
 
     pub fn add_spare(&mut self, group: PreparedGroup) -> Result<()> {
@@ -127,24 +143,28 @@ impl Groups {
         self.spares.len()
     }
 
-    /// True if a spare has room for `pages` of data.
-    pub fn has_spare(&self, pages: u64) -> bool {
-        self.spares.iter().any(|s| s.pages() > pages)
+    /// True if a spare has room for a batch of `len` bytes.
+    pub fn has_spare(&self, len: usize) -> bool {
+        self.spares.iter().any(|spare| self.fits(spare, len))
     }
 
-    /// Closes the active group at `end` and makes the first spare with room for `pages` of data the active one. Spares
+    fn fits(&self, spare: &PreparedGroup, len: usize) -> bool {
+        spare.data_numbers(self.lane) >= spare.shape(self.lane).numbers_for(0, len)
+    }
+
+    /// Closes the active group at `end` and makes the first spare with room for a batch of `len` bytes the active one. Spares
     /// that are too small are closed empty. False, and nothing happened, if no spare fits.
-    pub fn roll(&mut self, end: Chain, pages: u64) -> bool {
-        let Some(fits) = self.spares.iter().position(|s| s.pages() > pages) else { return false };
+    pub fn roll(&mut self, end: Chain, len: usize) -> bool {
+        let Some(fits) = self.spares.iter().position(|spare| self.fits(spare, len)) else { return false };
         let next_lpn = end.end_lpn;
         for prepared in self.spares.drain(..=fits).collect::<Vec<_>>() {
             // A batch is put where it fits whole; what lies between was never written and is removed in its turn.
             let empty = self.active.first_lpn == next_lpn;
             let prev = if empty { self.active.prev } else { end };
-            let next = ActiveGroup { prepared, first_lpn: next_lpn, prev, seqs: Spans::default() };
+            let next = ActiveGroup::new(prepared, self.lane, next_lpn, prev);
             let old = std::mem::replace(&mut self.active, next);
             let (ltn, len) = (old.prepared.ltn, old.prepared.file.len());
-            let prior = PriorGroup { ltn, len, pages: 0, seqs: old.seqs };
+            let prior = PriorGroup { ltn, len, filled: 0, seqs: old.seqs };
             self.closed.push_back(ClosedGroup {
                 prior,
                 first_lpn: old.first_lpn,
@@ -192,7 +212,7 @@ impl Groups {
             if needed || waits {
                 break;
             }
-            released.extend(self.closed.pop_front().map(|g| g.whole()));
+            released.extend(self.closed.pop_front().map(|g| g.whole(self.lane)));
         }
         released
     }
@@ -210,14 +230,16 @@ impl Groups {
     /// The groups that were not released, oldest first, the active one last. All pages below `written_end` are in their
     /// files.
     pub fn all(&self, written_end: u64) -> Vec<PriorGroup> {
-        let in_file = |first_lpn: u64, end_lpn: u64| end_lpn.min(written_end).saturating_sub(first_lpn);
+        let unit = self.lane.unit() as u64;
+        let in_file =
+            |first_lpn: u64, end_lpn: u64| end_lpn.min(written_end).saturating_sub(first_lpn) * unit;
         let closed = self.closed.iter().map(|g| match g.own {
-            Some(_) => PriorGroup { pages: in_file(g.first_lpn, g.end_lpn), ..g.prior.clone() },
+            Some(_) => PriorGroup { filled: in_file(g.first_lpn, g.end_lpn), ..g.prior.clone() },
             None => g.prior.clone(),
         });
         let ActiveGroup { prepared, seqs, first_lpn, .. } = &self.active;
-        let (ltn, len, pages) = (prepared.ltn, prepared.file.len(), in_file(*first_lpn, u64::MAX));
-        closed.chain([PriorGroup { ltn, len, pages, seqs: seqs.clone() }]).collect()
+        let (ltn, len, filled) = (prepared.ltn, prepared.file.len(), in_file(*first_lpn, u64::MAX));
+        closed.chain([PriorGroup { ltn, len, filled, seqs: seqs.clone() }]).collect()
     }
 
     pub fn live_bytes(&self) -> u64 {

@@ -36,6 +36,7 @@ mod store_model;
 mod tail;
 mod tenant;
 pub mod wal;
+mod walk;
 
 pub use dump::dump_group;
 pub use groups::PreparedGroup;
@@ -90,8 +91,9 @@ pub struct PriorGroup {
     pub ltn: u64,
     /// Bytes of its file.
     pub len: u64,
-    /// Pages that are in its file, or were when recovery read it (some of them in staging, for one who only reads).
-    pub pages: u64,
+    /// How far its file is filled with pages, or was when recovery read it (some of them in staging, for one who only reads),
+    /// bytes.
+    pub filled: u64,
     /// The sequences of its batches.
     pub seqs: Spans,
 }

@@ -22,14 +22,14 @@ use crate::{Lane, TenantId};
 use base::checksum::{checksum, mask};
 use base::codec::Reader;
 use base::{Error, ErrorKind, SeqNo, Uid};
-use io::PAGE;
+use io::{BLOCK_LEN_MIN, PAGE};
 use std::fmt;
 
 /// The first four bytes of every page.
 pub const MAGIC: [u8; 4] = *b"LWAL";
 /// The highest version of the page format that this release reads and writes. Where one engine writes alone, pages are of
-/// version 2.
-pub const FORMAT_VERSION: u8 = 3;
+/// version 2; pages of version 3 are those of the first lane where several do, pages of version 4 those of the other lanes.
+pub const FORMAT_VERSION: u8 = 4;
 /// Bytes of the page header.
 pub const HEADER_LEN: usize = 112;
 /// Bytes of the header of version 1, which knew no identity of groups.
@@ -43,10 +43,12 @@ pub const ROOM_LEN_MIN: usize = FIRST_FRAGMENT_HEADER_LEN + 32;
 /// Page numbers at and above this are not believed.
 pub const LPN_LIMIT: u64 = 1 << 56;
 
-/// Where the header of version 3 has its [`Stream`]; bytes behind it, up to the end of the header, are 0, for what is to come.
-/// In version 2 all are.
+/// Where the header of versions 3 and 4 has its [`Stream`]; bytes behind it, up to the end of the header, are 0, for what is to
+/// come. In version 2 all are.
 const STREAM_AT: usize = 104;
-const STREAM_LEN: usize = 2;
+const STREAM_LEN: usize = 3;
+/// In version 3, which has no [`Shape`].
+const STREAM_LEN_V3: usize = 2;
 /// Bytes before the part of the header that the checksum covers: the magic and the checksum itself.
 const UNCOVERED_LEN: usize = 8;
 
@@ -92,11 +94,80 @@ pub struct Stream {
     pub lane: Lane,
     /// Who wrote the page, of several writers of a lane.
     pub logger: u8,
+    /// How long its pages are.
+    pub shape: Shape,
 }
 
 impl Stream {
+    /// That of a lane with one logger, whose group is written in blocks of so many bytes.
+    pub fn of(lane: Lane, block_len: usize) -> Stream {
+        Stream { lane, logger: 0, shape: Shape::of(lane, block_len) }
+    }
+
     fn is_known(self) -> bool {
-        self.lane.is_known() && self.logger == 0
+        self.lane.is_known() && self.logger == 0 && self.shape.is_known(self.lane)
+    }
+}
+
+/// How long pages are when they are closed: 4 KB, or what is used of them in whole blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// The binary logarithm of the block; 0: pages are of one length.
+    block_log2: u8,
+}
+
+impl Shape {
+    /// Of the pages that a lane has in a file that is written in blocks of so many bytes.
+    pub fn of(lane: Lane, block_len: usize) -> Shape {
+        match lane {
+            Lane::FIRST => Shape::default(),
+            _ => Shape { block_log2: block_len.ilog2() as u8 },
+        }
+    }
+
+    fn is_known(self, lane: Lane) -> bool {
+        match lane {
+            Lane::FIRST => self == Shape::default(),
+            _ => self != Shape::default() && (BLOCK_LEN_MIN..=PAGE).contains(&self.block_len()),
+        }
+    }
+
+    /// Pages are multiples of this.
+    pub(crate) fn block_len(self) -> usize {
+        match self.block_log2 {
+            0 => PAGE,
+            log2 => 1usize.checked_shl(u32::from(log2)).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Bytes of a closed page of which so many are used.
+    pub(crate) fn page_len(self, used: usize) -> usize {
+        used.checked_next_multiple_of(self.block_len()).unwrap_or(usize::MAX).clamp(1, PAGE)
+    }
+
+    /// How many page numbers such a page has.
+    pub(crate) fn numbers(self, used: usize) -> u64 {
+        (self.page_len(used) / self.unit()) as u64
+    }
+
+    /// Bytes for which one page number stands: [`Lane::unit`].
+    pub(crate) fn unit(self) -> usize {
+        if self == Shape::default() { PAGE } else { BLOCK_LEN_MIN }
+    }
+
+    /// How many page numbers a batch of `len` bytes needs, with the open page of `used` bytes (0: there is none) or without:
+    /// those of the open page count.
+    pub(crate) fn numbers_for(self, used: usize, len: usize) -> u64 {
+        let used = if used == 0 { HEADER_LEN } else { used };
+        let start = used + FIRST_FRAGMENT_HEADER_LEN;
+        let room = PAGE - start;
+        if len <= room {
+            return self.numbers(start + len);
+        }
+        let next = HEADER_LEN + NEXT_FRAGMENT_HEADER_LEN;
+        let (full, last) = ((len - room) / (PAGE - next), (len - room) % (PAGE - next));
+        let last = if last == 0 { 0 } else { self.numbers(next + last) };
+        (1 + full as u64) * self.numbers(PAGE) + last
     }
 }
 
@@ -125,8 +196,8 @@ pub struct PageHeader {
     pub prev_end: u64,
     /// The number of an edit of the manifest that was durable when this page was opened.
     pub witness_edit: u64,
-    /// In pages of version 3, whose batches may be of several tenants. `None`: versions 1 and 2, all of whose batches are
-    /// of the first.
+    /// In pages of versions 3 and 4, whose batches may be of several tenants. `None`: versions 1 and 2, all of whose batches
+    /// are of the first.
     pub stream: Option<Stream>,
 }
 
@@ -137,6 +208,8 @@ pub enum Unknown {
     Version(u8),
     /// Where it belongs.
     Stream(Stream),
+    /// A page of a lane other than the first in the form of version 3, which no release ever wrote.
+    Unreleased(Lane),
     /// What one of its fragments is.
     Kind(u8),
 }
@@ -147,7 +220,14 @@ impl fmt::Display for Unknown {
             Unknown::Version(version) => {
                 write!(f, "log page of format {version}, this release knows up to {FORMAT_VERSION}")
             }
-            Unknown::Stream(Stream { lane, logger }) => {
+            Unknown::Unreleased(lane) => {
+                write!(
+                    f,
+                    "log page of lane {} in format 3, from before there was a release with that lane",
+                    lane.0
+                )
+            }
+            Unknown::Stream(Stream { lane, logger, .. }) => {
                 write!(f, "log page of lane {} and logger {logger}, which this release does not know", lane.0)
             }
             Unknown::Kind(kind) => write!(f, "log record of kind {kind}, which this release does not know"),
@@ -179,10 +259,36 @@ impl PageHeader {
         self.stream.unwrap_or_default().lane
     }
 
+    /// How long the pages of its group are.
+    pub fn shape(&self) -> Shape {
+        self.stream.unwrap_or_default().shape
+    }
+
+    /// Where it is in the file of its group. `None`: nowhere.
+    pub fn offset(&self) -> Option<u64> {
+        self.lpn.checked_sub(self.first_lpn)?.checked_mul(self.shape().unit() as u64)
+    }
+
+    /// Bytes that it has when it is closed.
+    pub fn page_len(&self) -> usize {
+        self.shape().page_len(usize::from(self.used))
+    }
+
+    /// How many page numbers it has when it is closed.
+    pub(crate) fn numbers(&self) -> u64 {
+        self.shape().numbers(usize::from(self.used))
+    }
+
+    /// The number after its own, when it is closed.
+    pub fn end_lpn(&self) -> u64 {
+        self.lpn.saturating_add(self.numbers())
+    }
+
     fn version(&self) -> u8 {
         match (self.owner.group, self.stream) {
             (None, _) => 1,
             (Some(_), None) => 2,
+            (Some(_), Some(Stream { lane: Lane::FIRST, .. })) => 3,
             (Some(_), Some(_)) => FORMAT_VERSION,
         }
     }
@@ -211,8 +317,8 @@ impl PageHeader {
         }
         if let Some(group) = self.owner.group {
             out[HEADER_LEN_V1..][..16].copy_from_slice(&group.0);
-            let Stream { lane, logger } = self.stream.unwrap_or_default();
-            out[STREAM_AT..][..STREAM_LEN].copy_from_slice(&[lane.0, logger]);
+            let Stream { lane, logger, shape } = self.stream.unwrap_or_default();
+            out[STREAM_AT..][..STREAM_LEN].copy_from_slice(&[lane.0, logger, shape.block_log2]);
         }
         let sum = checksum(covered(out)) ^ self.owner.mask(self.lpn);
         out[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -238,7 +344,11 @@ impl PageHeader {
         let group = if version > 1 { Some(Uid(r.array().ok()?)) } else { None };
         let stream = match version {
             0..=2 => None,
-            _ => Some(Stream { lane: Lane(r.u8().ok()?), logger: r.u8().ok()? }),
+            _ => {
+                let (lane, logger) = (Lane(r.u8().ok()?), r.u8().ok()?);
+                let block_log2 = if version > 3 { r.u8().ok()? } else { 0 };
+                Some(Stream { lane, logger, shape: Shape { block_log2 } })
+            }
         };
         let owner = Owner { store, group };
         let sound = first_lpn <= lpn && lpn < LPN_LIMIT && durable_end <= lpn && prev_end <= first_lpn;
@@ -264,10 +374,10 @@ fn covered(bytes: &[u8]) -> &[u8] {
     bytes.get(UNCOVERED_LEN..).unwrap_or_default()
 }
 
-/// Turns an open page that was copied from staging into its closed form, in place: `used` and the watermark filled in,
-/// the unused rest zeroed, the checksum over all of it.
-pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, owner: Owner, lpn: u64) {
-    assert!((owner.header_len()..=PAGE).contains(&usize::from(used)), "a page of {used} bytes");
+/// Turns an open page into its closed form, in place: `used` and the watermark filled in, the unused rest zeroed, the
+/// checksum over all of it. `page` has the length that it is to have.
+pub fn close(page: &mut [u8], used: u16, durable_end: u64, owner: Owner, lpn: u64) {
+    assert!((owner.header_len()..=page.len()).contains(&usize::from(used)), "a page of {used} bytes");
     assert!(durable_end <= lpn, "page {lpn} cannot confirm itself");
     page[9] = Form::Closed as u8;
     page[10..12].copy_from_slice(&used.to_le_bytes());
@@ -277,18 +387,20 @@ pub fn close(page: &mut [u8; PAGE], used: u16, durable_end: u64, owner: Owner, l
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Judges a page of a group file by the checksum over all of it, without a look at its fragments.
+/// Judges a page of a group file, of which `page` has at least all bytes, by the checksum over all of it, without a look at its
+/// fragments.
 pub(crate) fn judge_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     let mine = |header: &PageHeader| header.owner == owner && header.ltn == ltn;
-    read(page, Form::Closed, |_| page.len(), mine)
+    read(page, Form::Closed, PageHeader::page_len, mine)
 }
 
-/// Judges a page of a group file: the checksum over all of it, and fragments that fill exactly the used part.
+/// Judges a page of a group file, of which `page` has at least all bytes: the checksum over all of it, and fragments that fill
+/// exactly the used part.
 pub fn read_closed(page: &[u8], owner: Owner, ltn: u64) -> Verdict {
     let verdict = judge_closed(page, owner, ltn);
     let Verdict::Valid(header) = verdict else { return verdict };
     let used = usize::from(header.used);
-    let whole = page.len() == PAGE && (owner.header_len()..=PAGE).contains(&used);
+    let whole = (owner.header_len()..=header.page_len()).contains(&used);
     match extent(page.get(..used).unwrap_or_default(), &header) {
         Ok(end) if whole && end == used => verdict,
         Err(unknown) if whole => Verdict::Newer(unknown),
@@ -346,12 +458,23 @@ fn read(
     }
     let version = page.get(8).copied().unwrap_or_default();
     let reserved = page.get(STREAM_AT..HEADER_LEN).unwrap_or_default();
-    let reserved = if version > 2 { reserved.get(STREAM_LEN..).unwrap_or_default() } else { reserved };
+    let stream_len = match version {
+        0..=2 => 0,
+        3 => STREAM_LEN_V3,
+        _ => STREAM_LEN,
+    };
+    let reserved = reserved.get(stream_len..).unwrap_or_default();
     let zero = reserved.iter().all(|&b| b == 0);
-    match (version, header.stream.unwrap_or_default()) {
-        (1, _) => Verdict::Valid(header),
-        (2 | FORMAT_VERSION, stream) if zero && stream.is_known() => Verdict::Valid(header),
-        (FORMAT_VERSION, stream) if zero => Verdict::Newer(Unknown::Stream(stream)),
+    let stream = header.stream.unwrap_or_default();
+    match version {
+        1 => Verdict::Valid(header),
+        3 if zero && stream == (Stream { lane: Lane::LOG, ..Stream::default() }) => {
+            Verdict::Newer(Unknown::Unreleased(stream.lane))
+        }
+        2..=FORMAT_VERSION if zero && stream.is_known() && header.version() == version => {
+            Verdict::Valid(header)
+        }
+        3 | FORMAT_VERSION if zero => Verdict::Newer(Unknown::Stream(stream)),
         _ => Verdict::Newer(Unknown::Version(version.max(FORMAT_VERSION + 1))),
     }
 }
@@ -527,7 +650,7 @@ pub(crate) fn pages_to_open(used: usize, len: usize) -> u64 {
     (opened + len.saturating_sub(room).div_ceil(next_room)) as u64
 }
 
-/// The length of the smallest group that takes a batch of `batch_len` bytes: its pages, and one kept for the last
+/// The length of the smallest group that takes a batch of `batch_len` bytes, in any lane: its pages, and one kept for the last
 /// watermark.
 pub fn group_len_needed(batch_len: usize) -> u64 {
     (pages_to_open(0, batch_len) + 1) * PAGE as u64

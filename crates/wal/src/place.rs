@@ -1,7 +1,8 @@
 //! Where the bytes of a batch are, and how a part of one is read without the rest.
 //!
-//! A batch fills every page that it does not end in, so where each of its bytes is follows from where its first one is: that
-//! page to its end, then, page by page, what is behind the headers of page and fragment ([`Place::at`]). A record inside of a
+//! A batch fills every page that it does not end in, all 4 KB of it, so where each of its bytes is follows from where its first one is: that
+//! page to its end, then, page by page, what is behind the headers of page and fragment ([`Place::at`]). Only the page that it
+//! ends in may be shorter. A record inside of a
 //! batch is read alone, with the pages that it touches and no others, in one read of the device.
 //!
 //! Every page is checked as it is read: its checksum holds only under the identities of the store and of the group, and it
@@ -13,8 +14,10 @@
 use crate::Lane;
 use crate::page::{self, HEADER_LEN, NEXT_FRAGMENT_HEADER_LEN, Owner, Verdict};
 use base::{Error, Result, Uid};
-use io::{AlignedBuf, InPlaceFile, PAGE};
+use io::{AlignedBuf, BLOCK_LEN_MIN, InPlaceFile, PAGE};
 
+/// Blocks of a page in which a batch does not end.
+const PAGE_BLOCKS: u64 = (PAGE / BLOCK_LEN_MIN) as u64;
 /// Where the bytes of a page begin that continue a batch.
 const NEXT_AT: usize = HEADER_LEN + NEXT_FRAGMENT_HEADER_LEN;
 
@@ -23,28 +26,44 @@ const NEXT_AT: usize = HEADER_LEN + NEXT_FRAGMENT_HEADER_LEN;
 pub struct Place {
     /// The number of the group.
     pub ltn: u64,
-    /// The page, counted from the first of the group.
-    pub page: u32,
+    /// Where its page begins: so many blocks of [`BLOCK_LEN_MIN`] bytes behind the beginning of the group.
+    pub block: u32,
     /// Bytes from the beginning of the page.
     pub pos: u16,
 }
 
 impl Place {
+    /// The beginning of the page at `offset` of the file of a group.
+    pub(crate) fn of_page(ltn: u64, offset: u64) -> Place {
+        Place { ltn, block: (offset / BLOCK_LEN_MIN as u64) as u32, pos: 0 }
+    }
+
+    /// A byte of the page that this is in.
+    pub(crate) fn in_page(self, pos: usize) -> Place {
+        Place { pos: pos as u16, ..self }
+    }
+
+    /// Where its page begins in the file of the group.
+    pub fn offset(self) -> u64 {
+        u64::from(self.block) * BLOCK_LEN_MIN as u64
+    }
+
     /// Where the byte `offset` behind this one is, in the same batch. One place behind the end of a batch there is nothing.
     pub fn at(self, offset: usize) -> Place {
         let pos = usize::from(self.pos);
         let here = PAGE.saturating_sub(pos);
         if offset < here {
-            return Place { pos: (pos + offset) as u16, ..self };
+            return self.in_page(pos + offset);
         }
         let (behind, room) = (offset - here, PAGE - NEXT_AT);
-        let page = self.page.saturating_add(1).saturating_add((behind / room) as u32);
-        Place { page, pos: (NEXT_AT + behind % room) as u16, ..self }
+        let pages = 1 + (behind / room) as u64;
+        let block = u64::from(self.block).saturating_add(pages.saturating_mul(PAGE_BLOCKS));
+        Place { block: u32::try_from(block).unwrap_or(u32::MAX), ..self }.in_page(NEXT_AT + behind % room)
     }
 
     /// How many pages the `len` bytes from here on touch.
     pub fn pages(self, len: usize) -> u32 {
-        self.at(len.saturating_sub(1)).page - self.page + 1
+        (self.at(len.saturating_sub(1)).block - self.block) / PAGE_BLOCKS as u32 + 1
     }
 
     /// The parts of pages that hold the `len` bytes from here on: how many pages behind the first, and which bytes.
@@ -81,35 +100,46 @@ impl ReadGroup<'_> {
     /// `Corruption` with file and offset if one of these pages is not what it must be; those of reading the file. Then
     /// nothing is appended.
     pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
-        let first = u64::from(place.page);
-        let offset = first * PAGE as u64;
-        let bytes = place.pages(len) as usize * PAGE;
+        let offset = place.offset();
         let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
-        if offset + bytes as u64 > self.file.len() {
-            let why = format!("log group {} ends before page {}", self.ltn, place.at(len).page);
+        // The last page may be shorter, and the file may end with it.
+        let least = (place.pages(len) as u64 - 1) * PAGE as u64 + BLOCK_LEN_MIN as u64;
+        if offset + least > self.file.len() {
+            let why = format!("log group {} ends before byte {} of it", self.ltn, offset + least);
             return Err(here(Error::corruption(why), offset));
         }
-        let mut buf = AlignedBuf::zeroed(bytes);
-        self.file.read_at(buf.as_mut_slice(), offset).map_err(|e| here(e, offset))?;
+        let most = offset + u64::from(place.pages(len)) * PAGE as u64;
+        let (buf, skipped) =
+            self.read_blocks(offset, most.min(self.file.len())).map_err(|e| here(e, offset))?;
         let start = out.len();
         for (i, part) in place.parts(len) {
-            let page = buf.as_slice().get(i * PAGE..).and_then(|rest| rest.get(..PAGE)).unwrap_or_default();
-            match self.part_of(page, first + i as u64, part) {
+            let at = i * PAGE;
+            let page = buf.as_slice().get(skipped + at..).unwrap_or_default();
+            match self.part_of(page, offset + at as u64, part) {
                 Some(part) => out.extend_from_slice(part),
                 None => {
                     out.truncate(start);
-                    return Err(here(damaged(self.ltn), offset + (i * PAGE) as u64));
+                    return Err(here(damaged(self.ltn), offset + at as u64));
                 }
             }
         }
         Ok(())
     }
 
-    /// A part of a page, if that is the one that must be at `index`.
-    fn part_of<'p>(&self, page: &'p [u8], index: u64, part: std::ops::Range<usize>) -> Option<&'p [u8]> {
+    /// The blocks of the device from which to which these bytes are, and how many bytes come before them there.
+    fn read_blocks(&self, start: u64, end: u64) -> Result<(AlignedBuf, usize)> {
+        let block = self.file.block_len() as u64;
+        let first = start / block * block;
+        let mut buf = AlignedBuf::zeroed((end.next_multiple_of(block) - first) as usize);
+        self.file.read_at(buf.as_mut_slice(), first)?;
+        Ok((buf, (start - first) as usize))
+    }
+
+    /// A part of a page, if that is the one that must be at `offset`.
+    fn part_of<'p>(&self, page: &'p [u8], offset: u64, part: std::ops::Range<usize>) -> Option<&'p [u8]> {
         let owner = Owner { store: self.store, group: Some(self.uid) };
         let Verdict::Valid(header) = page::judge_closed(page, owner, self.ltn) else { return None };
-        let belongs = header.lpn.checked_sub(header.first_lpn) == Some(index) && header.lane() == self.lane;
+        let belongs = header.offset() == Some(offset) && header.lane() == self.lane;
         let filled = part.end <= usize::from(header.used);
         let belongs = belongs || base::canary::is("log-read-of-another-page");
         page.get(part).filter(|_| belongs && filled)

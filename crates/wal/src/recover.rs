@@ -14,15 +14,14 @@
 
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
+use crate::walk::{READ_LEN, Walk};
 use crate::{Chain, History, Lane, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, InPlaceFile, PAGE};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes of a group file read at a time.
-const READ_LEN: usize = 512 << 10;
 
 /// A group that the manifest lists.
 #[derive(Clone, Debug)]
@@ -164,16 +163,33 @@ pub fn recover_up_to_damage(
 /// A page that was accepted from staging.
 struct FromStaging {
     group: usize,
-    index: u64,
+    /// Where it belongs in the file of its group.
+    offset: u64,
     lpn: u64,
     used: usize,
+    /// Bytes that it has when it is closed.
+    len: usize,
+}
+
+impl FromStaging {
+    /// The bytes of its group that it has.
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len as u64
+    }
+}
+
+/// What two ranges have in common.
+fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+    let start = a.start.max(b.start);
+    start..a.end.min(b.end).max(start)
 }
 
 /// What was accepted of a group.
 struct Accepted {
     group: usize,
     first_lpn: u64,
-    pages: u64,
+    /// The number after its last page.
+    end_lpn: u64,
     /// Bytes used in its last page.
     used: u16,
     seqs: Spans,
@@ -209,15 +225,16 @@ struct Scan<'a> {
     passed: Vec<u64>,
     /// An intact page was left out, so that no later one can be accepted.
     broken: bool,
-    /// Where the next page of the run was expected: index of the group, and of the page in it.
+    /// Where the next page of the run was expected: index of the group, and offset in its file.
     hole: Option<(usize, u64)>,
     /// Where the log begins, if its first page is missing and a later one of the same group tells.
     origin: u64,
     durable_end: u64,
-    highest_lpn: Option<u64>,
+    /// Above the numbers of all pages seen.
+    highest_end: u64,
     staged: Vec<FromStaging>,
-    /// Accepted pages that hold fragments.
-    data_pages: Vec<u64>,
+    /// Accepted pages that hold fragments: their numbers, and their lengths.
+    data_pages: Vec<(u64, usize)>,
     assembly: Assembly,
     accepted: Vec<Accepted>,
     report: RecoveryReport,
@@ -248,7 +265,7 @@ impl<'a> Scan<'a> {
             hole: None,
             origin: 0,
             durable_end: 0,
-            highest_lpn: staging.highest_lpn,
+            highest_end: 0,
             staged: Vec::new(),
             data_pages: Vec::new(),
             assembly: Assembly::default(),
@@ -270,55 +287,54 @@ impl<'a> Scan<'a> {
             self.staging.must_know(self.owner(group), group.ltn)?;
         }
         for page in self.staging.of_group(self.owner(group), group.ltn) {
-            self.note(group, &page.header);
+            self.note(group, &page.header, self.lane.page_numbers());
         }
         let staged_first =
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
-        let pages = group.file.len() / PAGE as u64;
-        let mut buf = AlignedBuf::zeroed(READ_LEN);
-        let mut first = 0;
-        while first < pages {
-            let n = (pages - first).min((READ_LEN / PAGE) as u64);
-            buf.resize(n as usize * PAGE);
-            let offset = first * PAGE as u64;
+        let (len, unit) = (group.file.len(), self.unit());
+        let mut walk = Walk::new(&*group.file, unit as usize, len);
+        let mut offset = 0;
+        while offset + unit <= len {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and
             // is missed.
-            let read = |buf: &mut [u8], offset| group.file.read_at(buf, offset);
-            if let Err(e) = io::read_around(buf.as_mut_slice(), offset, PAGE, read) {
+            if let Err(e) = walk.move_to(offset) {
                 self.unless_damage(e.at_file(group.file.path()).at_offset(offset))?;
-                buf.as_mut_slice().fill(0);
             }
-            for (i, bytes) in (first..).zip(buf.as_slice().chunks_exact(PAGE)) {
-                if let Err(e) = self.page(&mut cursor, i, bytes) {
-                    self.unless_damage(e)?;
-                    (cursor.accepting, self.broken) = (false, true);
-                }
-            }
-            first += n;
+            offset += self.page_or_damage(&mut cursor, offset, walk.page(offset))?;
         }
         if self.up_to_damage {
-            self.behind_the_file(&mut cursor, pages)?;
+            self.behind_the_file(&mut cursor, offset)?;
         }
         self.passed.push(group.ltn);
         Ok(())
     }
 
+    /// As [`Scan::page`], where damage may end the log.
+    fn page_or_damage(&mut self, cursor: &mut Cursor<'_>, offset: u64, bytes: &[u8]) -> Result<u64> {
+        self.page(cursor, offset, bytes).or_else(|e| {
+            self.unless_damage(e)?;
+            (cursor.accepting, self.broken) = (false, true);
+            Ok(self.unit())
+        })
+    }
+
+    /// Bytes for which one page number stands.
+    fn unit(&self) -> u64 {
+        self.lane.unit() as u64
+    }
+
     /// Pages that a file which is missing, or was cut, does not have may be in staging still.
-    fn behind_the_file(&mut self, cursor: &mut Cursor<'_>, pages: u64) -> Result<()> {
-        let (group, none) = (cursor.group, [0; PAGE]);
-        for i in pages.. {
-            let lpn = cursor.first_lpn.and_then(|first| first.checked_add(i));
+    fn behind_the_file(&mut self, cursor: &mut Cursor<'_>, mut offset: u64) -> Result<()> {
+        let group = cursor.group;
+        loop {
+            let lpn = cursor.first_lpn.and_then(|first| first.checked_add(offset / self.unit()));
             let staged = lpn.and_then(|lpn| self.staging.get(self.owner(group), group.ltn, lpn));
             if !cursor.accepting || staged.is_none() {
-                break;
+                return Ok(());
             }
-            if let Err(e) = self.page(cursor, i, &none) {
-                self.unless_damage(e)?;
-                (cursor.accepting, self.broken) = (false, true);
-            }
+            offset += self.page_or_damage(cursor, offset, &[])?;
         }
-        Ok(())
     }
 
     /// Takes an error for the damage at which the log ends, if it may be that.
@@ -330,48 +346,53 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// What any intact page tells, accepted or not.
-    fn note(&mut self, group: &LogGroup, header: &PageHeader) {
-        self.highest_lpn = self.highest_lpn.max(Some(header.lpn));
+    /// What any intact page tells, accepted or not; so many numbers it has.
+    fn note(&mut self, group: &LogGroup, header: &PageHeader, numbers: u64) {
+        self.highest_end = self.highest_end.max(header.lpn.saturating_add(numbers));
         if group.sealed_end.is_none_or(|end| header.lpn < end) {
             self.durable_end = self.durable_end.max(header.durable_end);
             self.report.witness_edit = self.report.witness_edit.max(header.witness_edit);
         }
     }
 
-    fn page(&mut self, cursor: &mut Cursor<'_>, i: u64, bytes: &[u8]) -> Result<()> {
-        let group = cursor.group;
+    /// Takes what is at `offset` of a group, if it is the next page of the run. Returns how far it is to what comes next: the
+    /// length of the page, or a unit, since where none is intact the next may begin anywhere.
+    fn page(&mut self, cursor: &mut Cursor<'_>, offset: u64, bytes: &[u8]) -> Result<u64> {
+        let (group, unit) = (cursor.group, self.unit());
         let in_file = match page::read_closed(bytes, self.owner(group), group.ltn) {
             // One that says it belongs elsewhere in the file was written to the wrong place.
-            Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(i) => Some(header),
-            Verdict::Newer(unknown) => return Err(newer(group, i, unknown)),
+            Verdict::Valid(header) if header.offset() == Some(offset) => Some(header),
+            Verdict::Newer(unknown) => return Err(newer(group, offset, unknown)),
             Verdict::Valid(_) | Verdict::Invalid => None,
         };
         if let Some(header) = &in_file {
-            self.note(group, header);
+            self.note(group, header, header.numbers());
             // The file knows better than staging where the group begins.
-            if i == 0 {
+            if offset == 0 {
                 cursor.first_lpn = Some(header.first_lpn);
             }
         }
-        let lpn = cursor.first_lpn.and_then(|first| first.checked_add(i));
+        let len = in_file.as_ref().map_or(unit, |header| header.page_len() as u64);
+        let lpn = cursor.first_lpn.and_then(|first| first.checked_add(offset / unit));
         let beyond = lpn.zip(group.sealed_end).is_some_and(|(lpn, end)| lpn >= end);
         if beyond {
             cursor.accepting = false;
-            return Ok(());
+            return Ok(len);
         }
         let taken = match (cursor.accepting, &in_file) {
-            (false, _) => false,
-            (true, Some(header)) => {
-                self.continues(header, i) && self.accept_file(cursor, header, bytes, i)?
+            (false, _) => None,
+            (true, Some(header)) if self.continues(header, offset) => {
+                self.accept_file(cursor, header, bytes, offset)?;
+                Some(len)
             }
-            (true, None) => self.accept_staged(cursor, lpn, i)?,
+            (true, Some(_)) => None,
+            (true, None) => self.accept_staged(cursor, lpn, offset)?,
         };
-        if taken {
-            return Ok(());
+        if let Some(len) = taken {
+            return Ok(len);
         }
         if cursor.accepting {
-            self.hole.get_or_insert((cursor.index, i));
+            self.hole.get_or_insert((cursor.index, offset));
         }
         cursor.accepting = false;
         if let Some(header) = &in_file {
@@ -386,16 +407,16 @@ impl<'a> Scan<'a> {
                 self.hole = Some((cursor.index, 0));
             }
         }
-        Ok(())
+        Ok(len)
     }
 
     /// True if a page is the next of the run.
-    fn continues(&self, header: &PageHeader, i: u64) -> bool {
+    fn continues(&self, header: &PageHeader, offset: u64) -> bool {
         match &self.end {
             _ if header.lane() != self.lane => false,
             // The oldest group continues one that is gone by now, or none; never one that is listed and has no pages.
-            None => i == 0 && !self.passed.contains(&header.prev_ltn),
-            Some(end) if i == 0 => {
+            None => offset == 0 && !self.passed.contains(&header.prev_ltn),
+            Some(end) if offset == 0 => {
                 (header.prev_ltn, header.prev_end, header.prev_used) == (end.ltn, end.end_lpn, end.used)
             }
             Some(end) => (header.ltn, header.lpn, header.prev_used) == (end.ltn, end.end_lpn, end.used),
@@ -407,44 +428,46 @@ impl<'a> Scan<'a> {
         cursor: &Cursor<'_>,
         header: &PageHeader,
         bytes: &[u8],
-        i: u64,
-    ) -> Result<bool> {
+        offset: u64,
+    ) -> Result<()> {
         let used = usize::from(header.used);
-        self.accept(cursor, header, bytes.get(..used).unwrap_or_default(), i)?;
-        Ok(true)
+        self.accept(cursor, header, bytes.get(..used).unwrap_or_default(), offset)
     }
 
-    /// Accepts the page from staging, if it is there, continues the run and holds anything.
-    fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, i: u64) -> Result<bool> {
+    /// Accepts the page from staging, if it is there, continues the run and holds anything; its length when it is closed.
+    fn accept_staged(&mut self, cursor: &Cursor<'_>, lpn: Option<u64>, offset: u64) -> Result<Option<u64>> {
         let usable = cursor.group.sealed_end.is_none() && !base::canary::is("recovery-forgets-staging");
-        let Some(lpn) = lpn.filter(|_| usable) else { return Ok(false) };
+        let Some(lpn) = lpn.filter(|_| usable) else { return Ok(None) };
         let (staging, owner) = (self.staging, self.owner(cursor.group));
-        let Some(page) = staging.get(owner, cursor.group.ltn, lpn) else { return Ok(false) };
-        if page.header.lpn.checked_sub(page.header.first_lpn) != Some(i) || !self.continues(&page.header, i) {
-            return Ok(false);
+        let Some(page) = staging.get(owner, cursor.group.ltn, lpn) else { return Ok(None) };
+        if page.header.offset() != Some(offset) || !self.continues(&page.header, offset) {
+            return Ok(None);
         }
-        let used = page::extent(&page.bytes, &page.header).map_err(|e| newer(cursor.group, i, e))?;
+        let used = page::extent(&page.bytes, &page.header).map_err(|e| newer(cursor.group, offset, e))?;
         if used == owner.header_len() {
-            return Ok(false);
+            return Ok(None);
         }
-        self.staged.push(FromStaging { group: cursor.index, index: i, lpn, used });
-        self.accept(cursor, &page.header, page.bytes.get(..used).unwrap_or_default(), i)?;
-        Ok(true)
+        let len = page.header.shape().page_len(used);
+        self.staged.push(FromStaging { group: cursor.index, offset, lpn, used, len });
+        self.accept(cursor, &page.header, page.bytes.get(..used).unwrap_or_default(), offset)?;
+        Ok(Some(len as u64))
     }
 
     /// Takes a page into the run and its fragments into batches.
-    fn accept(&mut self, cursor: &Cursor<'_>, header: &PageHeader, used: &[u8], i: u64) -> Result<()> {
+    fn accept(&mut self, cursor: &Cursor<'_>, header: &PageHeader, used: &[u8], offset: u64) -> Result<()> {
         let group = cursor.group;
-        let here = |e: Error| e.at_file(group.file.path()).at_offset(i * PAGE as u64);
-        if i == 0 {
+        let here = |e: Error| e.at_file(group.file.path()).at_offset(offset);
+        if offset == 0 {
             self.enter(cursor, header).map_err(here)?;
         }
+        let shape = header.shape();
+        let end_lpn = header.lpn.saturating_add(shape.numbers(used.len()));
         if let Some(accepted) = self.accepted.last_mut() {
-            accepted.pages += 1;
+            accepted.end_lpn = end_lpn;
             accepted.used = used.len() as u16;
         }
         for fragment in Fragments::new(used, header.owner, header.lpn) {
-            let at = Place { ltn: group.ltn, page: i as u32, pos: 0 };
+            let at = Place::of_page(group.ltn, offset);
             let Some(whole) = self.assembly.add(&fragment, at).map_err(here)? else { continue };
             let batch = whole.batch(&fragment);
             let LoggedBatch { tenant, first_seq, last_seq, .. } = batch;
@@ -460,9 +483,8 @@ impl<'a> Scan<'a> {
             }
         }
         if used.len() > header.owner.header_len() {
-            self.data_pages.push(header.lpn);
+            self.data_pages.push((header.lpn, shape.page_len(used.len())));
         }
-        let end_lpn = header.lpn.saturating_add(1);
         self.end = Some(Chain { ltn: group.ltn, end_lpn, used: used.len() as u16 });
         self.hole = None;
         Ok(())
@@ -481,7 +503,7 @@ impl<'a> Scan<'a> {
         self.accepted.push(Accepted {
             group: cursor.index,
             first_lpn: first.lpn,
-            pages: 0,
+            end_lpn: first.lpn,
             used: 0,
             seqs: Spans::default(),
         });
@@ -493,7 +515,7 @@ impl<'a> Scan<'a> {
         let end = self.end.map_or(self.origin, |end| end.end_lpn);
         let staged = self.staged.first().filter(|page| page.lpn < self.durable_end);
         let (lpn, place) = match staged {
-            Some(page) => (page.lpn, Some((page.group, page.index))),
+            Some(page) => (page.lpn, Some((page.group, page.offset))),
             None if end < self.durable_end && !base::canary::is("recovery-takes-damage-for-a-torn-tail") => {
                 (end, self.hole)
             }
@@ -505,7 +527,7 @@ impl<'a> Scan<'a> {
             self.durable_end
         ));
         let last = groups.last().map(|group| (group, group.file.len()));
-        let found = place.and_then(|(group, i)| Some((groups.get(group)?, i.saturating_mul(PAGE as u64))));
+        let found = place.and_then(|(group, offset)| Some((groups.get(group)?, offset)));
         Err(match found.or(last) {
             Some((group, offset)) => error.at_file(group.file.path()).at_offset(offset),
             None => error,
@@ -518,52 +540,51 @@ impl<'a> Scan<'a> {
     /// from staging). A sync alone would not do: if a sync failed before the restart, the kernel may show bytes that are
     /// not on the device and that it no longer means to write.
     fn make_durable(&self, groups: &[LogGroup]) -> Result<()> {
-        let mut buf = AlignedBuf::zeroed(0);
         for accepted in &self.accepted {
             let Some(group) = groups.get(accepted.group).filter(|group| group.sealed_end.is_none()) else {
                 continue;
             };
-            let mut start = self.durable_end.max(accepted.first_lpn);
-            let end = accepted.first_lpn.saturating_add(accepted.pages);
-            while start < end {
-                let n = (end - start).min((READ_LEN / PAGE) as u64);
-                let offset = (start - accepted.first_lpn) * PAGE as u64;
-                buf.resize(n as usize * PAGE);
-                self.read_accepted(group, start, offset, buf.as_mut_slice())?;
-                for (lpn, page) in (start..).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
-                    self.overlay(group, lpn, page);
-                }
-                group.file.write_at(&buf, offset)?;
-                start += n;
-            }
+            let offset = |lpn: u64| lpn.saturating_sub(accepted.first_lpn).saturating_mul(self.unit());
+            self.write_again(group, accepted.group, offset(self.durable_end)..offset(accepted.end_lpn))?;
             group.file.sync_data()?;
         }
         Ok(())
     }
 
-    /// Reads accepted pages from their file. Where staging has one, the file's may be unreadable.
-    fn read_accepted(&self, group: &LogGroup, start: u64, offset: u64, pages: &mut [u8]) -> Result<()> {
-        match group.file.read_at(pages, offset) {
-            Err(e) if io::is_unreadable(&e) => {}
-            read => return read,
-        }
-        for ((lpn, at), page) in (start..).zip((offset..).step_by(PAGE)).zip(pages.chunks_exact_mut(PAGE)) {
-            if self.staged.binary_search_by_key(&lpn, |page| page.lpn).is_err() {
-                group.file.read_at(page, at)?;
-            }
+    /// Writes the accepted pages in a part of the file of a group, with what is around them in their blocks.
+    fn write_again(&self, group: &LogGroup, index: usize, part: Range<u64>) -> Result<()> {
+        let block = group.file.block_len() as u64;
+        let staged: Vec<&FromStaging> = self.staged.iter().filter(|page| page.group == index).collect();
+        let mut buf = AlignedBuf::zeroed(0);
+        let mut start = part.start / block * block;
+        while start < part.end {
+            let end = part.end.min(start + READ_LEN as u64).next_multiple_of(block);
+            buf.resize((end - start) as usize);
+            read_accepted(group, start, &part, &staged, buf.as_mut_slice())?;
+            staged.iter().for_each(|page| self.overlay(group, page, start, buf.as_mut_slice()));
+            group.file.write_at(&buf, start)?;
+            start = end;
         }
         Ok(())
     }
 
-    /// Puts the closed form of a page that was accepted from staging in the place of what the file has.
-    fn overlay(&self, group: &LogGroup, lpn: u64, page: &mut [u8; PAGE]) {
+    /// Puts the closed form of a page that was accepted from staging in the place of what the file has, as far as that is
+    /// in `out`, which begins at `start`.
+    fn overlay(&self, group: &LogGroup, from: &FromStaging, start: u64, out: &mut [u8]) {
         let owner = self.owner(group);
-        let Ok(i) = self.staged.binary_search_by_key(&lpn, |page| page.lpn) else { return };
-        let (Some(from), Some(staged)) = (self.staged.get(i), self.staging.get(owner, group.ltn, lpn)) else {
+        let Some(staged) = self.staging.get(owner, group.ltn, from.lpn) else { return };
+        let part = common(&from.range(), &(start..start + out.len() as u64));
+        if part.is_empty() {
             return;
-        };
+        }
+        let mut page = [0; PAGE];
         page.copy_from_slice(&staged.bytes);
-        page::close(page, from.used as u16, staged.header.durable_end, owner, lpn);
+        let (page, _) = page.split_at_mut(from.len);
+        page::close(page, from.used as u16, staged.header.durable_end, owner, from.lpn);
+        let within = |base: u64| (part.start - base) as usize..(part.end - base) as usize;
+        if let (Some(to), Some(from)) = (out.get_mut(within(start)), page.get(within(from.offset))) {
+            to.copy_from_slice(from);
+        }
     }
 
     /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them confirms
@@ -571,7 +592,7 @@ impl<'a> Scan<'a> {
     fn let_go_of_empty(&mut self, groups: &[LogGroup]) {
         while self.accepted.pop_if(|last| last.seqs.is_empty()).is_some() {
             let chain = |last: &Accepted| {
-                let end_lpn = last.first_lpn.saturating_add(last.pages);
+                let end_lpn = last.end_lpn;
                 Some(Chain { ltn: groups.get(last.group)?.ltn, end_lpn, used: last.used })
             };
             self.end = self.accepted.last().and_then(chain);
@@ -584,30 +605,60 @@ impl<'a> Scan<'a> {
         let kept = self.accepted.last().map_or(0, |last| last.group + 1);
         let (kept, cut) = groups.split_at(kept.min(groups.len()));
         let kept_end = self.end.map_or(0, |end| end.end_lpn);
-        let unverified = self.data_pages.iter().filter(|&&lpn| lpn >= self.durable_end).count();
+        let unverified = self.data_pages.iter().filter(|(lpn, _)| *lpn >= self.durable_end);
+        let unverified_bytes: usize = unverified.map(|(_, len)| len).sum();
         let seqs = |index: usize| {
             self.accepted.iter().find(|a| a.group == index).map_or_else(Spans::default, |a| a.seqs.clone())
         };
-        let pages = |index: usize| self.accepted.iter().find(|a| a.group == index).map_or(0, |a| a.pages);
+        let unit = self.unit();
+        let filled = |a: &Accepted| a.end_lpn.saturating_sub(a.first_lpn).saturating_mul(unit);
+        let filled = |index: usize| self.accepted.iter().find(|a| a.group == index).map_or(0, filled);
         let prior = |(index, group): (usize, &LogGroup)| PriorGroup {
             ltn: group.ltn,
             len: group.file.len(),
-            pages: pages(index),
+            filled: filled(index),
             seqs: seqs(index),
         };
         let prior: Vec<PriorGroup> = kept.iter().enumerate().map(prior).collect();
-        let highest_end = self.highest_lpn.map_or(0, |lpn| lpn.saturating_add(1));
+        let staged_end = |lpn: u64| lpn.saturating_add(self.lane.page_numbers());
+        let highest_end = self.highest_end.max(self.staging.highest_lpn.map_or(0, staged_end));
         self.report.next_lpn = highest_end.max(end_lpn).max(self.durable_end);
         let unsealed =
             |group: &&LogGroup| group.sealed_end.is_none() && !base::canary::is("recovery-does-not-seal");
         self.report.sealed = kept.last().filter(unsealed).map(|group| (group.ltn, kept_end));
         let cut = if base::canary::is("recovery-keeps-cut-groups") { &[] } else { cut };
         self.report.discarded = cut.iter().map(|group| group.ltn).collect();
-        self.report.unverified_tail_bytes = (unverified * PAGE) as u64;
+        self.report.unverified_tail_bytes = unverified_bytes as u64;
         self.report.staged_pages = self.staged.len() as u64;
         self.report.history = History { chain: self.end, groups: prior };
         self.report
     }
+}
+
+/// Reads what is to be written again, from `start` on. Blocks in which nothing of the file is wanted, since their part of it is
+/// in staging, may be unreadable.
+fn read_accepted(
+    group: &LogGroup,
+    start: u64,
+    part: &Range<u64>,
+    staged: &[&FromStaging],
+    out: &mut [u8],
+) -> Result<()> {
+    match group.file.read_at(out, start) {
+        Err(e) if io::is_unreadable(&e) => {}
+        read => return read,
+    }
+    let block = group.file.block_len();
+    for (at, piece) in (start..).step_by(block).zip(out.chunks_mut(block)) {
+        let wanted = common(part, &(at..at + piece.len() as u64));
+        let in_staging = staged.iter().map(|page| common(&page.range(), &wanted));
+        let in_staging: u64 = in_staging.map(|both| both.end - both.start).sum();
+        match group.file.read_at(piece, at) {
+            Err(e) if io::is_unreadable(&e) && in_staging == wanted.end - wanted.start => piece.fill(0),
+            read => read?,
+        }
+    }
+    Ok(())
 }
 
 /// A batch that is complete.
@@ -650,7 +701,7 @@ impl Assembly {
                 let last_seq = batch.first_seq.checked_add(u64::from(batch.seq_span));
                 let last_seq = last_seq.ok_or_else(|| disorder("has sequences over 64 bits"))?;
                 let (tenant, first_seq, len) = (batch.tenant, batch.first_seq, batch.len as usize);
-                let place = Place { pos: (fragment.pos + fragment.kind.header_len()) as u16, ..page };
+                let place = page.in_page(fragment.pos + fragment.kind.header_len());
                 Partial { tenant, place, first_seq, last_seq, len, bytes: Vec::new() }
             }
             (false, None, Some(partial)) => partial,
@@ -684,9 +735,9 @@ fn disorder(what: &str) -> Error {
     ))
 }
 
-fn newer(group: &LogGroup, i: u64, unknown: Unknown) -> Error {
+fn newer(group: &LogGroup, offset: u64, unknown: Unknown) -> Error {
     let error = unknown.error("open the store with the release that wrote it, or a newer one");
-    error.at_file(group.file.path()).at_offset(i * PAGE as u64)
+    error.at_file(group.file.path()).at_offset(offset)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! and the rules that a recovered log must keep.
 
 use crate::page::Owner;
-use crate::recover::{LogGroup, RecoveryMode, RecoveryReport, recover};
+use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, RecoveryReport, recover_lane};
 use crate::{
     Durability, History, Lane, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed,
 };
@@ -39,6 +39,8 @@ pub(crate) fn path_of(ltn: u64) -> PathBuf {
 /// The groups, each with the end that a recovery gave it, and the number for the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Manifest {
+    /// Of the log.
+    pub lane: Lane,
     pub groups: BTreeMap<u64, Option<u64>>,
     pub next_ltn: u64,
 }
@@ -94,6 +96,11 @@ pub(crate) fn options() -> WalOptions {
     }
 }
 
+/// A length that blocks have.
+pub(crate) fn any_block_len(seed: u64) -> usize {
+    512 << (seed % 4)
+}
+
 pub(crate) fn payload(rng: &mut Rng, seq: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len.max(8)];
     rng.fill(&mut bytes);
@@ -103,11 +110,18 @@ pub(crate) fn payload(rng: &mut Rng, seq: u64, len: usize) -> Vec<u8> {
 
 impl Caller {
     pub fn new(seed: u64, start: u64) -> Caller {
+        Caller::on(Lane::FIRST, seed, start)
+    }
+
+    /// With the log in this lane, on a device with blocks of some length.
+    pub fn on(lane: Lane, seed: u64, start: u64) -> Caller {
         let sim = SimEnv::new(seed);
+        sim.set_block_len(any_block_len(seed));
         sim.env().fs.create_dir_all(dir()).unwrap();
         sim.env().fs.sync_dir(Path::new("/")).unwrap();
-        let manifest = Manifest { groups: BTreeMap::new(), next_ltn: start.max(1) };
-        Caller::begin(sim, seed, manifest, start, History::default(), options(), Vec::new(), start)
+        let manifest = Manifest { lane, groups: BTreeMap::new(), next_ltn: start.max(1) };
+        let options = WalOptions { lane, ..options() };
+        Caller::begin(sim, seed, manifest, start, History::default(), options, Vec::new(), start)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -344,12 +358,13 @@ pub(crate) fn recover_all(
     mode: RecoveryMode,
 ) -> Result<(RecoveryReport, Replayed)> {
     let mut replayed = Vec::new();
-    let report =
-        recover(&sim.env(), dir(), store(), &groups(sim, manifest), mode, &mut |tenant, seq, payload| {
-            assert_eq!(tenant, tenant_of(payload), "whose batch {seq} is");
-            replayed.push((seq, payload.to_vec()));
-            Ok(())
-        })?;
+    let mut take = |batch: &LoggedBatch<'_>| {
+        assert_eq!(batch.tenant, tenant_of(batch.bytes), "whose batch {} is", batch.first_seq);
+        replayed.push((batch.first_seq, batch.bytes.to_vec()));
+        Ok(())
+    };
+    let of = (store(), manifest.lane);
+    let report = recover_lane(&sim.env(), dir(), of, &groups(sim, manifest), mode, &mut take)?;
     Ok((report, replayed))
 }
 
@@ -404,8 +419,9 @@ impl Expectation {
         for path in files.filter(|p| p.extension().is_some_and(|e| e == "log") && !listed.contains(p)) {
             sim.env().fs.remove(&path).unwrap();
         }
+        let options = WalOptions { lane: manifest.lane, ..options() };
         let mut caller =
-            Caller::begin(sim, seed, manifest, next_lpn, history, options(), written, self.next_seq);
+            Caller::begin(sim, seed, manifest, next_lpn, history, options, written, self.next_seq);
         caller.manifests.insert(0, before);
         caller.floors = vec![(0, self.floor)];
         caller

@@ -1,8 +1,8 @@
 //! The end of the log: the open page, the pages before it that are not in their group file yet, and what comes next.
 //!
 //! They are in memory ([`Ring`]) until they are written to their group file. A batch that must outlive the process has
-//! them written to the staging file too, before it is acknowledged: page `p` in slot `p mod slots`, and of the open page
-//! what was added since. Writing there may fail, as any write; the batch is then taken back ([`Tail::take_back`]). A
+//! them written to the staging file too, before it is acknowledged: each in the slot behind that of the page before it, from
+//! the last slot on in the first, and of the open page what was added since. Writing there may fail, as any write; the batch is then taken back ([`Tail::take_back`]). A
 //! batch whose caller is going to wait for its sync is not staged: the sync carries it to the group file.
 //!
 //! Invariant: when a staged batch is acknowledged, all pages up to its last are in their group file or in the staging
@@ -10,10 +10,10 @@
 //! file (the caller's duty, [`Tail::has_slots`]).
 
 use crate::groups::Groups;
-use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Stream};
+use crate::page::{self, BatchHeader, FragmentKind, Owner, PageHeader, Shape, Stream};
 use crate::{Chain, History, Lane, Place, PreparedGroup};
 use base::{ErrorKind, Result, Uid};
-use io::{PAGE, PartialWrite, ScratchFile};
+use io::{AlignedBuf, PAGE, PartialWrite, ScratchFile};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -23,17 +23,31 @@ const SPARE_PAGES_MAX: usize = 256;
 /// A page as far as it is filled, in its open form.
 pub(crate) type PageBytes = Arc<Vec<u8>>;
 
+/// A page to which nothing is added any more.
+#[derive(Debug)]
+pub(crate) struct ClosedPage {
+    pub lpn: u64,
+    /// Bytes that it takes in its group file.
+    pub len: usize,
+    /// As far as it is filled.
+    pub bytes: PageBytes,
+}
+
 /// The pages that are not known to be in their group file, and the file that keeps them for the next process.
 #[derive(Debug)]
 pub(crate) struct Ring {
     file: Arc<dyn ScratchFile>,
     slots: u64,
     store: Uid,
-    /// Number of the first of `closed`.
-    first_lpn: u64,
-    closed: VecDeque<PageBytes>,
+    /// The pages so far that left this, and so how many slots were used before that of the first of `closed`.
+    gone: u64,
+    closed: VecDeque<ClosedPage>,
     /// The page after them; empty: none is open.
     open: Vec<u8>,
+    /// Its number, or that of the next.
+    next_lpn: u64,
+    /// How long it will be.
+    shape: Shape,
     spare: Vec<Vec<u8>>,
     /// How far the file has the pages: up to this many bytes of this page.
     staged: (u64, usize),
@@ -47,9 +61,11 @@ impl Ring {
             slots: (file.len() / PAGE) as u64,
             file,
             store,
-            first_lpn: next_lpn,
+            gone: next_lpn,
             closed: VecDeque::new(),
             open: Vec::new(),
+            next_lpn,
+            shape: Shape::default(),
             spare: Vec::new(),
             staged: (next_lpn, 0),
             run: Vec::new(),
@@ -63,17 +79,18 @@ impl Ring {
     /// Goes on in another file. All pages must be in their group file.
     pub fn move_to(&mut self, file: Arc<dyn ScratchFile>) {
         assert!(self.closed.is_empty() && self.open.is_empty(), "pages of the old file are still needed");
-        (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.first_lpn, 0));
+        (self.slots, self.staged) = ((file.len() / PAGE) as u64, (self.next_lpn, 0));
         self.file = file;
     }
 
     /// The first page that is here; all before it are in their group file.
     pub fn first_lpn(&self) -> u64 {
-        self.first_lpn
+        self.closed.front().map_or(self.next_lpn, |page| page.lpn)
     }
 
-    fn next_lpn(&self) -> u64 {
-        self.first_lpn + self.closed.len() as u64
+    /// Where a closed page is in `closed`; the end of it for the open one and those to come.
+    fn index(&self, lpn: u64) -> usize {
+        self.closed.partition_point(|page| page.lpn < lpn)
     }
 
     /// Whose the pages of a group are.
@@ -81,27 +98,51 @@ impl Ring {
         Owner { store: self.store, group: Some(group) }
     }
 
-    /// Closed pages from `first_lpn` on, which must all be there.
-    pub fn closed(&self, first_lpn: u64, pages: usize) -> Vec<PageBytes> {
-        let skipped = (first_lpn - self.first_lpn) as usize;
-        self.closed.range(skipped..skipped + pages).cloned().collect()
+    /// Closed pages from `start` on up to `end`, as many as have `len_max` bytes together, and one in any case.
+    pub fn run(&self, start: u64, end: u64, len_max: usize) -> impl Iterator<Item = &ClosedPage> {
+        let mut len = 0usize;
+        self.closed.range(self.index(start)..).take_while(move |page| {
+            let first = len == 0;
+            len += page.len;
+            page.lpn < end && (first || len <= len_max)
+        })
+    }
+
+    /// The number after the pages that make such a run.
+    pub fn end_of_run(&self, start: u64, end: u64, len_max: usize) -> u64 {
+        self.run(start, end, len_max).last().map_or(end, |page| self.number_after(page.lpn))
     }
 
     /// The pages from `written_end` on that the file holds, each with the bytes of it that were staged.
     pub fn staged_from(&self, written_end: u64) -> Vec<(u64, usize)> {
         let (last, last_used) = self.staged;
-        let first = self.first_lpn.max(written_end);
-        let whole = (first..last).map(|lpn| (lpn, self.page(lpn).len()));
-        let part = (last >= first && last_used > 0).then_some((last, last_used));
+        let closed = self.closed.range(self.index(written_end)..).take_while(|page| page.lpn < last);
+        let whole = closed.map(|page| (page.lpn, page.bytes.len()));
+        let part = (last >= self.first_lpn().max(written_end) && last_used > 0).then_some((last, last_used));
         whole.chain(part).collect()
+    }
+
+    /// What must have been written so that so many pages, the open one first, have a slot: all pages below this number.
+    pub fn must_be_written(&self, pages: u64) -> u64 {
+        let over = (self.closed.len() as u64 + pages).saturating_sub(self.slots);
+        match over.checked_sub(1).and_then(|last| self.closed.get(last as usize)) {
+            Some(page) => self.number_after(page.lpn),
+            None if over == 0 => 0,
+            None => self.next_lpn,
+        }
+    }
+
+    /// The number of the page behind a closed one.
+    fn number_after(&self, lpn: u64) -> u64 {
+        self.closed.get(self.index(lpn + 1)).map_or(self.next_lpn, |page| page.lpn)
     }
 
     /// Lets go of pages that are in their group file by now.
     pub fn forget_below(&mut self, written_end: u64) {
-        while self.first_lpn < written_end {
+        while self.first_lpn() < written_end {
             let Some(page) = self.closed.pop_front() else { break };
-            self.first_lpn += 1;
-            if let Some(bytes) = Arc::into_inner(page) {
+            self.gone += 1;
+            if let Some(bytes) = Arc::into_inner(page.bytes) {
                 self.recycle(bytes);
             }
         }
@@ -114,26 +155,37 @@ impl Ring {
         }
     }
 
-    fn begin(&mut self, header: &[u8]) {
+    fn begin(&mut self, header: &[u8], shape: Shape) {
         self.open = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(PAGE));
         self.open.extend_from_slice(header);
+        self.shape = shape;
+    }
+
+    /// The number after the open page, if it is closed now.
+    fn end_lpn(&self) -> u64 {
+        if self.open.is_empty() { self.next_lpn } else { self.next_lpn + self.shape.numbers(self.open.len()) }
     }
 
     fn end(&mut self) {
-        self.closed.push_back(Arc::new(std::mem::take(&mut self.open)));
+        let (lpn, len) = (self.next_lpn, self.shape.page_len(self.open.len()));
+        self.next_lpn = self.end_lpn();
+        let bytes = Arc::new(std::mem::take(&mut self.open));
+        self.closed.push_back(ClosedPage { lpn, len, bytes });
     }
 
-    /// The numbers up to `next_lpn` were given to pages that are all in their group file.
+    /// The numbers up to `next_lpn` were given to a page that is in its group file, as are all before it.
     fn skip_to(&mut self, next_lpn: u64) {
         self.forget_below(next_lpn);
-        self.first_lpn = next_lpn;
+        self.gone += 1;
+        self.next_lpn = next_lpn;
     }
 
     /// Goes back to where `lpn` was the open page, with `used` bytes.
     fn cut_back(&mut self, lpn: u64, used: usize) {
-        while self.next_lpn() > lpn {
+        while self.next_lpn > lpn {
             let Some(page) = self.closed.pop_back() else { break };
-            let open = std::mem::replace(&mut self.open, Arc::unwrap_or_clone(page));
+            self.next_lpn = page.lpn;
+            let open = std::mem::replace(&mut self.open, Arc::unwrap_or_clone(page.bytes));
             self.recycle(open);
         }
         self.open.truncate(used);
@@ -141,35 +193,37 @@ impl Ring {
 
     /// A page that is here, as far as it is filled.
     pub fn in_memory(&self, lpn: u64) -> Option<&[u8]> {
-        let index = lpn.checked_sub(self.first_lpn)? as usize;
-        match self.closed.get(index) {
-            Some(page) => Some(page),
-            None => Some(&*self.open).filter(|open| index == self.closed.len() && !open.is_empty()),
+        let page = self.closed.get(self.index(lpn)).filter(|page| page.lpn == lpn);
+        match page {
+            Some(page) => Some(&page.bytes),
+            None => Some(&*self.open).filter(|open| lpn == self.next_lpn && !open.is_empty()),
         }
     }
 
-    fn page(&self, lpn: u64) -> &[u8] {
-        self.closed.get((lpn - self.first_lpn) as usize).map_or(&self.open, |page| page)
+    /// A page by its index, closed or open.
+    fn page(&self, index: usize) -> &[u8] {
+        self.closed.get(index).map_or(&self.open, |page| &page.bytes)
     }
 
     /// Makes the file hold all pages from `written_end` on. After `NoSpace` it holds none of those that were not there
     /// before, so that their numbers may be given once more.
     pub fn stage(&mut self, written_end: u64) -> Result<()> {
-        let end = (self.next_lpn(), self.open.len());
+        let end = (self.next_lpn, self.open.len());
         let (lpn, used) = self.staged.max((written_end, 0));
         if (lpn, used) >= end {
             return Ok(());
         }
+        let index = self.index(lpn);
         // The last page that has bytes.
-        let last_lpn = if self.open.is_empty() { end.0 - 1 } else { end.0 };
-        let staged = match lpn == last_lpn {
-            true => self.write(lpn, used, &self.page(lpn)[used..]).map_err(|e| (lpn, used, e)),
-            false => self.stage_run(lpn, used, last_lpn),
+        let last = if self.open.is_empty() { self.closed.len() - 1 } else { self.closed.len() };
+        let staged = match index == last {
+            true => self.write(index, used, &self.page(index)[used..]).map_err(|e| (index, used, e)),
+            false => self.stage_run(index, used, last),
         };
-        if let Err((run_lpn, run_used, PartialWrite { stored_bytes, error })) = staged {
+        if let Err((run_index, run_used, PartialWrite { stored_bytes, error })) = staged {
             if error.kind() == ErrorKind::NoSpace {
-                let stored_end = run_lpn * PAGE as u64 + (run_used + stored_bytes) as u64;
-                self.unstage(lpn * PAGE as u64 + used as u64, stored_end)?;
+                let stored_end = run_index * PAGE + run_used + stored_bytes;
+                self.unstage(index * PAGE + used, stored_end)?;
             }
             return Err(error);
         }
@@ -177,50 +231,54 @@ impl Ring {
         Ok(())
     }
 
-    fn write(&self, lpn: u64, at: usize, bytes: &[u8]) -> std::result::Result<(), PartialWrite> {
-        self.file.write((lpn % self.slots) as usize * PAGE + at, bytes)
+    /// The slot of a page, by its index.
+    fn slot(&self, index: usize) -> u64 {
+        (self.gone + index as u64) % self.slots
+    }
+
+    fn write(&self, index: usize, at: usize, bytes: &[u8]) -> std::result::Result<(), PartialWrite> {
+        self.file.write(self.slot(index) as usize * PAGE + at, bytes)
     }
 
     /// Several pages at once; as many writes as the ring wraps. An error comes with where the write that failed began.
     fn stage_run(
         &mut self,
-        mut lpn: u64,
+        mut index: usize,
         mut used: usize,
-        last_lpn: u64,
-    ) -> std::result::Result<(), (u64, usize, PartialWrite)> {
+        last: usize,
+    ) -> std::result::Result<(), (usize, usize, PartialWrite)> {
         let mut run = std::mem::take(&mut self.run);
         let mut staged = Ok(());
-        while staged.is_ok() && lpn <= last_lpn {
-            let (start_lpn, start_used) = (lpn, used);
+        while staged.is_ok() && index <= last {
+            let (start, start_used) = (index, used);
             run.clear();
             loop {
-                run.extend_from_slice(&self.page(lpn)[used..]);
-                (lpn, used) = (lpn + 1, 0);
-                if lpn > last_lpn || lpn.is_multiple_of(self.slots) {
+                run.extend_from_slice(&self.page(index)[used..]);
+                (index, used) = (index + 1, 0);
+                if index > last || self.slot(index) == 0 {
                     break;
                 }
                 // What is behind the end of a page is not read; zeros are as good as anything.
                 run.resize((start_used + run.len()).next_multiple_of(PAGE) - start_used, 0);
             }
-            staged = self.write(start_lpn, start_used, &run).map_err(|e| (start_lpn, start_used, e));
+            staged = self.write(start, start_used, &run).map_err(|e| (start, start_used, e));
         }
         self.run = run;
         staged
     }
 
-    /// Makes unreadable what was stored, from one position of the log to another, counted in bytes: the beginning of the
-    /// fragment in the first page, and the headers of the pages after it. Positions are going to be used once more, and
-    /// neither what stood there, nor a page that continues the one before, must be found.
-    fn unstage(&self, start: u64, end: u64) -> Result<()> {
-        let page = PAGE as u64;
+    /// Makes unreadable what was stored, from one position to another, counted in bytes of slots from that of the first page
+    /// on: the beginning of the fragment in the first page, and the headers of the pages after it. Positions are going to be
+    /// used once more, and neither what stood there, nor a page that continues the one before, must be found.
+    fn unstage(&self, start: usize, end: usize) -> Result<()> {
         let mut at = start;
         while at < end {
             let zeros = [0; page::HEADER_LEN];
-            let len = zeros.len().min((end - at) as usize).min(PAGE - (at % page) as usize);
-            let undone = self.write(at / page, (at % page) as usize, &zeros[..len]);
+            let len = zeros.len().min(end - at).min(PAGE - at % PAGE);
+            let undone = self.write(at / PAGE, at % PAGE, &zeros[..len]);
             // It stays to be found: then nothing may be added to the log any more.
             undone.map_err(|e| e.error.with_kind(ErrorKind::Io))?;
-            at = (at / page + 1) * page;
+            at = (at / PAGE + 1) * PAGE;
         }
         Ok(())
     }
@@ -309,13 +367,13 @@ impl Tail {
         history: &History,
         ring: Ring,
     ) -> Result<Self> {
-        let groups = Groups::new(first, next_lpn, history)?;
+        let groups = Groups::new(lane, first, next_lpn, history)?;
         let Chain { end_lpn, used, .. } = groups.active.prev;
         Ok(Tail {
             groups,
             ring,
             prev_used: used,
-            stream: (lane != Lane::FIRST).then_some(Stream { lane, logger: 0 }),
+            stream: (lane != Lane::FIRST).then_some(Stream { lane, ..Stream::default() }),
             data_end: end_lpn,
             confirmed_end: end_lpn,
             highest_witness: 0,
@@ -327,7 +385,7 @@ impl Tail {
 
     /// The page that is open, or the next to be opened.
     pub fn next_lpn(&self) -> u64 {
-        self.ring.next_lpn()
+        self.ring.next_lpn
     }
 
     /// Bytes used of the open page; 0: no page is open.
@@ -337,13 +395,13 @@ impl Tail {
 
     /// The end of all pages, the open one included.
     pub fn end_lpn(&self) -> u64 {
-        self.next_lpn() + u64::from(self.used() != 0)
+        self.ring.end_lpn()
     }
 
     /// True if the slots of so many pages, the open one first, are free, given that all pages below `written_end` were
     /// written.
     pub fn has_slots(&self, pages: u64, written_end: u64) -> bool {
-        self.next_lpn() + pages <= written_end + self.ring.slots
+        self.ring.must_be_written(pages) <= written_end
     }
 
     /// The most pages that a batch of `len` bytes may need, the open one included.
@@ -353,20 +411,17 @@ impl Tail {
 
     /// Makes room for a batch of `len` bytes in the active group, rolling if need be. False if there is no group for it.
     pub fn reserve(&mut self, len: usize) -> bool {
-        let end_lpn = self.end_lpn();
-        let have = end_lpn - self.groups.active.first_lpn;
-        if have + page::pages_to_open(self.used(), len) <= self.groups.active.data_pages() {
-            return true;
-        }
-        self.roll(page::pages_to_open(0, len))
+        let active = &self.groups.active;
+        let have = self.next_lpn() - active.first_lpn;
+        have + active.shape.numbers_for(self.used(), len) <= active.data_numbers || self.roll(len)
     }
 
-    /// Goes on in the first spare group with room for `pages` of data. False, and nothing happened, if there is none.
-    pub fn roll(&mut self, pages: u64) -> bool {
+    /// Goes on in the first spare group with room for a batch of `len` bytes. False, and nothing happened, if there is none.
+    pub fn roll(&mut self, len: usize) -> bool {
         let end_lpn = self.end_lpn();
         let used = if self.used() != 0 { self.used() as u16 } else { self.prev_used };
         let end = Chain { ltn: self.groups.active.prepared.ltn, end_lpn, used };
-        let rolled = self.groups.roll(end, pages);
+        let rolled = self.groups.roll(end, len);
         if rolled {
             self.close_page();
             self.rolls += 1;
@@ -377,17 +432,16 @@ impl Tail {
     /// Where the first byte of the next batch will be, if it goes to the active group.
     pub fn next_place(&self) -> Place {
         let active = &self.groups.active;
-        let page = (self.next_lpn() - active.first_lpn) as u32;
+        let offset = (self.next_lpn() - active.first_lpn) * active.shape.unit() as u64;
         let used = if self.used() != 0 { self.used() } else { page::HEADER_LEN };
-        Place { ltn: active.prepared.ltn, page, pos: (used + page::FIRST_FRAGMENT_HEADER_LEN) as u16 }
+        Place::of_page(active.prepared.ltn, offset).in_page(used + page::FIRST_FRAGMENT_HEADER_LEN)
     }
 
     /// True if [`Tail::reserve`] finds room for a batch of `len` bytes, even if the open page is closed before.
     pub fn has_room(&self, len: usize) -> bool {
         let active = &self.groups.active;
         let have = self.end_lpn() - active.first_lpn;
-        let pages = page::pages_to_open(0, len);
-        have + pages <= active.data_pages() || self.groups.has_spare(pages)
+        have + active.shape.numbers_for(0, len) <= active.data_numbers || self.groups.has_spare(len)
     }
 
     /// Begins the next page. There must be a slot for it and no open page.
@@ -395,7 +449,7 @@ impl Tail {
         assert_eq!(self.used(), 0, "a page is open");
         let mut header = [0; page::HEADER_LEN];
         self.header(around).encode_open(&mut header);
-        self.ring.begin(&header);
+        self.ring.begin(&header, self.groups.active.shape);
     }
 
     fn header(&mut self, around: Surroundings) -> PageHeader {
@@ -407,13 +461,13 @@ impl Tail {
             prev_used: self.prev_used,
             owner: self.ring.owner(active.prepared.uid),
             ltn: active.prepared.ltn,
-            lpn: self.ring.next_lpn(),
+            lpn: self.next_lpn(),
             first_lpn: active.first_lpn,
             durable_end: around.durable_end,
             prev_ltn: active.prev.ltn,
             prev_end: active.prev.end_lpn,
             witness_edit: self.highest_witness,
-            stream: self.stream,
+            stream: self.stream.map(|stream| Stream { shape: active.shape, ..stream }),
         }
     }
 
@@ -441,7 +495,7 @@ impl Tail {
         let bytes = &mut open[pos..];
         batch.fill(&mut bytes[kind.header_len()..]);
         page::encode_fragment(bytes, kind, batch.header, owner, lpn, pos);
-        self.data_end = lpn + 1;
+        self.data_end = self.end_lpn();
         if PAGE - self.used() < page::ROOM_LEN_MIN {
             self.close_page();
         }
@@ -456,18 +510,20 @@ impl Tail {
         }
     }
 
-    /// Adds a page without batches, in its closed form, to `out`. All pages before it must be in their group file; it does
-    /// not pass through the ring.
-    pub fn watermark_page(&mut self, around: Surroundings, out: &mut [u8; PAGE]) -> u64 {
+    /// Makes `out` a page without batches, in its closed form, and returns its number and the one after it. All pages before
+    /// it must be in their group file; it does not pass through the ring.
+    pub fn watermark_page(&mut self, around: Surroundings, out: &mut AlignedBuf) -> (u64, u64) {
         assert_eq!(self.used(), 0, "a page is open");
-        let lpn = self.next_lpn();
-        let used = page::HEADER_LEN;
+        let (lpn, used) = (self.next_lpn(), page::HEADER_LEN);
+        let shape = self.groups.active.shape;
+        out.resize(shape.page_len(used));
         let header = self.header(around);
-        header.encode_open(out);
-        page::close(out, used as u16, around.durable_end, header.owner, lpn);
+        header.encode_open(out.as_mut_slice());
+        page::close(out.as_mut_slice(), used as u16, around.durable_end, header.owner, lpn);
         self.prev_used = used as u16;
-        self.ring.skip_to(lpn + 1);
-        lpn
+        let end = lpn + shape.numbers(used);
+        self.ring.skip_to(end);
+        (lpn, end)
     }
 
     /// Where the tail is now. As long as the lock is held, and no page is opened for lack of a slot in between, it can be

@@ -10,7 +10,7 @@ use crate::commit::{Commit, Frontier, Token, Turn};
 use crate::groups::{PreparedGroup, Segment};
 use crate::page::{self, BatchHeader, Owner};
 use crate::staging::STAGING_LEN_MAX;
-use crate::tail::{Batch, Mark, Ring, Surroundings, Tail};
+use crate::tail::{Batch, ClosedPage, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{AlignedBuf, Env, PAGE};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Sizes of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Default for WalOptions {
     }
 }
 
-/// Where a batch ended up: the page of its last byte. Later batches have equal or greater positions.
+/// Where a batch ended up: the page of its last byte, by the number of that ([`Lane::unit`]). Later batches have equal or greater positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Number of the page.
@@ -75,7 +76,7 @@ pub struct WalStats {
     pub inline_write_outs: u64,
     /// Groups closed.
     pub rolls: u64,
-    /// Pages numbered so far, as the number of the next.
+    /// The number of the next page.
     pub next_lpn: u64,
     /// All pages below are durable.
     pub durable_end: u64,
@@ -295,13 +296,14 @@ impl Wal {
         pages: u64,
     ) -> Result<MutexGuard<'a, Tail>> {
         while !tail.has_slots(pages, self.commit.frontier.written_end()) {
-            let (next_lpn, slots) = (tail.next_lpn(), tail.ring.slots());
+            let (next_lpn, needed) = (tail.next_lpn(), tail.ring.must_be_written(pages));
             drop(tail);
-            let has_slots = |frontier: &Frontier| next_lpn + pages <= frontier.written_end() + slots;
+            let has_slots = |frontier: &Frontier| needed <= frontier.written_end();
             if let Some(token) = self.commit.acquire_unless(has_slots)? {
                 add(&self.counters.inline_write_outs, 1);
-                let run = (self.options.write_len_max / PAGE) as u64;
-                let end = next_lpn.min(self.commit.frontier.written_end() + run);
+                let written_end = self.commit.frontier.written_end();
+                let run_max = self.options.write_len_max;
+                let end = lock(&self.tail).ring.end_of_run(written_end, next_lpn, run_max);
                 let outcome = self.write_pages(&token, end);
                 token.finish_write(outcome)?;
             }
@@ -347,7 +349,7 @@ impl Wal {
         let segments = lock(&self.tail).groups.segments(frontier.durable_end(), end);
         for segment in segments {
             let start = segment.start.max(frontier.written_end().min(segment.end));
-            let fresh_len = (segment.end - start) * PAGE as u64;
+            let fresh_len = (segment.end - start) * self.unit();
             let unsynced = segment.start < start;
             if unsynced || fresh_len > self.options.write_len_max as u64 {
                 self.write_segment(token, &segment, start)?;
@@ -360,9 +362,9 @@ impl Wal {
                 }
             } else {
                 let mut buf = lock(&self.buf);
-                self.fill(&mut buf, segment.group, start, fresh_len as usize);
+                self.fill(&mut buf, &segment, start, fresh_len as usize);
                 add(&self.counters.durable_writes, 1);
-                let offset = offset_of(&segment, start);
+                let offset = self.offset_of(&segment, start);
                 match base::canary::is("log-write-not-durable") {
                     true => segment.file.write_at(&buf, offset)?,
                     false => segment.file.write_durable(&buf, offset)?,
@@ -387,29 +389,45 @@ impl Wal {
 
     /// Writes the pages of a segment from `start`, in large runs; their slots are then free.
     fn write_segment(&self, token: &Token<'_>, segment: &Segment, mut start: u64) -> Result<()> {
-        let run_max = (self.options.write_len_max / PAGE) as u64;
         let mut buf = lock(&self.buf);
         while start < segment.end {
-            let pages = (segment.end - start).min(run_max);
-            self.fill(&mut buf, segment.group, start, pages as usize * PAGE);
+            let end = self.fill(&mut buf, segment, start, self.options.write_len_max);
             add(&self.counters.writes, 1);
-            segment.file.write_at(&buf, offset_of(segment, start))?;
-            start += pages;
+            segment.file.write_at(&buf, self.offset_of(segment, start))?;
+            start = end;
             token.written(start);
         }
         Ok(())
     }
 
-    fn fill(&self, buf: &mut AlignedBuf, group: Uid, start: u64, len: usize) {
+    /// Fills the buffer with pages of a segment from `start` on, in their closed form, up to `len_max` bytes. Returns the
+    /// number after the last.
+    fn fill(&self, buf: &mut AlignedBuf, segment: &Segment, start: u64, len_max: usize) -> u64 {
+        let owner = Owner { store: self.store, group: Some(segment.group) };
+        let page = |page: &ClosedPage| (page.lpn, page.len, Arc::clone(&page.bytes));
+        let pages: Vec<_> = lock(&self.tail).ring.run(start, segment.end, len_max).map(page).collect();
+        let len = pages.iter().map(|(_, len, _)| len).sum();
         buf.resize(len);
-        let owner = Owner { store: self.store, group: Some(group) };
-        let pages = lock(&self.tail).ring.closed(start, len / PAGE);
         let durable_end = self.commit.frontier.durable_end();
-        for ((lpn, page), out) in (start..).zip(pages).zip(buf.as_mut_slice().as_chunks_mut::<PAGE>().0) {
-            out[..page.len()].copy_from_slice(&page);
-            page::close(out, page.len() as u16, durable_end, owner, lpn);
+        let mut rest = buf.as_mut_slice();
+        for (lpn, len, bytes) in pages {
+            let (out, behind) = rest.split_at_mut(len);
+            out[..bytes.len()].copy_from_slice(&bytes);
+            page::close(out, bytes.len() as u16, durable_end, owner, lpn);
+            rest = behind;
         }
         add(&self.counters.written_bytes, len as u64);
+        start + len as u64 / self.unit()
+    }
+
+    /// Bytes for which one page number stands.
+    fn unit(&self) -> u64 {
+        self.options.lane.unit() as u64
+    }
+
+    /// Where a page is in the file of its group.
+    fn offset_of(&self, segment: &Segment, lpn: u64) -> u64 {
+        (lpn - segment.first_lpn) * self.unit()
     }
 
     /// Installs a spare group; the manifest must list it already.
@@ -430,12 +448,12 @@ impl Wal {
         lock(&self.tail).has_room(len)
     }
 
-    /// True if half of the active group's pages are taken: time to prepare a spare. (Before that a spare would only be
+    /// True if half of the active group is taken: time to prepare a spare. (Before that a spare would only be
     /// disk space that a small store never needs.)
     pub fn is_half_full(&self) -> bool {
         let tail = lock(&self.tail);
         let active = &tail.groups.active;
-        (tail.next_lpn() - active.first_lpn) * 2 >= active.data_pages()
+        (tail.next_lpn() - active.first_lpn) * 2 >= active.data_numbers
     }
 
     /// Closed groups, oldest first, that nobody needs: they hold no record with a sequence at or above the floor of its
@@ -475,15 +493,16 @@ impl Wal {
     /// then all are.
     pub fn read_ring(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let tail = lock(&self.tail);
-        let start_lpn = tail.groups.first_lpn_of(place.ltn)? + u64::from(place.page);
-        let in_file = tail.ring.first_lpn().saturating_sub(start_lpn);
+        let start_lpn = tail.groups.first_lpn_of(place.ltn)? + place.offset() / self.unit();
+        let page_numbers = self.options.lane.page_numbers();
         let (mut before, start) = (0, out.len());
         for (i, part) in place.parts(len) {
-            if (i as u64) < in_file {
+            let lpn = start_lpn + i as u64 * page_numbers;
+            if lpn < tail.ring.first_lpn() {
                 before += part.len();
                 continue;
             }
-            match tail.ring.in_memory(start_lpn + i as u64).and_then(|page| page.get(part)) {
+            match tail.ring.in_memory(lpn).and_then(|page| page.get(part)) {
                 Some(part) => out.extend_from_slice(part),
                 // There never was a batch that reaches so far.
                 None => {
@@ -525,8 +544,9 @@ impl Wal {
     /// was appended since the start.
     pub fn last_position(&self) -> Option<Position> {
         let tail = lock(&self.tail);
-        let end = tail.end_lpn();
-        end.checked_sub(1).filter(|_| end > self.start_lpn).map(|lpn| Position { lpn })
+        let open = (tail.used() != 0).then(|| tail.next_lpn());
+        let last = open.or_else(|| tail.next_lpn().checked_sub(1)).filter(|&lpn| lpn >= self.start_lpn);
+        last.map(|lpn| Position { lpn })
     }
 
     /// The group that is written, and the number after its last page; `None` if it has no pages. After [`Wal::close`] this
@@ -541,11 +561,12 @@ impl Wal {
     /// True if [`Wal::write_out`] has something to do. Cheap enough to ask after every append.
     pub fn wants_write_out(&self) -> bool {
         let tail = lock(&self.tail);
-        let half = (tail.ring.slots() / 2).max(1);
-        let threshold = ((self.options.write_len_min / PAGE) as u64).clamp(1, half);
+        let page = PAGE as u64;
+        let half = (tail.ring.slots() / 2).max(1) * page;
+        let threshold = (self.options.write_len_min as u64 / page * page).clamp(page, half);
         let frontier = &self.commit.frontier;
         let full = tail.next_lpn() - frontier.written_end().min(tail.next_lpn());
-        full >= threshold
+        full * self.unit() >= threshold
             || (tail.groups.release_waits(frontier.durable_end())
                 && frontier.written_end() > tail.groups.active.first_lpn)
     }
@@ -642,25 +663,24 @@ impl Wal {
         let frontier = &self.commit.frontier;
         let watermark = frontier.durable_end();
         let mut buf = lock(&self.buf);
-        buf.resize(PAGE);
-        let (lpn, data_end, segments) = {
+        let (lpn, end, data_end, segments) = {
             let mut tail = lock(&self.tail);
             if tail.data_end == tail.confirmed_end && !tail.groups.release_waits(watermark) {
                 return Ok(false);
             }
-            let (pages, _) = buf.as_mut_slice().as_chunks_mut::<PAGE>();
             let around = Surroundings { durable_end: watermark, witness_edit: 0 };
-            let lpn = tail.watermark_page(around, &mut pages[0]);
-            (lpn, tail.data_end, tail.groups.segments(lpn, lpn + 1))
+            let (lpn, end) = tail.watermark_page(around, &mut buf);
+            (lpn, end, tail.data_end, tail.groups.segments(lpn, end))
         };
         for segment in segments {
-            assert!(lpn - segment.first_lpn < segment.file.len() / PAGE as u64, "a page was kept for it");
+            let offset = self.offset_of(&segment, lpn);
+            assert!(offset + buf.len() as u64 <= segment.file.len(), "room was kept for it");
             add(&self.counters.durable_writes, 1);
-            add(&self.counters.written_bytes, PAGE as u64);
-            segment.file.write_durable(&buf, offset_of(&segment, lpn))?;
+            add(&self.counters.written_bytes, buf.len() as u64);
+            segment.file.write_durable(&buf, offset)?;
         }
-        token.written(lpn + 1);
-        token.durable(lpn + 1);
+        token.written(end);
+        token.durable(end);
         lock(&self.tail).confirmed_end = data_end;
         Ok(true)
     }
@@ -695,10 +715,6 @@ impl Wal {
             durable_end: self.commit.frontier.durable_end(),
         }
     }
-}
-
-fn offset_of(segment: &Segment, lpn: u64) -> u64 {
-    (lpn - segment.first_lpn) * PAGE as u64
 }
 
 fn batch_header(

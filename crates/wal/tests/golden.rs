@@ -21,8 +21,10 @@ const TEXT: &str = include_str!("golden/group-v2.txt");
 const GOLDEN_V3: &[u8] = include_bytes!("golden/group-v3.log");
 const TEXT_V3: &str = include_str!("golden/group-v3.txt");
 /// The same batches in the lane that keeps records.
-const GOLDEN_LANE: &[u8] = include_bytes!("golden/group-v3-lane-1.log");
-const TEXT_LANE: &str = include_str!("golden/group-v3-lane-1.txt");
+const GOLDEN_V4: &[u8] = include_bytes!("golden/group-v4.log");
+const TEXT_V4: &str = include_str!("golden/group-v4.txt");
+/// The same, from before there was a release with that lane.
+const GOLDEN_LANE_V3: &[u8] = include_bytes!("golden/group-v3-lane-1.log");
 /// The same batches as an older release wrote them.
 const GOLDEN_V1: &[u8] = include_bytes!("golden/group-v1.log");
 const TEXT_V1: &str = include_str!("golden/group-v1.txt");
@@ -78,7 +80,7 @@ fn a_group_is_written_byte_for_byte() {
         &[
             ("group-v2.log", write(Lane::FIRST, alone), GOLDEN),
             ("group-v3.log", write(Lane::FIRST, two), GOLDEN_V3),
-            ("group-v3-lane-1.log", write(Lane::LOG, two), GOLDEN_LANE),
+            ("group-v4.log", write(Lane::LOG, two), GOLDEN_V4),
         ],
     );
 }
@@ -117,9 +119,9 @@ fn a_group_is_read_and_shown() {
             TEXT.as_bytes(),
         ),
         (
-            "group-v3-lane-1.txt",
+            "group-v4.txt",
             read(&write(Lane::LOG, two), Lane::LOG, Some(group()), two).into_bytes(),
-            TEXT_LANE.as_bytes(),
+            TEXT_V4.as_bytes(),
         ),
         (
             "group-v3.txt",
@@ -128,7 +130,7 @@ fn a_group_is_read_and_shown() {
         ),
     ];
     golden_files::check(env!("CARGO_MANIFEST_DIR"), &texts);
-    assert_eq!(read(GOLDEN_LANE, Lane::LOG, Some(group()), two), TEXT_LANE);
+    assert_eq!(read(GOLDEN_V4, Lane::LOG, Some(group()), two), TEXT_V4);
     assert_eq!(read(GOLDEN, Lane::FIRST, Some(group()), alone), TEXT);
     assert_eq!(read(GOLDEN_V3, Lane::FIRST, Some(group()), two), TEXT_V3);
 }
@@ -136,4 +138,19 @@ fn a_group_is_read_and_shown() {
 #[test]
 fn a_group_of_version_1_is_read_and_shown() {
     assert_eq!(read(GOLDEN_V1, Lane::FIRST, None, alone), TEXT_V1);
+}
+
+/// It is refused by its version, and not taken for an empty log.
+#[test]
+fn the_other_lane_in_version_3_is_refused() {
+    let sim = SimEnv::new(2);
+    sim.write_file(PATH, GOLDEN_LANE_V3).unwrap();
+    let env = sim.env();
+    let file = env.fs.open_in_place(Path::new(PATH), Access::Direct).unwrap();
+    let groups = [LogGroup { ltn: 3, uid: Some(group()), file, sealed_end: None }];
+    let of = (store(), Lane::LOG);
+    let read = recover_lane(&env, Path::new("/"), of, &groups, RecoveryMode::ReadOnly, &mut |_| Ok(()));
+    let e = read.unwrap_err();
+    assert_eq!((e.kind(), e.offset()), (base::ErrorKind::Unsupported, Some(0)));
+    assert!(e.message().contains("lane 1 in format 3"), "{e}");
 }

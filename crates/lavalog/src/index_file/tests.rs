@@ -9,7 +9,7 @@ fn uid() -> Uid {
 }
 
 fn head() -> IndexHead {
-    IndexHead { number: 7, ltn: 12, group: Uid::from_words(5, 6), end_lpn: 70_000, seqs: (40, 1 << 40) }
+    IndexHead { number: 7, ltn: 12, group: Uid::from_words(5, 6), filled: 70_000, seqs: (40, 1 << 40) }
 }
 
 /// Records as a group has them: of many logs, out of order by a percent, trimmed here and there.

@@ -83,7 +83,7 @@ fn a_lost_group_costs_its_records_and_no_others() {
     )
     .unwrap()
     .state();
-    let group = state.log_groups.values().find(|group| group.retained_pages.is_some()).unwrap().file;
+    let group = state.log_groups.values().find(|group| group.retained_bytes.is_some()).unwrap().file;
     let path = io::fs::join(Path::new(DIR), &store::names::log(group));
     assert!(sim.env().fs.open(&path, Access::Buffered).is_ok());
     sim.env().fs.remove(&path).unwrap();

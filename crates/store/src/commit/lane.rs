@@ -52,8 +52,8 @@ pub struct LaneGroup {
     pub ltn: u64,
     /// Bytes of its file.
     pub len: u64,
-    /// Pages that are in its file and count, from the first on.
-    pub pages: u64,
+    /// Bytes of the pages that are in its file and count, from the first on.
+    pub filled: u64,
     /// What it is.
     pub state: GroupState,
     /// The sequences of its batches; `None` for one that is retained: nobody reads them at open.
@@ -66,7 +66,7 @@ pub(super) struct Retained {
     pub number: u64,
     pub len: u64,
     uid: Uid,
-    pages: u64,
+    filled: u64,
     /// From the first read on.
     file: Option<Arc<dyn InPlaceFile>>,
 }
@@ -86,7 +86,7 @@ impl GroupFiles {
             number: meta.file,
             len: meta.len,
             uid: meta.uid.unwrap_or_default(),
-            pages: meta.retained_pages.unwrap_or_default(),
+            filled: meta.retained_bytes.unwrap_or_default(),
             file: None,
         };
         let mut state = self.change();
@@ -179,7 +179,7 @@ impl GroupFiles {
                 return Err(Error::invalid(why));
             }
             let record = |group: &PriorGroup| match ltns.contains(&group.ltn) {
-                true => Record::RetainLogGroup { ltn: group.ltn, pages: group.pages },
+                true => Record::RetainLogGroup { ltn: group.ltn, bytes: group.filled },
                 false => Record::RemoveLogGroup { ltn: group.ltn },
             };
             let records = front.iter().map(record).collect();
@@ -191,7 +191,7 @@ impl GroupFiles {
                 let Some(GroupFile { number, len, uid, file }) = state.live.remove(&group.ltn) else {
                     continue;
                 };
-                let retained = Retained { number, len, uid, pages: group.pages, file: Some(file) };
+                let retained = Retained { number, len, uid, filled: group.filled, file: Some(file) };
                 state.retained.insert(group.ltn, retained);
                 state.retained_bytes += len;
             }
@@ -250,13 +250,13 @@ impl Log {
         let retained = state.retained.iter().filter(|_| with_retained).map(|(&ltn, group)| LaneGroup {
             ltn,
             len: group.len,
-            pages: group.pages,
+            filled: group.filled,
             state: GroupState::Retained,
             seqs: None,
         });
         let of_log = |state: GroupState, group: &PriorGroup| {
-            let PriorGroup { ltn, len, pages, seqs } = group.clone();
-            LaneGroup { ltn, len, pages, state, seqs: Some(seqs) }
+            let PriorGroup { ltn, len, filled, seqs } = group.clone();
+            LaneGroup { ltn, len, filled, state, seqs: Some(seqs) }
         };
         let passed = state.passed.iter().map(|group| of_log(GroupState::Passed, group));
         let mut all: Vec<LaneGroup> = retained.chain(passed).collect();
@@ -321,10 +321,10 @@ impl Log {
             group = find(self.groups());
         }
         let file = self.files.readable(ltn)?;
-        let Some((LaneGroup { pages, .. }, Readable { uid, file, .. })) = group.zip(file) else {
+        let Some((LaneGroup { filled, .. }, Readable { uid, file, .. })) = group.zip(file) else {
             return Err(Error::not_found(format!("there is no closed log group {ltn} that could be read")));
         };
-        let group = GroupToCheck { ltn, uid: Some(uid), file, pages };
+        let group = GroupToCheck { ltn, uid: Some(uid), file, filled };
         Ok(LogCheck::of_lane(self.manifest.store(), self.lane(), vec![group]))
     }
 

@@ -97,12 +97,12 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
                 Ok(())
             }
         }),
-        Record::RetainLogGroup { ltn, pages } => log_group(state, *ltn, |g| {
-            let known = g.retained_pages.is_some_and(|known| known != *pages);
-            if !g.lane.retains() || known || g.discarded || pages.saturating_mul(io::PAGE as u64) > g.len {
-                return refuse(format!("log group {ltn} cannot be kept with {pages} pages"));
+        Record::RetainLogGroup { ltn, bytes } => log_group(state, *ltn, |g| {
+            let known = g.retained_bytes.is_some_and(|known| known != *bytes);
+            if !g.lane.retains() || known || g.discarded || *bytes > g.len {
+                return refuse(format!("log group {ltn} cannot be kept with {bytes} bytes"));
             }
-            g.retained_pages = Some(*pages);
+            g.retained_bytes = Some(*bytes);
             Ok(())
         }),
         Record::DiscardLogGroup { ltn } => log_group(state, *ltn, |g| {

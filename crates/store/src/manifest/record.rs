@@ -70,9 +70,9 @@ pub struct LogGroupMeta {
     pub uid: Option<Uid>,
     /// Which log of the store it is of.
     pub lane: Lane,
-    /// It is kept as storage, and nobody replays it any more: so many pages of it count, from the first on. Never in the
+    /// It is kept as storage, and nobody replays it any more: so many bytes of it count, from the first on. Never in the
     /// first lane.
-    pub retained_pages: Option<u64>,
+    pub retained_bytes: Option<u64>,
 }
 
 /// One change of what the store knows of itself.
@@ -99,8 +99,8 @@ pub enum Record {
     RetainLogGroup {
         /// The group.
         ltn: u64,
-        /// Pages of it that count, from the first on.
-        pages: u64,
+        /// How much of its file is pages that count, from the beginning on.
+        bytes: u64,
     },
     /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
     RemoveLogGroup {
@@ -191,7 +191,7 @@ impl LogGroupMeta {
         put_varint(out, self.len);
         out.push(self.volume.0);
         let flags =
-            [self.sealed_end.is_some(), self.discarded, self.uid.is_some(), self.retained_pages.is_some()];
+            [self.sealed_end.is_some(), self.discarded, self.uid.is_some(), self.retained_bytes.is_some()];
         out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
         if let Some(end) = self.sealed_end {
             put_varint(out, end);
@@ -199,8 +199,8 @@ impl LogGroupMeta {
         if let Some(uid) = self.uid {
             out.extend_from_slice(&uid.0);
         }
-        if let Some(pages) = self.retained_pages {
-            put_varint(out, pages);
+        if let Some(bytes) = self.retained_bytes {
+            put_varint(out, bytes);
         }
     }
 
@@ -220,9 +220,9 @@ impl LogGroupMeta {
         let flags = flags(r, if lane.retains() { 0b1111 } else { 0b111 })?;
         let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
         let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
-        let retained_pages = if flags & 8 != 0 { Some(number(r)?) } else { None };
+        let retained_bytes = if flags & 8 != 0 { Some(number(r)?) } else { None };
         let discarded = flags & 2 != 0;
-        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded, uid, lane, retained_pages })
+        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded, uid, lane, retained_bytes })
     }
 }
 
@@ -246,7 +246,7 @@ impl Record {
                 group.encode_into(out);
                 tag::ADD_LANE_GROUP
             }
-            Record::RetainLogGroup { ltn, pages } => put_all(out, tag::RETAIN_LOG_GROUP, [*ltn, *pages]),
+            Record::RetainLogGroup { ltn, bytes } => put_all(out, tag::RETAIN_LOG_GROUP, [*ltn, *bytes]),
             Record::SealLogGroup { ltn, end_lpn } => put_all(out, tag::SEAL_LOG_GROUP, [*ltn, *end_lpn]),
             Record::DiscardLogGroup { ltn } => put_all(out, tag::DISCARD_LOG_GROUP, [*ltn]),
             Record::RemoveLogGroup { ltn } => put_all(out, tag::REMOVE_LOG_GROUP, [*ltn]),
@@ -288,7 +288,7 @@ impl Record {
         let record = match tag {
             tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r, Lane::FIRST)? },
             tag::ADD_LANE_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode_of_lane(r)? },
-            tag::RETAIN_LOG_GROUP => Record::RetainLogGroup { ltn: number(r)?, pages: number(r)? },
+            tag::RETAIN_LOG_GROUP => Record::RetainLogGroup { ltn: number(r)?, bytes: number(r)? },
             tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: number(r)?, end_lpn: number(r)? },
             tag::DISCARD_LOG_GROUP => Record::DiscardLogGroup { ltn: number(r)? },
             tag::REMOVE_LOG_GROUP => Record::RemoveLogGroup { ltn: number(r)? },
@@ -416,9 +416,9 @@ impl fmt::Display for Record {
                 g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
                 f.write_str(if g.discarded { " discarded" } else { "" })?;
                 g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))?;
-                g.retained_pages.map_or(Ok(()), |pages| write!(f, " retained with {pages} pages"))
+                g.retained_bytes.map_or(Ok(()), |bytes| write!(f, " retained with {bytes} bytes"))
             }
-            Record::RetainLogGroup { ltn, pages } => write!(f, "retain log group {ltn} with {pages} pages"),
+            Record::RetainLogGroup { ltn, bytes } => write!(f, "retain log group {ltn} with {bytes} bytes"),
             Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
             Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),
             Record::RemoveLogGroup { ltn } => write!(f, "remove log group {ltn}"),

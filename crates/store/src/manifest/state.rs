@@ -266,12 +266,12 @@ impl State {
 
     /// The groups of a lane that are replayed, oldest first.
     pub fn log_chain(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
-        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_pages.is_none())
+        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_bytes.is_none())
     }
 
     /// The groups of a lane that are kept as storage, by their tags.
     pub fn log_retained(&self, lane: Lane) -> impl DoubleEndedIterator<Item = &LogGroupMeta> {
-        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_pages.is_some())
+        self.log_groups.values().filter(move |g| g.lane == lane && g.retained_bytes.is_some())
     }
 
     /// True if the store lists a file of this number: a log group's, or one of an engine as far as it can be known.

@@ -68,8 +68,8 @@ fn lanes() -> Vec<u8> {
     };
     commit(&manifest, vec![group(1, Lane::FIRST), group(2, Lane::LOG), group(3, Lane::LOG)]);
     commit(&manifest, vec![Record::SealLogGroup { ltn: 2, end_lpn: 300 }]);
-    commit(&manifest, vec![Record::RetainLogGroup { ltn: 2, pages: 200 }, group(4, Lane::LOG)]);
-    commit(&manifest, vec![Record::RetainLogGroup { ltn: 3, pages: 17 }]);
+    commit(&manifest, vec![Record::RetainLogGroup { ltn: 2, bytes: 200 }, group(4, Lane::LOG)]);
+    commit(&manifest, vec![Record::RetainLogGroup { ltn: 3, bytes: 17 }]);
     drop(manifest);
     let manifest = BOTH.recover(&sim).unwrap();
     commit(&manifest, vec![Record::RemoveLogGroup { ltn: 3 }]);
@@ -122,7 +122,7 @@ fn a_manifest_of_two_lanes_is_what_it_was() {
     let state = replay(LANES, &Engines::default()).unwrap().state;
     state.verify().unwrap();
     let kept: Vec<_> =
-        state.log_retained(Lane::LOG).map(|g| (g.ltn, g.retained_pages, g.sealed_end)).collect();
+        state.log_retained(Lane::LOG).map(|g| (g.ltn, g.retained_bytes, g.sealed_end)).collect();
     assert_eq!(kept, [(2, Some(200), Some(300))]);
     let replayed = |lane| state.log_chain(lane).map(|group| group.ltn).collect::<Vec<u64>>();
     assert_eq!((replayed(Lane::FIRST), replayed(Lane::LOG)), (vec![1], vec![4]));

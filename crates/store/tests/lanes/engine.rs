@@ -61,7 +61,7 @@ impl Engine for Keeper {
             let mut body = Vec::new();
             put_varint(&mut body, *ltn);
             for (seq, place, len) in entries {
-                let numbers = [*seq, u64::from(place.page), u64::from(place.pos), u64::from(*len)];
+                let numbers = [*seq, u64::from(place.block), u64::from(place.pos), u64::from(*len)];
                 numbers.into_iter().for_each(|n| put_varint(&mut body, n));
             }
             put_bytes(&mut out, &body);
@@ -79,8 +79,8 @@ impl Engine for Keeper {
             let mut r = Reader::new(r.bytes()?);
             let (ltn, mut entries) = (r.varint()?, Vec::new());
             while !r.is_empty() {
-                let (seq, page, pos, len) = (r.varint()?, r.varint()?, r.varint()?, r.varint()?);
-                entries.push((seq, Place { ltn, page: page as u32, pos: pos as u16 }, len as u32));
+                let (seq, block, pos, len) = (r.varint()?, r.varint()?, r.varint()?, r.varint()?);
+                entries.push((seq, Place { ltn, block: block as u32, pos: pos as u16 }, len as u32));
             }
             edit.keep.push((ltn, entries));
         }

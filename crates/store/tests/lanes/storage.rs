@@ -92,7 +92,7 @@ fn a_kept_group_that_is_missing_or_damaged_costs_its_records_alone() {
         let (place, len) = machine.index[&seq];
         let is_lost = match ltns.iter().position(|ltn| *ltn == place.ltn) {
             Some(0 | 1) => true,
-            Some(2) => place.page == 0,
+            Some(2) => place.block == 0,
             _ => false,
         };
         match machine.read(seq) {

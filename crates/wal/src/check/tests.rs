@@ -14,7 +14,7 @@ fn check(caller: &Caller) -> (LogFindings, Replayed) {
         ltn: g.ltn,
         uid: Some(uid_of(g.ltn)),
         file: open(g.ltn),
-        pages: g.pages,
+        filled: g.filled,
     });
     let (mut found, mut all) = (LogFindings::default(), Replayed::new());
     let mut check = LogCheck::new(store(), groups.collect());
@@ -55,10 +55,10 @@ fn each_page_that_is_damaged_is_named_and_no_other() {
         let mut caller = Caller::new(seed, 1);
         (0..60).for_each(|_| caller.step().unwrap());
         let (sound, _) = check(&caller);
-        let groups: Vec<_> = caller.wal.groups().into_iter().filter(|g| g.pages > 0).collect();
+        let groups: Vec<_> = caller.wal.groups().into_iter().filter(|g| g.filled > 0).collect();
         let mut rng = Rng::new(seed);
         let Some(group) = groups.get(rng.below(groups.len().max(1) as u64) as usize) else { continue };
-        let page = rng.below(group.pages);
+        let page = rng.below(group.filled / PAGE as u64);
         let at = page * PAGE as u64 + rng.below(PAGE as u64);
         caller.sim.flip_bit(path_of(group.ltn), at, 3).unwrap();
         let (found, _) = check(&caller);
@@ -95,7 +95,7 @@ fn after_a_recovery_the_groups_of_before_are_checked_too() {
         let sim = caller.sim.crash(CrashKind::ProcessKill, seed);
         let (report, replayed) = recover_all(&sim, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
         let kept = expected.check(&replayed);
-        let old: u64 = report.history.groups.iter().map(|g| g.pages).sum();
+        let old: u64 = report.history.groups.iter().map(|g| g.filled / PAGE as u64).sum();
         let caller = expected.resume(sim, &report, kept, seed);
         let (found, all) = check(&caller);
         assert!(found.errors.is_empty(), "seed {seed}: {:?}", found.errors);
@@ -108,18 +108,18 @@ fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
     let mut caller = Caller::new(2, 1);
     (0..60).for_each(|_| caller.step().unwrap());
     let env = caller.sim.env();
-    let group = caller.wal.groups().into_iter().find(|g| g.pages > 1).expect("some pages were written");
+    let group =
+        caller.wal.groups().into_iter().find(|g| g.filled > PAGE as u64).expect("some pages were written");
     let path = path_of(group.ltn);
     let file = || env.fs.open_in_place(&path, Access::Direct).unwrap();
-    let told = |pages: u64| {
-        let group = GroupToCheck { ltn: group.ltn, uid: Some(uid_of(group.ltn)), file: file(), pages };
+    let told = |filled: u64| {
+        let group = GroupToCheck { ltn: group.ltn, uid: Some(uid_of(group.ltn)), file: file(), filled };
         let (mut found, mut check) = (LogFindings::default(), LogCheck::new(store(), vec![group]));
         while check.step(&mut found, &mut |_: &LoggedBatch<'_>| {}) {}
         found.errors.first().map(|(_, e)| e.clone())
     };
-    assert!(told(group.pages).is_none());
-    let pages = file().len() / PAGE as u64;
-    let e = told(pages + 1).unwrap();
-    assert!(e.is_corruption() && e.message().contains("ends before page"), "{e}");
+    assert!(told(group.filled).is_none());
+    let e = told(file().len() + 1).unwrap();
+    assert!(e.is_corruption() && e.message().contains("ends before byte"), "{e}");
     assert_eq!(e.file(), Some(&*path));
 }

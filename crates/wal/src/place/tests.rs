@@ -29,6 +29,7 @@ fn prepared(env: &Env, ltn: u64, len: u64) -> PreparedGroup {
 impl Life {
     fn new(seed: u64) -> Life {
         let (sim, mut rng) = (SimEnv::new(seed), Rng::new(seed));
+        sim.set_block_len(512 << rng.below(4));
         sim.env().fs.create_dir_all(dir()).unwrap();
         sim.env().fs.sync_dir(std::path::Path::new("/")).unwrap();
         let options = WalOptions { lane: Lane::LOG, ..options() };
@@ -143,9 +144,9 @@ fn all_who_read_batches_say_where_they_are() {
         let mut scanned = Vec::new();
         for group in life.wal.groups() {
             let file = life.groups[&group.ltn].clone();
-            let (ltn, uid, pages) = (group.ltn, Some(uid_of(group.ltn)), group.pages);
+            let (ltn, uid, filled) = (group.ltn, Some(uid_of(group.ltn)), group.filled);
             let mut check =
-                LogCheck::of_lane(store(), Lane::LOG, vec![GroupToCheck { ltn, uid, file, pages }]);
+                LogCheck::of_lane(store(), Lane::LOG, vec![GroupToCheck { ltn, uid, file, filled }]);
             let mut findings = LogFindings::default();
             let mut take = |batch: &LoggedBatch<'_>| scanned.push((batch.place, batch.bytes.to_vec()));
             while check.step(&mut findings, &mut take) {}
@@ -169,7 +170,7 @@ fn a_damaged_page_is_told_by_file_and_offset() {
     assert!(pages > 3);
     let path = path_of(place.ltn);
     let file = life.sim.read_file(&path).unwrap();
-    let hit = (place.page as usize + 1) * PAGE;
+    let hit = place.offset() as usize + PAGE;
     for (what, at, with) in [
         ("a bit", hit + 200, vec![file[hit + 200] ^ 1]),
         ("another page of the group", hit, file[hit + PAGE..hit + 2 * PAGE].to_vec()),
@@ -203,7 +204,7 @@ fn a_damaged_page_is_told_by_file_and_offset() {
         assert_eq!(other.read(place, 1, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
     }
     // Nor is there anything behind what was appended.
-    let end = Place { page: 11, pos: 4000, ..place };
+    let end = Place { block: (file.len() / BLOCK_LEN_MIN) as u32 - 8, pos: 4000, ..place };
     assert_eq!(group.read(end, 90, &mut Vec::new()).unwrap_err().kind(), ErrorKind::Corruption);
     group.read(place, bytes.len(), &mut Vec::new()).unwrap();
 }
@@ -226,5 +227,8 @@ fn a_group_is_closed_before_it_is_full() {
     expected.add(TenantId(3), 1, 1);
     assert_eq!((released.len(), ltn, spans), (1, 5, expected));
     let (place, bytes) = &life.batches[0];
-    assert_eq!(released[0].pages, u64::from(place.pages(bytes.len())));
+    let last = place.at(bytes.len() - 1);
+    let used = last.offset() + u64::from(last.pos) + 1;
+    let block = life.groups[&5].block_len() as u64;
+    assert_eq!(released[0].filled, used.next_multiple_of(block));
 }

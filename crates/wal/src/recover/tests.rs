@@ -1,5 +1,5 @@
 use super::*;
-use crate::store_model::{Caller, Expectation, recover_all};
+use crate::store_model::{Caller, Expectation, any_block_len, recover_all};
 use io::Rng;
 use io::sim::{CrashKind, SimEnv};
 
@@ -21,10 +21,11 @@ fn recover_and_check(sim: &SimEnv, expected: &Expectation) -> (RecoveryReport, u
     (report, kept)
 }
 
-/// Random life, then a crash at every operation; from some of the states a second life and a second crash.
-fn campaign(seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
+/// Random life, then a crash at every operation; from some of the states a second life and a second crash, on a device with
+/// other blocks.
+fn campaign(lane: Lane, seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
     let mut rng = Rng::new(seed ^ 0xca);
-    let mut caller = Caller::new(seed, STARTS[rng.below(2) as usize]);
+    let mut caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
     caller.tenants = [1, 2, 4][seed as usize % 3];
     for _ in 0..rng.range(5, 40) {
         caller.step().unwrap();
@@ -36,8 +37,9 @@ fn campaign(seed: u64, kind: CrashKind, again: &mut u64) -> u64 {
         let seed = rng.next_u64();
         let expected = caller.expectation(op, kind);
         let sim = record.crash_at(op, kind, seed);
+        sim.set_block_len(any_block_len(seed));
         if rng.one_in(8) {
-            second_life(&record.crash_at(op, kind, seed), &expected, &mut rng);
+            second_life(&sim, &expected, &mut rng);
             *again += 1;
         } else {
             recover_and_check(&sim, &expected);
@@ -58,6 +60,7 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
     let op = rng.range(start, sim.op_count() + 1);
     let kind = any_kind(rng);
     let interrupted = sim.record().crash_at(op, kind, rng.next_u64());
+    interrupted.set_block_len(any_block_len(rng.next_u64()));
     let mut weaker = expected.clone();
     if kind != CrashKind::ProcessKill {
         // What was buffered may now be lost after all.
@@ -82,13 +85,13 @@ fn second_life(sim: &SimEnv, expected: &Expectation, rng: &mut Rng) {
 fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     let scale = std::env::var("LAVASTORE_WAL_CAMPAIGN").ok().and_then(|s| s.parse().ok()).unwrap_or(16);
     let (mut states, mut again) = (0, 0);
-    for seed in 0..scale {
+    for (seed, lane) in (0..scale).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
         for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
-            states += campaign(seed, kind, &mut again);
+            states += campaign(lane, seed, kind, &mut again);
         }
     }
     println!("{states} crash states, {again} with a second life");
-    assert!(states > 900);
+    assert!(states > 1800);
 }
 
 mod assembly;

@@ -490,7 +490,7 @@ fn threads_share_writes_and_lose_nothing() {
     assert_eq!(stats.batches, THREADS * EACH);
     assert!(stats.durable_writes + stats.writes < stats.batches, "{stats:?}");
     wal.close().unwrap();
-    let manifest = Manifest { groups: [(1, None)].into(), next_ltn: 2 };
+    let manifest = Manifest { lane: Lane::FIRST, groups: [(1, None)].into(), next_ltn: 2 };
     let sim = sim.crash(CrashKind::PowerLossWith(Policy::Dropped), 1);
     let (report, replayed) = recover_all(&sim, &manifest, RecoveryMode::ReadWrite).unwrap();
     assert!(replayed.iter().map(|r| r.0).eq(1..=THREADS * EACH));
@@ -537,4 +537,40 @@ fn a_ring_that_finds_no_room_stays_as_it_is() {
     let after = caller.sim.crash(CrashKind::ProcessKill, 1);
     let (_, replayed) = recover_all(&after, &expected.manifest, RecoveryMode::ReadWrite).unwrap();
     expected.check(&replayed);
+}
+
+/// A group commit of records of 1,000 bytes in the lane that keeps records: what the device writes for each of their bytes, in one
+/// write, in the place where they stay.
+#[test]
+fn a_group_commit_costs_what_it_has_to_say() {
+    // As the log engine encodes an append.
+    let (head, record) = ([1; 14], [7; 1000]);
+    for (block, records, at_most) in
+        [(512, 1, 1.54), (512, 8, 1.16), (512, 64, 1.09), (4096, 1, 4.10), (4096, 8, 1.54), (4096, 64, 1.10)]
+    {
+        let sim = SimEnv::new(1);
+        sim.set_block_len(block);
+        let env = sim.env();
+        env.fs.create_dir_all(dir()).unwrap();
+        let file = env.fs.create_in_place(&path_of(1), 1 << 20, Access::Direct).unwrap();
+        let options = WalOptions { lane: Lane::LOG, ..WalOptions::default() };
+        let first = PreparedGroup { ltn: 1, uid: uid_of(1), file };
+        let wal = Wal::start(&env, dir(), options, store(), 0, first, History::default()).unwrap();
+        for commit in 0..4 {
+            let before = (sim.op_count(), wal.stats());
+            let append = |n: u64| {
+                let seq = 1 + commit * records + n;
+                wal.append(TenantId(1), &[&head, &record], seq, seq, Durability::Durable, 0).unwrap()
+            };
+            let last = (0..records).map(append).last().unwrap();
+            wal.sync(last).unwrap();
+            let after = wal.stats();
+            assert_eq!(sim.op_count() - before.0, 1, "one write that makes itself durable, and nothing else");
+            assert_eq!(after.durable_writes - before.1.durable_writes, 1);
+            let written = after.written_bytes - before.1.written_bytes;
+            let each = written as f64 / (1000 * records) as f64;
+            println!("{block} B blocks, {records} records: {each:.3} device bytes for each");
+            assert!(each <= at_most, "{each} in blocks of {block}, {records} records");
+        }
+    }
 }

@@ -215,7 +215,7 @@ impl LogWalk {
                     ltn: group.ltn,
                     uid: listed.uid,
                     file: file.file,
-                    pages: group.pages,
+                    filled: group.filled,
                 });
             }
         }

@@ -5,7 +5,7 @@ use crate::lsn_set::LsnSet;
 use std::path::Path;
 
 fn head() -> IndexHead {
-    IndexHead { number: 7, ltn: 3, group: Uid::from_words(3, 4), end_lpn: 900, seqs: (1, 10_000) }
+    IndexHead { number: 7, ltn: 3, group: Uid::from_words(3, 4), filled: 900, seqs: (1, 10_000) }
 }
 
 fn write(entries: &[Entry]) -> Result<(Vec<u8>, FinishedFile)> {

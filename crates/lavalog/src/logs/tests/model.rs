@@ -243,7 +243,7 @@ impl World {
             return;
         }
         let written = Written::default();
-        let head = IndexHead { number: 9, ltn: building.ltn, group: UID, end_lpn: 1, seqs: (1, self.seq) };
+        let head = IndexHead { number: 9, ltn: building.ltn, group: UID, filled: 1, seqs: (1, self.seq) };
         let mut writer = IndexFileWriter::new(written.boxed(), Path::new(PATH), UID, head);
         building.entries.iter().for_each(|entry| writer.add(entry).unwrap());
         let FinishedFile { directory, .. } = writer.finish().unwrap();

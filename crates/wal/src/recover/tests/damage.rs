@@ -8,8 +8,8 @@ use io::Access;
 use io::sim::SimEnv;
 
 /// A store that was closed cleanly after two lives, its manifest and its batches.
-fn closed_store(seed: u64) -> (SimEnv, Manifest, crate::store_model::Replayed) {
-    let mut caller = Caller::new(seed, STARTS[(seed % 2) as usize]);
+fn closed_store(lane: Lane, seed: u64) -> (SimEnv, Manifest, crate::store_model::Replayed) {
+    let mut caller = Caller::on(lane, seed, STARTS[(seed % 2) as usize]);
     let life = |caller: &mut Caller, n: usize| {
         for i in 0..n {
             let len = [100, 3000, 900, 9000, 50][i % 5];
@@ -40,10 +40,15 @@ fn pages(sim: &SimEnv, manifest: &Manifest) -> Vec<(u64, u64, PageHeader)> {
     let mut places = Vec::new();
     for &ltn in manifest.groups.keys() {
         let bytes = sim.read_file(path_of(ltn)).unwrap();
-        for (i, page) in bytes.chunks(PAGE).enumerate() {
-            if let Verdict::Valid(header) = page::read_closed(page, owner(ltn), ltn) {
-                places.push((ltn, (i * PAGE) as u64, header));
-            }
+        let mut at = 0;
+        while at < bytes.len() {
+            at += match page::read_closed(&bytes[at..], owner(ltn), ltn) {
+                Verdict::Valid(header) => {
+                    places.push((ltn, at as u64, header));
+                    header.page_len()
+                }
+                _ => manifest.lane.unit(),
+            };
         }
     }
     places
@@ -70,13 +75,13 @@ fn refusal(sim: &SimEnv, manifest: &Manifest, all: &crate::store_model::Replayed
 #[test]
 fn flips_in_confirmed_pages_are_refused_where_they_are() {
     let mut rng = Rng::new(1);
-    for seed in 0..2 {
-        let (sim, manifest, all) = closed_store(seed);
+    for (seed, lane) in (0..2).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
+        let (sim, manifest, all) = closed_store(lane, seed);
         assert!(!refused_or_harmless(&sim, &manifest, &all));
         let places = pages(&sim, &manifest);
-        for (n, (ltn, offset, _)) in places.iter().enumerate() {
-            let spots =
-                (0..page::HEADER_LEN as u64).step_by(4).chain((0..16).map(|_| rng.below(PAGE as u64)));
+        for (n, (ltn, offset, header)) in places.iter().enumerate() {
+            let len = header.page_len() as u64;
+            let spots = (0..page::HEADER_LEN as u64).step_by(4).chain((0..16).map(|_| rng.below(len)));
             for at in spots.collect::<Vec<_>>() {
                 let bit = rng.below(8) as u32;
                 sim.flip_bit(path_of(*ltn), offset + at, bit).unwrap();
@@ -93,10 +98,14 @@ fn flips_in_confirmed_pages_are_refused_where_they_are() {
 
 #[test]
 fn misplaced_stale_and_missing_pages_are_refused() {
-    let (sim, manifest, all) = closed_store(1);
+    Lane::ALL.into_iter().for_each(misplaced_stale_and_missing);
+}
+
+fn misplaced_stale_and_missing(lane: Lane) {
+    let (sim, manifest, all) = closed_store(lane, 1);
     let places = pages(&sim, &manifest);
-    let page_at = |(ltn, offset, _): &(u64, u64, PageHeader)| {
-        sim.read_file(path_of(*ltn)).unwrap()[*offset as usize..][..PAGE].to_vec()
+    let page_at = |(ltn, offset, header): &(u64, u64, PageHeader)| {
+        sim.read_file(path_of(*ltn)).unwrap()[*offset as usize..][..header.page_len()].to_vec()
     };
     let confirmed = &places[..places.len() - 1];
     let mut rng = Rng::new(2);
@@ -104,7 +113,8 @@ fn misplaced_stale_and_missing_pages_are_refused() {
         let (ltn, offset, _) = place;
         let good = page_at(place);
         let other = &confirmed[rng.below(confirmed.len() as u64) as usize];
-        for bad in [vec![0; PAGE], page_at(other), good.iter().map(|b| !b).collect()] {
+        for mut bad in [vec![0; PAGE], page_at(other), good.iter().map(|b| !b).collect()] {
+            bad.resize(good.len(), 0);
             sim.overwrite(path_of(*ltn), *offset, &bad).unwrap();
             assert_eq!(refused_or_harmless(&sim, &manifest, &all), bad != good);
         }
@@ -151,7 +161,7 @@ fn an_unverified_tail_is_measured() {
 #[test]
 fn staging_of_any_length_or_kind_is_harmless() {
     let mut rng = Rng::new(8);
-    let (sim, manifest, all) = closed_store(0);
+    let (sim, manifest, all) = closed_store(Lane::FIRST, 0);
     let staging = dir().join(STAGING_NAME);
     let held = sim.read_file(&staging).unwrap();
     for i in 0..60 {
@@ -170,7 +180,7 @@ fn staging_of_any_length_or_kind_is_harmless() {
 
 #[test]
 fn pages_of_a_later_format_are_not_taken_for_torn() {
-    let (sim, manifest, _) = closed_store(0);
+    let (sim, manifest, _) = closed_store(Lane::FIRST, 0);
     let (ltn, offset, header) = pages(&sim, &manifest)[0];
     let mut page = [0; PAGE];
     page.copy_from_slice(&sim.read_file(path_of(ltn)).unwrap()[..PAGE]);

@@ -6,9 +6,9 @@ use base::ErrorKind;
 use io::sim::{FaultEffect, FaultPlan, OpKind};
 
 /// A life in which room comes and goes, and a kill at every operation. What was refused must never be found.
-fn life(seed: u64, refused: &mut u64) {
+fn life(lane: Lane, seed: u64, refused: &mut u64) {
     let mut rng = Rng::new(seed ^ 0xf0);
-    let mut caller = Caller::new(seed, STARTS[rng.below(2) as usize]);
+    let mut caller = Caller::on(lane, seed, STARTS[rng.below(2) as usize]);
     for _ in 0..rng.range(10, 50) {
         match rng.below(6) {
             0 => caller.sim.clear_faults(),
@@ -40,7 +40,7 @@ fn life(seed: u64, refused: &mut u64) {
 fn a_batch_without_room_never_was() {
     let mut refused = 0;
     for seed in 0..40 {
-        life(seed, &mut refused);
+        life([Lane::FIRST, Lane::LOG][(seed / 2 % 2) as usize], seed, &mut refused);
     }
     assert!(refused > 20, "{refused}");
 }
@@ -48,8 +48,8 @@ fn a_batch_without_room_never_was() {
 /// Its pages get their numbers once more, and the process dies while the staging file has some of the new ones only.
 #[test]
 fn no_page_of_a_refused_batch_is_taken_for_one_of_the_next() {
-    for seed in 0..40 {
-        let mut caller = Caller::new(seed, 1);
+    for (seed, lane) in (0..40).flat_map(|seed| Lane::ALL.map(|lane| (seed, lane))) {
+        let mut caller = Caller::on(lane, seed, 1);
         caller.append(2000, Durability::Buffered).unwrap();
         caller.sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&[OpKind::ScratchWrite]));
         assert_eq!(caller.append(9000, Durability::Buffered).unwrap_err().kind(), ErrorKind::NoSpace);
