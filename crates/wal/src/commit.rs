@@ -11,14 +11,20 @@
 //! **Who is woken alone is not satisfied yet, and so leads, or waits for somebody who does**; nobody can take the only
 //! wake-up and leave. The models in `commit/loom_tests.rs` go through every interleaving of this.
 //!
+//! Who finds the token free may wait a moment for those who will sync, too: see [`company`]. One of those who wait for a round that
+//! nobody has begun always does so for a limited time, so that it begins.
+//!
 //! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
 //! were written. The first failure is kept for good, and nothing is acknowledged after it.
+
+mod company;
 
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
 use base::{Error, ErrorKind, Result};
+use company::{Comer, Company, Plan};
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
@@ -50,6 +56,9 @@ struct State {
     covers: u64,
     /// Threads that wait for a round to make them durable, by parity of the round.
     sides: [Side; 2],
+    /// The present round was begun for those who sync.
+    is_sync: bool,
+    company: Company,
     /// Threads that wait for the token itself.
     queued: usize,
     failure: Option<Error>,
@@ -136,6 +145,7 @@ impl Commit {
         }
         let turn = rank::turn::<rank::LogToken>();
         let mut state = self.lock();
+        let mut comer = Comer::default();
         loop {
             if self.frontier.durable_end() > lpn {
                 return Ok(Turn::Durable);
@@ -143,16 +153,52 @@ impl Commit {
             if state.failure.is_some() {
                 return Err(poisoned(&state));
             }
-            if !state.busy {
+            let is_present = state.busy && state.covers > lpn;
+            let round = if is_present { state.round } else { state.round + 1 };
+            state.company.comes(&mut comer, round, is_present);
+            let plan = if state.busy { Plan::Wait } else { state.company.plan(&mut comer, round) };
+            if plan == Plan::Lead {
                 // Whatever was appended until now will be taken; how far that is, is known in a moment.
                 return Ok(Turn::Lead(self.begin(turn, &mut state, u64::MAX)));
             }
-            let round = if state.covers > lpn { state.round } else { state.round + 1 };
             let side = (round % 2) as usize;
             state.sides[side].enter(lpn);
-            state = model::wait(&self.rounds[side], state);
+            state = match plan {
+                Plan::Watch(patience_ns) => self.watch(side, state, patience_ns),
+                _ => model::wait(&self.rounds[side], state),
+            };
             state.sides[side].threads -= 1;
         }
+    }
+
+    /// How often somebody waited for others.
+    #[cfg(test)]
+    pub fn watches(&self) -> u64 {
+        self.lock().company.watches()
+    }
+
+    /// Waits for a round that nobody has begun, but not for long.
+    fn watch<'a>(
+        &'a self,
+        side: usize,
+        state: MutexGuard<'a, State>,
+        patience_ns: u64,
+    ) -> MutexGuard<'a, State> {
+        let (missing, round) = (state.company.missing(), state.round);
+        // A model has no time: it is always over, however much others did meanwhile.
+        #[cfg(loom)]
+        let mut state = {
+            let _ = (side, patience_ns);
+            drop(state);
+            model::loom::thread::yield_now();
+            self.lock()
+        };
+        #[cfg(not(loom))]
+        let mut state =
+            base::sync::wait_timeout(&self.rounds[side], state, std::time::Duration::from_nanos(patience_ns));
+        let led = state.round > round;
+        state.company.watch_ends(missing, led);
+        state
     }
 
     /// Waits for the token, to do something else than a sync.
@@ -185,12 +231,18 @@ impl Commit {
         state.busy = true;
         state.round += 1;
         state.covers = covers;
-        Token { commit: self, finished: false, _turn: turn }
+        state.is_sync = covers == u64::MAX;
+        let is_sync = state.is_sync;
+        state.company.begins(is_sync);
+        Token { commit: self, finished: false, took_ns: 0, _turn: turn }
     }
 
-    fn end(&self, failure: Option<Error>) {
+    fn end(&self, failure: Option<Error>, took_ns: u64) {
         let mut state = self.lock();
         state.busy = false;
+        if state.is_sync {
+            state.company.ends(took_ns);
+        }
         if let Some(error) = failure {
             self.failed.store(true, Ordering::Relaxed);
             state.failure.get_or_insert(error);
@@ -232,6 +284,8 @@ fn poisoned(state: &State) -> Error {
 pub(crate) struct Token<'a> {
     commit: &'a Commit,
     finished: bool,
+    /// Time of the write.
+    took_ns: u64,
     _turn: rank::Turn,
 }
 
@@ -251,6 +305,11 @@ impl Token<'_> {
         }
     }
 
+    /// Writing, with its sync, took so long: a part of that is worth waiting for others.
+    pub fn took(&mut self, ns: u64) {
+        self.took_ns = ns;
+    }
+
     pub fn durable(&self, end: u64) {
         let frontier = &self.commit.frontier;
         assert!(end >= frontier.durable_end() && end <= frontier.written_end(), "durable pages were written");
@@ -261,7 +320,7 @@ impl Token<'_> {
     pub fn finish_write<T>(mut self, outcome: Result<T>) -> Result<T> {
         if outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
             self.finished = true;
-            self.commit.end(None);
+            self.commit.end(None, self.took_ns);
             return outcome;
         }
         self.finish(outcome)
@@ -270,7 +329,7 @@ impl Token<'_> {
     /// Gives the token up; an error is what poisons the log.
     pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         self.finished = true;
-        self.commit.end(outcome.as_ref().err().cloned());
+        self.commit.end(outcome.as_ref().err().cloned(), self.took_ns);
         outcome
     }
 }
@@ -279,7 +338,7 @@ impl Drop for Token<'_> {
     fn drop(&mut self) {
         if !self.finished {
             self.commit
-                .end(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")));
+                .end(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")), 0);
         }
     }
 }

@@ -16,7 +16,7 @@ use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{AlignedBuf, Env, PAGE};
+use io::{AlignedBuf, Clock, Env, PAGE};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,6 +98,7 @@ pub struct Wal {
     /// The number of the first page since the start.
     start_lpn: u64,
     store: Uid,
+    clock: Arc<dyn Clock>,
     /// Held from the first page of a batch to its last, and while the ring is exchanged: batches lie one behind another.
     order: Mutex<(), rank::LogOrder>,
     /// Open pages, the ring of closed ones, the groups they go to. Held while a buffered batch goes to `STAGING`, never
@@ -165,6 +166,7 @@ impl Wal {
             options,
             start_lpn: next_lpn,
             store,
+            clock: env.clock.clone(),
             order: Mutex::new(()),
             // Only pages of listed groups may be confirmed.
             commit: Commit::new(if history.groups.is_empty() { 0 } else { tail.data_end }, next_lpn),
@@ -322,10 +324,12 @@ impl Wal {
         let lpn = position.lpn - u64::from(base::canary::is("log-sync-one-page-short"));
         match self.commit.lead_or_wait(lpn)? {
             Turn::Durable => Ok(()),
-            Turn::Lead(token) => {
+            Turn::Lead(mut token) => {
                 let end = self.take_all(&token);
                 assert!(position.lpn < end, "sync of page {}, which was never appended", position.lpn);
+                let begun_ns = self.clock.now_ns();
                 let outcome = self.make_durable(&token, end);
+                token.took(self.clock.now_ns().saturating_sub(begun_ns));
                 token.finish(outcome)
             }
         }

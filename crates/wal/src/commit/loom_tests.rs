@@ -28,10 +28,12 @@ impl Log {
     fn sync(&self, lpn: u64) -> Result<()> {
         match self.commit.lead_or_wait(lpn)? {
             Turn::Durable => {}
-            Turn::Lead(token) => {
+            Turn::Lead(mut token) => {
                 let end = self.next_lpn.load(Ordering::Acquire);
                 token.covers(end);
                 self.make_durable(&token, end);
+                // The next round may be waited for.
+                token.took(100);
                 token.finish(Ok(()))?;
             }
         }

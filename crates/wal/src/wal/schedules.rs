@@ -127,7 +127,10 @@ fn upkeep(shared: &Shared, mut rng: Rng) {
     }
 }
 
-fn run(seed: u64) -> (SimEnv, Result<Ran<Vec<Written>>, Stuck>) {
+/// What was written, and how often somebody waited for others that would sync.
+type Done = (Vec<Written>, u64);
+
+fn run(seed: u64) -> (SimEnv, Result<Ran<Done>, Stuck>) {
     let sim = SimEnv::new(seed);
     let machine = sim.clone();
     let ran = sim.run_threads(&Plan { patience_ns: PATIENCE_NS, ..Plan::new(seed) }, move |env| {
@@ -153,7 +156,7 @@ fn run(seed: u64) -> (SimEnv, Result<Ran<Vec<Written>>, Stuck>) {
         if rng.one_in(2) {
             shared.wal.close().unwrap();
         }
-        std::mem::take(&mut *take(&shared.written))
+        (std::mem::take(&mut *take(&shared.written)), shared.wal.commit.watches())
     });
     (sim, ran)
 }
@@ -186,13 +189,16 @@ fn no_schedule_loses_a_wake_up_or_a_promise() {
     let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS);
+    let mut watches = 0;
     for seed in seeds {
         let (sim, ran) = run(seed);
         let ran = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-        let written = ran.value;
+        let (written, watched) = ran.value;
+        watches += watched;
         let mut rng = Rng::new(seed ^ 0x6372_6173_6800);
         for _ in 0..if seed.is_multiple_of(CRASHES_ONE_IN) { 3 } else { 0 } {
             check_crash(&sim, lane_of(seed), &written, &mut rng);
         }
     }
+    assert!(count.is_some() || watches > SEEDS / 10, "{watches} rounds were waited for");
 }
