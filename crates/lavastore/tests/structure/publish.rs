@@ -55,3 +55,50 @@ fn examples_have_names_of_their_own() {
         }
     }
 }
+
+/// The names that stand in a manifest as those of other crates of ours, by the workspace's table of dependencies.
+fn needs(manifest: &str, names: &BTreeMap<String, String>) -> Vec<String> {
+    let sections = manifest.split("\n[").filter(|section| {
+        let head = section.lines().next().unwrap_or_default();
+        head.ends_with("dependencies]")
+    });
+    let keys = sections.flat_map(|section| section.lines().skip(1));
+    let keys = keys.filter_map(|line| line.split(['.', ' ', '=']).next());
+    keys.filter_map(|key| names.get(key).cloned()).collect()
+}
+
+/// docs/RELEASING.md lists what is published, each crate behind what it needs (for its tests too: the registry looks for all).
+#[test]
+fn the_order_of_publication_is_that_of_the_dependencies() {
+    let page = fs::read_to_string(sources::root().join("docs/RELEASING.md")).unwrap();
+    let listed: Vec<&str> = page.lines().filter(|line| line.starts_with("lavastore")).collect();
+    let workspace = fs::read_to_string(sources::root().join("Cargo.toml")).unwrap();
+    let ours = workspace.lines().filter(|line| line.contains("path = \""));
+    let names: BTreeMap<String, String> = ours
+        .map(|line| {
+            let key = line.split(' ').next().unwrap();
+            let package = line.split("package = \"").nth(1).and_then(|rest| rest.split('"').next());
+            (key.to_owned(), package.unwrap_or(key).to_owned())
+        })
+        .collect();
+    let mut published = 0;
+    for (dir, manifest) in manifests() {
+        if field(&manifest, "publish") == Some("false") {
+            continue;
+        }
+        published += 1;
+        let name = field(&manifest, "name").unwrap().trim_matches('"');
+        let at =
+            listed.iter().position(|&l| l == name).unwrap_or_else(|| panic!("RELEASING.md lacks {name}"));
+        for needed in needs(&manifest, &names) {
+            assert!(
+                listed[..at].contains(&needed.as_str()),
+                "{}: {needed} must come before {name}",
+                dir.display()
+            );
+        }
+    }
+    assert_eq!(published, listed.len(), "RELEASING.md lists what is not published, or the same twice");
+    let some = needs("[package]\nname = \"a\"\n\n[dependencies]\nio.workspace = true\n", &names);
+    assert_eq!(some, ["lavastore-io"]);
+}
