@@ -500,6 +500,11 @@ impl Manifest {
         }
     }
 
+    /// True if a commit failed that may be durable all the same: what it names must stay.
+    pub fn outcome_unknown(&self) -> bool {
+        lock(&self.inner).poison.is_some()
+    }
+
     /// Bytes of edits and snapshots written since it was opened.
     pub fn bytes_written(&self) -> u64 {
         self.sizes.written.load(Ordering::Relaxed)

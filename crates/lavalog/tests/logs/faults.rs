@@ -45,9 +45,14 @@ fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> base::Result<()
 /// One operation fails, once or from then on: what is acknowledged is there afterwards, and what is not is there whole or not at all.
 fn fails_at(seed: u64, nth: u64, effect: FaultEffect, sticky: bool) -> bool {
     let told = format!("seed {seed}, operation {nth}, {effect:?}, sticky: {sticky}");
-    let (sim, mut driver) = lived(seed);
     let plan = FaultPlan::nth(nth, effect);
-    sim.inject(if sticky { plan.sticky() } else { plan });
+    strikes(seed, if sticky { plan.sticky() } else { plan }, &told)
+}
+
+/// The same, with any fault.
+fn strikes(seed: u64, plan: FaultPlan, told: &str) -> bool {
+    let (sim, mut driver) = lived(seed);
+    sim.inject(plan);
     let opened = open(&sim);
     let ran = match &opened {
         Ok(store) => goes_on(&mut driver, store, 80).and_then(|()| store.settle()),
@@ -107,6 +112,17 @@ fn nothing_acknowledged_is_lost_when_a_write_is_short() {
 #[test]
 fn nothing_acknowledged_is_lost_when_an_operation_finds_no_room() {
     fails_everywhere(FaultEffect::NoSpace, false);
+}
+
+/// An edit whose append failed may be there all the same: files that it names stay.
+#[test]
+fn nothing_acknowledged_is_lost_when_an_append_fails() {
+    let fails = |nth: u64| {
+        let plan = FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Append]);
+        strikes(1, plan, &format!("append {nth}"))
+    };
+    let appends = (0..).take_while(|&nth| fails(nth)).count();
+    assert!(appends > 30, "only {appends} appends");
 }
 
 #[test]
