@@ -20,12 +20,14 @@ use base::sync::{lock, read, write};
 use base::{Error, HashMap, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::commit::{GroupState, LaneGroup};
+use store::commit::{GroupState, LaneGroup, ReadAhead};
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 
 /// Bytes of records in one step of the job.
 const STEP_BYTES: u64 = 4 << 20;
+/// Bytes that are read at once where records that are copied lie one behind another.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 impl Core {
     /// What is most worth collecting. Asked again and again, it looks at what has changed.
@@ -240,10 +242,10 @@ impl Copy {
             })?;
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
-        let mut bytes = Vec::new();
+        let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
         for (source, row) in rows {
             bytes.clear();
-            core.bytes_of(source, &row, &mut bytes)?;
+            core.bytes_ahead(source, &row, &mut ahead, &mut bytes)?;
             self.output.add(log, row.lsn, row.seq, &bytes)?;
             self.copied_bytes += bytes.len() as u64;
         }

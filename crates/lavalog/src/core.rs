@@ -4,6 +4,7 @@
 //! are in the log, and what was checked still holds. `logs` is changed under it (and by what follows from files, which changes
 //! nothing that anybody sees), and looked at by everybody for a moment; no file is touched under `logs`.
 
+use crate::cold::ColdFile;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
 use crate::index::Found;
@@ -16,7 +17,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::Store;
-use store::commit::{Log as Lane, Place};
+use store::commit::{Log as Lane, Place, ReadAhead};
 use store::context::{Context, Counter};
 use store::files::Files;
 use store::manifest::Handle;
@@ -137,17 +138,39 @@ impl Core {
     /// # Errors
     /// `NotFound` if it was moved meanwhile; those of reading.
     pub fn bytes_of(&self, source: Source, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        self.bytes_ahead(source, row, &mut ReadAhead::new(0), out)
+    }
+
+    /// The same, by one who reads what follows next.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bytes_ahead(
+        &self,
+        source: Source,
+        row: &Entry,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         if row.len == 0 {
             return Ok(());
         }
         match source {
-            Source::Group(ltn) => self.lane.read(place_in(ltn, row.at)?, row.len as usize, out),
-            Source::Cold(_) => match self.rows.of(source)? {
-                RowFile::Cold(file) => file.read(row, out),
-                RowFile::Index(_) => {
-                    Err(Error::corruption(format!("{source:?} has an index file and no records")))
-                }
-            },
+            Source::Group(ltn) => self.lane.read_ahead(place_in(ltn, row.at)?, row.len as usize, ahead, out),
+            Source::Cold(_) => self.cold(source)?.read(row, out),
+        }
+    }
+
+    /// The cold file of a source.
+    ///
+    /// # Errors
+    /// `NotFound` if it was collected; those of opening it.
+    pub fn cold(&self, source: Source) -> Result<Arc<ColdFile>> {
+        match self.rows.of(source)? {
+            RowFile::Cold(file) => Ok(file),
+            RowFile::Index(_) => {
+                Err(Error::corruption(format!("{source:?} has an index file and no records")))
+            }
         }
     }
 }

@@ -3,6 +3,9 @@
 //! A scan keeps no lock and pins nothing: it asks the index for the next spans, reads what they lead to, and asks again where that was
 //! moved. So it sees every record that was there when it began and was not trimmed or truncated before the scan came to it, and of
 //! those that came meanwhile each above where it stands.
+//!
+//! Records are read ahead: few at first, and twice as many each time, up to a bound. Those that lie one behind another in a group
+//! (`store::commit::ReadAhead`) or in a cold file come with one request of the device.
 
 use crate::core::Core;
 use crate::entry::{Entry, LogId, Lsn, Source};
@@ -13,11 +16,16 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
+use store::commit::ReadAhead;
 
 /// Spans of the index that are asked for at once.
 const SPANS: usize = 64;
-/// Bytes of records that are read ahead.
-const AHEAD_BYTES: usize = 256 << 10;
+/// Bytes of records that are read ahead at first.
+const AHEAD_FIRST: usize = 16 << 10;
+/// And at most, if nobody says otherwise.
+const AHEAD_DEFAULT: usize = 512 << 10;
+/// The most that may be asked for.
+const AHEAD_MAX: usize = 8 << 20;
 /// How often a scan asks again without getting on.
 const MOVES_MAX: usize = 64;
 
@@ -31,14 +39,37 @@ pub struct Scan {
     log: LogId,
     next: Option<Lsn>,
     last: Lsn,
+    /// Records that were read and not handed out.
     ahead: VecDeque<Record>,
+    /// Bytes of them that are read the next time, and at most.
+    ahead_bytes: (usize, usize),
+    files: ReadAhead,
 }
 
 impl Scan {
     pub(crate) fn new(core: &Arc<Core>, log: LogId, lsns: RangeInclusive<Lsn>) -> Scan {
         let (first, last) = lsns.into_inner();
         let next = Some(first).filter(|first| *first <= last);
-        Scan { core: core.clone(), log, next, last, ahead: VecDeque::new() }
+        let scan = Scan {
+            core: core.clone(),
+            log,
+            next,
+            last,
+            ahead: VecDeque::new(),
+            ahead_bytes: (0, 0),
+            files: ReadAhead::new(0),
+        };
+        scan.reading_ahead(AHEAD_DEFAULT)
+    }
+
+    /// As it is, but that at most so many bytes are read ahead (8 MiB at most; by default 512 KiB); 0: each record is read when it is
+    /// asked for.
+    #[must_use]
+    pub fn reading_ahead(mut self, bytes: usize) -> Scan {
+        let most = bytes.min(AHEAD_MAX);
+        self.ahead_bytes = (AHEAD_FIRST.min(most), most);
+        self.files = ReadAhead::new(most as u64);
+        self
     }
 
     /// The next record; `None` if there is none for the moment, or behind the last LSN of the scan.
@@ -54,6 +85,18 @@ impl Scan {
             self.next = lsn.checked_add(1).filter(|next| *next <= self.last);
         }
         Ok(record)
+    }
+
+    /// Appends the bytes of the next record to `out` and returns its LSN; `None` as [`Scan::read_next`] says.
+    ///
+    /// # Errors
+    /// As there; `out` is then as it was.
+    pub fn read_next_into(&mut self, out: &mut Vec<u8>) -> Result<Option<Lsn>> {
+        let next = self.read_next()?;
+        Ok(next.map(|(lsn, bytes)| {
+            out.extend_from_slice(&bytes);
+            lsn
+        }))
     }
 
     /// The next record, which is waited for if there is none yet, so long at most. `None` at once behind the last LSN of the scan.
@@ -83,7 +126,10 @@ impl Scan {
             let mut spans = Vec::new();
             read(&self.core.logs).log(self.log)?.index().spans(self.log, from, SPANS, &mut spans);
             spans.retain(|span| span.first <= self.last);
-            let Some(last) = spans.last().map(|span| span.last) else { return Ok(()) };
+            let Some(last) = spans.last().map(|span| span.last) else {
+                self.files.clear();
+                return Ok(());
+            };
             match self.read_spans(&spans, from) {
                 // What was read before the error is handed out first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
@@ -98,22 +144,26 @@ impl Scan {
     }
 
     fn read_spans(&mut self, spans: &[Span], from: Lsn) -> Result<()> {
-        let mut bytes = 0;
+        let (wanted, most) = self.ahead_bytes;
+        self.ahead_bytes.0 = (2 * wanted).min(most);
+        let mut left = wanted as u64;
         for span in spans {
-            let rows = match span.found {
-                Found::Record(source, row) => vec![(source, row)],
+            let (source, rows) = match span.found {
+                Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
-                    let rows = self.core.rows.of(source)?.block(self.log, block)?;
+                    let mut rows = self.core.rows.of(source)?.block(self.log, block)?;
                     let wanted = span.first.max(from)..=span.last.min(self.last);
-                    rows.into_iter()
-                        .filter(|row| wanted.contains(&row.lsn))
-                        .map(|row| (source, row))
-                        .collect()
+                    rows.retain(|row| wanted.contains(&row.lsn));
+                    (source, rows)
                 }
             };
-            for (source, row) in rows {
-                bytes += self.read_row(source, &row)?;
-                if bytes >= AHEAD_BYTES {
+            let mut rows = &rows[..];
+            while !rows.is_empty() {
+                let count = self.read_some(source, rows, left)?;
+                let (read, later) = rows.split_at(count.min(rows.len()));
+                let bytes = read.iter().map(|row| u64::from(row.len)).sum();
+                (rows, left) = (later, left.saturating_sub(bytes));
+                if left == 0 {
                     return Ok(());
                 }
             }
@@ -121,12 +171,29 @@ impl Scan {
         Ok(())
     }
 
-    fn read_row(&mut self, source: Source, row: &Entry) -> Result<usize> {
-        let mut record = Vec::with_capacity(row.len as usize);
-        self.core.bytes_of(source, row, &mut record)?;
-        let len = record.len();
-        self.ahead.push_back((row.lsn, record));
-        Ok(len)
+    /// Reads the first of some records, and of a cold file those behind it, up to so many bytes. Returns how many.
+    fn read_some(&mut self, source: Source, rows: &[Entry], bytes: u64) -> Result<usize> {
+        if let Source::Cold(_) = source {
+            let mut sum = 0;
+            let fits = |row: &&Entry| {
+                sum += u64::from(row.len);
+                sum <= bytes
+            };
+            let some = rows.get(..rows.iter().take_while(fits).count().max(1)).unwrap_or_default();
+            let (ahead, mut read) = (&mut self.ahead, Vec::with_capacity(some.len()));
+            self.core.cold(source)?.read_run(some, &mut |row, bytes| {
+                read.push((row.lsn, bytes.to_vec()));
+                Ok(())
+            })?;
+            ahead.extend(read);
+            return Ok(some.len());
+        }
+        for row in rows.iter().take(1) {
+            let mut record = Vec::with_capacity(row.len as usize);
+            self.core.bytes_ahead(source, row, &mut self.files, &mut record)?;
+            self.ahead.push_back((row.lsn, record));
+        }
+        Ok(1)
     }
 }
 

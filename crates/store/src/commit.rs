@@ -16,13 +16,14 @@
 //! **Lanes.** A store may have several logs, each with groups, a staging file and a durable end of its own ([`Lane`]). In those
 //! that keep records ([`Lane::LOG`]) a group that nobody needs for replay is not dropped but kept as storage: see [`lane`].
 //!
-//! Modules: [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
+//! Modules: `ahead` (reading ahead), [`files`] (the files of groups, and what is done where there is no room), `pace` (how long groups are), `floors`,
 //! `idle` (when the durable end is worth a page of its own), [`read`] (what recovery reads, and what must fit the manifest),
 //! It asks the store's health, its space and its files, and no engine.
 //!
 //! Invariants: the manifest lists a group before the log may use it, and the edit that drops it is durable before its file is
 //! used again or removed. The log knows nothing of what batches mean.
 
+mod ahead;
 pub mod files;
 mod floors;
 mod idle;
@@ -30,6 +31,7 @@ pub mod lane;
 mod pace;
 pub mod read;
 
+pub use ahead::ReadAhead;
 pub use files::{Ballast, GroupFile, GroupFiles, Need, ballast_bytes};
 pub use floors::tenant;
 pub use lane::{GroupState, LaneGroup};

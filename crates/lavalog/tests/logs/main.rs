@@ -9,4 +9,5 @@ mod crashes;
 mod damage;
 mod faults;
 mod model;
+mod scans;
 mod space;

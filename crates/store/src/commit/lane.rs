@@ -21,6 +21,7 @@
 //! Invariants: a group that is listed for replay and not passed is the log's. One is free only after the edit that removes it is
 //! durable. What is kept in memory of a retained group is its entry here, and its open file from the first read on.
 
+use super::ahead::ReadAhead;
 use super::files::{Files, GroupFile, GroupFiles};
 use super::{Lane, Log, OnBatch, Place};
 use crate::manifest::{LogGroupMeta, Record};
@@ -278,23 +279,33 @@ impl Log {
     /// `NotFound` if the group is free by now; `Corruption`, with file and offset, if one of the pages, or the file, is damaged or
     /// missing; others of the file system. Then nothing is appended to `out`.
     pub fn read(&self, place: Place, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.read_ahead(place, len, &mut ReadAhead::new(0), out)
+    }
+
+    /// As [`Log::read`], by one who reads what follows next.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_ahead(
+        &self,
+        place: Place,
+        len: usize,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let freed = || Error::not_found(format!("log group {} is not there any more", place.ltn));
-        let Some(Readable { uid, file, is_live }) = self.files.readable(place.ltn)? else {
-            return Err(freed());
-        };
+        let Some(group) = self.files.readable(place.ltn)? else { return Err(freed()) };
         let start = out.len();
-        let wal = self.wal.get().filter(|_| is_live);
+        let wal = self.wal.get().filter(|_| group.is_live);
         let in_file = wal.and_then(|wal| wal.read_ring(place, len, out)).unwrap_or(len);
         if in_file == 0 {
             return Ok(());
         }
         // It comes before what was in memory.
         let in_memory = out.split_off(start);
-        let (store, lane, ltn) = (self.manifest.store(), self.lane(), place.ltn);
-        let read = ReadGroup { store, lane, ltn, uid, file: &*file }.read(place, in_file, out);
-        if let Err(e) = read {
+        if let Err(e) = self.read_file(&group, place, in_file, ahead, out) {
             // The file of a group that was freed meanwhile may hold anything.
-            let is_free = self.files.readable(ltn)?.is_none();
+            let is_free = self.files.readable(place.ltn)?.is_none();
             return Err(if is_free && !base::canary::is("freed-group-taken-for-damaged") {
                 freed()
             } else {
@@ -303,6 +314,30 @@ impl Log {
         }
         out.extend_from_slice(&in_memory);
         Ok(())
+    }
+
+    fn read_file(
+        &self,
+        group: &Readable,
+        place: Place,
+        len: usize,
+        ahead: &mut ReadAhead,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Readable { uid, file, .. } = group;
+        let (store, lane, ltn) = (self.manifest.store(), self.lane(), place.ltn);
+        let end = place.offset() + u64::from(place.pages(len)) * io::PAGE as u64;
+        ahead.prepare((ltn, *uid), &**file, place.offset(), end.min(file.len()))?;
+        let windowed = ahead.over(file);
+        let read = ReadGroup { store, lane, ltn, uid: *uid, file: &windowed }.read(place, len, out);
+        match read {
+            // It may have been written since it was read ahead.
+            Err(e) if e.is_corruption() && ahead.is_filled() => {
+                ahead.clear();
+                ReadGroup { store, lane, ltn, uid: *uid, file: &**file }.read(place, len, out)
+            }
+            read => read,
+        }
     }
 
     /// A walk over the whole batches of a group that is not active, in order, with their places: for an index that is missing.

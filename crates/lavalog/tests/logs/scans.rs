@@ -1,0 +1,99 @@
+//! How scans read: what they ask of the device, and that reading ahead changes nothing of what they find.
+
+use io::Rng;
+use io::sim::{OpKind, SimEnv};
+use lavalog::{Durability, LogHandle, LogStore, Options};
+use std::path::Path;
+
+const LEN: usize = 1000;
+
+fn open(sim: &SimEnv) -> LogStore {
+    let options = Options { group_bytes: 4 << 20, ..Options::default() };
+    LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap()
+}
+
+fn bytes(lsn: u64) -> Vec<u8> {
+    let mut out = vec![0; LEN];
+    Rng::new(lsn).fill(&mut out);
+    out
+}
+
+fn append(log: &LogHandle, lsns: std::ops::Range<u64>) {
+    lsns.for_each(|lsn| log.append(lsn, &bytes(lsn), Durability::Buffered).unwrap());
+}
+
+/// Scans all of it. Returns the operations that this took.
+fn scan(sim: &SimEnv, log: &LogHandle, lsns: std::ops::Range<u64>, ahead: usize) -> u64 {
+    let before = sim.count_ops(Some(OpKind::Read), "");
+    let mut scan = log.scan(0).reading_ahead(ahead);
+    let mut record = Vec::new();
+    for lsn in lsns {
+        record.clear();
+        assert_eq!(scan.read_next_into(&mut record).unwrap(), Some(lsn));
+        assert_eq!(record, bytes(lsn));
+    }
+    assert_eq!(scan.read_next().unwrap(), None);
+    sim.count_ops(Some(OpKind::Read), "") - before
+}
+
+#[test]
+fn records_one_behind_another_come_with_few_reads_of_the_device() {
+    let sim = SimEnv::new(1);
+    let store = open(&sim);
+    let log = store.create_log("log").unwrap();
+    append(&log, 1..3001);
+    store.seal().unwrap();
+    store.settle().unwrap();
+    let alone = scan(&sim, &log, 1..3001, 0);
+    let ahead = scan(&sim, &log, 1..3001, 512 << 10);
+    assert!(alone > 3000 && ahead < 60, "{alone} reads one by one, {ahead} ahead");
+}
+
+#[test]
+fn records_of_a_cold_file_come_with_few_reads_of_the_device() {
+    let sim = SimEnv::new(2);
+    let store = open(&sim);
+    let (log, other) = (store.create_log("log").unwrap(), store.create_log("other").unwrap());
+    for lsn in 1..1001 {
+        append(&log, lsn..lsn + 1);
+        append(&other, 3 * lsn..3 * lsn + 3);
+    }
+    other.trim(4000).unwrap();
+    store.seal().unwrap();
+    store.settle().unwrap();
+    assert!(store.space().unwrap().stored.cold_files > 0);
+    let ahead = scan(&sim, &log, 1..1001, 512 << 10);
+    assert!(ahead < 40, "{ahead} reads");
+}
+
+#[test]
+fn what_was_read_ahead_before_it_was_written_is_read_again() {
+    for seed in 0..20 {
+        let sim = SimEnv::new(seed);
+        let (store, mut rng) = (open(&sim), Rng::new(seed));
+        let log = store.create_log("log").unwrap();
+        let (mut tail, mut next, mut found) = (log.scan(0), 1, 1);
+        for _ in 0..60 {
+            let count = rng.range(1, 60);
+            append(&log, next..next + count);
+            next += count;
+            if rng.one_in(3) {
+                store.sync().unwrap();
+            }
+            if rng.one_in(10) {
+                store.seal().unwrap();
+            }
+            if rng.one_in(8) {
+                log.trim(next.saturating_sub(rng.below(300))).unwrap();
+            }
+            let most = rng.below(100);
+            while let Some((lsn, record)) = tail.read_next().unwrap() {
+                assert!(lsn >= found && record == bytes(lsn), "seed {seed}: {lsn} after {found}");
+                found = lsn + 1;
+                if rng.below(100) > most {
+                    break;
+                }
+            }
+        }
+    }
+}
