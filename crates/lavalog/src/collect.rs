@@ -205,9 +205,9 @@ impl Collection {
             file.meta.len = finished.len;
             core.replace(&sources, Some(file.meta), moved(&inputs, &logs_named, parts), grant.as_ref())
         });
-        match replaced {
+        match &replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
-            Err(_) => core.remove_unnamed(&[file]),
+            Err(e) => core.edit_failed(&[file], e),
         }
         replaced
     }

@@ -11,6 +11,7 @@ use crate::index::Found;
 use crate::logs::Logs;
 use crate::manifest::LavaLog;
 use crate::options::Options;
+use crate::tails::Tails;
 use crate::to_collect::ToCollect;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     /// Guards what is under way in the background.
     pub under_way: Mutex<UnderWay, rank::RecordWork>,
     pub counters: Counters,
+    /// Who waits for records.
+    pub tails: Tails,
 }
 
 impl std::fmt::Debug for Core {

@@ -13,7 +13,7 @@
 //! * [`space_report`]: who owns the bytes on disk.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
-//!   `room` (a full volume), [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit.
+//!   `room` (a full volume), [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit; `tails`: who waits for records.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -43,6 +43,7 @@ pub mod scan;
 mod seal;
 mod space;
 pub mod space_report;
+mod tails;
 mod to_collect;
 mod write;
 

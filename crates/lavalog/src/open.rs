@@ -15,6 +15,7 @@ use crate::manifest::{FileMeta, LavaLog, Role, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
 use crate::seal::parts_of;
+use crate::tails::Tails;
 use crate::write::place_of;
 use base::sync::{Mutex, RwLock, write};
 use base::{Error, ErrorKind, Result, SeqNo};
@@ -133,6 +134,7 @@ impl Restored {
             rows,
             under_way: Mutex::new(UnderWay { damaged, ..UnderWay::default() }),
             counters: Counters::default(),
+            tails: Tails::default(),
         };
         core.remove_strangers()?;
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;

@@ -17,7 +17,7 @@ use crate::index_file::{IndexFileWriter, IndexHead};
 use crate::logs::Log;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
 use base::sync::{lock, read, write};
-use base::{HashMap, Result, SeqNo};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use io::{AppendFile, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,6 +56,14 @@ impl Core {
         for file in files.iter().filter(|file| !listed.files.contains_key(&file.meta.number)) {
             // What stays is removed at the next open.
             let _ = self.files.remove(&file.meta.name());
+        }
+    }
+
+    /// The edit that names files failed: removes them, unless it may be durable all the same. Only a refusal for want of room is known to
+    /// have changed nothing; what stays is removed at the next open, if it is not named.
+    pub fn edit_failed(&self, files: &[NewFile], why: &Error) {
+        if why.kind() == ErrorKind::NoSpace {
+            self.remove_unnamed(files);
         }
     }
 
@@ -172,15 +180,16 @@ impl Writing {
         let remove = old.iter().map(|file| file.number).collect();
         let step = Step { floor: Some(floor), remove, add: add.clone() };
         // Once the edit is there the index follows it, whatever happens to files afterwards.
-        core.lane.retain(&[self.group.ltn], |records| {
+        let files = std::mem::take(&mut self.files);
+        let named = core.lane.retain(&[self.group.ltn], |records| {
             core.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| core.rows.add(meta));
             core.install(self.group.ltn, &self.logs, parts);
             core.forget_truncations(floor);
             add.iter().for_each(|file| core.may_collect(file, self.group.len));
             Ok(())
-        })?;
-        self.files.clear();
+        });
+        named.inspect_err(|e| core.edit_failed(&files, e))?;
         core.counters.sealed_groups.add(1);
         core.job_found_room()?;
         old.iter().try_for_each(|old| core.files.remove(&old.name()))?;

@@ -117,7 +117,10 @@ impl Core {
                 }
             };
             match tried {
-                Tried::Written(ticket) => return self.written(durability, ticket),
+                Tried::Written(ticket) => {
+                    self.tails.changed(ops.iter().map(Op::log));
+                    return self.written(durability, ticket);
+                }
                 Tried::NoGroup(len) => self.make_room(len, frees)?,
                 Tried::Taken(i, found) => {
                     if self.is_there(&ops[i], found)? {
@@ -162,7 +165,6 @@ impl Core {
 
     fn written(&self, durability: Durability, ticket: Ticket) -> Result<()> {
         self.context().signals.wake_dozing();
-        self.context().signals.notify_progress();
         self.sync_if(durability, Some(ticket))
     }
 
