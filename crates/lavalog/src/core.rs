@@ -8,9 +8,10 @@ use crate::cold::ColdFile;
 use crate::entry::{Entry, LogId, Lsn, Source, page_of};
 use crate::files::{RowFile, RowFiles};
 use crate::index::Found;
-use crate::logs::Logs;
+use crate::logs::{GroupPlace, Logs};
 use crate::manifest::LavaLog;
 use crate::options::Options;
+use crate::recent::Recent;
 use crate::tails::Tails;
 use crate::to_collect::ToCollect;
 use base::sync::{Mutex, RwLock, rank, read};
@@ -63,6 +64,15 @@ pub(crate) struct Counters {
     pub copied_bytes: Counter,
 }
 
+/// For those who follow logs.
+#[derive(Debug)]
+pub(crate) struct Followers {
+    /// Guards the bytes of the newest records.
+    pub recent: RwLock<Recent, rank::RecentRecords>,
+    /// Who waits for records.
+    pub tails: Tails,
+}
+
 /// See the module.
 pub(crate) struct Core {
     pub files: Arc<Files>,
@@ -78,11 +88,10 @@ pub(crate) struct Core {
     /// Guards what is known of all logs.
     pub logs: RwLock<Logs, rank::Records>,
     pub rows: RowFiles,
+    pub followers: Followers,
     /// Guards what is under way in the background.
     pub under_way: Mutex<UnderWay, rank::RecordWork>,
     pub counters: Counters,
-    /// Who waits for records.
-    pub tails: Tails,
 }
 
 impl std::fmt::Debug for Core {
@@ -159,7 +168,16 @@ impl Core {
             return Ok(());
         }
         match source {
-            Source::Group(ltn) => self.lane.read_ahead(place_in(ltn, row.at)?, row.len as usize, ahead, out),
+            Source::Group(ltn) => {
+                let place = place_in(ltn, row.at)?;
+                let recent = read(&self.followers.recent);
+                if let Some(bytes) = recent.find(GroupPlace { ltn, at: row.at }) {
+                    out.extend_from_slice(bytes);
+                    return Ok(());
+                }
+                drop(recent);
+                self.lane.read_ahead(place, row.len as usize, ahead, out)
+            }
             Source::Cold(_) => self.cold(source)?.read(row, out),
         }
     }

@@ -13,7 +13,8 @@
 //! * [`space_report`]: who owns the bytes on disk.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
-//!   `room` (a full volume), [`scan`], `files` (open files of rows); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit; `tails`: who waits for records.
+//!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
+//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit; `tails`: who waits for records.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -38,6 +39,7 @@ mod open;
 pub mod ops;
 pub mod options;
 pub mod pick;
+mod recent;
 mod room;
 pub mod scan;
 mod seal;

@@ -58,6 +58,8 @@ pub struct Statistics {
     pub record_bytes: u64,
     /// Bytes of memory that it takes to find them.
     pub index_bytes: u64,
+    /// Bytes of memory that the newest records take, to be read without the device.
+    pub recent_bytes: u64,
     /// Groups that became storage since it was opened.
     pub sealed_groups: u64,
     /// Files that were collected since.
@@ -184,6 +186,7 @@ impl LogStore {
             append_bytes: core.counters.append_bytes.get(),
             record_bytes,
             index_bytes: index_bytes as u64,
+            recent_bytes: read(&core.followers.recent).memory_bytes() as u64,
             sealed_groups: core.counters.sealed_groups.get(),
             collected_files: core.counters.collected_files.get(),
             copied_bytes: core.counters.copied_bytes.get(),

@@ -7,13 +7,14 @@
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
 use crate::checkpoint::Checkpoint;
-use crate::core::{Core, Counters, Order, UnderWay};
+use crate::core::{Core, Counters, Followers, Order, UnderWay};
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
 use crate::manifest::{FileMeta, LavaLog, Role, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
+use crate::recent::Recent;
 use crate::seal::parts_of;
 use crate::tails::Tails;
 use crate::write::place_of;
@@ -132,9 +133,12 @@ impl Restored {
             order: Mutex::new(Order { next_seq }),
             logs: RwLock::new(logs),
             rows,
+            followers: Followers {
+                recent: RwLock::new(Recent::new(options.recent_bytes)),
+                tails: Tails::default(),
+            },
             under_way: Mutex::new(UnderWay { damaged, ..UnderWay::default() }),
             counters: Counters::default(),
-            tails: Tails::default(),
         };
         core.remove_strangers()?;
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;

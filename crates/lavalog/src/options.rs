@@ -23,6 +23,8 @@ pub struct Options {
     /// What all files may occupy, bytes; `None`, the default: what the volume has. At the limit appends wait for collection, or are
     /// refused; trims and deletes go on. Never exceeded.
     pub space_limit: Option<u64>,
+    /// Bytes of memory for the newest records, so that who follows a log reads no device. Default 16 MiB; 0: none are kept.
+    pub recent_bytes: usize,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             garbage_percent: 50,
             open_files_max: 512,
             space_limit: None,
+            recent_bytes: 16 << 20,
         }
     }
 }
@@ -52,6 +55,9 @@ pub(crate) fn never_volatile() -> Error {
     Error::invalid("a record of a log is always in the log: ask for Durable or Buffered, not Volatile")
 }
 
+/// The most memory for the newest records.
+pub const RECENT_BYTES_MAX: u64 = 64 << 30;
+
 impl Options {
     /// # Errors
     /// `InvalidArgument` for what is out of its range.
@@ -67,6 +73,7 @@ impl Options {
         range("background_threads", self.background_threads as u64, 1, 64)?;
         range("garbage_percent", self.garbage_percent.into(), 1, 100)?;
         range("open_files_max", self.open_files_max as u64, 8, 1 << 20)?;
+        range("recent_bytes", self.recent_bytes as u64, 0, RECENT_BYTES_MAX)?;
         match self.space_limit {
             Some(limit) => {
                 range("space_limit", limit, self.overhead_bytes() + GROUPS_MIN * self.group_bytes, u64::MAX)

@@ -123,7 +123,7 @@ impl Scan {
         if let Some(found) = look() {
             return found;
         }
-        let waiting = core.tails.enter(log);
+        let waiting = core.followers.tails.enter(log);
         loop {
             let seen = waiting.changes();
             if let Some(found) = look() {

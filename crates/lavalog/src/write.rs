@@ -118,7 +118,7 @@ impl Core {
             };
             match tried {
                 Tried::Written(ticket) => {
-                    self.tails.changed(ops.iter().map(Op::log));
+                    self.followers.tails.changed(ops.iter().map(Op::log));
                     return self.written(durability, ticket);
                 }
                 Tried::NoGroup(len) => self.make_room(len, frees)?,
@@ -205,6 +205,7 @@ impl Core {
             appended => appended.inspect_err(|e| health.poison(e))?,
         };
         order.next_seq = last_seq + 1;
+        self.keep_recent(ops.clone().zip(offsets.iter().map(|offset| place_of(place.at(*offset)))));
         let mut logs = write(&self.logs);
         for ((seq, op), offset) in (first_seq..).zip(ops).zip(offsets) {
             logs.apply(seq, &op, place_of(place.at(offset))).inspect_err(|e| health.poison(e))?;
@@ -214,6 +215,16 @@ impl Core {
             }
         }
         Ok(Tried::Written(ticket))
+    }
+
+    /// Keeps the bytes of records in memory, before anybody can find them by the index.
+    fn keep_recent<'a>(&self, ops: impl Iterator<Item = (Op<'a>, GroupPlace)>) {
+        let mut recent = write(&self.followers.recent);
+        for (op, place) in ops {
+            if let Op::Append { bytes, .. } = op {
+                recent.push(place, bytes);
+            }
+        }
     }
 
     /// Whether an append whose LSN is taken has been done already. False: look again.

@@ -109,6 +109,8 @@ ranks! {
     Records,
     /// LavaLog: which file has the rows of what.
     RecordFiles,
+    /// LavaLog: the bytes of the newest records.
+    RecentRecords,
     /// Families: several that are frozen at once, whole, before a flush chooses among what is frozen.
     Freezing,
     /// All families, by number.
