@@ -51,6 +51,9 @@ pub enum Command {
     Bench(Box<commands::bench::BenchCommand>),
     /// Import real data, overwrite it, kill the writer, verify
     Demo(demo::DemoArgs),
+    /// Append to, read and trim logs
+    #[command(subcommand)]
+    Log(commands::log::LogCommand),
     /// Make, look into and check LavaFS volumes
     #[command(subcommand)]
     Fs(commands::fs::FsCommand),
@@ -90,6 +93,7 @@ pub fn run(cli: Cli) -> crate::Result<()> {
         Command::Engines(args) => commands::engines::engines(db, &args),
         Command::Bench(args) => commands::bench::bench(db, *args),
         Command::Demo(args) => demo::demo(db, &args),
+        Command::Log(command) => commands::log::run(db, command),
         Command::Fs(command) => commands::fs::run(command),
         Command::Dump(args) => commands::inspect::dump(db, &args),
         Command::Help(args) => commands::help::help(&args),

@@ -10,6 +10,7 @@ pub mod help;
 pub mod import;
 pub mod inspect;
 pub mod keys;
+pub mod log;
 pub mod place;
 pub mod repair;
 pub mod space;

@@ -31,14 +31,14 @@ pub const ALL: [(Status, &str); 10] = [
     ),
     (Status::Usage, "wrong use: an option, key, value or path that is not accepted; nothing was changed"),
     (Status::NotWhole, "done but for what cannot be read (export --skip-damaged)"),
-    (Status::KeyNotFound, "the key is not there (get)"),
+    (Status::KeyNotFound, "the key or record is not there (get, log read)"),
     (
         Status::Damage,
         "something stored is damaged: a command met it, verify or fsck found it, or repair could not save all",
     ),
     (Status::NoSpace, "the volume, or the limit of the store, is full"),
     (Status::InUse, "another process holds the store or the volume"),
-    (Status::NotFound, "there is no such store, volume, file or column family"),
+    (Status::NotFound, "there is no such store, volume, file, column family or log"),
     (Status::Exists, "what was to be made is there already"),
 ];
 

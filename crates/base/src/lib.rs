@@ -6,6 +6,7 @@
 //! * [`canary`]: the switch for seeded bugs, off but in campaigns.
 //! * [`key`]: internal keys (user key, sequence, kind) and their order.
 //! * [`codec`]: fixed and variable-length integers, and a [`codec::Reader`] that cannot panic.
+//! * [`completion`]: what is known later, as a future.
 //! * [`checksum`]: checksums masked with a file's uid and an offset, so that a stale or misplaced block is caught.
 //! * [`hash`]: the hash of keys (filters), and hash maps without hidden randomness.
 //! * [`iter`]: the iterator over internal keys that memtables, tables and merges implement.
@@ -18,6 +19,7 @@
 pub mod canary;
 pub mod checksum;
 pub mod codec;
+pub mod completion;
 pub mod compression;
 pub mod dependency;
 pub mod error;

@@ -90,9 +90,7 @@ fn open_to_write(
     if !exists {
         options.family.check_policy(&options).map_err(|e| e.context("column family default"))?;
     }
-    let holder =
-        if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
-    let store_lock = env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)?;
+    let store_lock = store::directory::lock(&env, dir)?;
     // Asked again under the lock: another process may have made the store meanwhile.
     let exists = exists || env.fs.exists(&io::fs::join(dir, names::CURRENT))?;
     if mark.is_none() {

@@ -55,4 +55,4 @@ pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
 pub use options::Options;
 pub use scan::Scan;
 pub use space_report::Space;
-pub use store::commit::Durability;
+pub use store::commit::{Completion, Durability};

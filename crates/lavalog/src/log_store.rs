@@ -13,7 +13,7 @@ use io::Env;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use store::commit::Durability;
+use store::commit::{Completion, Durability};
 use store::run::{Scheduler, Work};
 
 /// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
@@ -160,6 +160,14 @@ impl LogStore {
     /// Those of the log.
     pub fn write(&self, batch: &LogBatch<'_>, durability: Durability) -> Result<()> {
         self.core().write(&batch.ops, durability)
+    }
+
+    /// As [`LogStore::write`] of a durable batch, without waiting for that: it is seen at once.
+    ///
+    /// # Errors
+    /// As there; of a device that failed the completion tells.
+    pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
+        self.core().write_async(&batch.ops)
     }
 
     /// Makes all that was written durable.
@@ -344,6 +352,14 @@ impl LogHandle {
     /// fine); `TooLarge`; `NotFound` if the log was deleted; `NoSpace`: nothing happened. Those of the log.
     pub fn append(&self, lsn: Lsn, bytes: &[u8], durability: Durability) -> Result<()> {
         self.core().write(&[Op::Append { log: self.id, lsn, bytes }], durability)
+    }
+
+    /// As [`LogHandle::append`] of a durable record, without waiting for that: it is seen at once.
+    ///
+    /// # Errors
+    /// As there; of a device that failed the completion tells.
+    pub fn append_async(&self, lsn: Lsn, bytes: &[u8]) -> Result<Completion> {
+        self.core().write_async(&[Op::Append { log: self.id, lsn, bytes }])
     }
 
     /// Removes all records below an LSN, for good: also those that would come later. Survives the process; a later durable write

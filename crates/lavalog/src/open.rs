@@ -46,10 +46,14 @@ pub(crate) struct Restored {
 /// Opens the engine on a store of its own.
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
     options.check()?;
+    check_place(env, dir, options)?;
     let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
     let opening =
         Opening::begin_within(env, dir, terms, crate::space::terms(options), &Engines::of::<LavaLog>())?;
     let mut restored = Restored::of(opening.context(), opening.manifest())?;
+    if !options.create_if_missing && !is_known(&restored.manifest) {
+        return Err(Error::not_found("there are no logs in this store").at_file(dir));
+    }
     let store = opening.recover(&mut |lane, batch| match lane {
         Lane::LOG => restored.replay(batch),
         _ => Ok(()),
@@ -59,6 +63,41 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
     let ground = Ground { files: store.files().clone(), space: store.space().clone(), lane };
     ground.space.gauges.set_serves();
     restored.begin(options, ground, Some(store))
+}
+
+/// Looks at the directory before anything is made there: a directory of something else is none for a new store, nor is that of a store
+/// which lost its `CURRENT`.
+fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
+    if env.fs.exists(&io::fs::join(dir, names::CURRENT))? {
+        return Ok(());
+    }
+    let files = match env.fs.list(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        files => files?,
+    };
+    // What is left where a store was not made to its end.
+    let is_of_beginning = |name: &str| {
+        use FileKind::{CurrentTemp, Lock, Manifest};
+        matches!(names::parse(name), Some(Lock | Manifest(_) | CurrentTemp))
+    };
+    let (stores, others): (Vec<_>, Vec<_>) = files
+        .iter()
+        .filter(|file| !is_of_beginning(&file.name))
+        .partition(|file| names::parse(&file.name).is_some());
+    if let Some(file) = stores.first() {
+        let why =
+            format!("the store has lost its CURRENT, and has {}: repair it, or restore a backup", file.name);
+        return Err(Error::corruption(why).at_file(dir));
+    }
+    if let Some(file) = others.first() {
+        let why =
+            format!("the directory holds no store but other files ({}): choose an empty one", file.name);
+        return Err(Error::invalid(why).at_file(dir));
+    }
+    match options.create_if_missing {
+        true => Ok(()),
+        false => Err(Error::not_found("there is no store of logs here").at_file(dir)),
+    }
 }
 
 /// Reads the checkpoint, and what files of rows have.
@@ -95,6 +134,11 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     Ok(restored)
 }
 
+/// True if the store has logs already.
+fn is_known(manifest: &Handle<LavaLog>) -> bool {
+    manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID)
+}
+
 impl Restored {
     /// What is there when the log is not read yet.
     pub fn of(context: &Context, manifest: &Arc<Manifest>) -> Result<Restored> {
@@ -115,8 +159,7 @@ impl Restored {
     pub fn begin(self, options: &Options, ground: Ground, alone: Option<Store>) -> Result<Arc<Core>> {
         let Restored { manifest, logs, next_seq, lost_rows, damaged } = self;
         let Ground { files, space, lane } = ground;
-        let known = manifest.state().store.engines().any(|engine| engine.id == LavaLog::ID);
-        if !known {
+        if !is_known(&manifest) {
             // The manifest knows the engine before the log has anything of it.
             manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;
         }

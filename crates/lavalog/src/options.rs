@@ -8,6 +8,8 @@ use store::space::{EDITS_BYTES, OUTPUT_BYTES, manifest_bytes, with_overhead};
 /// How a store of logs is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    /// Whether a store of logs is made where there is none. Default: yes.
+    pub create_if_missing: bool,
     /// What the acknowledgement of a write promises that does not say so itself: `Durable` or `Buffered`. Default `Durable`.
     pub durability: Durability,
     /// Bytes of a group of the log: the unit in which room is taken and given back. Default 256 MiB.
@@ -30,6 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            create_if_missing: true,
             durability: Durability::Durable,
             group_bytes: 256 << 20,
             access: Access::Direct,

@@ -22,7 +22,7 @@ use crate::options::never_volatile;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
-use store::commit::{Durability, Place, Ticket};
+use store::commit::{Completion, Durability, Place, Ticket};
 
 /// What a check of a batch says.
 enum Admitted {
@@ -94,6 +94,20 @@ impl Core {
     /// `Trimmed`, `AlreadyExists`, `NotFound` and `InvalidArgument` of an operation; `TooLarge`; `NoSpace`: nothing happened. Those
     /// of the log.
     pub fn write(&self, ops: &[Op<'_>], durability: Durability) -> Result<()> {
+        let ticket = self.submit(ops, durability)?;
+        self.sync_if(durability, ticket)
+    }
+
+    /// As [`Core::write`] of a durable batch, without waiting: it is seen, and not durable yet.
+    ///
+    /// # Errors
+    /// As there; those of a device that failed later are told by the completion.
+    pub fn write_async(&self, ops: &[Op<'_>]) -> Result<Completion> {
+        Ok(self.lane.when_durable(self.submit(ops, Durability::Durable)?))
+    }
+
+    /// Puts operations into the log, and applies them. What makes them durable; none if nothing was ever written.
+    fn submit(&self, ops: &[Op<'_>], durability: Durability) -> Result<Option<Ticket>> {
         if durability == Durability::Volatile {
             return Err(never_volatile());
         }
@@ -103,7 +117,7 @@ impl Core {
         loop {
             if done.len() == ops.len() {
                 // What is there already may not be durable yet.
-                return self.sync_if(durability, self.lane.wal().last_position());
+                return Ok(self.lane.wal().last_position());
             }
             let tried = {
                 let mut order = lock(&self.order);
@@ -119,7 +133,8 @@ impl Core {
             match tried {
                 Tried::Written(ticket) => {
                     self.followers.tails.changed(ops.iter().map(Op::log));
-                    return self.written(durability, ticket);
+                    self.tell_written();
+                    return Ok(Some(ticket));
                 }
                 Tried::NoGroup(len) => self.make_room(len, frees)?,
                 Tried::Taken(i, found) => {
@@ -149,7 +164,10 @@ impl Core {
             };
             match tried {
                 Tried::NoGroup(len) => self.make_room(len, false)?,
-                Tried::Written(ticket) => return self.written(durability, ticket).map(|()| log),
+                Tried::Written(ticket) => {
+                    self.tell_written();
+                    return self.sync_if(durability, Some(ticket)).map(|()| log);
+                }
                 Tried::Taken(..) => {}
             }
         }
@@ -163,9 +181,8 @@ impl Core {
         self.sync_if(Durability::Durable, self.lane.wal().last_position())
     }
 
-    fn written(&self, durability: Durability, ticket: Ticket) -> Result<()> {
+    fn tell_written(&self) {
         self.context().signals.wake_dozing();
-        self.sync_if(durability, Some(ticket))
     }
 
     fn sync_if(&self, durability: Durability, ticket: Option<Ticket>) -> Result<()> {

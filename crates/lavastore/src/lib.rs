@@ -56,6 +56,7 @@
 //! | [`WriteBatch`] | changes that happen together |
 //! | [`ValueWriter`], [`ValueReader`] | one large value as a stream |
 //! | [`LogStore`], [`Log`], [`LogScan`] | a store of logs: thousands of them, records by number, durable appends |
+//! | [`Completion`] | a future that resolves when an append is durable |
 //! | [`LogBatch`], [`LogWriter`] | changes of several logs that happen together; the calls with options |
 //! | [`Reader`], [`Writer`] | the calls with options: [`Db::reading`], [`Db::writing`] |
 //! | [`Space`], [`Statistics`] | who owns which bytes, and what the store did |
@@ -132,7 +133,7 @@ pub use family::Family;
 #[doc(alias = "iterator")]
 pub use iter::Iter;
 pub use iter::{Cursor, Keys};
-pub use log::{Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
+pub use log::{Completion, Log, LogBatch, LogScan, LogStore, LogWriter, Lsn};
 pub use range::KeyRange;
 pub use read::{ReadOptions, Reader};
 pub use snapshot::Snapshot;
@@ -354,6 +355,8 @@ mod guide {
     mod readme {}
     #[doc = include_str!("../../../docs/guide/durability.md")]
     mod durability {}
+    #[doc = include_str!("../../../docs/guide/logs.md")]
+    mod logs {}
     #[doc = include_str!("../../../docs/guide/space-and-collection.md")]
     mod space_and_collection {}
     #[doc = include_str!("../../../docs/guide/testing-with-crashes.md")]

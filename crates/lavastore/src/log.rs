@@ -4,10 +4,12 @@
 //! of a store finds no other when it closes it.
 
 mod batch;
+mod completion;
 mod handle;
 mod scan;
 
 pub use batch::{LogBatch, LogWriter};
+pub use completion::Completion;
 pub use handle::Log;
 pub use scan::LogScan;
 
@@ -313,6 +315,24 @@ impl LogStore {
     fn write_as(&self, batch: &LogBatch<'_>, durability: Option<crate::Durability>) -> Result<()> {
         batch.check_store(self)?;
         self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
+    }
+
+    /// Writes a batch, and does not wait until it is durable: the completion resolves then. It is seen at once.
+    ///
+    /// ```
+    /// use lavastore::LogBatch;
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.log("orders")?;
+    /// let durable = store.write_async(LogBatch::new().append(&orders, 1, "two apples"))?;
+    /// durable.wait()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::write`]; of a device that failed the completion tells.
+    pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
+        batch.check_store(self)?;
+        Ok(Completion::new(self.engine().write_async(batch.inner())?))
     }
 
     /// Makes durable all that was written.

@@ -195,3 +195,107 @@ fn a_tail_is_woken_by_an_append_of_another_thread() {
     store.close().unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+/// The whole of a runtime: a task is polled whenever it was woken.
+struct Task(std::sync::mpsc::Sender<()>);
+
+impl std::task::Wake for Task {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.send(()).ok();
+    }
+}
+
+fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
+    let (sender, woken) = std::sync::mpsc::channel();
+    let waker = std::task::Waker::from(std::sync::Arc::new(Task(sender)));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(out) = future.as_mut().poll(&mut std::task::Context::from_waker(&waker))
+        {
+            return out;
+        }
+        // Nobody looks again without being told.
+        woken.recv_timeout(Duration::from_secs(60)).expect("the task is woken");
+    }
+}
+
+#[test]
+fn the_background_makes_durable_what_is_appended_without_waiting_and_wakes_the_task() {
+    let dir = std::env::temp_dir().join(format!("lavastore-async-{}", std::process::id()));
+    let store = LogStore::open_with(&dir, &options()).unwrap();
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let log = store.log(&format!("log {task}")).unwrap();
+            std::thread::spawn(move || {
+                block_on(async move {
+                    let mut before = None;
+                    for lsn in 0..200 {
+                        let this = log.append_async(lsn, "x")?;
+                        // Two at a time; some are dropped.
+                        match before.replace(this) {
+                            Some(before) if lsn % 7 != 0 => before.await?,
+                            _ => {}
+                        }
+                    }
+                    before.expect("the last one").await
+                })
+            })
+        })
+        .collect();
+    tasks.into_iter().for_each(|task| task.join().unwrap().unwrap());
+    assert_eq!(store.stats().appends, 800);
+    store.close().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_completion_resolves_when_it_is_durable_and_not_before() {
+    let machine = SimEnv::new(4);
+    let open = |machine: &SimEnv| LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();
+    let store = open(&machine);
+    let log = store.log("a").unwrap();
+    let lost_in = |lsn| {
+        let after = |seed| open(&machine.crash(CrashKind::PowerLossWith(Policy::Dropped), seed));
+        (0..12).filter(|seed| after(*seed).open_log("a").unwrap().read(lsn).unwrap().is_none()).count()
+    };
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut is_done = |completion: &mut lavastore::Completion| {
+        std::future::Future::poll(std::pin::Pin::new(completion), &mut context).is_ready()
+    };
+    let mut one = log.append_async(1, "x").unwrap();
+    let mut two = log.append_async(2, "x").unwrap();
+    assert!(log.read(1).unwrap().is_some(), "it is seen at once");
+    assert!(!is_done(&mut one) && lost_in(1) > 0);
+    // Whoever makes the second durable makes the first.
+    log.append(3, "x").unwrap();
+    assert!(is_done(&mut one) && is_done(&mut two));
+    assert_eq!(lost_in(1) + lost_in(2), 0);
+    // Waiting makes it so; dropping harms nobody; of what was done before it is known at once.
+    let dropped = log.append_async(4, "x").unwrap();
+    drop(dropped);
+    store.write_async(LogBatch::new().append(&log, 5, "x")).unwrap().wait().unwrap();
+    assert_eq!(lost_in(4) + lost_in(5), 0);
+    assert!(is_done(&mut log.append_async(5, "x").unwrap()));
+    assert!(is_done(&mut store.write_async(&LogBatch::new()).unwrap()));
+    // What is refused is refused at once.
+    assert_eq!(log.append_async(5, "y").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    // A store that closes leaves nothing open.
+    let mut last = log.append_async(6, "x").unwrap();
+    drop(log);
+    store.close().unwrap();
+    assert!(is_done(&mut last));
+    assert_eq!(lost_in(6), 0);
+}
+
+#[test]
+fn a_completion_tells_of_a_device_that_failed() {
+    use lavastore::testing::{FaultEffect, FaultPlan, OpKind};
+    let machine = SimEnv::new(5);
+    let store = LogStore::open_in(&machine.env(), "/logs", &options()).unwrap();
+    let log = store.log("a").unwrap();
+    let waiting = [1, 2].map(|lsn| log.append_async(lsn, "x").unwrap());
+    machine.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&[OpKind::WriteDurable, OpKind::SyncData]));
+    let told = waiting.map(|completion| completion.wait().unwrap_err().kind());
+    assert_eq!(told, [ErrorKind::Io, ErrorKind::Poisoned]);
+    assert_eq!(log.append_async(3, "x").unwrap_err().kind(), ErrorKind::Poisoned);
+}

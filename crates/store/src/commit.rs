@@ -49,8 +49,11 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use floors::Floors;
 use idle::Idle;
 use io::{Access, InPlaceFile};
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task;
 use wal::{LogGroup, PreparedGroup, PriorGroup, RecoveryReport, Wal, WalOptions};
 
 /// The log begins in a group of this length where there is no room for a regular one, bytes.
@@ -83,8 +86,44 @@ pub enum Task {
     Lengthen,
     /// Let go of groups that nobody needs.
     Release,
+    /// Make durable what somebody waits for without a thread.
+    Sync,
     /// Leave a page that says that all before it is durable.
     Confirm,
+}
+
+/// Resolves when what was written is durable: a future, for any runtime, or [`Completion::wait`]. Dropped, it is made durable all the
+/// same, and nobody is told.
+#[derive(Debug)]
+#[must_use = "before it has resolved, what was written may be lost"]
+pub struct Completion {
+    future: base::completion::Completion<()>,
+    log: Arc<Log>,
+    ticket: Option<Ticket>,
+}
+
+impl Completion {
+    /// Waits for it. Whoever waits writes for all, if nobody else does.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub fn wait(mut self) -> Result<()> {
+        let sync = || self.ticket.map_or(Ok(()), |ticket| self.log.sync(ticket));
+        self.future.take().unwrap_or_else(sync)
+    }
+
+    /// What became of it, if that is known; once.
+    pub fn take(&mut self) -> Option<Result<()>> {
+        self.future.take()
+    }
+}
+
+impl Future for Completion {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> task::Poll<Result<()>> {
+        Pin::new(&mut self.future).poll(context)
+    }
 }
 
 /// See the module.
@@ -236,6 +275,17 @@ impl Log {
     /// Those of the file system, which poison the log.
     pub fn sync(&self, ticket: Ticket) -> Result<()> {
         self.wal().sync(ticket)
+    }
+
+    /// Resolves when everything up to the ticket is durable; at once if nothing was written. Whoever works in the background makes it so; several who come at the
+    /// same time share a write.
+    pub fn when_durable(self: &Arc<Self>, ticket: Option<Ticket>) -> Completion {
+        let durable = || (base::completion::Completion::known(Ok(())), false);
+        let (future, is_first) = ticket.map_or_else(durable, |ticket| self.wal().when_durable(ticket));
+        if is_first {
+            self.context.signals.notify_work();
+        }
+        Completion { future, log: self.clone(), ticket }
     }
 
     /// True if everything up to the ticket is durable already.
@@ -432,6 +482,8 @@ impl Log {
             // confirms these pages would meet the same, and stop the log.
             let refused = self.hints.write_out_refused.load(Ordering::Relaxed);
             (has_room || !refused).then_some(Task::WriteOut)
+        } else if wal.is_wanted() {
+            Some(Task::Sync)
         } else if has_room && self.wants_spare() {
             Some(Task::Prepare)
         } else if has_room && self.wants_longer_ring() {
@@ -477,6 +529,7 @@ impl Log {
             Task::Prepare => self.prepare_ahead(),
             Task::Lengthen => self.lengthen_ring(),
             Task::Release => self.release(|| ()),
+            Task::Sync => self.wal().sync_wanted(),
             Task::Confirm => self.persist_watermark(),
         }
     }

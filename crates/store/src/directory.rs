@@ -3,8 +3,9 @@
 //! A store's files are worth nothing if the name of their directory is lost. So the name is durable before anything in it
 //! is promised: before `CURRENT`, which makes a directory a store.
 
+use crate::names;
 use base::{Error, ErrorKind, Result};
-use io::Env;
+use io::{Env, FileLock};
 use std::path::Path;
 
 /// Makes a directory that is not there, and what is missing above it, durably.
@@ -19,6 +20,16 @@ pub fn make(env: &Env, dir: &Path) -> Result<()> {
     let made: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
     env.fs.create_dir_all(dir)?;
     sync_name(env, dir).inspect_err(|_| made.iter().for_each(|d| drop(env.fs.remove_dir(d))))
+}
+
+/// Takes the lock of a store. Its file names the process, for those who find it taken.
+///
+/// # Errors
+/// `Locked`, with who has it; those of the file system.
+pub fn lock(env: &Env, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let holder =
+        if env.is_simulated() { "simulation".into() } else { format!("process {}", std::process::id()) };
+    env.fs.lock(&io::fs::join(dir, names::LOCK), &holder)
 }
 
 /// Makes the name of a store's directory durable. This comes before `CURRENT`: a process that is killed between the

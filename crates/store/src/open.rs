@@ -90,7 +90,7 @@ impl Opening {
         crate::directory::make(env, dir)?;
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
-        let held = env.fs.lock(&context.path(names::LOCK), "a store")?;
+        let held = crate::directory::lock(env, dir)?;
         unfinished::refuse_beside_current(&*env.fs, dir)?;
         let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
             true => Manifest::recover(env, dir, false, engines)?,

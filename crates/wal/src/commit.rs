@@ -14,17 +14,23 @@
 //! Who finds the token free may wait a moment for those who will sync, too: see [`company`]. One of those who wait for a round that
 //! nobody has begun always does so for a limited time, so that it begins.
 //!
+//! Who waits without a thread leaves a [`Completion`] with the page it is for ([`Commit::when_durable`]). The end of every round resolves
+//! those it made durable, and a failure all; nobody leads for their sake but whoever asks for the last of them
+//! ([`Commit::last_wanted`]).
+//!
 //! Invariants: only the holder of the token moves the frontiers. `durable_end <= written_end`. All pages below
 //! `durable_end` were covered by a durable write of their own or by a data sync of their file that began after they
 //! were written. The first failure is kept for good, and nothing is acknowledged after it.
 
 mod company;
 
+use base::completion::{self, Completer, Completion};
 use base::sync::model::atomic::{AtomicBool, AtomicU64, Ordering};
 use base::sync::model::{self, Condvar, Mutex, MutexGuard};
 use base::sync::rank;
 use base::{Error, ErrorKind, Result};
 use company::{Comer, Company, Plan};
+use std::collections::BTreeMap;
 
 /// Page numbers, each the end (exclusive) of a prefix of the log. Written by the holder of the token alone.
 #[derive(Debug, Default)]
@@ -61,6 +67,8 @@ struct State {
     company: Company,
     /// Threads that wait for the token itself.
     queued: usize,
+    /// Who waits without a thread, by page.
+    wanted: BTreeMap<u64, Vec<Completer<()>>>,
     failure: Option<Error>,
 }
 
@@ -124,13 +132,49 @@ impl Commit {
         model::lock(&self.state)
     }
 
+    /// Resolves when the page is durable, or when it is known that nobody will tell. True: nobody else
+    /// waits like this for what is not durable, so whoever makes it so may sleep.
+    pub fn when_durable(&self, lpn: u64) -> (Completion<()>, bool) {
+        if self.frontier.durable_end() > lpn {
+            return (Completion::known(Ok(())), false);
+        }
+        let mut state = self.lock();
+        // A round that makes it durable from now on finds it when it ends.
+        if self.frontier.durable_end() > lpn {
+            return (Completion::known(Ok(())), false);
+        }
+        if state.failure.is_some() {
+            return (Completion::known(Err(poisoned(&state))), false);
+        }
+        let is_first = self.wanted_in(&state).is_none();
+        let (completer, completion) = completion::pending();
+        state.wanted.entry(lpn).or_default().push(completer);
+        (completion, is_first)
+    }
+
+    /// The last page that somebody waits for without a thread, and that is not durable: those who wait for one that is are told when
+    /// the round ends, and need nobody who leads.
+    pub fn last_wanted(&self) -> Option<u64> {
+        self.wanted_in(&self.lock())
+    }
+
+    fn wanted_in(&self, state: &State) -> Option<u64> {
+        let last = state.wanted.last_key_value().map(|(lpn, _)| *lpn);
+        last.filter(|lpn| *lpn >= self.frontier.durable_end())
+    }
+
     /// Fails the log for a reason other than a write.
     pub fn fail(&self, error: Error) {
-        self.lock().failure.get_or_insert(error);
+        let answered = {
+            let mut state = self.lock();
+            state.failure.get_or_insert(error);
+            self.answered(&mut state)
+        };
         self.failed.store(true, Ordering::Relaxed);
         // Somebody may have been woken to lead and now will not: there may be no round that ends and wakes the others.
         self.rounds.iter().for_each(Condvar::notify_all);
         self.freed.notify_all();
+        answered.resolve();
     }
 
     /// The error for everybody who comes after the first failure.
@@ -237,7 +281,22 @@ impl Commit {
         Token { commit: self, finished: false, took_ns: 0, _turn: turn }
     }
 
-    fn end(&self, failure: Option<Error>, took_ns: u64) {
+    /// Those who wait without a thread and need not any more. To be resolved without the lock.
+    fn answered(&self, state: &mut State) -> Answered {
+        if state.wanted.is_empty() {
+            return Answered::default();
+        }
+        let later = match state.failure {
+            Some(_) => BTreeMap::new(),
+            None => state.wanted.split_off(&self.frontier.durable_end()),
+        };
+        let durable_end = self.frontier.durable_end();
+        let failure = state.failure.is_some().then(|| poisoned(state));
+        Answered { pages: std::mem::replace(&mut state.wanted, later), durable_end, failure }
+    }
+
+    #[must_use = "to be resolved when the token is given up"]
+    fn end(&self, failure: Option<Error>, took_ns: u64) -> Answered {
         let mut state = self.lock();
         state.busy = false;
         if state.is_sync {
@@ -253,6 +312,7 @@ impl Commit {
             state.failure.is_some() || durable && !base::canary::is("log-wakes-one-of-the-satisfied");
         let (wake_this, wake_next) = (state.sides[this].threads > 0, state.sides[next].threads > 0);
         let wake_queued = state.queued > 0;
+        let answered = self.answered(&mut state);
         state.sides[this].forget();
         if satisfied {
             state.sides[next].forget();
@@ -268,6 +328,26 @@ impl Commit {
         }
         if wake_queued {
             self.freed.notify_all();
+        }
+        answered
+    }
+}
+
+/// Who waited without a thread, by page, and what there is to say.
+#[derive(Debug, Default)]
+struct Answered {
+    pages: BTreeMap<u64, Vec<Completer<()>>>,
+    durable_end: u64,
+    failure: Option<Error>,
+}
+
+impl Answered {
+    fn resolve(self) {
+        for (lpn, completers) in self.pages {
+            for completer in completers {
+                let failure = self.failure.as_ref().filter(|_| lpn >= self.durable_end);
+                completer.resolve(failure.cloned().map_or(Ok(()), Err));
+            }
         }
     }
 }
@@ -319,8 +399,7 @@ impl Token<'_> {
     /// The same after writes that nobody has begun to sync: where there was no room for them, they can be made again.
     pub fn finish_write<T>(mut self, outcome: Result<T>) -> Result<T> {
         if outcome.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
-            self.finished = true;
-            self.commit.end(None, self.took_ns);
+            self.give_up(None);
             return outcome;
         }
         self.finish(outcome)
@@ -328,17 +407,20 @@ impl Token<'_> {
 
     /// Gives the token up; an error is what poisons the log.
     pub fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
-        self.finished = true;
-        self.commit.end(outcome.as_ref().err().cloned(), self.took_ns);
+        self.give_up(outcome.as_ref().err().cloned());
         outcome
+    }
+
+    fn give_up(&mut self, failure: Option<Error>) {
+        self.finished = true;
+        self.commit.end(failure, self.took_ns).resolve();
     }
 }
 
 impl Drop for Token<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.commit
-                .end(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")), 0);
+            self.give_up(Some(Error::new(ErrorKind::Poisoned, "a thread panicked while it wrote the log")));
         }
     }
 }

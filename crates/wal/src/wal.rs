@@ -12,6 +12,7 @@ use crate::page::{self, BatchHeader, Owner};
 use crate::staging::STAGING_LEN_MAX;
 use crate::tail::{Batch, ClosedPage, Mark, Ring, Surroundings, Tail};
 use crate::{Durability, History, Lane, Place, PriorGroup, TenantId};
+use base::completion::Completion;
 use base::limits::BATCH_LEN_MAX;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, MutexGuard, lock, rank, statistic};
@@ -333,6 +334,25 @@ impl Wal {
                 token.finish(outcome)
             }
         }
+    }
+
+    /// Resolves when [`Wal::sync`] of this position would return, without a thread that waits. Somebody has to sync: see
+    /// [`Wal::sync_wanted`]. True: nobody waited like this before, so who does that may sleep.
+    pub fn when_durable(&self, position: Position) -> (Completion<()>, bool) {
+        self.commit.when_durable(position.lpn)
+    }
+
+    /// True if somebody waits without a thread.
+    pub fn is_wanted(&self) -> bool {
+        self.commit.last_wanted().is_some()
+    }
+
+    /// Makes durable all that somebody waits for without a thread.
+    ///
+    /// # Errors
+    /// As [`Wal::sync`].
+    pub fn sync_wanted(&self) -> Result<()> {
+        self.commit.last_wanted().map_or(Ok(()), |lpn| self.sync(Position { lpn }))
     }
 
     /// Closes the open page and returns the end of all pages.

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+/// The engine that `lava log` opens.
+const LOGS: &str = "lavalog";
+
 /// Options of `engines`.
 #[derive(Args)]
 pub struct EnginesArgs {
@@ -51,15 +54,18 @@ pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
 }
 
 fn as_json(all: &[EngineSpace]) -> Vec<Value> {
-    let one =
-        |e: &EngineSpace| json!({ "name": e.name, "known": e.is_open, "files": e.files, "bytes": e.bytes });
+    let one = |e: &EngineSpace| json!({ "name": e.name, "known": e.is_open || e.name == LOGS, "files": e.files, "bytes": e.bytes });
     all.iter().map(one).collect()
 }
 
 fn as_text(all: &[EngineSpace]) -> String {
     let mut text = String::new();
     for engine in all {
-        let note = if engine.is_open { "" } else { "  not known here" };
+        let note = match engine.name.as_str() {
+            _ if engine.is_open => "",
+            LOGS => "  see lava log ls",
+            _ => "  not known here",
+        };
         let (files, bytes) = (human_count(engine.files), human_bytes(engine.bytes));
         let _ = writeln!(text, "{:<20} {files:>8} files {bytes:>12}{note}", engine.name);
     }

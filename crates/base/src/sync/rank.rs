@@ -169,6 +169,8 @@ ranks! {
     LogTail,
     /// Log: who has the right to write, who waits, the first failure.
     LogCommit,
+    /// What is known later: whether it is, and whom to wake.
+    Completion,
     /// Repair: what was met in damaged files.
     RepairHeard,
     /// How fast collections go.

@@ -1,9 +1,13 @@
 use crate::model::{Driver, contents, options, seen};
 use base::ErrorKind;
 use io::sim::SimEnv;
+use io::{Access, CreateOptions};
 use lavalog::{Durability, LogBatch, LogStore, Options};
 use std::path::Path;
 use std::time::Duration;
+use store::Store;
+use store::commit::LogTerms;
+use store::manifest::Engines;
 
 const DIR: &str = "/logs";
 
@@ -71,6 +75,42 @@ fn a_batch_that_cannot_be_is_refused_whole() {
     ] {
         let e = LogStore::open(&sim.env(), Path::new("/other"), &wrong).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn a_store_is_made_only_where_it_may_be() {
+    let sim = SimEnv::new(7);
+    let (env, dir) = (sim.env(), Path::new(DIR));
+    let present = Options { create_if_missing: false, ..options() };
+    let missing = |what: &str| {
+        let e = LogStore::open(&env, dir, &present).unwrap_err();
+        assert!(e.kind() == ErrorKind::NotFound && e.message().contains(what), "{e}");
+    };
+    missing("no store of logs");
+    assert!(env.fs.list(dir).is_err(), "nothing was made");
+    // A store without logs stays without.
+    let terms = LogTerms { access: Access::Buffered, group_bytes: 1 << 20, free_groups_max: 1 };
+    let engines = Engines::default();
+    Store::open(&env, dir, terms, &engines, &mut |_, _, _| Ok(())).unwrap().close().unwrap();
+    missing("no logs in this store");
+    open(&sim).log("a").unwrap();
+    assert_eq!(LogStore::open(&env, dir, &present).unwrap().list_logs("", 9), ["a"]);
+    env.fs.create_dir_all(Path::new("/home")).unwrap();
+    drop(env.fs.create(Path::new("/home/letter"), &CreateOptions::default()).unwrap());
+    let refused = LogStore::open(&env, Path::new("/home"), &options()).unwrap_err();
+    assert!(
+        refused.kind() == ErrorKind::InvalidArgument && refused.message().contains("letter"),
+        "{refused}"
+    );
+    // A store that lost its CURRENT is not made over.
+    env.fs.remove(&dir.join("CURRENT")).unwrap();
+    for options in [&present, &options()] {
+        let refused = LogStore::open(&env, dir, options).unwrap_err();
+        assert!(
+            refused.kind() == ErrorKind::Corruption && refused.message().contains("CURRENT"),
+            "{refused}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! One log: a handle with all calls.
 
-use super::{LogScan, LogStore, LogWriter, Lsn};
+use super::{Completion, LogScan, LogStore, LogWriter, Lsn};
 use crate::{Result, WriteOptions};
 use std::ops::{Bound, RangeBounds, RangeInclusive};
 
@@ -70,6 +70,26 @@ impl Log {
     /// Those of [`LogWriter::append`].
     pub fn append(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.writer().append(lsn, bytes)
+    }
+
+    /// Appends a record, and does not wait until it is durable: the completion resolves then. It is seen at once. Of records that are
+    /// appended one after another the completions resolve in that order.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// let orders = store.log("orders")?;
+    /// let first = orders.append_async(1, "two apples")?;
+    /// let second = orders.append_async(2, "one pear")?;
+    /// // In an asynchronous function: second.await?;
+    /// second.wait()?;
+    /// first.wait()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogWriter::append`] but for a device that failed: of that the completion tells.
+    pub fn append_async(&self, lsn: Lsn, bytes: impl AsRef<[u8]>) -> Result<Completion> {
+        Ok(Completion::new(self.inner.append_async(lsn, bytes.as_ref())?))
     }
 
     /// Removes all records below an LSN for good: one that would come later is refused, too. Is

@@ -132,3 +132,42 @@ fn loom_an_append_gets_its_slot() {
         sync.join().unwrap().unwrap();
     });
 }
+
+/// Those who wait without a thread are told, by whichever round makes their page durable: one that somebody leads for himself, or the
+/// one that is made for their sake.
+#[test]
+fn loom_who_waits_without_a_thread_is_told() {
+    check(3, || {
+        let log = Log::with_pages(1, 0);
+        let other = spawn(&log, |log| log.sync(0));
+        let lpn = log.append();
+        let (mut waiting, is_first) = log.commit.when_durable(lpn);
+        assert!(is_first || log.commit.frontier.durable_end() > lpn);
+        // Who waits without a thread for another page; it may find this one durable, and then has to be told to somebody.
+        let (mut later, is_first) = log.commit.when_durable(log.append());
+        let mut looks = u64::from(is_first);
+        while let Some(lpn) = log.commit.last_wanted() {
+            log.sync(lpn).unwrap();
+            looks += 1;
+        }
+        other.join().unwrap().unwrap();
+        assert!(matches!(waiting.take(), Some(Ok(()))) && matches!(later.take(), Some(Ok(()))));
+        assert!(log.commit.frontier.durable_end() == 3 && looks <= 3);
+    });
+}
+
+/// A failure reaches those, too.
+#[test]
+fn loom_a_failure_reaches_who_waits_without_a_thread() {
+    check(3, || {
+        let log = Log::with_pages(1, 0);
+        let failing = spawn(&log, |log| log.commit.fail(Error::new(ErrorKind::Io, "x")));
+        let (mut waiting, _) = log.commit.when_durable(0);
+        let synced = log.sync(0);
+        failing.join().unwrap();
+        // A failure says that nothing is known; a page may be durable all the same.
+        let told = waiting.take().expect("a round or the failure has told");
+        assert!(told.is_err() || log.commit.frontier.durable_end() > 0);
+        assert!(synced.is_ok() || log.commit.check().is_err());
+    });
+}

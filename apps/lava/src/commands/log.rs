@@ -1,0 +1,478 @@
+//! `log`: logs of a store, records by LSN.
+//!
+//! A store of logs has one owner at a time, also for reading: a command waits for nobody and says who holds the store. `tail -f` lets go
+//! of it between two looks, so that others can write.
+
+use super::directory;
+use super::place::{Place, volume_of};
+use crate::formats::{escape, jsonl};
+use crate::status::{Status, about, failure};
+use crate::{Result, output};
+use bench::report::{human_bytes, human_count};
+use clap::{Args, Subcommand};
+use lavastore::{ErrorKind, Log, LogBatch, LogOptions, LogStore, Lsn, WriteOptions};
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Bytes of a group in a store that the command line makes.
+const GROUP_BYTES: u64 = 16 << 20;
+/// Records of a batch that is read from standard input, and their bytes.
+const BATCH_RECORDS: usize = 1000;
+const BATCH_BYTES: usize = 4 << 20;
+/// Records that `tail` prints unless it is told how many.
+const TAIL_RECORDS: u64 = 10;
+/// Between two looks of `tail -f`.
+const LOOK_NS: u64 = 200_000_000;
+/// The most gaps that `stat` counts.
+const GAPS_MAX: usize = 1000;
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum LogCommand {
+    /// Append records to a log, which is made if it is missing; they are durable when the command ends
+    Append(AppendArgs),
+    /// Print a record
+    Read(ReadArgs),
+    /// Print the last records of a log, or those from an LSN on: LSN, tab, record
+    Tail(TailArgs),
+    /// Remove all records below an LSN, for good
+    Trim(TrimArgs),
+    /// List the logs: first LSN, last LSN, name
+    Ls(ListArgs),
+    /// Show what the store of logs has, or one log
+    Stat(StatArgs),
+    /// Read and check every record; exit status 5 if any is damaged
+    Verify(ListArgs),
+}
+
+/// Runs a command.
+pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
+    match command {
+        LogCommand::Append(args) => append(db, &args),
+        LogCommand::Read(args) => read(db, &args),
+        LogCommand::Tail(args) => tail(db, &args),
+        LogCommand::Trim(args) => trim(db, &args),
+        LogCommand::Ls(args) => ls(db, &args),
+        LogCommand::Stat(args) => stat(db, &args),
+        LogCommand::Verify(args) => verify(db, &args),
+    }
+}
+
+fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
+    let options = LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() };
+    LogStore::open_in(&place.env, &place.dir, &options)
+}
+
+/// Opens the store of logs that the user named.
+fn open_store(db: Option<PathBuf>, create: bool) -> Result<LogStore> {
+    Ok(open(&Place::to_write(&directory(db)?)?, create)?)
+}
+
+/// Options of `log append`.
+#[derive(Args)]
+pub struct AppendArgs {
+    /// The log
+    log: String,
+    /// The records [default: each line of standard input is one]
+    records: Vec<String>,
+    /// The LSN of the first record [default: one more than the last of the log; 1 if it is new]
+    #[arg(long)]
+    lsn: Option<Lsn>,
+    /// Records hold escapes: \t \n \r \\ \xHH
+    #[arg(short, long)]
+    escaped: bool,
+    /// Print a JSON object that says what was appended
+    #[arg(long)]
+    json: bool,
+}
+
+impl AppendArgs {
+    fn bytes(&self, text: &[u8]) -> Result<Vec<u8>> {
+        if !self.escaped {
+            return Ok(text.to_vec());
+        }
+        let of = |e: String| output::usage(format!("{}: {e}", String::from_utf8_lossy(text)));
+        escape::unescape(text).or_else(of)
+    }
+}
+
+fn append(db: Option<PathBuf>, args: &AppendArgs) -> Result<()> {
+    let given = args.records.iter().map(|text| args.bytes(text.as_bytes())).collect::<Result<Vec<_>>>()?;
+    let store = open_store(db, true)?;
+    let log = store.log(&args.log)?;
+    let first = match args.lsn {
+        Some(lsn) => lsn,
+        None => log.last_lsn()?.map_or(1, |last| last.saturating_add(1)),
+    };
+    let mut next = first;
+    if given.is_empty() {
+        let mut batch = Vec::new();
+        for line in std::io::stdin().lock().split(b'\n') {
+            batch.push(args.bytes(&line.map_err(|e| about("standard input", e))?)?);
+            if batch.len() >= BATCH_RECORDS || batch.iter().map(Vec::len).sum::<usize>() >= BATCH_BYTES {
+                next = append_batch(&store, &log, next, &batch)?;
+                batch.clear();
+            }
+        }
+        next = append_batch(&store, &log, next, &batch)?;
+    } else {
+        next = append_batch(&store, &log, next, &given)?;
+    }
+    drop(log);
+    store.sync()?;
+    store.close()?;
+    if !args.json {
+        return Ok(());
+    }
+    let last = (next > first).then(|| next - 1);
+    let report = json!({ "log": args.log, "records": next - first, "first_lsn": last.map(|_| first), "last_lsn": last });
+    output::report(true, &report, String::new)
+}
+
+/// Appends records in a row; the LSN of the next.
+fn append_batch(store: &LogStore, log: &Log, first: Lsn, records: &[Vec<u8>]) -> Result<Lsn> {
+    let mut batch = LogBatch::new();
+    let mut next = first;
+    for record in records {
+        batch.append(log, next, record);
+        next = next.checked_add(1).map_or_else(|| output::usage("there are no LSNs left in the log"), Ok)?;
+    }
+    store.write_with(&batch, &WriteOptions::buffered())?;
+    Ok(next)
+}
+
+/// Options of `log read`.
+#[derive(Args)]
+pub struct ReadArgs {
+    /// The log
+    log: String,
+    /// The LSN
+    lsn: Lsn,
+    /// Print the record without an end of line behind it
+    #[arg(long)]
+    raw: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn read(db: Option<PathBuf>, args: &ReadArgs) -> Result<()> {
+    let store = open_store(db, false)?;
+    let record = match store.open_log(&args.log)?.read(args.lsn) {
+        Err(e) if e.kind() == ErrorKind::Trimmed => {
+            return Err(failure(Status::KeyNotFound, format!("record {} was trimmed", args.lsn)));
+        }
+        record => record?,
+    };
+    let Some(record) = record else {
+        let what = format!("record not found: the log {} has none with LSN {}", args.log, args.lsn);
+        return Err(failure(Status::KeyNotFound, what));
+    };
+    let mut out = output::stdout();
+    if args.json {
+        print_record(&mut out, true, args.lsn, &record)?;
+    } else {
+        out.write_all(&record)?;
+        // As `get` does: a line that is printed ends.
+        if !args.raw && record.last() != Some(&b'\n') {
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn print_record(out: &mut impl Write, json: bool, lsn: Lsn, record: &[u8]) -> std::io::Result<()> {
+    if !json {
+        return writeln!(out, "{lsn}\t{}", escape::escape(record));
+    }
+    let mut object = Map::new();
+    object.insert("lsn".to_owned(), lsn.into());
+    jsonl::insert(&mut object, "record", record);
+    writeln!(out, "{}", Value::Object(object))
+}
+
+/// Options of `log tail`.
+#[derive(Args)]
+pub struct TailArgs {
+    /// The log
+    log: String,
+    /// So many records at most [default: 10; with --from: all]
+    #[arg(short = 'n', long, value_name = "RECORDS")]
+    limit: Option<u64>,
+    /// From this LSN on
+    #[arg(long, value_name = "LSN")]
+    from: Option<Lsn>,
+    /// Go on with what other processes append, until this one is ended; with --limit until so many are printed
+    #[arg(short, long)]
+    follow: bool,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
+    let db = directory(db)?;
+    let (mut left, mut from) = (args.limit.unwrap_or(u64::MAX), args.from);
+    let mut out = output::stdout();
+    loop {
+        let place = Place::to_write(&db)?;
+        match open(&place, false) {
+            // Somebody writes it: later.
+            Err(e) if args.follow && from.is_some() && e.kind() == ErrorKind::Locked => {}
+            store => {
+                let (next, printed) = print_from(&store?, args, from, left, &mut out)?;
+                (from, left) = (Some(next), left - printed);
+            }
+        }
+        out.flush()?;
+        if !args.follow || left == 0 {
+            return Ok(());
+        }
+        let clock = place.env.clock.clone();
+        drop(place);
+        wait_for_changes(&db, || clock.sleep_ns(LOOK_NS));
+    }
+}
+
+/// Prints records, at most so many; where the next look begins, and how many it were.
+fn print_from(
+    store: &LogStore,
+    args: &TailArgs,
+    from: Option<Lsn>,
+    most: u64,
+    out: &mut impl Write,
+) -> Result<(Lsn, u64)> {
+    let log = store.open_log(&args.log)?;
+    let mut next = from.map_or_else(|| nth_last(&log, args.limit.unwrap_or(TAIL_RECORDS)), Ok)?;
+    let mut printed = 0;
+    let mut records = log.scan(next..);
+    while printed < most
+        && let Some(record) = records.next()
+    {
+        let (lsn, bytes) = record?;
+        print_record(out, args.json, lsn, &bytes)?;
+        (printed, next) = (printed + 1, lsn.saturating_add(1));
+    }
+    Ok((next, printed))
+}
+
+/// Where the last so many records of a log begin.
+fn nth_last(log: &Log, count: u64) -> Result<Lsn> {
+    let (Some(first), Some(last)) = (log.first_lsn()?, log.last_lsn()?) else {
+        return Ok(log.last_lsn()?.map_or(0, |last| last.saturating_add(1)));
+    };
+    // LSNs may have gaps: a wider look finds more records.
+    let mut width = count;
+    loop {
+        let from = last.saturating_add(1).saturating_sub(width).max(first);
+        let mut found = VecDeque::new();
+        for record in log.scan(from..) {
+            found.push_back(record?.0);
+            if found.len() as u64 > count {
+                found.pop_front();
+            }
+        }
+        if found.len() as u64 >= count || from == first {
+            return Ok(found.front().map_or(last.saturating_add(1), |lsn| *lsn));
+        }
+        width = width.saturating_mul(4);
+    }
+}
+
+/// Returns when something of the store may have been written, and now and then.
+fn wait_for_changes(db: &Path, pause: impl Fn()) {
+    let seen = changes(db);
+    // Of a raw device the system tells nothing.
+    let looks = if seen.is_empty() { 10 } else { 150 };
+    for _ in 0..looks {
+        pause();
+        if changes(db) != seen {
+            return;
+        }
+    }
+}
+
+/// When each file of the store was changed last; or the image in which it is.
+#[allow(clippy::disallowed_methods, reason = "looks at the files as any program may, without the store")]
+fn changes(db: &Path) -> Vec<(PathBuf, Option<SystemTime>)> {
+    let path = volume_of(db).unwrap_or(db);
+    let files: Vec<PathBuf> = match std::fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) if path.is_file() => vec![path.to_owned()],
+        Err(_) => Vec::new(),
+    };
+    let changed = |path: &PathBuf| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let mut all: Vec<_> =
+        files.into_iter().map(|path| (changed(&path), path)).map(|(at, path)| (path, at)).collect();
+    all.sort();
+    all
+}
+
+/// Options of `log trim`.
+#[derive(Args)]
+pub struct TrimArgs {
+    /// The log
+    log: String,
+    /// The lowest LSN that stays
+    below: Lsn,
+    /// Print a JSON object that says what there is now
+    #[arg(long)]
+    json: bool,
+}
+
+fn trim(db: Option<PathBuf>, args: &TrimArgs) -> Result<()> {
+    let store = open_store(db, false)?;
+    let log = store.open_log(&args.log)?;
+    log.writing(&WriteOptions::durable()).trim(args.below)?;
+    let report = json!({ "log": args.log, "trimmed_below": args.below, "first_lsn": log.first_lsn()? });
+    drop(log);
+    store.close()?;
+    if args.json { output::report(true, &report, String::new) } else { Ok(()) }
+}
+
+/// Options of a command that reports on all logs.
+#[derive(Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
+    let store = open_store(db, false)?;
+    let mut logs = Vec::new();
+    for name in store.log_names() {
+        let log = store.open_log(&name)?;
+        logs.push((log.id(), log.first_lsn()?, log.last_lsn()?, name));
+    }
+    let one = |(id, first, last, name): &(u64, Option<Lsn>, Option<Lsn>, String)| json!({ "name": name, "id": id, "first_lsn": first, "last_lsn": last });
+    output::report(args.json, &json!({ "logs": logs.iter().map(one).collect::<Vec<_>>() }), || {
+        let number = |lsn: &Option<Lsn>| lsn.map_or("-".to_owned(), |lsn| lsn.to_string());
+        let line = |(_, first, last, name): &(u64, Option<Lsn>, Option<Lsn>, String)| {
+            format!("{:>20} {:>20}  {}\n", number(first), number(last), escape::escape(name.as_bytes()))
+        };
+        logs.iter().map(line).collect()
+    })
+}
+
+/// Options of `log stat`.
+#[derive(Args)]
+pub struct StatArgs {
+    /// The log [default: all of them]
+    log: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
+    let store = open_store(db, false)?;
+    if let Some(name) = &args.log {
+        return stat_log(&store.open_log(name)?, name, args.json);
+    }
+    let s = store.stats();
+    let report =
+        json!({ "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes });
+    output::report(args.json, &report, || {
+        let mut text = format!("logs                 {}\n", human_count(s.logs));
+        let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
+        let _ = writeln!(text, "index in memory      {}", human_bytes(s.index_bytes));
+        text
+    })
+}
+
+fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
+    let (first, last) = (log.first_lsn()?, log.last_lsn()?);
+    let gaps = first.map_or_else(|| Ok(Vec::new()), |first| log.gaps(first.., GAPS_MAX))?;
+    let metadata = log.metadata()?;
+    let mut report = Map::new();
+    report.insert("log".to_owned(), name.into());
+    report.insert("id".to_owned(), log.id().into());
+    report.insert("first_lsn".to_owned(), first.into());
+    report.insert("last_lsn".to_owned(), last.into());
+    report.insert("gaps".to_owned(), gaps.iter().map(|gap| json!([gap.start(), gap.end()])).collect());
+    if let Some(bytes) = &metadata {
+        jsonl::insert(&mut report, "metadata", bytes);
+    }
+    output::report(json, &Value::Object(report), || {
+        let number = |lsn: Option<Lsn>| lsn.map_or("none".to_owned(), |lsn| lsn.to_string());
+        let mut text = format!("first LSN            {}\n", number(first));
+        let _ = writeln!(text, "last LSN             {}", number(last));
+        let more = if gaps.len() == GAPS_MAX { " or more" } else { "" };
+        let _ = writeln!(text, "gaps                 {}{more}", gaps.len());
+        if let Some(bytes) = &metadata {
+            let _ = writeln!(text, "metadata             {}", escape::escape(bytes));
+        }
+        text
+    })
+}
+
+/// What a check of all records found.
+#[derive(Default)]
+struct Checked {
+    logs: u64,
+    records: u64,
+    bytes: u64,
+    damaged: Vec<(String, Lsn, lavastore::Error)>,
+}
+
+fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
+    let store = open_store(db, false)?;
+    let mut checked = Checked::default();
+    for name in store.log_names() {
+        check_log(&store.open_log(&name)?, &name, &mut checked)?;
+        checked.logs += 1;
+    }
+    let Checked { logs, records, bytes, damaged } = &checked;
+    let one = |(log, lsn, e): &(String, Lsn, lavastore::Error)| json!({ "log": log, "lsn": lsn, "error": e.to_string() });
+    let report = json!({
+        "logs": logs, "records": records, "record_bytes": bytes, "damaged": damaged.iter().map(one).collect::<Vec<_>>(),
+    });
+    output::report(args.json, &report, || {
+        let mut text = format!(
+            "read {} records of {} logs, {}\n",
+            human_count(*records),
+            human_count(*logs),
+            human_bytes(*bytes)
+        );
+        for (log, lsn, e) in damaged {
+            let _ = writeln!(text, "record {lsn} of {}: {e}", escape::escape(log.as_bytes()));
+        }
+        text
+    })?;
+    match damaged.len() {
+        0 => Ok(()),
+        damaged => Err(failure(Status::Damage, format!("{damaged} records are damaged"))),
+    }
+}
+
+fn check_log(log: &Log, name: &str, checked: &mut Checked) -> Result<()> {
+    let Some(mut next) = log.first_lsn()? else { return Ok(()) };
+    loop {
+        let mut damage = None;
+        for record in log.scan(next..) {
+            match record {
+                Ok((lsn, bytes)) => {
+                    checked.records += 1;
+                    checked.bytes += bytes.len() as u64;
+                    next = lsn.saturating_add(1);
+                }
+                Err(e) if e.kind() == ErrorKind::Corruption => {
+                    damage = Some(e);
+                    break;
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let Some(damage) = damage else { return Ok(()) };
+        // It is of the next record that there is.
+        let gap = log.gaps(next.., 1)?.into_iter().find(|gap| *gap.start() == next);
+        let lsn = gap.map_or(next, |gap| gap.end().saturating_add(1));
+        checked.damaged.push((name.to_owned(), lsn, damage));
+        next = lsn.saturating_add(1);
+    }
+}

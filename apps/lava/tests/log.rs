@@ -1,0 +1,219 @@
+//! `lava log`: logs, from the outside.
+
+#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+
+mod common;
+
+use common::*;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+/// `lava log ..`, as one line.
+fn args(line: &str) -> Vec<&str> {
+    ["log"].into_iter().chain(line.split(' ')).collect()
+}
+
+fn ok(s: &Scratch, line: &str) -> String {
+    s.ok(&args(line))
+}
+
+fn fails(s: &Scratch, status: i32, line: &str) -> String {
+    s.fails(status, &args(line))
+}
+
+/// Appends what stands on standard input.
+fn append(s: &Scratch, line: &str, input: &[u8]) -> std::process::Output {
+    let mut child = lava(&s.0)
+        .args(args(line))
+        .args(["--db", "db"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn records_go_in_and_come_out() {
+    let s = Scratch::new("log");
+    assert_eq!(ok(&s, "append orders apples pears"), "");
+    let told = json(&ok(&s, "append orders plums --json"));
+    assert_eq!(told, json(r#"{"log": "orders", "records": 1, "first_lsn": 3, "last_lsn": 3}"#));
+    ok(&s, "append orders -e a\\tb\\xff --lsn 7");
+    assert!(append(&s, "append orders", b"from\nstandard input\n").status.success());
+    assert_eq!(
+        ok(&s, "tail orders"),
+        "1\tapples\n2\tpears\n3\tplums\n7\ta\\tb\\xff\n8\tfrom\n9\tstandard input\n"
+    );
+    assert_eq!(ok(&s, "tail orders -n 3"), "7\ta\\tb\\xff\n8\tfrom\n9\tstandard input\n");
+    assert_eq!(ok(&s, "tail orders --from 2 -n 2"), "2\tpears\n3\tplums\n");
+    assert_eq!(ok(&s, "tail orders -n 0"), "");
+    assert_eq!(ok(&s, "read orders 2"), "pears\n");
+    assert_eq!(ok(&s, "read orders 2 --raw"), "pears");
+    assert_eq!(json(&ok(&s, "read orders 7 --json"))["record_b64"], "YQli/w==");
+    assert_eq!(json(ok(&s, "tail orders --json -n 1").trim())["record"], "standard input");
+    // A record that is there already.
+    ok(&s, "append orders --lsn 3 plums");
+    assert!(fails(&s, 9, "append orders --lsn 3 grapes").contains("3"));
+    ok(&s, "trim orders 3");
+    assert_eq!(json(&ok(&s, "trim orders 3 --json"))["first_lsn"], 3);
+    assert!(fails(&s, 4, "read orders 2").contains("trimmed"));
+    assert!(fails(&s, 4, "read orders 4").contains("record not found"));
+    ok(&s, "append payments cash");
+    let logs = json(&ok(&s, "ls --json"))["logs"].clone();
+    assert_eq!(
+        (&logs[0]["name"], &logs[0]["first_lsn"], &logs[0]["last_lsn"]),
+        (&"orders".into(), &3.into(), &9.into())
+    );
+    let text = ok(&s, "ls");
+    assert!(text.lines().count() == 2 && text.ends_with("1                    1  payments\n"), "{text}");
+    let one = json(&ok(&s, "stat orders --json"));
+    assert_eq!((&one["gaps"], &one["last_lsn"]), (&json("[[4,6]]"), &9.into()));
+    assert_eq!(json(&ok(&s, "stat --json"))["logs"], 2);
+    assert!(
+        ok(&s, "stat").contains("logs                 2")
+            && ok(&s, "stat orders").contains("gaps                 1")
+    );
+    assert_eq!(json(&ok(&s, "verify --json"))["records"], 5);
+    assert!(ok(&s, "verify").starts_with("read 5 records of 2 logs"));
+}
+
+#[test]
+fn many_records_come_in_several_batches_and_gaps_hide_none() {
+    let s = Scratch::new("log-many");
+    let lines: String = (1..=2500).map(|n| format!("{n}\n")).collect();
+    assert_eq!(
+        json(&String::from_utf8(append(&s, "append a --json", lines.as_bytes()).stdout).unwrap())["records"],
+        2500
+    );
+    assert_eq!(ok(&s, "tail a --from 1").lines().count(), 2500);
+    for lsn in [5000, 900_000, u64::MAX - 1] {
+        ok(&s, &format!("append a --lsn {lsn} far"));
+    }
+    let last: Vec<String> =
+        ok(&s, "tail a -n 5").lines().map(|line| line.split_once('\t').unwrap().0.to_owned()).collect();
+    assert_eq!(last, ["2499", "2500", "5000", "900000", "18446744073709551614"]);
+    let refused = fails(&s, 2, "append a more");
+    assert!(refused.contains("LSN"), "{refused}");
+    // Nothing was said: nothing is made durable, and nothing is wrong.
+    let none = append(&s, "append a --lsn 7000 --json", b"");
+    assert_eq!(json(&String::from_utf8(none.stdout).unwrap())["last_lsn"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_is_not_there_is_named_and_nothing_is_made() {
+    let s = Scratch::new("log-none");
+    std::fs::create_dir(s.path("home")).unwrap();
+    std::fs::write(s.path("home").join("letter"), b"dear").unwrap();
+    for line in ["read a 1", "tail a", "tail a -f", "trim a 5", "ls", "stat", "stat a", "verify"] {
+        fails(&s, 8, line);
+        assert!(!s.path("db").exists(), "{line}");
+        let home = run(&s.path("home"), &args(line), &s.0);
+        assert!([2, 8].contains(&home.status.code().unwrap()), "{line}: {home:?}");
+    }
+    assert_eq!(run(&s.path("home"), &args("append a x"), &s.0).status.code(), Some(2));
+    let left: Vec<_> = std::fs::read_dir(s.path("home")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["letter"], "nothing was made there");
+    // A store of keys has no logs until somebody appends to one; then it has both.
+    s.ok(&["put", "k", "v"]);
+    assert!(fails(&s, 8, "ls").contains("no logs"));
+    ok(&s, "append a x");
+    for line in ["read b 1", "tail b", "trim b 5", "stat b"] {
+        assert!(fails(&s, 8, line).contains('b'), "{line}");
+    }
+    for line in ["read a one", "read a", "append", "tail a -n x", "trim a -1", "append a -e x\\q", "nonsense"]
+    {
+        fails(&s, 2, line);
+    }
+    assert_eq!(s.ok(&["get", "k"]), "v\n");
+    ok(&s, "append a y");
+    assert_eq!(ok(&s, "tail a"), "1\tx\n2\ty\n");
+}
+
+#[test]
+fn a_store_that_is_held_is_not_waited_for() {
+    let s = Scratch::new("log-held");
+    ok(&s, "append a x");
+    let mut holder =
+        lava(&s.0).args(args("append a")).args(["--db", "db"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = format!("process {}", holder.id());
+    while !std::fs::read_to_string(s.path("db").join("LOCK")).is_ok_and(|line| line.contains(&pid)) {
+        assert!(holder.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    for line in ["append a y", "read a 1", "tail a", "tail a -f", "trim a 1", "ls", "stat", "verify"] {
+        fails(&s, 7, line);
+    }
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+}
+
+#[test]
+fn a_tail_follows_what_others_append() {
+    let s = Scratch::new("log-follow");
+    ok(&s, "append a 1 2 3");
+    let mut tail = lava(&s.0)
+        .args(args("tail a -f -n 5 --from 2"))
+        .args(["--db", "db"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!([next(), next()], ["2\t2", "3\t3"]);
+    for record in ["4", "5", "6", "7"] {
+        // It holds the store for moments.
+        while !s.lava(&["log", "append", "a", record]).status.success() {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!([next(), next(), next()], ["4\t4", "5\t5", "6\t6"]);
+    assert!(tail.wait().unwrap().success(), "it ends when it has printed what it was asked for");
+}
+
+#[test]
+fn a_damaged_record_is_named_and_the_others_are_read() {
+    let s = Scratch::new("log-damaged");
+    for record in ["first", "second", "third"] {
+        ok(&s, &format!("append a {record}-{}", record.repeat(2000)));
+    }
+    let store = |name: &str| std::fs::read(s.path("db").join(name)).unwrap();
+    let name = "second".repeat(2000);
+    let logs =
+        files(&s, ".log").into_iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+    let (file, at) = logs
+        .filter_map(|file| {
+            let bytes = store(&file);
+            let at = bytes.windows(60).position(|part| part == &name.as_bytes()[..60])?;
+            Some((file, at))
+        })
+        .next()
+        .expect("the record is in some group");
+    damage(&s.path("db").join(file), at + 30);
+    let output = s.lava(&args("verify"));
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
+#[test]
+fn a_volume_holds_logs() {
+    let s = Scratch::new("log-volume");
+    assert!(
+        lava(&s.0).args(["fs", "mkfs", "image", "--size", "256M", "--sparse"]).status().unwrap().success()
+    );
+    let on = |line: &str| {
+        let output = run(Path::new("lavafs:image"), &args(line), &s.0);
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(run(Path::new("lavafs:image"), &args("ls"), &s.0).status.code(), Some(8));
+    on("append a x y");
+    assert_eq!(on("tail a"), "1\tx\n2\ty\n");
+    assert_eq!(on("read a 2"), "y\n");
+    on("trim a 2");
+    assert!(on("verify").starts_with("read 1 records"));
+    assert_eq!(json(&on("ls --json"))["logs"][0]["first_lsn"], 2);
+    assert_eq!(json(&on("stat --json"))["logs"], 1);
+}

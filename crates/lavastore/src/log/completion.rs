@@ -1,0 +1,59 @@
+//! What resolves when a write is durable.
+
+use crate::Result;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Resolves when what was written is durable: a future, for any runtime; threads call [`Completion::wait`].
+///
+/// Whoever works in the background makes it durable, and wakes the task from there. Dropped, the write is made durable all the same,
+/// and nobody is told. It does not keep the store open: a store that closes makes durable what there is, and resolves it.
+///
+/// ```
+/// use lavastore::{Log, Result};
+/// async fn accept(orders: &Log, lsn: u64, order: &[u8]) -> Result<()> {
+///     orders.append_async(lsn, order)?.await
+/// }
+/// # let store = lavastore::testing::log_store();
+/// # let orders = store.log("orders")?;
+/// # let mut accepted = std::pin::pin!(accept(&orders, 1, b"two apples"));
+/// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// # assert!(accepted.as_mut().poll(&mut context).is_pending());
+/// # store.sync()?;
+/// # assert!(accepted.as_mut().poll(&mut context).is_ready());
+/// # use std::future::Future;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "before it has resolved, what was written may be lost"]
+pub struct Completion(lavalog::Completion);
+
+impl Completion {
+    pub(super) fn new(inner: lavalog::Completion) -> Completion {
+        Completion(inner)
+    }
+
+    /// Waits for it. All who wait at the same time share a write of the device.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append_async(1, "two apples")?.wait()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again; `Closed` if the store was closed before,
+    /// and its end is not known.
+    pub fn wait(self) -> Result<()> {
+        self.0.wait()
+    }
+}
+
+impl Future for Completion {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
