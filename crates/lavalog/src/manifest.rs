@@ -9,7 +9,7 @@
 //! The store lists the files as well, for those who open it without this engine ([`commit`] writes both from one [`Step`]). Log groups
 //! that are kept as storage are the store's.
 //!
-//! Invariants: there is one checkpoint at most, and one index file for a group. Whatever is below the floor is found
+//! Invariants: there are at most two checkpoints, copies of each other that one step named, and one index file for a group. Whatever is below the floor is found
 //! without the log: by the checkpoint, index files and cold files that one step named together.
 
 use crate::entry::Source;
@@ -24,6 +24,9 @@ use store::volumes::Volume;
 
 /// Under this number the engine's batches are in the log.
 pub const TENANT: TenantId = TenantId(1);
+
+/// How many copies of the checkpoint there are, where there is room for them.
+pub const CHECKPOINTS: usize = 2;
 
 /// What a file serves as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,13 +134,14 @@ pub struct State {
     pub files: IdMap<u64, FileMeta>,
     /// The index file of each group that has one.
     index_of: IdMap<u64, u64>,
-    checkpoint: Option<u64>,
+    /// Copies of the same, the one written first in front.
+    checkpoints: Vec<u64>,
 }
 
 impl State {
-    /// The checkpoint.
-    pub fn checkpoint(&self) -> Option<FileMeta> {
-        self.files.get(&self.checkpoint?).copied()
+    /// The copies of the checkpoint.
+    pub fn checkpoints(&self) -> impl Iterator<Item = FileMeta> + '_ {
+        self.checkpoints.iter().filter_map(|number| self.files.get(number).copied())
     }
 
     /// What has the rows of a source.
@@ -152,7 +156,7 @@ impl State {
     fn remove(&mut self, number: u64) -> Result<()> {
         match self.files.remove(&number).map(|file| file.role) {
             Some(Role::Index { ltn }) => drop(self.index_of.remove(&ltn)),
-            Some(Role::Checkpoint) => self.checkpoint = None,
+            Some(Role::Checkpoint) => self.checkpoints.retain(|copy| *copy != number),
             Some(Role::Cold { .. }) => {}
             None => return contradiction(format!("there is no file {number}")),
         }
@@ -161,7 +165,10 @@ impl State {
 
     fn add(&mut self, file: &FileMeta) -> Result<()> {
         let twice = match file.role {
-            Role::Checkpoint => self.checkpoint.replace(file.number).is_some(),
+            Role::Checkpoint => {
+                self.checkpoints.push(file.number);
+                self.checkpoints.len() > CHECKPOINTS
+            }
             Role::Cold { .. } => false,
             Role::Index { ltn } => self.index_of.insert(ltn, file.number).is_some(),
         };
@@ -199,7 +206,7 @@ impl Engine for LavaLog {
     type Edit = Step;
 
     fn empty() -> State {
-        State { floor: 1, files: IdMap::new(), index_of: IdMap::new(), checkpoint: None }
+        State { floor: 1, files: IdMap::new(), index_of: IdMap::new(), checkpoints: Vec::new() }
     }
 
     fn encode(step: &Step) -> Vec<u8> {

@@ -1,17 +1,17 @@
 //! Opening: what was there comes together from checkpoint, directories of rows, and the groups that are replayed.
 //!
-//! 1. The checkpoint: names, trims, truncations, metadata.
+//! 1. The checkpoint, by the first of its two copies that is whole: names, trims, truncations, metadata.
 //! 2. What each index file and cold file has of each log. One that cannot be read costs what is in a cold file; of a group the rows
 //!    are made again from the group itself, which is read for that.
 //! 3. Replay of the groups that are not storage yet: whatever the state has already changes nothing.
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::core::{Core, Counters, Followers, Order, UnderWay};
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
-use crate::manifest::{FileMeta, LavaLog, Role, Step, TENANT, commit};
+use crate::manifest::{FileMeta, LavaLog, Role, State, Step, TENANT, commit};
 use crate::ops::Ops;
 use crate::options::Options;
 use crate::recent::Recent;
@@ -100,19 +100,47 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
     }
 }
 
+/// The checkpoint: the first of its copies that can be read whole. `None`: there was none yet.
+fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(CheckpointHead, Vec<SavedLog>)>> {
+    let read = |meta: &FileMeta| -> Result<(CheckpointHead, Vec<SavedLog>)> {
+        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
+        let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
+        let mut saved = Vec::new();
+        checkpoint.each(&mut |log| {
+            saved.push(log);
+            Ok(())
+        })?;
+        Ok((*checkpoint.head(), saved))
+    };
+    let mut lost: Option<(String, Error)> = None;
+    for meta in state.checkpoints() {
+        match read(&meta) {
+            Err(e) if e.is_corruption() || e.kind() == ErrorKind::NotFound => {
+                let names =
+                    lost.map_or_else(|| meta.name(), |(names, _)| format!("{names}, {}", meta.name()));
+                lost = Some((names, e));
+            }
+            read => return read.map(Some),
+        }
+    }
+    let Some((names, e)) = lost else { return Ok(None) };
+    let why = format!(
+        "all copies of the checkpoint of the logs are damaged or missing ({names}): restore one of them, or the store, from a backup"
+    );
+    Err(Error::corruption(why).at_file(&context.dir).caused_by(e))
+}
+
 /// Reads the checkpoint, and what files of rows have.
 fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
     let mut restored =
         Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
     let mut replay_from = 0;
-    if let Some(meta) = state.checkpoint() {
-        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
-        let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
-        restored.logs.reach_id(checkpoint.head().next_log);
-        restored.next_seq = checkpoint.head().next_seq;
-        replay_from = checkpoint.head().replay_from;
-        checkpoint.each(&mut |saved| restored.logs.restore(saved))?;
+    if let Some((head, saved)) = read_checkpoint(context, &state)? {
+        restored.logs.reach_id(head.next_log);
+        restored.next_seq = head.next_seq;
+        replay_from = head.replay_from;
+        saved.into_iter().try_for_each(|saved| restored.logs.restore(saved))?;
     }
     for meta in state.files.values().filter(|meta| meta.role != Role::Checkpoint) {
         let Some(source) = meta.source() else { continue };

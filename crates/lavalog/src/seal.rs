@@ -1,7 +1,7 @@
 //! A group of the log becomes storage: it gets its index file, and a checkpoint that it is not needed for any more.
 //!
 //! The group is closed, and all that is in it is applied. Its index file is written from the recent records of memory, by log and
-//! LSN, then a checkpoint with names, trims, truncations and metadata, and one edit names both, takes the group out of what
+//! LSN, then, in two copies, a checkpoint with names, trims, truncations and metadata, and one edit names both, takes the group out of what
 //! is replayed, and lets go of the checkpoint before. Operations go on meanwhile: what dies is taken out when the file is installed,
 //! and what the checkpoint has of operations behind the group is replayed once more and changes nothing.
 //!
@@ -172,11 +172,17 @@ impl Writing {
         let parts = parts_of(Source::Group(self.group.ltn), &finished.directory)?;
         let floor = self.seqs.1 + 1;
         self.files.push(core.checkpoint(floor)?);
+        match core.checkpoint(floor) {
+            Ok(copy) => self.files.push(copy),
+            // The room is wanted for what frees more; the next one has its copy again.
+            Err(e) if e.kind() == ErrorKind::NoSpace => {}
+            Err(e) => return Err(e),
+        }
         core.files.sync_dir()?;
         // What was left out of the index, or is in the checkpoint, follows from operations that may not be durable yet.
         core.sync()?;
         let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
-        let old = core.manifest.state().checkpoint();
+        let old: Vec<FileMeta> = core.manifest.state().checkpoints().collect();
         let remove = old.iter().map(|file| file.number).collect();
         let step = Step { floor: Some(floor), remove, add: add.clone() };
         // Once the edit is there the index follows it, whatever happens to files afterwards.
@@ -192,7 +198,11 @@ impl Writing {
         named.inspect_err(|e| core.edit_failed(&files, e))?;
         core.counters.sealed_groups.add(1);
         core.job_found_room()?;
-        old.iter().try_for_each(|old| core.files.remove(&old.name()))?;
+        // One that was lost is none to be removed.
+        old.iter().try_for_each(|old| match core.files.remove(&old.name()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        })?;
         core.rolled()
     }
 }

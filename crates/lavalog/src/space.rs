@@ -7,7 +7,7 @@
 //!
 //! * *pool*: one cold file, as long as a group, so that a collection can always run;
 //! * *fixed*: one group, which trims and deletes may take; the index files of the groups that have none yet; the next
-//!   checkpoint beside the present one; the growth of the manifest; open pages of the log.
+//!   checkpoint, in two copies, beside the present one; the growth of the manifest; open pages of the log.
 //!
 //! What a group takes is known before it is made, and its records take no more; so what is admitted is groups, not records. An append
 //! that finds no room in its group waits, while something is under way or could be collected, up to [`STALL_NS`], and
@@ -18,6 +18,7 @@
 //! is dead when it is closed. So the reserve comes back by itself.
 
 use crate::core::Core;
+use crate::manifest::CHECKPOINTS;
 use crate::options::Options;
 use crate::pick::PickOptions;
 use base::{Error, ErrorKind, Result};
@@ -64,15 +65,15 @@ impl Core {
     fn demands(&self, roll_bytes: u64) -> Demands {
         let manifest = &self.manifest;
         manifest.set_roll_len(roll_bytes);
-        let checkpoint = self.manifest.state().checkpoint().map_or(0, |file| file.len);
+        let checkpoint: u64 = self.manifest.state().checkpoints().map(|file| with_overhead(file.len)).sum();
         let open_pages =
             staging_len(self.options.group_bytes).saturating_sub(self.lane.wal().staging_len()) as u64;
         let fixed_bytes = EDITS_BYTES
             + manifest.growth_bytes()
             + self.options.group_bytes
             + self.unwritten_index_bytes()
-            + with_overhead(checkpoint)
-            + OUTPUT_BYTES
+            + checkpoint
+            + CHECKPOINTS as u64 * OUTPUT_BYTES
             + open_pages;
         let pool_bytes = with_overhead(self.options.group_bytes);
         Demands { fixed_bytes, pool_bytes, collected_bytes: self.options.group_bytes, ..Demands::default() }

@@ -94,10 +94,38 @@ fn a_lost_group_costs_its_records_and_no_others() {
 }
 
 #[test]
-fn a_lost_checkpoint_refuses_the_opening_by_its_name() {
+fn a_checkpoint_is_read_from_either_copy() {
+    for nth in 0..2 {
+        for lost in [true, false] {
+            let sim = made(4);
+            let copies = files(&sim, ".e1-2");
+            assert_eq!(copies.len(), 2, "{copies:?}");
+            match lost {
+                true => sim.env().fs.remove(&copies[nth]).unwrap(),
+                false => sim.flip_bit(&copies[nth], 5, 3).unwrap(),
+            }
+            let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+            assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
+            // The next has both copies again.
+            store.open_log("kept").unwrap().append(1201, b"goes on", Durability::Durable).unwrap();
+            store.seal().unwrap();
+            store.settle().unwrap();
+            let renewed = files(&sim, ".e1-2");
+            assert_eq!(renewed.len(), 2, "{renewed:?}");
+            assert!(copies.iter().all(|copy| !renewed.contains(copy)), "{renewed:?}");
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_both_copies_of_the_checkpoint_refuses_the_opening_by_their_names() {
     let sim = made(4);
-    let [checkpoint] = &files(&sim, ".e1-2")[..] else { panic!("one checkpoint") };
-    sim.env().fs.remove(checkpoint).unwrap();
+    let copies = files(&sim, ".e1-2");
+    sim.env().fs.remove(&copies[0]).unwrap();
+    sim.flip_bit(&copies[1], 5, 3).unwrap();
     let e = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap_err();
-    assert!(e.to_string().contains(checkpoint.file_name().unwrap().to_str().unwrap()), "{e}");
+    assert!(e.is_corruption(), "{e}");
+    for copy in copies {
+        assert!(e.to_string().contains(copy.file_name().unwrap().to_str().unwrap()), "{e}");
+    }
 }
