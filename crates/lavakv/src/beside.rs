@@ -8,12 +8,12 @@
 
 use crate::db::Db;
 use crate::open::{Guests, open_beside};
-use crate::{Env, Options, Result};
+use crate::{Env, Options, Result, WriteBatch, WriteOptions};
 use base::SeqNo;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::Log;
-use store::guest::Guest;
+use store::guest::{Carry, Guest};
 use store::manifest::{Engines, Manifest};
 use wal::{OnReplay, TenantId};
 
@@ -45,4 +45,18 @@ pub fn open_with_records(env: Env, dir: &Path, options: Options, guest: &mut dyn
     let replay = &mut |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let guests = Guests { engines: Engines::default(), replay, records: Some(guest) };
     Db::from_engine(open_beside(env, dir, options, guests)?)
+}
+
+/// Writes a batch of LavaKV's that a guest's batch carries: see [`store::guest::HostWrite`].
+///
+/// # Errors
+/// As [`Db::write_opt`], and those of `carry`; `InvalidArgument` for a volatile write, which no log has; `TooLarge` for a value that
+/// gets a file of its own.
+pub fn write_carried(
+    db: &Db,
+    batch: &WriteBatch,
+    options: &WriteOptions,
+    carry: &mut Carry<'_>,
+) -> Result<()> {
+    db.write_carried(batch, options, carry)
 }

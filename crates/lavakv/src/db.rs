@@ -28,6 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use store::engines::{self, EngineSpace};
+use store::guest::{Carried, Carry};
 
 /// An open store. Cheap to clone, usable from any thread; the last clone closes it.
 ///
@@ -210,6 +211,29 @@ impl Db {
     /// Writes a batch, with options.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         self.run_write(Payload::Batch(batch), options)
+    }
+
+    /// A write that a guest's batch carries: see [`crate::beside`].
+    pub(crate) fn write_carried(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+        carry: &mut Carry<'_>,
+    ) -> Result<()> {
+        let (engine, durability) = (self.engine(), self.writable(options)?);
+        if durability == Durability::Volatile {
+            let why = "a volatile write is in no log, so no batch of logs can carry it: write it by itself";
+            return Err(Error::invalid(why));
+        }
+        if batch.is_empty() {
+            return Err(Error::invalid("a batch of logs that carries no change: write it without"));
+        }
+        if batch.longest_value() >= threshold(&engine.context.options) {
+            let why = "a value that gets a file of its own cannot be written together with log records";
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        }
+        let mut carry = |carried: &Carried<'_>, durability| carry(carried, durability);
+        WriteOp::carried(&engine.writes, Payload::Batch(batch), durability, &mut carry).run()
     }
 
     fn run_write(&self, payload: Payload<'_>, options: &WriteOptions) -> Result<()> {

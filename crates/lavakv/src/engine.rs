@@ -92,8 +92,12 @@ impl Engine {
         }
         let health = &self.context.health;
         // Whether a flush was asked for says nothing: it may have found no room.
-        let volatile = self.writes.lock().volatile_seq >= self.tree.log_floor();
-        let flush = volatile && !health.is_poisoned();
+        // What a guest's batches carry goes into tables, so that the store can be opened without the guest.
+        let unflushed = {
+            let writer = self.writes.lock();
+            writer.volatile_seq.max(writer.carried_seq) >= self.tree.log_floor()
+        };
+        let flush = unflushed && !health.is_poisoned();
         let flushed = if flush { crate::admin::flush::flush(&self.jobs) } else { Ok(()) };
         {
             let _writer = self.writes.lock();

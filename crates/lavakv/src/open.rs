@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::files::Files;
 use crate::files::log::{Log, TENANT};
 use crate::large::placement::Replayed;
-use crate::records;
+use crate::records::{self, CarriedBatches};
 use crate::service;
 use crate::tree::Tree;
 use crate::tree::family::Family;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use store::commit::read::check_known;
 use store::directory;
 use store::files::unfinished::{self, Mark};
-use store::guest::Guest;
+use store::guest::{Guest, Relieve};
 use store::manifest::Engines;
 use store::space::SpaceBudget;
 use store::volumes::Location;
@@ -118,9 +118,17 @@ fn open_to_write(
         Some(guests) => (guests.replay, guests.records),
         None => (&mut ignore, None),
     };
-    let of_records =
-        guest.as_deref_mut().map(|guest| records::replay(&engine.log, &engine.files, guest)).transpose()?;
-    let recovered = replay(&engine, RecoveryMode::ReadWrite, others)?;
+    let (of_records, mut carried) = match guest.as_deref_mut() {
+        Some(guest) => {
+            let (report, carried) = records::replay(&engine.log, &engine.files, guest)?;
+            (Some(report), carried)
+        }
+        None => {
+            records::refuse_carried(&engine.files)?;
+            (None, CarriedBatches::default())
+        }
+    };
+    let recovered = replay(&engine, RecoveryMode::ReadWrite, others, &mut carried)?;
     let removable = if findings.iter().any(|finding| finding.is_missing) { Vec::new() } else { listing };
     *lock(&engine.unstarted) = Some(service::Unstarted::new(recovered, of_records, removable));
     match service::begin(&engine) {
@@ -129,7 +137,7 @@ fn open_to_write(
         begun => begun?,
     }
     if let Some(guest) = guest {
-        records::begin(&engine.log, &engine.files, &engine.scheduler, guest)?;
+        records::begin(&engine.log, &engine.files, &engine.scheduler, relieve(&engine), guest)?;
     }
     service::bound_old_log(&engine)?;
     engine.scheduler.start()?;
@@ -323,11 +331,22 @@ fn families(state: &State, context: &Context) -> Result<HashMap<FamilyId, Arc<Fa
     (1..).zip(state.families.values()).map(family).collect()
 }
 
-/// Replays the log into memtables; `others` gets what is not LavaKV's.
+/// What a guest calls whose groups wait for LavaKV's memtables.
+fn relieve(engine: &Engine) -> Relieve {
+    let writes = engine.writes.clone();
+    Arc::new(move || {
+        let Some(mut writer) = writes.try_lock() else { return false };
+        writes.freeze_all(&mut writer);
+        true
+    })
+}
+
+/// Replays the log into memtables, and what a guest's batches carried where it belongs; `others` gets what is not LavaKV's.
 pub(crate) fn replay(
     engine: &Engine,
     mode: RecoveryMode,
     others: &mut OnReplay<'_>,
+    carried: &mut CarriedBatches,
 ) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.files.manifest.state();
     let groups = engine.log.groups_to_read(|path| match mode {
@@ -344,6 +363,7 @@ pub(crate) fn replay(
         if tenant != TENANT {
             return others(tenant, first_seq, payload);
         }
+        replay_carried(engine, &state, &mut placed, carried, first_seq)?;
         replay_batch(engine, &state, &mut placed, first_seq, payload)?;
         if mode == RecoveryMode::ReadOnly || !is_large(engine) {
             return Ok(());
@@ -355,6 +375,7 @@ pub(crate) fn replay(
     };
     let (env, dir) = (&engine.context.env, &engine.context.dir);
     let report = wal::recover(env, dir, state.store.uid, &groups, mode, &mut take)?;
+    replay_carried(engine, &state, &mut placed, carried, SeqNo::MAX)?;
     engine.files.manifest.require_edit(report.witness_edit)?;
     // A log that needs no seal was closed, or recovered, as far as it goes.
     let closed = Log::was_closed(&state, &report);
@@ -488,6 +509,22 @@ fn placed_values(
         }
     }
     placed.values(&engine.large, &wanted)
+}
+
+/// Replays what was carried before this sequence.
+fn replay_carried(
+    engine: &Engine,
+    state: &State,
+    placed: &mut Replayed,
+    carried: &mut CarriedBatches,
+    below: SeqNo,
+) -> Result<()> {
+    while let Some((first_seq, payload)) = carried.next_below(below) {
+        replay_batch(engine, state, placed, first_seq, &payload)?;
+        let mut writer = engine.writes.lock();
+        writer.carried_seq = writer.next_seq.saturating_sub(1);
+    }
+    Ok(())
 }
 
 fn replay_batch(

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
 use crate::open::{build, check_files, check_remains, is_a_file, no_store, replay, replay_up_to_damage};
+use crate::records::{CarriedBatches, refuse_carried};
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use lsm::TableSource;
@@ -145,7 +146,9 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()))?;
+    refuse_carried(&engine.files)?;
+    let carried = &mut CarriedBatches::default();
+    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()), carried)?;
     placed.hold(&engine.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn);

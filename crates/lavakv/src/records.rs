@@ -1,26 +1,94 @@
 //! A guest with a lane of its own in LavaKV's store: how it is opened with it ([`store::guest`]).
 //!
+//! Batches of the guest's may carry LavaKV's ([`crate::write::carry`]). They are kept while the guest's lane is read, and replayed in the order
+//! of their sequences with those of LavaKV's own lane. Opened without the guest, the store is refused as long as one of them is in no table: it
+//! could not be replayed without making the end of a lane final that is the guest's.
+//!
 //! Its lane is replayed before LavaKV's, and is durable then. Both lanes end and begin in the same call ([`crate::service`]), and both
 //! end when LavaKV is closed. A store that has no room for the two logs is not opened with a guest.
 
+use crate::batch;
 use crate::files::Files;
 use crate::files::log::Log;
-use base::Result;
-use store::guest::{Ground, Guest};
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::collections::VecDeque;
+use store::guest::{Carried, Ground, Guest, Relieve};
 use store::run::Scheduler;
-use wal::RecoveryReport;
+use wal::{Lane, LogGroup, LoggedBatch, RecoveryMode, RecoveryReport};
+
+/// Batches of LavaKV's that were carried, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct CarriedBatches(VecDeque<(SeqNo, Vec<u8>)>);
+
+impl CarriedBatches {
+    /// The next one, if it comes before this sequence.
+    pub fn next_below(&mut self, seq: SeqNo) -> Option<(SeqNo, Vec<u8>)> {
+        self.0.front().filter(|(first, _)| *first < seq)?;
+        self.0.pop_front()
+    }
+}
 
 /// Replays the lane of a guest.
-pub(crate) fn replay(log: &Log, files: &Files, guest: &mut dyn Guest) -> Result<RecoveryReport> {
+pub(crate) fn replay(
+    log: &Log,
+    files: &Files,
+    guest: &mut dyn Guest,
+) -> Result<(RecoveryReport, CarriedBatches)> {
     let lane = log.add_records(guest.terms(), files);
     guest.restore(files.store().context(), files.manifest.shared())?;
-    lane.replay(&mut |batch| guest.replay(batch))
+    let mut carried = CarriedBatches::default();
+    let report = lane.replay(&mut |batch| {
+        if let Some(bytes) = guest.replay(batch)? {
+            let (first_seq, ..) = batch::decode(bytes)?;
+            carried.0.push_back((first_seq, bytes.to_vec()));
+        }
+        Ok(())
+    })?;
+    Ok((report, carried))
+}
+
+/// Refuses a store that is opened without the guest whose lane has changes that are in no table.
+///
+/// # Errors
+/// `Unsupported`; those of reading the lane.
+pub(crate) fn refuse_carried(files: &Files) -> Result<()> {
+    let (state, context) = (files.manifest.state(), files.store().context());
+    let open = |meta: &store::manifest::LogGroupMeta| {
+        let path = context.path(&store::names::log(meta.file));
+        let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Buffered)?;
+        Ok(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end })
+    };
+    let groups = state.store.log_chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);
+    let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let mut look = |logged: &LoggedBatch<'_>| {
+        let Some(carried) = Carried::read(logged.bytes)? else { return Ok(()) };
+        let (first_seq, _, entries) = batch::decode(carried.bytes)?;
+        for (seq, change) in (first_seq..).zip(entries) {
+            let family = state.families.get(&change?.family);
+            if family.is_some_and(|family| seq >= family.version.log_floor) {
+                let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
+                return Err(Error::new(ErrorKind::Unsupported, why).at_file(&context.dir));
+            }
+        }
+        Ok(())
+    };
+    let of = (state.store.uid, Lane::LOG);
+    wal::recover_lane(&context.env, &context.dir, of, &groups, RecoveryMode::ReadOnly, &mut look).map(drop)
 }
 
 /// The logs have begun: the guest serves. Before there are workers.
-pub(crate) fn begin(log: &Log, files: &Files, scheduler: &Scheduler, guest: &mut dyn Guest) -> Result<()> {
+pub(crate) fn begin(
+    log: &Log,
+    files: &Files,
+    scheduler: &Scheduler,
+    relieve: Relieve,
+    guest: &mut dyn Guest,
+) -> Result<()> {
     let Some(lane) = log.records() else { return Ok(()) };
     let ground = Ground { files: files.store().clone(), space: log.space().clone(), lane: lane.clone() };
-    scheduler.join(guest.begin(ground)?);
+    scheduler.join(guest.begin(ground, relieve)?);
     Ok(())
 }

@@ -158,7 +158,7 @@ impl Tree {
     }
 
     /// True if values of some family are placed in the log.
-    fn places_values(&self) -> bool {
+    pub fn places_values(&self) -> bool {
         self.all_families().iter().any(|family| family.places_values())
     }
 

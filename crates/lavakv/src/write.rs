@@ -2,10 +2,11 @@
 //!
 //! * `write_path`: the steps of a write. `need`: what a write waits for, and how. `queue`: whose turn it is.
 //! * `payment`, `throttle`: the price of a write, paid before it enters. `room`, `admission`: memory, level 0, log and space.
-//! * `log`: into the log. `insert`: into the memtables. `freeze`: memtables that take no more.
+//! * `log`: into the log. `carry`: into a batch of a guest's. `insert`: into the memtables. `freeze`: memtables that take no more.
 //! * `large_value`: values that are in a file of their own before they are logged.
 
 pub(crate) mod admission;
+pub(crate) mod carry;
 pub(crate) mod freeze;
 pub(crate) mod insert;
 pub(crate) mod large_value;

@@ -3,6 +3,7 @@
 //! Beside LavaKV a store of logs has LavaKV's lock, manifest, threads, limit of space and health, and the lane of records. It is opened when
 //! LavaKV is, and all that it writes is durable when LavaKV is closed; until then it is a [`LogStore`] like any other.
 
+use crate::core::Roof;
 use crate::jobs::Background;
 use crate::log_store::LogStore;
 use crate::manifest::LavaLog;
@@ -12,7 +13,7 @@ use base::{Error, Result};
 use std::sync::Arc;
 use store::commit::{LogTerms, LoggedBatch};
 use store::context::Context;
-use store::guest::{Ground, Guest};
+use store::guest::{Ground, Guest, Relieve};
 use store::manifest::{Engines, Manifest};
 use store::run::Work;
 
@@ -61,13 +62,13 @@ impl Guest for Beside {
         Ok(())
     }
 
-    fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+    fn replay<'b>(&mut self, batch: &LoggedBatch<'b>) -> Result<Option<&'b [u8]>> {
         self.restored.as_mut().ok_or_else(not_opened)?.replay(batch)
     }
 
-    fn begin(&mut self, ground: Ground) -> Result<Arc<dyn Work>> {
+    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Arc<dyn Work>> {
         let restored = self.restored.take().ok_or_else(not_opened)?;
-        let core = restored.begin(&self.options, ground, None)?;
+        let core = restored.begin(&self.options, ground, Roof::Host(relieve))?;
         self.opened = Some(LogStore::on(core.clone()));
         Ok(Arc::new(Background(core)))
     }

@@ -16,12 +16,13 @@ use crate::tails::Tails;
 use crate::to_collect::ToCollect;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use store::Store;
 use store::commit::{Log as Lane, Place, ReadAhead};
 use store::context::{Context, Counter};
 use store::files::Files;
+use store::guest::Relieve;
 use store::manifest::Handle;
 use store::space::SpaceBudget;
 
@@ -45,6 +46,10 @@ pub(crate) struct UnderWay {
     pub is_moving: bool,
     /// What could not be collected, because something of it is damaged. It stays as it is.
     pub damaged: BTreeSet<Source>,
+    /// The groups with batches that carry another engine's, each with the highest sequence of these.
+    pub carried: BTreeMap<u64, SeqNo>,
+    /// The group for which that engine was asked to write down what it has in memory.
+    pub relieved: Option<u64>,
     /// What could be.
     pub to_collect: ToCollect,
 }
@@ -64,6 +69,24 @@ pub(crate) struct Counters {
     pub copied_bytes: Counter,
 }
 
+/// Who drives what is not of the lane of records.
+pub(crate) enum Roof {
+    /// This engine, which opened the store.
+    Own(Store),
+    /// The one that did, which can be asked for relief.
+    Host(Relieve),
+}
+
+impl Roof {
+    /// The store, if this engine opened it.
+    pub fn own(&self) -> Option<&Store> {
+        match self {
+            Roof::Own(store) => Some(store),
+            Roof::Host(_) => None,
+        }
+    }
+}
+
 /// For those who follow logs.
 #[derive(Debug)]
 pub(crate) struct Followers {
@@ -77,8 +100,7 @@ pub(crate) struct Followers {
 pub(crate) struct Core {
     pub files: Arc<Files>,
     pub space: Arc<SpaceBudget>,
-    /// The store, if this engine opened it; `None`: another one did, and drives what is not of the lane of records.
-    pub alone: Option<Store>,
+    pub roof: Roof,
     pub manifest: Handle<LavaLog>,
     /// Where records are.
     pub lane: Arc<Lane>,

@@ -1,7 +1,7 @@
 //! What there is to do in the background, and who does it first: the log, then index files, then collection.
 
 use crate::collect::Collection;
-use crate::core::Core;
+use crate::core::{Core, Roof};
 use crate::seal::Seal;
 use base::sync::lock;
 use base::{Error, ErrorKind};
@@ -28,6 +28,33 @@ impl Job for LogJob {
     }
 
     fn abandon(&mut self) {}
+}
+
+/// Asks the engine that opened the store to write down what it has in memory, so that a group can become storage.
+struct Relief {
+    core: Arc<Core>,
+    ltn: u64,
+}
+
+impl Job for Relief {
+    fn class(&self) -> JobClass {
+        JobClass::Flush
+    }
+
+    fn step(&mut self) -> base::Result<Progress> {
+        if matches!(&self.core.roof, Roof::Host(relieve) if relieve()) {
+            lock(&self.core.under_way).relieved = Some(self.ltn);
+        }
+        Ok(Progress::Done)
+    }
+
+    fn abandon(&mut self) {}
+}
+
+impl Drop for Relief {
+    fn drop(&mut self) {
+        lock(&self.core.under_way).is_moving = false;
+    }
 }
 
 /// Finds work.
@@ -68,6 +95,9 @@ impl Background {
         if core.to_seal().is_some() {
             return Some(Box::new(Seal::new(core)));
         }
+        if let Some(ltn) = core.to_relieve() {
+            return Some(Box::new(Relief { core: core.clone(), ltn }));
+        }
         let pick = (JobClass::Gc < below).then(|| core.to_collect()).flatten()?;
         Some(Box::new(Collection::new(core, pick)))
     }
@@ -100,7 +130,7 @@ impl Core {
 
     /// The lanes of the log that this engine drives.
     fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
-        self.alone.as_ref().map(Store::log).into_iter().chain([&self.lane])
+        self.roof.own().map(Store::log).into_iter().chain([&self.lane])
     }
 }
 

@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Completion, Durability};
+use store::guest::HostWrite;
 use store::run::{Scheduler, Work};
 
 /// A store of logs. A clone is another handle of it; the last one that goes ends the background, and leaves what is not closed to
@@ -170,6 +171,15 @@ impl LogStore {
         self.core().write_async(&batch.ops)
     }
 
+    /// Writes a batch together with one of the engine that opened the store ([`crate::Beside`]): both or neither, in one device
+    /// write. `host` is that engine's write, which calls what it is given once with its own batch.
+    ///
+    /// # Errors
+    /// As [`LogStore::write`], and those of `host`.
+    pub fn write_carrying(&self, batch: &LogBatch<'_>, host: &mut HostWrite<'_>) -> Result<()> {
+        self.core().write_carrying(&batch.ops, host)
+    }
+
     /// Makes all that was written durable.
     ///
     /// # Errors
@@ -253,7 +263,7 @@ impl LogStore {
     /// Those of the log.
     pub fn end(&self) -> Result<()> {
         self.0.stop();
-        match &self.core().alone {
+        match self.core().roof.own() {
             Some(store) => store.close(),
             None => self.core().sync(),
         }
@@ -338,6 +348,11 @@ pub struct LogHandle {
 impl LogHandle {
     fn core(&self) -> &Arc<Core> {
         self.store.core()
+    }
+
+    /// The store that it is in.
+    pub fn store(&self) -> &LogStore {
+        &self.store
     }
 
     /// Its number.

@@ -7,7 +7,7 @@
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
-use crate::core::{Core, Counters, Followers, Order, UnderWay};
+use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay};
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
@@ -21,12 +21,12 @@ use crate::write::place_of;
 use base::sync::{Mutex, RwLock, write};
 use base::{Error, ErrorKind, Result, SeqNo};
 use io::{Access, Env};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use store::Store;
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::context::Context;
-use store::guest::Ground;
+use store::guest::{Carried, Ground};
 use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
 use store::open::{Opening, StoreTerms};
@@ -41,6 +41,8 @@ pub(crate) struct Restored {
     /// Groups whose rows cannot be read.
     lost_rows: Vec<FileMeta>,
     damaged: Vec<Source>,
+    /// As in [`UnderWay`].
+    carried: BTreeMap<u64, SeqNo>,
 }
 
 /// Opens the engine on a store of its own.
@@ -55,14 +57,15 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
         return Err(Error::not_found("there are no logs in this store").at_file(dir));
     }
     let store = opening.recover(&mut |lane, batch| match lane {
-        Lane::LOG => restored.replay(batch),
+        // What it carries is for who is not here, and stays.
+        Lane::LOG => restored.replay(batch).map(drop),
         _ => Ok(()),
     })?;
     let lane = store.lane(Lane::LOG).cloned();
     let lane = lane.ok_or_else(|| Error::invalid("the store was opened without its lane of records"))?;
     let ground = Ground { files: store.files().clone(), space: store.space().clone(), lane };
     ground.space.gauges.set_serves();
-    restored.begin(options, ground, Some(store))
+    restored.begin(options, ground, Roof::Own(store))
 }
 
 /// Looks at the directory before anything is made there: a directory of something else is none for a new store, nor is that of a store
@@ -133,8 +136,8 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
 /// Reads the checkpoint, and what files of rows have.
 fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
-    let mut restored =
-        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows: Vec::new(), damaged: Vec::new() };
+    let (lost_rows, damaged, carried) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut restored = Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, carried };
     let mut replay_from = 0;
     if let Some((head, saved)) = read_checkpoint(context, &state)? {
         restored.logs.reach_id(head.next_log);
@@ -174,18 +177,23 @@ impl Restored {
     }
 
     /// Takes a batch of the lane of records.
-    pub fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()> {
+    pub fn replay<'b>(&mut self, batch: &LoggedBatch<'b>) -> Result<Option<&'b [u8]>> {
         if batch.tenant != TENANT {
-            return Ok(());
+            return Ok(None);
         }
         apply_batch(&mut self.logs, batch)?;
         self.next_seq = self.next_seq.max(batch.last_seq + 1);
-        Ok(())
+        let carried = Carried::read(batch.bytes)?;
+        if let Some(carried) = carried {
+            let last = self.carried.entry(batch.place.ltn).or_default();
+            *last = carried.last_seq.max(*last);
+        }
+        Ok(carried.map(|carried| carried.bytes))
     }
 
     /// The log has begun: the engine serves.
-    pub fn begin(self, options: &Options, ground: Ground, alone: Option<Store>) -> Result<Arc<Core>> {
-        let Restored { manifest, logs, next_seq, lost_rows, damaged } = self;
+    pub fn begin(self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
+        let Restored { manifest, logs, next_seq, lost_rows, damaged, carried } = self;
         let Ground { files, space, lane } = ground;
         if !is_known(&manifest) {
             // The manifest knows the engine before the log has anything of it.
@@ -197,7 +205,7 @@ impl Restored {
         let core = Core {
             files,
             space,
-            alone,
+            roof,
             lane,
             manifest,
             options: options.clone(),
@@ -208,7 +216,7 @@ impl Restored {
                 recent: RwLock::new(Recent::new(options.recent_bytes)),
                 tails: Tails::default(),
             },
-            under_way: Mutex::new(UnderWay { damaged, ..UnderWay::default() }),
+            under_way: Mutex::new(UnderWay { damaged, carried, ..UnderWay::default() }),
             counters: Counters::default(),
         };
         core.remove_strangers()?;

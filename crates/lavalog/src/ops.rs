@@ -7,6 +7,9 @@
 //!   trim: below varint | truncate: lsn varint | metadata: bytes
 //! ```
 //!
+//! A batch may carry one of the engine that opened the store ([`store::guest`]), which comes first and counts as an operation; then it
+//! may have no others.
+//!
 //! Byte map: `docs/format/lavalog.md`. Operation `i` of a batch has the sequence of the batch plus `i`, so an operation takes one
 //! sequence and none is written down. A record is stored as it came, and where it begins in the batch is known to whoever writes
 //! and whoever reads it: so a record can be read from its page without anything around it.
@@ -19,6 +22,7 @@ use crate::limits;
 use base::codec::{Reader, put_varint, varint_len};
 use base::{Error, ErrorKind, Result};
 use store::field::newer;
+use store::guest::Carried;
 
 /// The version of the format of batches.
 const VERSION: u8 = 1;
@@ -204,6 +208,23 @@ impl<'a> Batch<'a> {
         Batch::default()
     }
 
+    /// A batch that carries another engine's.
+    ///
+    /// # Errors
+    /// `TooLarge`: both do not fit into one.
+    pub fn carrying(carried: &Carried<'a>) -> Result<Batch<'a>> {
+        let mut batch = Batch { head: carried.head(), ..Batch::default() };
+        let end = batch.head.len();
+        batch.bodies.extend(carried.pieces.map(|piece| (end, piece)));
+        batch.len = end + carried.pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        batch.count = 1;
+        if batch.len > limits::BATCH_LEN_MAX {
+            let why = format!("a batch that carries {} bytes of another engine: make several", batch.len);
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        }
+        Ok(batch)
+    }
+
     /// Adds an operation. Returns where its bytes begin in the batch (where it ends, for one that has none).
     ///
     /// # Errors
@@ -286,6 +307,12 @@ impl<'a> Ops<'a> {
     /// # Errors
     /// `Unsupported`: a newer release wrote it. `Corruption`: it is empty or too long.
     pub fn of(batch: &'a [u8]) -> Result<Ops<'a>> {
+        if let Some(carried) = Carried::read(batch)?
+            && batch.len() <= limits::BATCH_LEN_MAX
+        {
+            let rest = Reader::new(carried.rest);
+            return Ok(Ops { rest, len: batch.len(), index: 1, before: Before::default(), failed: false });
+        }
         let mut rest = Reader::new(batch);
         match rest.u8()? {
             VERSION => {}

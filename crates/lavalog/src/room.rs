@@ -33,7 +33,7 @@ impl Core {
 
     /// Makes the ballast whole, if there is room for it. Files that wait to be used again go for it: they are room that is had.
     fn fill_ballast(&self) -> Result<bool> {
-        let Some(store) = &self.alone else { return Ok(false) };
+        let Some(store) = self.roof.own() else { return Ok(false) };
         loop {
             match store.log().fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
@@ -47,7 +47,7 @@ impl Core {
 
     /// Beside another engine the ballast is that one's, to give and to make whole.
     fn give_ballast(&self, part: Ballast) -> bool {
-        self.alone.as_ref().is_some_and(|store| store.log().files().give_ballast(part))
+        self.roof.own().is_some_and(|store| store.log().files().give_ballast(part))
     }
 
     /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used

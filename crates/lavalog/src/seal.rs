@@ -21,7 +21,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo};
 use io::{AppendFile, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
-use store::commit::{GroupState, LaneGroup};
+use store::commit::{GroupState, LaneGroup, TenantId};
 use store::run::{Job, JobClass, Progress};
 
 /// Logs in one step of the job.
@@ -69,6 +69,34 @@ impl Core {
 
     /// The oldest group with something of this engine that is closed and has no index file.
     pub fn to_seal(&self) -> Option<LaneGroup> {
+        let held = self.held_from();
+        self.closed().filter(|group| held.is_none_or(|ltn| group.ltn < ltn))
+    }
+
+    /// The oldest such group, if all that can be done for it is that the engine that opened the store writes down what it has in
+    /// memory, and it was not asked for that yet.
+    pub fn to_relieve(&self) -> Option<u64> {
+        let held = self.held_from().filter(|_| self.roof.own().is_none())?;
+        let group = self.closed().filter(|group| group.ltn >= held)?;
+        (lock(&self.under_way).relieved != Some(group.ltn)).then_some(group.ltn)
+    }
+
+    /// The first group with a batch that carries another engine's which is in no file of that engine yet: it must stay among those that
+    /// are replayed, and so must all behind it.
+    fn held_from(&self) -> Option<u64> {
+        if lock(&self.under_way).carried.is_empty() {
+            return None;
+        }
+        let floors = self.lane.floors();
+        let floor =
+            floors.iter().find(|(tenant, _)| *tenant == TenantId::FIRST).map_or(0, |(_, floor)| *floor);
+        let mut under_way = lock(&self.under_way);
+        under_way.carried.retain(|_, last| *last >= floor);
+        under_way.carried.first_key_value().map(|(ltn, _)| *ltn)
+    }
+
+    /// The oldest group of this engine's that is closed and has no index file.
+    fn closed(&self) -> Option<LaneGroup> {
         let groups = self.lane.to_retain();
         groups.into_iter().find(|group| {
             let is_ours = group.seqs.as_ref().is_some_and(|seqs| seqs.of(TENANT).is_some());
@@ -94,10 +122,11 @@ impl Core {
 
     /// Lets the log go of all groups before the one that is written.
     fn pass_closed(&self) -> Result<()> {
-        let groups = self.lane.to_retain();
+        let (groups, held) = (self.lane.to_retain(), self.held_from());
         // All that is in a closed group was applied under the lock of the order.
         drop(lock(&self.order));
         let closed = groups.iter().filter(|group| group.state == GroupState::Closed);
+        let closed = closed.filter(|group| held.is_none_or(|ltn| group.ltn < ltn));
         let last = closed.filter_map(|group| group.seqs.as_ref()?.last(TENANT)).max();
         if let Some(last) = last {
             self.lane.tell_floor(TENANT, last + 1);

@@ -53,7 +53,7 @@ impl Core {
     /// Works out anew what is kept free: after files came or went, and before a group is made.
     pub fn refresh_space(&self) {
         let space = &self.space;
-        if self.alone.is_none() || !space.has_own_limit() {
+        if self.roof.own().is_none() || !space.has_own_limit() {
             // What is kept free of a store that another engine opened is that engine's affair.
             return;
         }

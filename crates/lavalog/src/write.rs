@@ -23,6 +23,7 @@ use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::collections::BTreeSet;
 use store::commit::{Completion, Durability, Place, Ticket};
+use store::guest::{Carried, HostWrite};
 
 /// What a check of a batch says.
 enum Admitted {
@@ -126,7 +127,7 @@ impl Core {
                     Admitted::Taken(i, found) => Tried::Taken(i, found),
                     Admitted::Yes => {
                         let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
-                        self.append(&mut order, left.map(|(_, op)| *op), durability)?
+                        self.append(&mut order, left.map(|(_, op)| *op), None, durability)?
                     }
                 }
             };
@@ -146,6 +147,48 @@ impl Core {
         }
     }
 
+    /// As [`Core::write`], with a batch of the engine that opened the store. `host` takes the sequences of that batch and calls the
+    /// function that it is given, once, with it; then the batch is appended. That engine sees to its durability.
+    ///
+    /// # Errors
+    /// As there, and those of `host`: nothing happened.
+    pub fn write_carrying(&self, ops: &[Op<'_>], host: &mut HostWrite<'_>) -> Result<()> {
+        self.admit_room(false)?;
+        let mut done = BTreeSet::new();
+        loop {
+            let mut tried = None;
+            let written = host(&mut |carried, durability| {
+                let mut order = lock(&self.order);
+                let admitted = admit(&read(&self.logs), ops, &done)?;
+                let outcome = match admitted {
+                    Admitted::Taken(i, found) => Tried::Taken(i, found),
+                    Admitted::Yes => {
+                        let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
+                        self.append(&mut order, left.map(|(_, op)| *op), Some(carried), durability)?
+                    }
+                };
+                if let Tried::Written(ticket) = outcome {
+                    return Ok(Some(ticket));
+                }
+                tried = Some(outcome);
+                Ok(None)
+            });
+            match tried {
+                Some(Tried::NoGroup(len)) => self.make_room(len, false)?,
+                Some(Tried::Taken(i, found)) => {
+                    if self.is_there(&ops[i], found)? {
+                        done.insert(i);
+                    }
+                }
+                _ => {
+                    self.followers.tails.changed(ops.iter().map(Op::log));
+                    self.tell_written();
+                    return written;
+                }
+            }
+        }
+    }
+
     /// Creates a log.
     ///
     /// # Errors
@@ -160,7 +203,7 @@ impl Core {
                     logs.check_create(name)?;
                     logs.next_id()
                 };
-                (self.append(&mut order, [Op::Create { log, name }].into_iter(), durability)?, log)
+                (self.append(&mut order, [Op::Create { log, name }].into_iter(), None, durability)?, log)
             };
             match tried {
                 Tried::NoGroup(len) => self.make_room(len, false)?,
@@ -204,9 +247,13 @@ impl Core {
         &self,
         order: &mut Order,
         ops: impl Iterator<Item = Op<'a>> + Clone,
+        carried: Option<&Carried<'a>>,
         durability: Durability,
     ) -> Result<Tried> {
-        let (mut batch, mut offsets) = (Batch::new(), Vec::new());
+        let (mut batch, mut offsets) =
+            (carried.map_or_else(|| Ok(Batch::new()), Batch::carrying)?, Vec::new());
+        // What is carried takes a sequence.
+        let own = batch.count() as u64;
         for op in ops.clone() {
             offsets.push(batch.push(op)?);
         }
@@ -223,8 +270,13 @@ impl Core {
         };
         order.next_seq = last_seq + 1;
         self.keep_recent(ops.clone().zip(offsets.iter().map(|offset| place_of(place.at(*offset)))));
+        if let Some(carried) = carried {
+            let mut under_way = lock(&self.under_way);
+            let last = under_way.carried.entry(place.ltn).or_default();
+            *last = carried.seqs.1.max(*last);
+        }
         let mut logs = write(&self.logs);
-        for ((seq, op), offset) in (first_seq..).zip(ops).zip(offsets) {
+        for ((seq, op), offset) in (first_seq + own..).zip(ops).zip(offsets) {
             logs.apply(seq, &op, place_of(place.at(offset))).inspect_err(|e| health.poison(e))?;
             if let Op::Append { bytes, .. } = op {
                 self.counters.appends.add(1);

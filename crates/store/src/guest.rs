@@ -11,18 +11,27 @@
 //! 4. [`Guest::begin`]: from here on the guest serves. What it has to do in the background it is asked for with the host's own
 //!    ([`crate::run::Works`]).
 //!
+//! A batch of the guest's may *carry* one of the host's ([`Carried`]): both are one batch of the lane of records, there whole or not at
+//! all. So [`Guest::replay`] hands back what a batch carries, and the guest keeps a group in the chain that is replayed until the host has
+//! what is carried in it in files of its own, which the host's floor tells. Where that takes long it asks for relief ([`Relieve`]).
+//!
+//! ```text
+//! batch that carries := 2 u8 | highest sequence of the host's batch varint | its length varint | its bytes | the guest's own, or nothing
+//! ```
+//!
 //! If any of it fails the store is not open, and nothing has changed but what may be repeated.
 //!
 //! The host ends both lanes when it is closed. Health is one: what stops one engine for good stops both, since
 //! both acknowledge by the same device and the same manifest.
 
-use crate::commit::{Log, LogTerms, LoggedBatch};
+use crate::commit::{Durability, Log, LogTerms, LoggedBatch, Ticket};
 use crate::context::Context;
 use crate::files::Files;
 use crate::manifest::{Engines, Manifest};
 use crate::run::Work;
 use crate::space::SpaceBudget;
-use base::Result;
+use base::codec::{Reader, put_varint};
+use base::{Result, SeqNo};
 use std::sync::Arc;
 
 /// What a guest stands on once the store is open.
@@ -35,6 +44,63 @@ pub struct Ground {
     /// The lane of records.
     pub lane: Arc<Log>,
 }
+
+/// A batch of the host's inside one of the guest's.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried<'a> {
+    /// Its lowest and its highest sequence.
+    pub seqs: (SeqNo, SeqNo),
+    /// Its bytes, in order.
+    pub pieces: [&'a [u8]; 2],
+}
+
+/// What was read of a batch that carries one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarriedRead<'a> {
+    /// The highest sequence of the host's batch.
+    pub last_seq: SeqNo,
+    /// The bytes of the host's batch.
+    pub bytes: &'a [u8],
+    /// The rest, which is the guest's.
+    pub rest: &'a [u8],
+}
+
+/// The first byte of a batch that carries one. What a guest's other batches begin with is its affair, but not this.
+const CARRIES: u8 = 2;
+
+impl<'a> Carried<'a> {
+    /// What comes before its bytes.
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = vec![CARRIES];
+        put_varint(&mut head, self.seqs.1);
+        put_varint(&mut head, self.pieces.iter().map(|piece| piece.len() as u64).sum());
+        head
+    }
+
+    /// What a batch of the lane of records carries.
+    ///
+    /// # Errors
+    /// `Corruption` if it is not whole.
+    pub fn read(batch: &'a [u8]) -> Result<Option<CarriedRead<'a>>> {
+        if batch.first() != Some(&CARRIES) {
+            return Ok(None);
+        }
+        let mut r = Reader::new(batch.get(1..).unwrap_or_default());
+        let (last_seq, bytes) = (r.varint()?, r.bytes()?);
+        Ok(Some(CarriedRead { last_seq, bytes, rest: r.rest() }))
+    }
+}
+
+/// Appends the guest's part of a batch that carries this one, and says how far the lane of records must be durable for it to be.
+/// `None`: nothing was appended, the host undoes nothing and returns, and is called again. Errors that say so of a batch that is refused
+/// (`Trimmed`, `AlreadyExists`, `NotFound`, `InvalidArgument`, `TooLarge`, `NoSpace`): nothing was appended.
+pub type Carry<'a> = dyn FnMut(&Carried<'_>, Durability) -> Result<Option<Ticket>> + 'a;
+
+/// A write of the host's whose batch is carried.
+pub type HostWrite<'a> = dyn FnMut(&mut Carry<'_>) -> Result<()> + 'a;
+
+/// Asks the host to bring what is in its memory into files, in the background. False: it could not be asked now.
+pub type Relieve = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// See the module.
 pub trait Guest {
@@ -50,15 +116,15 @@ pub trait Guest {
     /// Whatever keeps it from being opened: the store is not opened then.
     fn restore(&mut self, context: &Arc<Context>, manifest: &Arc<Manifest>) -> Result<()>;
 
-    /// Takes a batch of its lane.
+    /// Takes a batch of its lane. What it carries is the host's.
     ///
     /// # Errors
     /// As [`Guest::restore`].
-    fn replay(&mut self, batch: &LoggedBatch<'_>) -> Result<()>;
+    fn replay<'b>(&mut self, batch: &LoggedBatch<'b>) -> Result<Option<&'b [u8]>>;
 
     /// Begins to serve.
     ///
     /// # Errors
     /// As [`Guest::restore`].
-    fn begin(&mut self, ground: Ground) -> Result<Arc<dyn Work>>;
+    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Arc<dyn Work>>;
 }

@@ -62,6 +62,20 @@ impl Log {
         self.records.get()
     }
 
+    /// A lane, if the store was opened with it.
+    pub fn of(&self, lane: Lane) -> Option<&Arc<store::commit::Log>> {
+        if lane == Lane::FIRST { Some(&self.log) } else { self.records.get() }
+    }
+
+    /// Returns when all that a guest's batches carry is durable: before it comes into tables, where it would be without the guest's half.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn sync_records(&self) -> Result<()> {
+        let Some(lane) = self.records.get().and_then(|records| records.begun()) else { return Ok(()) };
+        lane.last_position().map_or(Ok(()), |last| lane.sync(last))
+    }
+
     /// True if a file that no group has is kept under this number, in any lane.
     pub fn keeps(&self, number: u64) -> bool {
         [&self.log].into_iter().chain(self.records.get()).any(|lane| lane.files().is_kept(number))
@@ -139,7 +153,13 @@ impl Log {
 
     /// Drops the groups that nobody needs, where LavaKV needs nothing below the floor that it is asked for: that is in tables.
     pub fn release(&self, floor: impl FnOnce() -> SeqNo) -> Result<()> {
-        self.log.release(|| self.log.tell_floor(TENANT, floor()))
+        self.log.release(|| {
+            let floor = floor();
+            self.log.tell_floor(TENANT, floor);
+            if let Some(records) = self.records.get() {
+                records.tell_floor(TENANT, floor);
+            }
+        })
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) enum Need {
         /// It is looked at again then, in clock nanoseconds.
         until_ns: u64,
     },
-    /// The device, which the next step waits for.
+    /// The device, which the next step waits for: for this write, or for those before it in the other lane.
     Durable,
 }
 

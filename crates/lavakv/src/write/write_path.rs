@@ -22,7 +22,7 @@
 
 use super::WritePath;
 use super::admission::Ask;
-use super::log::{LastResort, Unlogged, of_unknown_fate};
+use super::log::{LastResort, Unlogged};
 use super::need::Need;
 use super::payment::Payment;
 use super::room::{Tried, UNDER_WAY_BYTES_MAX};
@@ -36,7 +36,8 @@ use base::sync::atomic::Ordering;
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::borrow::Cow;
 use std::sync::Arc;
-use wal::Position;
+use store::guest::Carry;
+use wal::{Lane, Position};
 
 /// Where a write stands after a step.
 pub(crate) enum WriteStep {
@@ -49,7 +50,7 @@ pub(crate) enum WriteStep {
 enum Stage {
     /// Its price is not paid, or it waits for a place.
     Start(Payment),
-    Logged(Position),
+    Logged(Lane, Position),
     Done,
 }
 
@@ -63,6 +64,11 @@ pub(crate) struct WriteOp<'a> {
     drafts: Vec<Draft>,
     tried: Tried,
     resort: Option<LastResort>,
+    /// Who appends it to the lane of records, as a part of a guest's batch.
+    carrier: Option<&'a mut Carry<'a>>,
+    /// What must be durable in the other lane before it is logged, and whether that was waited for already.
+    behind: Option<(Lane, Position)>,
+    waited: bool,
     /// Since when it has waited for space.
     since_ns: Option<u64>,
 }
@@ -88,17 +94,49 @@ impl<'a> WriteOp<'a> {
     ) -> Self {
         let stage = Stage::Start(Payment::of_write(payload.weight() as u64, payload.is_delete_only()));
         let tried = Tried::default();
-        WriteOp { writes, payload, durability, stage, drafts, tried, resort: None, since_ns: None }
+        WriteOp {
+            writes,
+            payload,
+            durability,
+            stage,
+            drafts,
+            tried,
+            resort: None,
+            carrier: None,
+            behind: None,
+            waited: false,
+            since_ns: None,
+        }
+    }
+
+    /// A write whose batch a guest's carries. If that does not take it now it ends, and nothing was written.
+    pub fn carried(
+        writes: &'a WritePath,
+        payload: Payload<'a>,
+        durability: Durability,
+        carrier: &'a mut Carry<'a>,
+    ) -> Self {
+        let mut op = Self::new(writes, payload, durability);
+        op.carrier = Some(carrier);
+        op
+    }
+
+    /// The lane it goes to.
+    fn lane(&self) -> Lane {
+        if self.carrier.is_some() { Lane::LOG } else { Lane::FIRST }
     }
 
     /// Advances. After an error the write's fate is unknown until the store is reopened, except for the kinds that are
     /// returned before anything is logged (`InvalidArgument`, `TooLarge`, `NotFound`, `NoSpace`, `Closed`, `Poisoned`).
     pub fn step(&mut self) -> Result<WriteStep> {
+        if let Some((lane, position)) = self.behind.take() {
+            self.writes.sync_lane(lane, position)?;
+        }
         match &mut self.stage {
             Stage::Start(_) => self.log_and_insert(),
-            Stage::Logged(position) => {
-                let position = *position;
-                self.sync(position)?;
+            Stage::Logged(lane, position) => {
+                let (lane, position) = (*lane, *position);
+                self.writes.sync_lane(lane, position)?;
                 self.stage = Stage::Done;
                 Ok(WriteStep::Done)
             }
@@ -112,18 +150,6 @@ impl<'a> WriteOp<'a> {
             self.writes.wait(&need);
         }
         Ok(())
-    }
-
-    /// First the values, then what says where they are.
-    fn sync(&self, position: Position) -> Result<()> {
-        let writes = self.writes;
-        let synced = writes.large.placement.sync().and_then(|()| writes.log.sync(position));
-        let told = synced.inspect_err(|e| {
-            if !base::canary::is("log-sync-failure-does-not-poison") {
-                writes.context.health.poison(e);
-            }
-        });
-        told.map_err(of_unknown_fate)
     }
 
     fn log_and_insert(&mut self) -> Result<WriteStep> {
@@ -153,8 +179,13 @@ impl<'a> WriteOp<'a> {
                 self.leave_unlogged(&mut writer, last_seq, families.len() > 1);
                 None
             }
-            _ => match self.log(&mut writer, &families, (first_seq, last_seq)) {
-                Ok(position) => Some(position),
+            _ => match self.log_after_the_other_lane(&mut writer, &families, (first_seq, last_seq)) {
+                Ok(Some(position)) => Some(position),
+                Ok(None) => {
+                    self.stage = Stage::Done;
+                    return Ok(WriteStep::Done);
+                }
+                Err(Unlogged::Behind) => return Ok(WriteStep::Needs(Need::Durable)),
                 Err(Unlogged::NotYet(need, resort)) => {
                     self.resort = Some(resort);
                     return Ok(WriteStep::Needs(need));
@@ -167,7 +198,7 @@ impl<'a> WriteOp<'a> {
         self.insert(writer, &families, (first_seq, last_seq));
         Ok(match position {
             Some(position) if self.durability == Durability::Durable => {
-                self.stage = Stage::Logged(position);
+                self.stage = Stage::Logged(self.lane(), position);
                 WriteStep::Needs(Need::Durable)
             }
             _ => {
@@ -185,9 +216,12 @@ impl<'a> WriteOp<'a> {
             return Ok(WriteStep::Done);
         }
         writes.context.health.check()?;
-        Ok(match writes.log.wal().last_position() {
-            Some(position) => {
-                self.stage = Stage::Logged(position);
+        // With the last that was logged all before it is durable, in both lanes.
+        let last = writes.lock().last_logged.filter(|(lane, _)| *lane != Lane::FIRST);
+        let last = last.or_else(|| Some((Lane::FIRST, writes.log.wal().last_position()?)));
+        Ok(match last {
+            Some((lane, position)) => {
+                self.stage = Stage::Logged(lane, position);
                 WriteStep::Needs(Need::Durable)
             }
             None => WriteStep::Done,
@@ -201,6 +235,35 @@ impl<'a> WriteOp<'a> {
             writer.volatile_over_families = true;
             self.writes.tree.together.flush_in_one_edit_to(last_seq);
         }
+    }
+
+    /// Logs the write, in its lane, once all before it in the other one is durable (see [`super::carry`]). `None`: the guest does not take
+    /// it now.
+    fn log_after_the_other_lane(
+        &mut self,
+        writer: &mut Writer,
+        families: &[Arc<Family>],
+        seqs: (SeqNo, SeqNo),
+    ) -> Result<Option<Position>, Unlogged> {
+        let (writes, lane) = (self.writes, self.lane());
+        if let Some((other, position)) = writes.other_lane(writer, lane) {
+            if !std::mem::replace(&mut self.waited, true) {
+                self.behind = Some((other, position));
+                return Err(Unlogged::Behind);
+            }
+            writes.sync_lane(other, position).map_err(Unlogged::Certain)?;
+        }
+        let position = match &mut self.carrier {
+            Some(carrier) => writes.carry(&self.payload, seqs, self.durability, carrier)?,
+            None => Some(self.log(writer, families, seqs)?),
+        };
+        if let Some(position) = position {
+            writer.last_logged = Some((lane, position));
+            if lane == Lane::LOG {
+                writer.carried_seq = seqs.1;
+            }
+        }
+        Ok(position)
     }
 
     /// Places the values of the write where they are to be placed, and logs it.

@@ -66,7 +66,7 @@ fn consecutive_appends_to_a_log_cost_one_byte_beside_their_length() {
 
 #[test]
 fn what_a_newer_release_writes_is_unsupported_and_not_damage() {
-    for bytes in [&[2, 1][..], &[1, 0x07, 0], &[1, 0x3f, 0], &[1, 0x42, 5], &[1, 0x20]] {
+    for bytes in [&[3, 1][..], &[1, 0x07, 0], &[1, 0x3f, 0], &[1, 0x42, 5], &[1, 0x20]] {
         assert_eq!(read(bytes).unwrap_err().kind(), ErrorKind::Unsupported, "{bytes:?}");
     }
     for bytes in [
@@ -130,4 +130,28 @@ fn operations_are_limited_in_number() {
     assert_eq!(read(&bytes).unwrap().len(), limits::OPS_MAX);
     bytes.push(SAME_LOG | kind::DELETE);
     assert!(read(&bytes).unwrap_err().is_corruption());
+}
+
+#[test]
+fn a_batch_that_carries_another_engines_is_read_as_two() {
+    let carried = Carried { seqs: (7, 9), pieces: [b"head", b"and body"] };
+    let mut batch = Batch::carrying(&carried).unwrap();
+    assert_eq!(batch.count(), 1, "what is carried takes a sequence");
+    let alone = joined(&batch);
+    assert_eq!(read(&alone).unwrap(), []);
+    let offset = batch.push(Op::Append { log: 3, lsn: 4, bytes: b"record" }).unwrap();
+    let both = joined(&batch);
+    assert_eq!(both.len(), batch.len());
+    let found = Carried::read(&both).unwrap().unwrap();
+    assert_eq!((found.last_seq, found.bytes), (9, &b"headand body"[..]));
+    let ops = read(&both).unwrap();
+    assert_eq!((ops.len(), ops[0].index, ops[0].offset), (1, 1, offset));
+    assert_eq!(&both[offset..offset + 6], b"record");
+    // Cut within what is carried, it is damaged.
+    assert!((1..alone.len()).all(|len| read(&alone[..len]).is_err()));
+    let bytes = vec![0; limits::BATCH_LEN_MAX];
+    let too_long = Carried { seqs: (1, 1), pieces: [b"", &bytes] };
+    let error = Batch::carrying(&too_long).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.message().contains("of another engine: make several"), "{error}");
 }

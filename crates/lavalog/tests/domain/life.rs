@@ -6,8 +6,9 @@
 use crate::both::open;
 use io::Rng;
 use io::sim::{CrashKind, SimEnv};
+use lavakv::beside::write_carried;
 use lavakv::{Db, Durability, Options, WriteBatch, WriteOptions};
-use lavalog::{LogHandle, LogStore};
+use lavalog::{LogBatch, LogHandle, LogStore};
 
 pub const DIR: &str = "/both";
 
@@ -130,7 +131,8 @@ impl Life {
                     let volatile = WriteOptions { durability: Some(Durability::Volatile) };
                     db.put_opt(db.default_column_family(), b"volatile", b"v", &volatile).unwrap();
                 }
-                5..12 => self.put(&db, &other, durability),
+                5..9 => self.put(&db, &other, durability),
+                9..13 => self.both(&db, &other, &log, durability),
                 _ => self.append(&log, durability),
             }
         }
@@ -182,6 +184,12 @@ impl Life {
         self.acknowledged(durability);
     }
 
+    fn both(&mut self, db: &Db, other: &lavakv::ColumnFamily, log: &LogHandle, durability: Durability) {
+        let (n, lsn) = self.begin(true, true);
+        write_both(db, &changes(other, n), log, lsn, &value(lsn + 1), durability).unwrap();
+        self.acknowledged(durability);
+    }
+
     fn append(&mut self, log: &LogHandle, durability: Durability) {
         let (_, lsn) = self.begin(false, true);
         log.append(lsn, &value(lsn + 1), durability).unwrap();
@@ -214,6 +222,21 @@ impl Life {
             }
         }
     }
+}
+
+/// A record and changes, both or neither.
+pub fn write_both(
+    db: &Db,
+    changes: &WriteBatch,
+    log: &LogHandle,
+    lsn: u64,
+    bytes: &[u8],
+    durability: Durability,
+) -> base::Result<()> {
+    let mut batch = LogBatch::new();
+    batch.append(log, lsn, bytes);
+    let options = WriteOptions { durability: Some(durability) };
+    log.store().write_carrying(&batch, &mut |carry| write_carried(db, changes, &options, carry))
 }
 
 /// The changes of key-value write `n`.

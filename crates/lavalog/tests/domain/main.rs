@@ -5,5 +5,6 @@
 extern crate lavastore_lavalog as lavalog;
 
 mod both;
+mod carried;
 mod crashes;
 mod life;

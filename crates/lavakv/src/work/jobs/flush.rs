@@ -108,6 +108,7 @@ impl FlushJob {
     fn install(&mut self) -> Result<()> {
         let jobs = &self.jobs;
         self.sync_log()?;
+        jobs.log.sync_records()?;
         jobs.files.sync_dir()?;
         let mut tables: Vec<Vec<FileMeta>> = Vec::new();
         for unit in &mut self.units {

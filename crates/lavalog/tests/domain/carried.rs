@@ -1,0 +1,129 @@
+//! Batches of both engines: what they promise, and what is refused.
+
+use crate::both::open;
+use crate::life::{DIR, kv_options, log_options, write_both};
+use base::ErrorKind;
+use io::sim::{CrashKind, OpKind, SimEnv};
+use lavakv::beside::write_carried;
+use lavakv::{Db, Durability, WriteBatch, WriteOptions};
+use lavalog::{LogBatch, LogStore};
+use std::path::Path;
+
+fn put(key: &[u8], value: &[u8]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(key, value);
+    batch
+}
+
+#[test]
+fn both_halves_are_there_after_a_loss_of_power_and_cost_one_write() {
+    let sim = SimEnv::new(1);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    log.append(1, b"first", Durability::Durable).unwrap();
+    let ops = sim.op_count();
+    log.append(2, b"alone", Durability::Durable).unwrap();
+    let alone = sim.op_count() - ops;
+    write_both(&db, &put(b"key", b"value"), &log, 3, b"record", Durability::Durable).unwrap();
+    assert_eq!(sim.op_count() - ops - alone, alone, "operations of the file system");
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
+    assert_eq!(log.read(3).unwrap().unwrap(), b"record");
+    let sim = sim.crash(CrashKind::PowerLoss, 1);
+    let (db, logs) = open(&sim.env()).unwrap();
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
+    let log = logs.open_log("raft").unwrap();
+    assert_eq!(log.read(3).unwrap().unwrap(), b"record");
+    // The record is there already, and is not written again; the change is.
+    write_both(&db, &put(b"key", b"again"), &log, 3, b"record", Durability::Durable).unwrap();
+    let error = write_both(&db, &put(b"key", b"never"), &log, 3, b"other", Durability::Durable).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"again");
+}
+
+#[test]
+fn a_store_with_changes_that_only_the_records_have_is_refused_without_them_until_it_was_closed() {
+    let sim = SimEnv::new(2);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    write_both(&db, &put(b"key", b"value"), &log, 1, b"record", Durability::Durable).unwrap();
+    let sim = sim.crash(CrashKind::PowerLoss, 1);
+    for error in [
+        Db::open_in(sim.env(), DIR, kv_options()).unwrap_err(),
+        Db::open_read_only_in(sim.env(), DIR, kv_options()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("changes that are in no table"), "{error}");
+    }
+    // The store of logs has its half, and keeps the other.
+    let logs = LogStore::open(&sim.env(), Path::new(DIR), &log_options()).unwrap();
+    assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"record");
+    logs.seal().unwrap();
+    logs.settle().unwrap();
+    assert_eq!(logs.statistics().sealed_groups, 0, "the group is replayed still");
+    logs.close().unwrap();
+    let (db, logs) = open(&sim.env()).unwrap();
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
+    logs.close().unwrap();
+    db.close().unwrap();
+    let db = Db::open_in(sim.env(), DIR, kv_options()).unwrap();
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
+}
+
+#[test]
+fn a_group_becomes_storage_when_what_it_carries_is_in_tables() {
+    let sim = SimEnv::new(3);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    write_both(&db, &put(b"key", b"value"), &log, 1, b"record", Durability::Durable).unwrap();
+    logs.seal().unwrap();
+    // The key-value engine is asked to write its few changes to a table.
+    for _ in 0..3 {
+        logs.settle().unwrap();
+        while db.run_background_step() {}
+    }
+    assert_eq!(logs.statistics().sealed_groups, 1);
+    let sim = sim.crash(CrashKind::PowerLoss, 1);
+    let db = Db::open_in(sim.env(), DIR, kv_options()).unwrap();
+    assert_eq!(db.get(b"key").unwrap().unwrap().to_vec(), b"value");
+}
+
+#[test]
+fn a_write_follows_the_other_lane_only_when_that_is_durable() {
+    let sim = SimEnv::new(4);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    let writes = |sim: &SimEnv| sim.count_ops(Some(OpKind::WriteDurable), "");
+    db.put(b"a", b"buffered").unwrap();
+    write_both(&db, &put(b"b", b"v"), &log, 1, b"r", Durability::Buffered).unwrap();
+    // What was before it in the other lane is durable, though nobody asked for that; it itself is not.
+    let record = sim.record();
+    let left = record.crash_at(record.op_count(), CrashKind::PowerLoss, 1);
+    let (left_db, _) = open(&left.env()).unwrap();
+    assert!(left_db.get(b"a").unwrap().is_some());
+    // One more of the same lane waits for nothing.
+    let before = writes(&sim);
+    write_both(&db, &put(b"c", b"v"), &log, 2, b"r", Durability::Buffered).unwrap();
+    assert_eq!(writes(&sim), before);
+}
+
+#[test]
+fn what_cannot_be_carried_is_refused() {
+    let sim = SimEnv::new(5);
+    let (db, logs) = open(&sim.env()).unwrap();
+    let log = logs.create_log("raft").unwrap();
+    let error = write_both(&db, &put(b"k", b"v"), &log, 1, b"r", Durability::Volatile).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("no batch of logs can carry it"), "{error}");
+    let error = write_both(&db, &WriteBatch::new(), &log, 1, b"r", Durability::Durable).unwrap_err();
+    assert!(error.message().contains("carries no change"), "{error}");
+    let long = put(b"k", &vec![1; 60 << 10]);
+    let error = write_both(&db, &long, &log, 1, b"r", Durability::Durable).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.message().contains("a file of its own cannot"), "{error}");
+    assert_eq!(log.last_lsn().unwrap(), None);
+    // Changes alone, in the lane of records.
+    let options = WriteOptions { durability: Some(Durability::Durable) };
+    logs.write_carrying(&LogBatch::new(), &mut |carry| write_carried(&db, &put(b"k", b"v"), &options, carry))
+        .unwrap();
+    assert!(db.get(b"k").unwrap().is_some());
+}
