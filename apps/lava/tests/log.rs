@@ -44,6 +44,11 @@ fn records_go_in_and_come_out() {
     assert_eq!(told, json(r#"{"log": "orders", "records": 1, "first_lsn": 3, "last_lsn": 3}"#));
     ok(&s, "append orders -e a\\tb\\xff --lsn 7");
     assert!(append(&s, "append orders", b"from\nstandard input\n").status.success());
+    let directory = std::fs::File::open(&s.0).unwrap();
+    let refused =
+        lava(&s.0).args(args("append orders")).args(["--db", "db"]).stdin(directory).output().unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("standard input"), "{why}");
     assert_eq!(
         ok(&s, "tail orders"),
         "1\tapples\n2\tpears\n3\tplums\n7\ta\\tb\\xff\n8\tfrom\n9\tstandard input\n"

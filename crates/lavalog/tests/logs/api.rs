@@ -223,3 +223,20 @@ fn many_operations_lead_to_what_the_model_has() {
         }
     }
 }
+
+#[test]
+fn an_option_out_of_its_range_is_refused_by_its_name() {
+    let wrong = [
+        Options { recent_bytes: 65 << 30, ..Options::default() },
+        Options { open_files_max: 1, ..Options::default() },
+        Options { background_threads: 0, ..Options::default() },
+        Options { garbage_percent: 101, ..Options::default() },
+        Options { group_bytes: 1, ..Options::default() },
+    ];
+    for (options, name) in wrong.iter().zip(["recent_bytes", "open_files", "background", "garbage", "group"])
+    {
+        let refused = options.check().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        assert!(refused.to_string().contains(name), "{refused}");
+    }
+}
