@@ -1,6 +1,6 @@
 //! `lava log`: logs, from the outside.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
 mod common;
 
