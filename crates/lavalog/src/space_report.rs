@@ -12,7 +12,7 @@ use base::sync::read;
 use io::DirEntry;
 use std::sync::Arc;
 use store::commit::Lane;
-use store::manifest::Engine;
+use store::manifest::{Engine, StateOf};
 use store::names::{self, FileKind};
 
 /// Who owns the bytes on disk. The [`parts`](Space::parts) sum to `total_bytes`, which is what the file system reports for the files of
@@ -111,7 +111,8 @@ impl Core {
     pub fn space(&self) -> Result<Space> {
         let mut out = Space::default();
         let listing = self.context().env.fs.list(&self.context().dir)?;
-        listing.iter().for_each(|entry| self.attribute(entry, &mut out));
+        let state = self.manifest.state();
+        listing.iter().for_each(|entry| self.attribute(&state, entry, &mut out));
         let budget = &self.space;
         out.available_bytes = self.context().env.fs.space(&self.context().dir)?.available;
         out.limit_bytes = if budget.has_own_limit() { budget.limit_bytes() } else { 0 };
@@ -125,14 +126,12 @@ impl Core {
         Ok(out)
     }
 
-    fn attribute(&self, entry: &DirEntry, out: &mut Space) {
-        let (state, bytes) = (self.manifest.state(), entry.allocated);
+    fn attribute(&self, state: &StateOf<LavaLog>, entry: &DirEntry, out: &mut Space) {
+        let bytes = entry.allocated;
         let role = |number| state.files.get(&number).map(|file| file.role);
         let group = |number| {
-            Some((
-                state.store.log_group_in(number)?,
-                state.store.log_groups.get(&state.store.log_group_in(number)?)?,
-            ))
+            let ltn = state.store.log_group_in(number)?;
+            Some((ltn, state.store.log_groups.get(&ltn)?))
         };
         let (owners, stored) = (&mut out.owners, &mut out.stored);
         let is_alive = |source| read(&self.logs).ledger().usage(source).live.bytes.min(bytes);

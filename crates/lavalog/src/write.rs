@@ -120,18 +120,7 @@ impl Core {
                 // What is there already may not be durable yet.
                 return Ok(self.lane.wal().last_position());
             }
-            let tried = {
-                let mut order = lock(&self.order);
-                let admitted = admit(&read(&self.logs), ops, &done)?;
-                match admitted {
-                    Admitted::Taken(i, found) => Tried::Taken(i, found),
-                    Admitted::Yes => {
-                        let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
-                        self.append(&mut order, left.map(|(_, op)| *op), None, durability)?
-                    }
-                }
-            };
-            match tried {
+            match self.attempt(ops, &done, None, durability)? {
                 Tried::Written(ticket) => {
                     self.followers.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
@@ -147,6 +136,25 @@ impl Core {
         }
     }
 
+    /// One try: the operations that are not known to be done are checked, and appended if all may be.
+    fn attempt(
+        &self,
+        ops: &[Op<'_>],
+        done: &BTreeSet<usize>,
+        carried: Option<&Carried<'_>>,
+        durability: Durability,
+    ) -> Result<Tried> {
+        let mut order = lock(&self.order);
+        let admitted = admit(&read(&self.logs), ops, done)?;
+        match admitted {
+            Admitted::Taken(i, found) => Ok(Tried::Taken(i, found)),
+            Admitted::Yes => {
+                let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
+                self.append(&mut order, left.map(|(_, op)| *op), carried, durability)
+            }
+        }
+    }
+
     /// As [`Core::write`], with a batch of the engine that opened the store. `host` takes the sequences of that batch and calls the
     /// function that it is given, once, with it; then the batch is appended. That engine sees to its durability.
     ///
@@ -157,22 +165,14 @@ impl Core {
         let mut done = BTreeSet::new();
         loop {
             let mut tried = None;
-            let written = host(&mut |carried, durability| {
-                let mut order = lock(&self.order);
-                let admitted = admit(&read(&self.logs), ops, &done)?;
-                let outcome = match admitted {
-                    Admitted::Taken(i, found) => Tried::Taken(i, found),
-                    Admitted::Yes => {
-                        let left = ops.iter().enumerate().filter(|(i, _)| !done.contains(i));
-                        self.append(&mut order, left.map(|(_, op)| *op), Some(carried), durability)?
+            let written =
+                host(&mut |carried, durability| match self.attempt(ops, &done, Some(carried), durability)? {
+                    Tried::Written(ticket) => Ok(Some(ticket)),
+                    outcome => {
+                        tried = Some(outcome);
+                        Ok(None)
                     }
-                };
-                if let Tried::Written(ticket) = outcome {
-                    return Ok(Some(ticket));
-                }
-                tried = Some(outcome);
-                Ok(None)
-            });
+                });
             match tried {
                 Some(Tried::NoGroup(len)) => self.make_room(len, false)?,
                 Some(Tried::Taken(i, found)) => {
