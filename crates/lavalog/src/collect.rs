@@ -207,7 +207,7 @@ impl Collection {
         });
         match &replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
-            Err(e) => core.edit_failed(&[file], e),
+            Err(_) => core.remove_unnamed(&[file]),
         }
         replaced
     }

@@ -17,7 +17,7 @@ use crate::index_file::{IndexFileWriter, IndexHead};
 use crate::logs::Log;
 use crate::manifest::{FileMeta, Role, Step, TENANT, commit};
 use base::sync::{lock, read, write};
-use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use base::{ErrorKind, HashMap, Result, SeqNo};
 use io::{AppendFile, CreateOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,14 +56,6 @@ impl Core {
         for file in files.iter().filter(|file| !listed.files.contains_key(&file.meta.number)) {
             // What stays is removed at the next open.
             let _ = self.files.remove(&file.meta.name());
-        }
-    }
-
-    /// The edit that names files failed: removes them, unless it may be durable all the same. Only a refusal for want of room is known to
-    /// have changed nothing; what stays is removed at the next open, if it is not named.
-    pub fn edit_failed(&self, files: &[NewFile], why: &Error) {
-        if why.kind() == ErrorKind::NoSpace {
-            self.remove_unnamed(files);
         }
     }
 
@@ -224,7 +216,7 @@ impl Writing {
             add.iter().for_each(|file| core.may_collect(file, self.group.len));
             Ok(())
         });
-        named.inspect_err(|e| core.edit_failed(&files, e))?;
+        named.inspect_err(|_| core.remove_unnamed(&files))?;
         core.counters.sealed_groups.add(1);
         core.job_found_room()?;
         // One that was lost is none to be removed.
