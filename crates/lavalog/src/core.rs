@@ -142,10 +142,17 @@ impl Core {
     /// Appends a record to `out`; false if there is none.
     ///
     /// # Errors
-    /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in; those of reading. Then `out` is as it was.
+    /// `Trimmed`; `NotFound` if there is no such log; `Corruption` of the file it is in, or may have been in; those of reading. Then `out` is as it was.
     pub fn read(&self, log: LogId, lsn: Lsn, out: &mut Vec<u8>) -> Result<bool> {
         for _ in 0..MOVES_MAX {
-            let Some(found) = read(&self.logs).log(log)?.admit(lsn)? else { return Ok(false) };
+            let found = {
+                let logs = read(&self.logs);
+                let log = logs.log(log)?;
+                match log.admit(lsn)? {
+                    Some(found) => found,
+                    None => return log.check_lost(lsn, lsn).map(|()| false),
+                }
+            };
             match self.row_of(log, lsn, found).and_then(|(source, row)| self.bytes_of(source, &row, out)) {
                 // It was there a moment ago: it was moved, or has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}

@@ -285,6 +285,12 @@ impl Logs {
         Ok(())
     }
 
+    /// A file cannot be read: what is not found of these logs is lost, not absent. Once, at open.
+    pub fn set_lost(&mut self, why: Error) {
+        let why = Arc::new(why);
+        self.logs.values_mut().for_each(|log| log.set_lost(&why));
+    }
+
     /// The numbers below were given.
     pub fn reach_id(&mut self, next_id: LogId) {
         self.next_id = self.next_id.max(next_id);

@@ -221,6 +221,7 @@ impl Restored {
         };
         core.remove_strangers()?;
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
+        core.set_lost();
         core.may_collect_all();
         core.refresh_space();
         Ok(Arc::new(core))
@@ -259,6 +260,20 @@ impl Core {
             self.set_damaged(&[Source::Group(ltn)]);
         }
         Ok(())
+    }
+
+    /// Of files whose rows cannot be read nobody knows what they have: what is not found is lost then, and not absent.
+    fn set_lost(&self) {
+        let damaged: Vec<Source> = base::sync::lock(&self.under_way).damaged.iter().copied().collect();
+        let state = self.manifest.state();
+        let names: Vec<String> =
+            damaged.iter().filter_map(|source| Some(state.rows_of(*source)?.name())).collect();
+        let Some(first) = names.first() else { return };
+        let why = format!(
+            "what was in {} cannot be read, and nobody knows which records that was: restore it from a backup",
+            names.join(", ")
+        );
+        write(&self.logs).set_lost(Error::corruption(why).at_file(self.context().path(first)));
     }
 
     /// Removes files of this engine that no edit names.

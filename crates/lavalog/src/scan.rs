@@ -78,7 +78,8 @@ impl Scan {
     /// The next record; `None` if there is none for the moment, or behind the last LSN of the scan.
     ///
     /// # Errors
-    /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in; those of reading.
+    /// `NotFound` if the log was deleted; `Corruption` of the file that the next record is in, or may have been in ([`Scan::skip_to`] goes
+    /// behind it); those of reading.
     pub fn read_next(&mut self) -> Result<Option<Record>> {
         if self.ahead.is_empty() {
             self.read_ahead()?;
@@ -144,13 +145,24 @@ impl Scan {
         let Some(mut from) = self.next else { return Ok(()) };
         for _ in 0..MOVES_MAX {
             let mut spans = Vec::new();
-            read(&self.core.logs).log(self.log)?.index().spans(self.log, from, SPANS, &mut spans);
-            spans.retain(|span| span.first <= self.last);
+            let lost = {
+                let logs = read(&self.core.logs);
+                let log = logs.log(self.log)?;
+                let lost = log.first_lost(from).filter(|lost| *lost <= self.last);
+                if lost.is_some_and(|lost| lost <= from.max(log.trimmed_below())) {
+                    return log.check_lost(from, self.last);
+                }
+                log.index().spans(self.log, from, SPANS, &mut spans);
+                lost
+            };
+            spans.retain(|span| span.first <= self.last && lost.is_none_or(|lost| span.first < lost));
             let Some(last) = spans.last().map(|span| span.last) else {
                 self.files.clear();
                 return Ok(());
             };
-            match self.read_spans(&spans, from) {
+            // What may be lost is told when the scan comes there.
+            let end = lost.map_or(self.last, |lost| lost - 1);
+            match self.read_spans(&spans, from, end) {
                 // What was read before the error is handed out first.
                 Err(_) if !self.ahead.is_empty() => return Ok(()),
                 // Something was moved since it was found, or has gone.
@@ -163,7 +175,7 @@ impl Scan {
         Err(Error::new(ErrorKind::Busy, why))
     }
 
-    fn read_spans(&mut self, spans: &[Span], from: Lsn) -> Result<()> {
+    fn read_spans(&mut self, spans: &[Span], from: Lsn, end: Lsn) -> Result<()> {
         let (wanted, most) = self.ahead_bytes;
         self.ahead_bytes.0 = (2 * wanted).min(most);
         let mut left = wanted as u64;
@@ -172,7 +184,7 @@ impl Scan {
                 Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
                     let mut rows = self.core.rows.of(source)?.block(self.log, block)?;
-                    let wanted = span.first.max(from)..=span.last.min(self.last);
+                    let wanted = span.first.max(from)..=span.last.min(end);
                     rows.retain(|row| wanted.contains(&row.lsn));
                     (source, rows)
                 }

@@ -36,13 +36,25 @@ pub struct Log {
     truncations: Vec<Truncation>,
     metadata: Option<(SeqNo, Arc<[u8]>)>,
     index: LogIndex,
+    /// Up to this LSN what the index does not know may have been in a file that could not be read when the store was opened, and why.
+    lost: Option<(Lsn, Arc<Error>)>,
 }
 
 impl Log {
     /// A new log.
     pub(super) fn new(id: LogId, name: Arc<str>, created: SeqNo) -> Log {
         let (truncations, index) = (Vec::new(), LogIndex::default());
-        Log { id, name, created, trimmed_below: 0, last: None, truncations, metadata: None, index }
+        Log {
+            id,
+            name,
+            created,
+            trimmed_below: 0,
+            last: None,
+            truncations,
+            metadata: None,
+            index,
+            lost: None,
+        }
     }
 
     /// A log of which nothing is replayed yet.
@@ -120,6 +132,30 @@ impl Log {
         Ok(self.index.get(self.id, lsn))
     }
 
+    /// A file cannot be read, nobody knows what of this log was in it: what is not found up to the present end is lost, not absent.
+    pub(super) fn set_lost(&mut self, why: &Arc<Error>) {
+        self.lost = self.last.map(|last| (last, why.clone()));
+    }
+
+    /// # Errors
+    /// `Corruption`, if the first of these LSNs that has no record may have had one.
+    pub fn check_lost(&self, from: Lsn, to: Lsn) -> Result<()> {
+        let Some((lost_to, why)) = &self.lost else { return Ok(()) };
+        match self.gaps(from, to.min(*lost_to), 1).first() {
+            Some((first, last)) if from <= *lost_to => {
+                let what = format!("records {first} to {last} of log {} may be lost", self.name);
+                Err(Error::clone(why).context(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The first LSN from this one on that may have had a record which is lost.
+    pub fn first_lost(&self, from: Lsn) -> Option<Lsn> {
+        let (lost_to, _) = self.lost.as_ref().filter(|(lost_to, _)| from <= *lost_to)?;
+        self.gaps(from, *lost_to, 1).first().map(|(first, _)| *first)
+    }
+
     /// Where a record is.
     ///
     /// # Errors
@@ -192,6 +228,7 @@ impl Log {
         // What is above it still came after it.
         let left = self.index.last().filter(|last| *last > lsn);
         self.last = left.or(self.last.map(|last| last.min(lsn)));
+        self.lost.iter_mut().for_each(|(lost_to, _)| *lost_to = lsn.min(*lost_to));
     }
 
     /// Adds a truncation to those that are remembered, unless it says nothing new, and forgets those that it makes needless.

@@ -46,6 +46,42 @@ fn count(store: &LogStore, name: &str) -> (usize, usize) {
     (found.iter().filter(|record| matches!(record, Ok(Some(_)))).count(), damaged.count())
 }
 
+/// How many records a scan has, and how many LSNs it had to skip, as they were damaged.
+fn scanned(log: &lavalog::LogHandle) -> (usize, usize) {
+    let (mut scan, mut records, mut skipped, mut next) = (log.scan(1), 0, 0, 1);
+    loop {
+        match scan.read_next() {
+            Ok(Some((lsn, _))) => {
+                records += 1;
+                next = lsn + 1;
+            }
+            Ok(None) => return (records, skipped),
+            Err(e) => {
+                assert!(e.is_corruption(), "{e}");
+                skipped += 1;
+                next += 1;
+                scan.skip_to(next);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_directory_of_a_cold_file_hides_no_record() {
+    let len =
+        |sim: &SimEnv, path: &PathBuf| sim.env().fs.open(path, Access::Buffered).unwrap().len().unwrap();
+    for from_end in [1, 30, 60, 100, 200] {
+        let sim = made(5);
+        let cold = files(&sim, ".e1-3").remove(0);
+        let at = len(&sim, &cold) - from_end;
+        sim.flip_bit(&cold, at, 2).unwrap();
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        let (read, lost) = count(&store, "kept");
+        assert_eq!(read + lost, 1200, "{from_end} bytes from the end");
+        assert_eq!(scanned(&store.open_log("kept").unwrap()), (read, lost));
+    }
+}
+
 #[test]
 fn a_lost_index_file_is_made_again_from_its_group() {
     let sim = made(1);
@@ -64,10 +100,15 @@ fn a_lost_cold_file_costs_its_records_and_no_others() {
     assert!(!cold.is_empty());
     cold.iter().for_each(|path| sim.env().fs.remove(path).unwrap());
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
-    let (read, _) = count(&store, "kept");
+    let (read, lost) = count(&store, "kept");
     assert!((400..1200).contains(&read), "{read}");
+    assert_eq!(read + lost, 1200, "what is lost is not absent");
     assert_eq!(count(&store, "trimmed").0, 601);
     let log = store.open_log("kept").unwrap();
+    assert_eq!(log.read(1201).unwrap(), None, "nothing was ever there");
+    let name = cold[0].file_name().unwrap().to_str().unwrap();
+    assert!(log.read(1).unwrap_err().to_string().contains(name));
+    assert_eq!(scanned(&log), (read, lost));
     log.append(1201, b"goes on", Durability::Durable).unwrap();
     assert_eq!(log.read(1201).unwrap().as_deref(), Some(&b"goes on"[..]));
 }
