@@ -18,7 +18,8 @@ pub struct Options {
     pub access: Access,
     /// Threads beside the one for the log. Default 1.
     pub background_threads: usize,
-    /// A group or cold file is collected when this part of it is garbage, percent. Default 50.
+    /// What is alive is copied together when this part of all files is garbage, percent; of a file at least so much, then. Where room is
+    /// short, with less. Padding alone makes a group garbage only when eight younger ones are there. Default 50.
     pub garbage_percent: u32,
     /// Files of rows that are kept open. Default 512.
     pub open_files_max: usize,

@@ -21,9 +21,14 @@
 //! holds until 60 % of the budget is alive. Above, files are collected before the others' records in them have died, and the second
 //! copies are mixed again.
 //!
+//! Nothing is copied as long as less than the threshold of all files together is garbage: what is half dead now is dead soon where logs are
+//! trimmed from their beginnings, and goes without a copy then. So the threshold is what the store keeps to, not each of its files.
+//!
 //! What counts is the room that a copy takes, not the bytes of records: padding of small batches and key-value bytes of
 //! joint ones are garbage, too, because a copy does not have them. A cold file of which all is alive has none, whatever its
-//! records cost beside their bytes.
+//! records cost beside their bytes. But of a group that has nothing else the records are as likely as any to be trimmed soon, and nothing is
+//! gained by having waited less: it is worth it only when [`PickOptions::padded_groups`] younger ones are there. (One writer of 1,000 B
+//! fills a quarter of its pages of 4 KiB. Copied at once, each record was written twice.)
 
 mod candidates;
 
@@ -87,6 +92,17 @@ impl FileFacts {
         self.live.records == 0
     }
 
+    /// Bytes of its records that have died, as a copy counts them.
+    fn died_bytes(&self) -> u64 {
+        cost(self.written).saturating_sub(cost(self.live))
+    }
+
+    /// True if so much of it has died, percent: what was never alive does not count.
+    fn has_died(&self, garbage_percent: u32) -> bool {
+        let died = u128::from(self.died_bytes()) * 100;
+        died > 0 && died >= u128::from(cost(self.written)) * u128::from(garbage_percent)
+    }
+
     /// True if so much of it is garbage, percent, and any at all.
     fn is_worth_it(&self, garbage_percent: u32) -> bool {
         let garbage = u128::from(self.garbage_bytes()) * 100;
@@ -103,6 +119,10 @@ impl FileFacts {
 pub struct PickOptions {
     /// A file is worth it from this share of garbage on. Lower it as room gets short.
     pub garbage_percent: u32,
+    /// Nothing is copied as long as less than this share of all files is garbage, percent.
+    pub all_garbage_percent: u32,
+    /// A group of which less than the threshold has died, and the rest is padding, is worth it when there are so many younger ones.
+    pub padded_groups: usize,
     /// If more than this share of the oldest group is alive, groups are taken by what is alive instead of by age.
     pub live_head_percent: u32,
     /// The bytes that are to become free. Files are taken until they are: those that come later have had less time to become garbage.
@@ -119,6 +139,8 @@ impl Default for PickOptions {
     fn default() -> Self {
         PickOptions {
             garbage_percent: 50,
+            all_garbage_percent: 0,
+            padded_groups: 0,
             live_head_percent: 80,
             wanted_bytes: 256 << 20,
             output_bytes: 256 << 20,
@@ -161,11 +183,19 @@ pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
     if !dead.is_empty() {
         return Some(Pick::Free(dead));
     }
+    if !files.have_garbage(options.all_garbage_percent) {
+        return merge(files, options);
+    }
     files.set_threshold(options.garbage_percent);
     let head_ppm = u64::from(options.live_head_percent) * 10_000;
     let by_age = files.oldest().is_none_or(|head| head.live_ppm() <= head_ppm);
     let fits = |file: &&FileFacts| file.copy_bytes() <= options.room_bytes;
-    let groups = |by_age: bool| files.groups(by_age).filter(fits);
+    let padded_age = files.age_of_younger(options.padded_groups);
+    let is_due = |file: &&FileFacts| {
+        file.has_died(options.garbage_percent) || padded_age.is_some_and(|age| file.age <= age)
+    };
+    // Those that are passed over as not due yet are among the youngest: a few.
+    let groups = |by_age: bool| files.groups(by_age).filter(is_due).filter(fits);
     let (group, cold) = (groups(by_age).next(), files.cold().find(fits));
     let cold_is_better = match (group, cold) {
         (Some(group), Some(cold)) => cold.live_ppm() < group.live_ppm(),

@@ -34,6 +34,9 @@ const GARBAGE_PERCENT_MIN: u32 = 5;
 /// The steps in which that share is lowered.
 const GARBAGE_PERCENT_STEP: u32 = 10;
 
+/// Younger groups that there are when one is collected for its padding alone, unless room is short.
+const PADDED_GROUPS: usize = 8;
+
 /// What the store is told of the space it needs.
 pub(crate) fn terms(options: &Options) -> Terms {
     let first = options.first_lane_terms().group_bytes;
@@ -94,6 +97,8 @@ impl Core {
     pub fn pick_options(&self, garbage_percent: u32) -> PickOptions {
         PickOptions {
             garbage_percent,
+            all_garbage_percent: garbage_percent,
+            padded_groups: if self.is_short() { 0 } else { PADDED_GROUPS },
             wanted_bytes: self.options.group_bytes,
             output_bytes: self.options.group_bytes,
             room_bytes: self.space.job_bytes_max(),
@@ -101,11 +106,14 @@ impl Core {
         }
     }
 
+    fn is_short(&self) -> bool {
+        self.space.has_own_limit() && self.space.is_short()
+    }
+
     /// The shares of garbage that make a file worth it, the best first: where room is short, less and less.
     pub fn garbage_percents(&self) -> impl Iterator<Item = u32> + use<> {
         let most = self.options.garbage_percent;
-        let is_short = self.space.has_own_limit() && self.space.is_short();
-        let least = if is_short { GARBAGE_PERCENT_MIN.min(most) } else { most };
+        let least = if self.is_short() { GARBAGE_PERCENT_MIN.min(most) } else { most };
         let steps = (least..=most).rev().step_by(GARBAGE_PERCENT_STEP as usize);
         steps.chain(Some(least).filter(|least| *least < most))
     }

@@ -26,6 +26,9 @@ pub struct Candidates {
     /// The groups of which at least `garbage_percent` are garbage, by age.
     worth_it: BTreeSet<(u64, Source)>,
     garbage_percent: u32,
+    /// What all of them occupy, and what copies of them would.
+    bytes: u128,
+    copy_bytes: u128,
     cold_by_live: BTreeSet<ColdByLive>,
     /// Cold files of each generation by their bytes.
     cold: BTreeMap<u32, BTreeSet<(u64, Source)>>,
@@ -66,6 +69,8 @@ impl Candidates {
             self.cold_by_live.insert((file.live_ppm(), generation, Reverse(bytes), source));
             self.cold.entry(generation).or_default().insert((bytes, source));
         }
+        self.bytes += u128::from(bytes);
+        self.copy_bytes += u128::from(file.copy_bytes());
         self.facts.insert(source, file);
     }
 
@@ -80,6 +85,8 @@ impl Candidates {
     pub fn remove(&mut self, source: Source) {
         let Some(file) = self.facts.remove(&source) else { return };
         let FileFacts { bytes, age, generation, .. } = file;
+        self.bytes -= u128::from(bytes);
+        self.copy_bytes -= u128::from(file.copy_bytes());
         self.dead.remove(&source);
         if file.is_group() {
             self.groups.remove(&(age, source));
@@ -103,6 +110,16 @@ impl Candidates {
             let worth_it = self.worth_by_live().map(|file| (file.age, file.source)).collect();
             self.worth_it = worth_it;
         }
+    }
+
+    /// True if so much of all of them together is garbage, percent.
+    pub(super) fn have_garbage(&self, percent: u32) -> bool {
+        (self.bytes - self.copy_bytes) * 100 >= self.bytes * u128::from(percent)
+    }
+
+    /// The age of the youngest group that has so many younger ones.
+    pub(super) fn age_of_younger(&self, groups: usize) -> Option<u64> {
+        self.groups.iter().nth_back(groups).map(|(age, _)| *age)
     }
 
     /// The files of which nothing is alive.

@@ -112,6 +112,32 @@ fn padding_is_garbage_and_what_records_cost_in_a_cold_file_is_not() {
 }
 
 #[test]
+fn padding_alone_is_collected_when_younger_groups_are_there() {
+    let amount = |records| Size { records, bytes: 1000 * records };
+    let padded = |age, live| FileFacts { written: amount(1000), live: amount(live), ..group(age, 100) };
+    let options = PickOptions { padded_groups: 3, ..all_there_is() };
+    let mut files: Vec<FileFacts> = (1..4).map(|age| padded(age, 1000)).collect();
+    assert_eq!(pick(&files, &options), None);
+    assert_eq!(inputs_of(pick(&files, &all_there_is())), groups(&[1, 2, 3]));
+    files.extend([padded(4, 1000), padded(5, 1000)]);
+    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1, 2]));
+    files.push(padded(6, 500));
+    assert_eq!(inputs_of(pick(&files, &options)), groups(&[1, 2, 3, 6]), "half of the last has died");
+}
+
+#[test]
+fn nothing_is_copied_before_all_files_together_have_garbage() {
+    let options = PickOptions { all_garbage_percent: 50, ..all_there_is() };
+    let files = [group(1, 20), group(2, 90), group(3, 100)];
+    assert_eq!(pick(&files, &options), None);
+    assert_eq!(
+        inputs_of(pick(&files[..2], &PickOptions { all_garbage_percent: 45, ..options })),
+        groups(&[1])
+    );
+    assert_eq!(inputs_of(pick(&files[..1], &options)), groups(&[1]));
+}
+
+#[test]
 fn small_cold_files_are_put_together_when_nothing_is_worth_more() {
     let small = |number, generation| FileFacts { bytes: 2 * MB, ..cold(number, generation, 100) };
     let written = Size { records: 2, bytes: 2 * (MB - RECORD_COST) };
@@ -162,7 +188,9 @@ fn what_changes_one_by_one_is_picked_from_as_if_it_had_come_at_once() {
             all.retain(|_, facts| !facts.is_dead());
         }
         let garbage_percent = [0, 30, 50, 100][rng.below(4) as usize];
-        let options = PickOptions { garbage_percent, room_bytes: rng.below(300 * MB), ..all_there_is() };
+        let (all_garbage_percent, padded_groups) = (rng.below(80) as u32, rng.below(4) as usize);
+        let options = PickOptions { all_garbage_percent, padded_groups, ..all_there_is() };
+        let options = PickOptions { garbage_percent, room_bytes: rng.below(300 * MB), ..options };
         let at_once: Vec<FileFacts> = all.values().copied().collect();
         assert_eq!(kept.len(), all.len());
         assert_eq!(super::pick(&mut kept, &options), pick(&at_once, &options), "round {round}");
