@@ -318,13 +318,15 @@ impl Commit {
             state.sides[next].forget();
         }
         drop(state);
+        // Who leads next comes before those who are done: the device has nothing to do until then.
+        if wake_next && !satisfied {
+            self.rounds[next].notify_one();
+        }
         if wake_this {
             self.rounds[this].notify_all();
         }
-        match (wake_next, satisfied) {
-            (true, true) => self.rounds[next].notify_all(),
-            (true, false) => self.rounds[next].notify_one(),
-            (false, _) => {}
+        if wake_next && satisfied {
+            self.rounds[next].notify_all();
         }
         if wake_queued {
             self.freed.notify_all();
