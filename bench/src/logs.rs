@@ -16,21 +16,26 @@
 //! After the run a sample of what must be there is read and checked, and what was trimmed must be gone; then the store is
 //! closed and opened again (`recovery_ms`), and the ends of all logs are looked at.
 
+mod beside;
 pub mod keyed;
 pub mod lavalog;
+mod reads;
 
 use crate::Result;
 use crate::fs::{FsArgs, Ground, Operation, Sync as SyncAfter};
 use crate::host::{self, now_ns};
 use crate::record::{Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Latency, human_bytes, human_us};
+use beside::Beside;
 use clap::{Args, ValueEnum};
 use io::{Env, PAGE, Rng};
+use reads::{Ends, Reads};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The seed of what is out of order.
 const SEED: u64 = 1;
@@ -40,7 +45,7 @@ const IN_PLACE_FILE: u64 = 32 << 20;
 const CHECKED_MAX: u64 = 4;
 
 /// Options of `bench log`.
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogArgs {
     /// Logs
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -66,6 +71,34 @@ pub struct LogArgs {
     /// Data-synced writes in place of 4 KiB, before the run and once more after it, by which it is judged
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub in_place: u64,
+    /// Threads that follow the logs while they are written, each its part of them, and compare what they get
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[serde(default)]
+    pub tail_readers: u64,
+    /// Logs of which nothing is trimmed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[serde(default)]
+    pub never_trimmed: u64,
+    /// Bytes of a group of the log (LavaLog): a run reaches the steady state when several were filled and used again
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default)]
+    pub group_bytes: Option<u64>,
+    /// What the files may take, bytes (LavaLog)
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default)]
+    pub space_limit: Option<u64>,
+    /// Records that are read at random after the run, old ones and then the newest, and scanned
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[serde(default)]
+    pub reads: u64,
+    /// Do not close the store, as if the process had been killed, and write down in FILE what must be there
+    #[arg(long, value_name = "FILE", conflicts_with = "recover")]
+    #[serde(default)]
+    pub crash: Option<PathBuf>,
+    /// Write nothing: open a store that was left so, and look whether it has what FILE says
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    pub recover: Option<PathBuf>,
 }
 
 impl LogArgs {
@@ -78,6 +111,8 @@ impl LogArgs {
             "a record has 16 bytes to 1 MiB"
         } else if !(0.0..=0.5).contains(&self.out_of_order) {
             "--out-of-order is a ratio from 0 to 0.5"
+        } else if self.tail_readers > self.logs {
+            "each reader has at least one log: --tail-readers at most --logs"
         } else if !(self.seconds > 0.0 && self.seconds.is_finite()) {
             "--seconds is more than 0"
         } else {
@@ -115,6 +150,20 @@ pub trait LogEngine: Sync {
     fn read(&self, log: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool>;
     /// True if a record may come after its successor.
     fn takes_gaps(&self) -> bool;
+    /// Follows a log from its end on; `None` if the engine does not offer that.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn follow(&self, _log: u64) -> Result<Option<Box<dyn Follow + '_>>> {
+        Ok(None)
+    }
+    /// Reads a log from its first record to its last: how many there are. `None` if the engine does not offer that.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn scan(&self, _log: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// How it was opened.
     fn settings(&self) -> Vec<(String, String)>;
     /// Its counters.
@@ -124,6 +173,15 @@ pub trait LogEngine: Sync {
     /// # Errors
     /// Those of the engine.
     fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// The records of one log, as they come.
+pub trait Follow: Send {
+    /// The next one; if there is none it is waited for, so long at most.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn next(&mut self, patience: Duration) -> Result<Option<(u64, Vec<u8>)>>;
 }
 
 /// Where stores of logs are.
@@ -168,16 +226,16 @@ pub enum OwnEngine {
 
 impl OwnEngine {
     /// Opens stores of it.
-    pub fn opener(self, site: LogSite) -> Box<dyn LogOpener> {
+    pub fn opener(self, site: LogSite, args: &LogArgs) -> Box<dyn LogOpener> {
         match self {
-            OwnEngine::Lavalog => Box::new(lavalog::LavaLog { site }),
+            OwnEngine::Lavalog => Box::new(lavalog::LavaLog { site, args: args.clone() }),
             OwnEngine::Lavakv => Box::new(keyed::Keyed { site }),
         }
     }
 }
 
 /// What was found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogReport {
     /// Engine and version.
     pub engine: String,
@@ -217,8 +275,14 @@ pub struct LogReport {
     pub index_bytes_ratio: Option<f64>,
     /// Appends over writes of the log, of an engine that counts them.
     pub records_per_device_write: Option<f64>,
-    /// Closing and opening again, the latter alone, milliseconds.
-    pub recovery_ms: f64,
+    /// Closing and opening again, the latter alone, milliseconds; nothing if it was left open.
+    pub recovery_ms: Option<f64>,
+    /// Records that readers got who followed the logs meanwhile, a second.
+    pub followed_per_s: Option<f64>,
+    /// The most that the files took, bytes.
+    pub bytes_max: u64,
+    /// Reads after the run.
+    pub reads: Vec<Reads>,
     /// Records read and compared after the run.
     pub checked: u64,
     /// CPU time, seconds.
@@ -250,7 +314,9 @@ impl LogReport {
              appends per write of the log  {}\n\
              longest pause                 {} ms, {} windows of 100 ms without progress\n\
              index over log bytes          {}\n\
-             opened again in               {:.0} ms; {} records checked\n",
+             opened again in               {}; {} records checked\n\
+             most space                    {}\n\
+             followed                      {}\n{}",
             self.engine,
             self.out_of_order * 100.0,
             self.appends_per_s,
@@ -265,8 +331,11 @@ impl LogReport {
             self.longest_without_progress_ms,
             self.stall_windows_100ms,
             self.index_bytes_ratio.map_or("-".to_owned(), |x| format!("{:.4} %", x * 100.0)),
-            self.recovery_ms,
+            self.recovery_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms")),
             self.checked,
+            human_bytes(self.bytes_max),
+            self.followed_per_s.map_or("-".to_owned(), |n| format!("{n:.0} records/s")),
+            self.reads.iter().map(Reads::text).collect::<String>(),
         )
     }
 }
@@ -311,7 +380,7 @@ impl Writer<'_> {
         Writer { engine, args, logs, rng, record: vec![0; args.record_size], late: 0 }
     }
 
-    /// Appends until then, and at least once to each log if `whole`: true if every log is as long as it is to be.
+    /// Appends until then; `until_long`: or until every log is as long as it is to be.
     fn run(&mut self, end_ns: u64, until_long: bool, stop: &AtomicBool, start_ns: u64) -> Result<Recorder> {
         let mut record = Recorder::new(start_ns);
         let keep = self.args.keep_records();
@@ -350,7 +419,8 @@ impl Writer<'_> {
         let begin_ns = now_ns();
         self.engine.append(log.number, lsn, &self.record)?;
         record.complete(begin_ns, now_ns(), 1, self.record.len() as u64);
-        if log.next - log.first > keep + keep / 2 && log.hole.is_none() {
+        let is_trimmed = log.number >= self.args.never_trimmed;
+        if is_trimmed && log.next - log.first > keep + keep / 2 && log.hole.is_none() {
             log.first = log.next - keep;
             self.engine.trim(log.number, log.first)?;
         }
@@ -385,12 +455,18 @@ impl Writer<'_> {
     }
 }
 
-/// One part of a run: all writers until then.
-fn part(writers: &mut [Writer<'_>], seconds_ns: u64, until_long: bool) -> Result<(Merged, f64)> {
+/// One part of a run: all writers until then, and what goes on beside them.
+fn part(
+    writers: &mut [Writer<'_>],
+    seconds_ns: u64,
+    until_long: bool,
+    beside: impl Fn(&AtomicBool) -> Result<()> + Sync,
+) -> Result<(Merged, f64)> {
     let (start_ns, stop) = (now_ns(), AtomicBool::new(false));
     let end_ns = start_ns.saturating_add(seconds_ns);
-    let stop = &stop;
-    let records: Vec<Result<Recorder>> = std::thread::scope(|scope| {
+    let (stop, done) = (&stop, &AtomicBool::new(false));
+    let (records, seconds, beside) = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| beside(done));
         let run = |writer| -> std::thread::ScopedJoinHandle<'_, Result<Recorder>> {
             let writer: &mut Writer<'_> = writer;
             scope.spawn(move || {
@@ -399,13 +475,80 @@ fn part(writers: &mut [Writer<'_>], seconds_ns: u64, until_long: bool) -> Result
             })
         };
         let threads: Vec<_> = writers.iter_mut().map(run).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err("a writer panicked".into()))
-        };
-        threads.into_iter().map(join).collect()
+        let records: Vec<Result<Recorder>> = threads.into_iter().map(join).collect();
+        let seconds = (now_ns() - start_ns) as f64 / 1e9;
+        done.store(true, Ordering::Relaxed);
+        (records, seconds, join(beside))
     });
+    beside?;
     let records = records.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok((merge(&records), (now_ns() - start_ns) as f64 / 1e9))
+    Ok((merge(&records), seconds))
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err("a thread of the benchmark panicked".into()))
+}
+
+/// Who follows the logs, and who looks at the space, until `stop`.
+fn watch(
+    seen: &Beside,
+    engine: &dyn LogEngine,
+    args: &LogArgs,
+    (site, dir): (&LogSite, &Path),
+    stop: &AtomicBool,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let follow = |reader| scope.spawn(move || seen.follow(engine, args, reader, stop));
+        let readers: Vec<_> = (0..args.tail_readers).map(follow).collect();
+        seen.watch(site, dir, stop);
+        readers.into_iter().try_for_each(join)
+    })
+}
+
+/// What the appends of a run came to.
+struct Measured {
+    growth: Merged,
+    merged: Merged,
+    seconds: f64,
+    /// Bytes that the device had written before the first append, before the measured part, after it.
+    written: [Option<u64>; 3],
+    cpu_seconds: f64,
+    late: u64,
+}
+
+impl Measured {
+    /// Bytes that the device wrote from one of these moments to the next, over those of records.
+    fn ratio(&self, from: usize, records: &Merged) -> Option<f64> {
+        let bytes = self.written[from + 1]?.saturating_sub(self.written[from]?);
+        Some(bytes as f64 / records.bytes.max(1) as f64)
+    }
+}
+
+/// Appends: first until the logs are as long as they are to be, then the measured part.
+fn measure(
+    args: &LogArgs,
+    (site, dir): (&LogSite, &Path),
+    engine: &dyn LogEngine,
+    writers: &mut [Writer<'_>],
+    seen: &Beside,
+) -> Result<Measured> {
+    let counted = site.device.clone().unwrap_or_else(|| dir.to_owned());
+    let written = || host::device_counters(&counted).map(|device| device.write_bytes);
+    let start = written();
+    let space_only = |stop: &AtomicBool| -> Result<()> {
+        seen.watch(site, dir, stop);
+        Ok(())
+    };
+    let (growth, _) = part(writers, args.warmup_ns(), args.warmup_seconds.is_none(), space_only)?;
+    let grown = written();
+    let cpu_ns = host::process_counters().cpu_ns;
+    writers.iter_mut().for_each(|writer| writer.late = 0);
+    let all = |stop: &AtomicBool| watch(seen, engine, args, (site, dir), stop);
+    let (merged, seconds) = part(writers, (args.seconds * 1e9) as u64, false, all)?;
+    let written = [start, grown, written()];
+    let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
+    let late = writers.iter().map(|writer| writer.late).sum();
+    Ok(Measured { growth, merged, seconds, written, cpu_seconds, late })
 }
 
 /// Runs the benchmark in a store in `dir`.
@@ -415,64 +558,86 @@ fn part(writers: &mut [Writer<'_>], seconds_ns: u64, until_long: bool) -> Result
 pub fn run(args: &LogArgs, opener: &dyn LogOpener, dir: &Path) -> Result<LogReport> {
     args.check()?;
     let site = opener.site();
-    let counted = site.device.clone().unwrap_or_else(|| dir.to_owned());
+    if let Some(file) = &args.recover {
+        return reads::recovered(args, opener, dir, file);
+    }
     let in_place_before = in_place(args, &site, dir)?;
-    let written = || host::device_counters(&counted).map(|device| device.write_bytes);
     let engine = opener.open(dir, args.logs)?;
     let mut writers: Vec<Writer<'_>> =
         (0..args.writers).map(|writer| Writer::new(&*engine, args, writer)).collect();
-    let start = written();
-    let (growth, _) = part(&mut writers, args.warmup_ns(), args.warmup_seconds.is_none())?;
-    let grown = written();
-    let cpu_ns = host::process_counters().cpu_ns;
-    writers.iter_mut().for_each(|writer| writer.late = 0);
-    let (merged, seconds) = part(&mut writers, (args.seconds * 1e9) as u64, false)?;
-    let end = written();
-    let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
-    let late: u64 = writers.iter().map(|writer| writer.late).sum();
+    let seen = Beside::default();
+    let measured = measure(args, (&site, dir), &*engine, &mut writers, &seen)?;
     let checked = writers.iter_mut().map(Writer::check).sum::<Result<u64>>()?;
-    let stats: BTreeMap<String, Value> = engine.stats().into_iter().collect();
-    let settings = engine.settings().into_iter().collect();
-    let ends: Vec<(u64, u64)> =
-        writers.iter().flat_map(|w| w.logs.iter().map(|log| (log.number, log.next - 1))).collect();
+    let spans = writers.iter().flat_map(|w| w.logs.iter().map(|log| (log.number, log.first..log.next)));
+    let ends = Ends(spans.collect());
+    let reads = reads::after(args, &*engine, &ends)?;
+    let engine_stats = engine.stats().into_iter().collect();
+    let engine_settings = engine.settings().into_iter().collect();
     drop(writers);
-    engine.close()?;
-    let recovery_ms = reopened(args, opener, dir, &ends)?;
-    let in_place_writes_per_s = in_place_before.zip(in_place(args, &site, dir)?);
-    let appends_per_s = merged.ops as f64 / seconds;
-    let ratio = |from: Option<u64>, to: Option<u64>, bytes: u64| {
-        Some(to?.saturating_sub(from?) as f64 / bytes.max(1) as f64)
+    let recovery_ms = match &args.crash {
+        Some(file) => {
+            ends.write(file)?;
+            // The process ends without it.
+            std::mem::forget(engine);
+            None
+        }
+        None => {
+            engine.close()?;
+            Some(reads::reopened(args, opener, dir, &ends)?)
+        }
     };
-    let float = |name: &str| stats.get(name).and_then(Value::as_f64);
+    let in_place_writes_per_s = in_place_before.zip(in_place(args, &site, dir)?);
+    let followed_per_s = seen.followed.load(Ordering::Relaxed) as f64 / measured.seconds;
     Ok(LogReport {
         engine: opener.name(),
         options: args.clone(),
-        out_of_order: late as f64 / merged.ops.max(1) as f64,
-        appends: merged.ops,
-        seconds,
-        appends_per_s,
-        latency: Latency::of(&merged.latency_ns),
         in_place_writes_per_s,
-        appends_per_in_place_write: in_place_writes_per_s.map(|(a, b)| appends_per_s * 2.0 / (a + b)),
-        user_bytes: merged.bytes,
-        device_bytes_written: grown.zip(end).map(|(from, to)| to.saturating_sub(from)),
-        device_bytes_per_user_byte: ratio(grown, end, merged.bytes),
-        growth_device_bytes_per_user_byte: ratio(start, grown, growth.bytes),
-        growth_user_bytes: growth.bytes,
-        block_size: host::block_size(&counted),
-        stall_windows_100ms: merged.stalls.windows,
-        longest_without_progress_ms: merged.stalls.longest_slots * SLOT_NS / 1_000_000,
-        index_bytes_ratio: float("index_bytes").zip(float("record_bytes")).map(|(a, b)| a / b.max(1.0)),
-        records_per_device_write: float("log_writes")
-            .map(|writes| (growth.ops + merged.ops) as f64 / writes.max(1.0)),
+        block_size: host::block_size(site.device.as_deref().unwrap_or(dir)),
         recovery_ms,
+        followed_per_s: (args.tail_readers > 0).then_some(followed_per_s),
+        bytes_max: seen.bytes_max.load(Ordering::Relaxed),
+        reads,
         checked,
-        cpu_seconds,
         rss_peak_bytes: host::process_counters().rss_peak_bytes,
         machine: host::machine(),
-        engine_settings: settings,
-        engine_stats: stats,
-    })
+        engine_settings,
+        engine_stats,
+        ..LogReport::default()
+    }
+    .of(&measured))
+}
+
+impl LogReport {
+    /// With what was measured.
+    fn of(self, measured: &Measured) -> LogReport {
+        let Measured { growth, merged, seconds, written, .. } = measured;
+        let appends_per_s = merged.ops as f64 / seconds;
+        let stat = |name: &str| self.engine_stats.get(name).and_then(Value::as_f64);
+        let index_bytes_ratio = stat("index_bytes").zip(stat("record_bytes")).map(|(a, b)| a / b.max(1.0));
+        let all = (growth.ops + merged.ops) as f64;
+        let records_per_device_write = stat("log_writes").map(|writes| all / writes.max(1.0));
+        LogReport {
+            out_of_order: measured.late as f64 / merged.ops.max(1) as f64,
+            appends: merged.ops,
+            seconds: *seconds,
+            appends_per_s,
+            latency: Latency::of(&merged.latency_ns),
+            appends_per_in_place_write: self
+                .in_place_writes_per_s
+                .map(|(a, b)| appends_per_s * 2.0 / (a + b)),
+            user_bytes: merged.bytes,
+            device_bytes_written: written[1].zip(written[2]).map(|(from, to)| to.saturating_sub(from)),
+            device_bytes_per_user_byte: measured.ratio(1, merged),
+            growth_device_bytes_per_user_byte: measured.ratio(0, growth),
+            growth_user_bytes: growth.bytes,
+            stall_windows_100ms: merged.stalls.windows,
+            longest_without_progress_ms: merged.stalls.longest_slots * SLOT_NS / 1_000_000,
+            index_bytes_ratio,
+            records_per_device_write,
+            cpu_seconds: measured.cpu_seconds,
+            ..self
+        }
+    }
 }
 
 /// Data-synced writes of a page in place, a second, in a file beside those of the store.
@@ -493,23 +658,6 @@ fn in_place(args: &LogArgs, site: &LogSite, dir: &Path) -> Result<Option<f64>> {
     let ground = Ground::Directory { env: &site.env, dir, volume: None };
     let counted = site.device.as_deref().unwrap_or(dir);
     Ok(Some(crate::fs::run(&ground, counted, &writes, IN_PLACE_FILE)?.ops_per_second))
-}
-
-/// Opens the store again: how long that took, milliseconds. The end of every log must be there.
-fn reopened(args: &LogArgs, opener: &dyn LogOpener, dir: &Path, ends: &[(u64, u64)]) -> Result<f64> {
-    let start_ns = now_ns();
-    let engine = opener.open(dir, args.logs)?;
-    let took_ns = now_ns() - start_ns;
-    let mut found = Vec::new();
-    let mut expected = vec![0; args.record_size];
-    for &(log, last) in ends.iter().filter(|(_, last)| *last > 0) {
-        fill(log, last, &mut expected);
-        if !engine.read(log, last, &mut found)? || found != expected {
-            return Err(format!("wrong answer: record {last} of log {log} is not there after opening").into());
-        }
-    }
-    engine.close()?;
-    Ok(took_ns as f64 / 1e6)
 }
 
 #[cfg(test)]

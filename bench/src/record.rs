@@ -16,7 +16,7 @@ pub const WINDOW_SLOTS: usize = 10;
 const SECOND_SLOTS: usize = 100;
 
 /// Longest latency that the histograms tell apart.
-const LATENCY_MAX_NS: u64 = 600_000_000_000;
+pub const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
 /// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

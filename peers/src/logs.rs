@@ -27,8 +27,8 @@ pub enum LogEngineName {
 impl LogEngineName {
     fn opener(self, args: &LogArgs) -> Box<dyn LogOpener> {
         match self {
-            LogEngineName::Lavalog => OwnEngine::Lavalog.opener(LogSite::machine()),
-            LogEngineName::Lavakv => OwnEngine::Lavakv.opener(LogSite::machine()),
+            LogEngineName::Lavalog => OwnEngine::Lavalog.opener(LogSite::machine(), args),
+            LogEngineName::Lavakv => OwnEngine::Lavakv.opener(LogSite::machine(), args),
             LogEngineName::RaftEngine => Box::new(raft::Raft { keep: args.keep }),
             LogEngineName::Rocksdb => Box::new(rocks::Rocks),
         }
@@ -59,7 +59,7 @@ const FIGURES: [Figure<LogReport>; 8] = [
     ("p999_us", |r| Some(r.latency.p999_us)),
     ("device_bytes_per_user_byte", |r| r.device_bytes_per_user_byte),
     ("longest_without_progress_ms", |r| Some(r.longest_without_progress_ms as f64)),
-    ("recovery_ms", |r| Some(r.recovery_ms)),
+    ("recovery_ms", |r| r.recovery_ms),
 ];
 
 /// One run, in this process.
@@ -90,7 +90,7 @@ fn row(r: &LogReport) -> String {
     let bytes = r.device_bytes_per_user_byte.map_or("-".to_owned(), |x| format!("{x:.3}"));
     format!(
         "{:<34} {:>8.0} appends/s  P50 {:>8}  P99 {:>8}  P99.9 {:>8}  {} writes in place  device bytes {bytes}  \
-         longest pause {} ms  opened in {:.0} ms",
+         longest pause {} ms  opened in {}",
         r.engine,
         r.appends_per_s,
         human_us(r.latency.p50_us),
@@ -98,6 +98,6 @@ fn row(r: &LogReport) -> String {
         human_us(r.latency.p999_us),
         r.appends_per_in_place_write.map_or("-".to_owned(), |x| format!("{x:.3}")),
         r.longest_without_progress_ms,
-        r.recovery_ms,
+        r.recovery_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms")),
     )
 }

@@ -1,15 +1,18 @@
 //! LavaLog, the log engine.
 
-use super::{LogEngine, LogOpener, LogSite};
+use super::{Follow, LogArgs, LogEngine, LogOpener, LogSite};
 use crate::Result;
-use lavastore::{Log, LogOptions, LogStore};
+use lavastore::{Log, LogOptions, LogScan, LogStore};
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 
 /// Opens it.
 pub struct LavaLog {
     /// Where.
     pub site: LogSite,
+    /// What was asked for.
+    pub args: LogArgs,
 }
 
 impl LogOpener for LavaLog {
@@ -19,7 +22,8 @@ impl LogOpener for LavaLog {
 
     fn open(&self, dir: &Path, logs: u64) -> Result<Box<dyn LogEngine>> {
         // An append is durable by default.
-        let options = LogOptions::default();
+        let mut options = LogOptions { space_limit: self.args.space_limit, ..LogOptions::default() };
+        options.group_bytes = self.args.group_bytes.unwrap_or(options.group_bytes);
         let store = LogStore::open_in(&self.site.env, dir, &options)?;
         let handles = (0..logs).map(|log| Ok(store.log(&log.to_string())?)).collect::<Result<_>>()?;
         Ok(Box::new(Logs { store, handles, options }))
@@ -58,6 +62,21 @@ impl LogEngine for Logs {
         true
     }
 
+    fn follow(&self, log: u64) -> Result<Option<Box<dyn Follow + '_>>> {
+        let log = &self.handles[log as usize];
+        let next = log.last_lsn()?.map_or(0, |last| last + 1);
+        Ok(Some(Box::new(Tail(log.scan(next..)))))
+    }
+
+    fn scan(&self, log: u64) -> Result<Option<u64>> {
+        let mut count = 0;
+        for record in self.handles[log as usize].scan(..) {
+            record?;
+            count += 1;
+        }
+        Ok(Some(count))
+    }
+
     fn settings(&self) -> Vec<(String, String)> {
         let LogOptions { group_bytes, access, background_threads, garbage_percent, .. } = &self.options;
         let all = [
@@ -89,5 +108,16 @@ impl LogEngine for Logs {
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.handles);
         Ok(self.store.close()?)
+    }
+}
+
+struct Tail(LogScan);
+
+impl Follow for Tail {
+    fn next(&mut self, patience: Duration) -> Result<Option<(u64, Vec<u8>)>> {
+        match patience.is_zero() {
+            true => Ok(self.0.next().transpose()?),
+            false => Ok(self.0.wait_next(patience)?),
+        }
     }
 }

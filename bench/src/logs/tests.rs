@@ -11,6 +11,7 @@ fn args() -> LogArgs {
         keep: 3 * 40 * 20,
         warmup_seconds: Some(0.02),
         in_place: 0,
+        ..LogArgs::default()
     }
 }
 
@@ -21,7 +22,7 @@ fn a_run_appends_trims_and_checks() {
     let dir = dir.unwrap();
     for (engine, name) in [(OwnEngine::Lavalog, "lavalog"), (OwnEngine::Lavakv, "lavakv")] {
         let args = LogArgs { in_place: 5, ..args() };
-        let report = run(&args, &*engine.opener(LogSite::machine()), &dir.path().join(name)).unwrap();
+        let report = run(&args, &*engine.opener(LogSite::machine(), &args), &dir.path().join(name)).unwrap();
         assert!(report.appends > 0 && report.checked > 0, "{report:?}");
         assert!(report.text().contains("durable appends"), "{}", report.text());
         let (before, after) = report.in_place_writes_per_s.unwrap();
@@ -105,4 +106,49 @@ fn what_makes_no_sense_is_refused() {
     ] {
         assert!(wrong.check().unwrap_err().to_string().contains(word));
     }
+}
+
+#[test]
+fn readers_follow_and_reads_come_after() {
+    let parent = crate::host::WorkDir::fresh(
+        &std::env::temp_dir().join(format!("bench-tails-{}", std::process::id())),
+    );
+    let parent = parent.unwrap();
+    let args = LogArgs { tail_readers: 2, reads: 50, never_trimmed: 1, group_bytes: Some(1 << 20), ..args() };
+    let dir = parent.path().join("lavalog");
+    let report = run(&args, &*OwnEngine::Lavalog.opener(LogSite::machine(), &args), &dir).unwrap();
+    assert!(report.followed_per_s.is_some_and(|n| n > 0.0), "{report:?}");
+    assert!(report.bytes_max > 0 && report.recovery_ms.is_some(), "{report:?}");
+    let kinds: Vec<_> = report.reads.iter().map(|reads| (reads.kind.as_str(), reads.records)).collect();
+    assert_eq!(kinds[..2], [("old", 50), ("recent", 50)]);
+    assert!(kinds[2].0 == "scan" && kinds[2].1 >= 50, "{kinds:?}");
+    assert!(report.text().contains("reads, recent"), "{}", report.text());
+    let keyed = OwnEngine::Lavakv.opener(LogSite::machine(), &args);
+    let refused = run(&args, &*keyed, &parent.path().join("lavakv")).unwrap_err();
+    assert!(refused.to_string().contains("does not offer"), "{refused}");
+}
+
+/// A process that ends without closing is what a killed one leaves; here the forgotten store would still hold its lock, so what is
+/// written down is compared with a store that was closed.
+#[test]
+fn what_must_be_there_is_written_down_and_looked_for() {
+    let parent =
+        crate::host::WorkDir::fresh(&std::env::temp_dir().join(format!("bench-ends-{}", std::process::id())));
+    let parent = parent.unwrap();
+    let (dir, file) = (parent.path().join("lavalog"), parent.path().join("ends"));
+    let opener = OwnEngine::Lavalog.opener(LogSite::machine(), &args());
+    let store = opener.open(&dir, 3).unwrap();
+    let mut record = vec![0; 40];
+    for (log, lsn) in [(0, 1), (0, 2), (2, 1)] {
+        fill(log, lsn, &mut record);
+        store.append(log, lsn, &record).unwrap();
+    }
+    store.close().unwrap();
+    Ends(vec![(0, 1..3), (1, 1..1), (2, 1..2)]).write(&file).unwrap();
+    let args = LogArgs { recover: Some(file.clone()), reads: 10, ..args() };
+    let report = run(&args, &*opener, &dir).unwrap();
+    assert!(report.checked == 2 && report.recovery_ms.is_some() && report.reads.len() == 3, "{report:?}");
+    Ends(vec![(0, 1..4)]).write(&file).unwrap();
+    let missing = run(&args, &*opener, &dir).unwrap_err();
+    assert!(missing.to_string().contains("record 3 of log 0 is not there"), "{missing}");
 }

@@ -127,7 +127,7 @@ pub struct BenchLogCommand {
 fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
     args.logs.check().or_else(|e| output::usage(format!("bench log: {e}")))?;
     let run = |site, dir: &Path| -> Result<()> {
-        let report = bench::logs::run(&args.logs, &*args.engine.opener(site), dir)?;
+        let report = bench::logs::run(&args.logs, &*args.engine.opener(site, &args.logs), dir)?;
         told(args.json.as_deref(), &report, || report.text())
     };
     at_site(db, run)
