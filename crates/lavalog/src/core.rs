@@ -218,9 +218,19 @@ impl Core {
     pub fn cold(&self, source: Source) -> Result<Arc<ColdFile>> {
         match self.rows.of(source)? {
             RowFile::Cold(file) => Ok(file),
-            RowFile::Index(_) => {
-                Err(Error::corruption(format!("{source:?} has an index file and no records")))
-            }
+            RowFile::Index(_) => unreachable!("{source:?} is a cold file, by the role that it was opened in"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_no_group_has_is_damage() {
+        assert_eq!(place_in(5, 4096).unwrap().block, 1);
+        let e = place_in(5, u64::MAX).unwrap_err();
+        assert!(e.is_corruption() && e.message().starts_with("log group 5 has no place"), "{e}");
     }
 }

@@ -43,7 +43,7 @@ impl RowFile {
                 let (file, directory) = ColdFile::open(file, meta.number, meta.uid)?;
                 Ok((RowFile::Cold(Arc::new(file)), directory))
             }
-            Role::Checkpoint => Err(Error::invalid("a checkpoint has no rows")),
+            Role::Checkpoint => unreachable!("a checkpoint has no source, by which files are asked for rows"),
         }
     }
 

@@ -149,3 +149,42 @@ fn a_frame_is_what_the_directory_says_or_nothing() {
     newer[1] |= 4;
     assert_eq!(decode_frame(&newer, 3, None, &wide).unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn a_directory_that_no_file_has_is_told_apart() {
+    let of = |frames: &[(u64, u64)]| {
+        let mut bytes = Vec::new();
+        let numbers = [11, 500, 900, 40, frames.len() as u64].into_iter();
+        let all = numbers.chain(frames.iter().flat_map(|&(logs, len)| [logs, len]));
+        all.for_each(|n| put_varint(&mut bytes, n));
+        decode_directory(&bytes, 100, 2).map(|(head, frames)| (head, frames.len()))
+    };
+    assert_eq!(of(&[(1, 60), (1, 40)]).unwrap(), (head(), 2));
+    for (frames, why) in [
+        (&[(1, u64::MAX), (1, 1)][..], "leads behind its file"),
+        (&[(u64::MAX, 60), (1, 40)], "counts more logs than there can be"),
+        (&[(1, 60), (LOGS_MAX as u64, 40)], "counts more logs than this release takes"),
+        (&[(1, 60), (2, 40)], "does not fit the file"),
+    ] {
+        let e = of(frames).unwrap_err();
+        assert!(e.is_corruption() && e.message().ends_with(why), "{e}");
+    }
+}
+
+#[test]
+fn a_log_with_numbers_above_all_there_can_be_is_refused() {
+    let log = SavedLog { id: 5, name: "a".into(), truncations: vec![(7, 1), (9, 2)], ..SavedLog::default() };
+    let mut good = Vec::new();
+    put_log(&mut good, &log, 0);
+    let take = |bytes: &[u8], least| take_log(&mut Reader::new(bytes), least);
+    assert_eq!(take(&good, Some(0)).unwrap(), log);
+    // The second truncation: the difference of its sequence, and its LSN.
+    let mut high = good[..good.len() - 2].to_vec();
+    put_varint(&mut high, u64::MAX);
+    high.push(2);
+    for refused in [take(&good, None), take(&good, Some(u64::MAX)), take(&high, Some(0))] {
+        let e = refused.unwrap_err();
+        let why = "a log in a checkpoint has an id or sequence above all there can be";
+        assert!(e.is_corruption() && e.message() == why, "{e}");
+    }
+}

@@ -171,3 +171,32 @@ fn what_no_record_can_be_is_refused_before_it_is_written() {
     assert_eq!(writer.bytes(), before);
     assert_eq!(writer.finish().unwrap().directory.size().records, 1);
 }
+
+/// Checksums fit, and yet no release writes it.
+#[test]
+fn a_file_with_another_head_or_a_record_without_a_row_is_told() {
+    let writer = || {
+        let (file, head) = (Written::default(), ColdHead { number: 9, generation: 1 });
+        let mut writer = ColdFileWriter::new(file.boxed(), Path::new(PATH), uid(), head);
+        writer.add(5, 1, 1, b"a").unwrap();
+        (file, writer)
+    };
+    let (file, writer_of_another_head) = writer();
+    let ColdFileWriter { output, indexing, .. } = writer_of_another_head;
+    let end = output.offset();
+    indexing.finish(output, FileKind::Cold, &[9, 1, 0], end).unwrap();
+    let e = ColdFile::open(Stored::new(file.take()), 9, uid()).unwrap_err();
+    assert!(e.is_corruption() && e.message() == "the head of a cold file is none", "{e}");
+    assert_eq!(e.file(), Some(Path::new(PATH)));
+
+    let (file, mut writer) = writer();
+    let unlisted = Entry { log: 5, lsn: 2, seq: 2, at: writer.bytes(), len: 1 };
+    let mut head = Vec::new();
+    put_head(&mut head, &unlisted);
+    writer.output.frame(&[&head, b"b"]).unwrap();
+    writer.finish().unwrap();
+    let (file, directory) = ColdFile::open(Stored::new(file.take()), 9, uid()).unwrap();
+    let e = file.verify(&directory).unwrap_err();
+    assert!(e.is_corruption() && e.message().ends_with("is in no row of the index"), "{e}");
+    assert_eq!((e.file(), e.offset()), (Some(Path::new(PATH)), Some(unlisted.at)));
+}

@@ -79,7 +79,7 @@ impl Directory {
     }
 
     /// The bytes of it. `offset` is where the first block begins.
-    pub(super) fn encode(&self, head: &[u8], offset: u64) -> Vec<u8> {
+    pub(crate) fn encode(&self, head: &[u8], offset: u64) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, head);
         put_varint(&mut out, self.logs.len() as u64);

@@ -126,3 +126,39 @@ fn another_file_is_refused() {
     assert_eq!(identity, (FileKind::Index, uid()));
     assert!(crate::disk::input::identity_of(&*Stored::new(vec![0; 99])).unwrap_err().is_corruption());
 }
+
+/// Checksums fit, and yet no release writes it.
+#[test]
+fn a_file_whose_blocks_do_not_begin_it_or_have_no_room_for_a_checksum_is_told() {
+    let new = || {
+        let file = Written::default();
+        let writer = IndexFileWriter::new(file.boxed(), Path::new(PATH), uid(), head());
+        (file, writer)
+    };
+    let (file, mut writer) = new();
+    let begin = writer.output.frame(&[b"before"]).unwrap();
+    writer.indexing.add(&Entry { log: 3, lsn: 1, seq: 50, at: 0, len: 9 }).unwrap();
+    writer.indexing.finish(writer.output, FileKind::Index, &head().encode(), begin).unwrap();
+    let e = IndexFile::open(Stored::new(file.take()), 7, uid()).unwrap_err();
+    assert!(e.is_corruption() && e.message() == "10 bytes before the first block of an index file", "{e}");
+    assert_eq!(e.file(), Some(Path::new(PATH)));
+
+    let (file, mut writer) = new();
+    (0..257).for_each(|lsn| writer.add(&Entry { log: 3, lsn, seq: 50, at: 0, len: 9 }).unwrap());
+    let bytes = {
+        writer.finish().unwrap();
+        file.take()
+    };
+    let (_, mut directory) = IndexFile::open(Stored::new(bytes), 7, uid()).unwrap();
+    let (first, second) = directory.logs[0].blocks.split_at_mut(1);
+    second[0].len += first[0].len - 2;
+    first[0].len = 2;
+    let len = second[0].len + 2;
+    let (file, mut writer) = new();
+    writer.output.frame(&[&vec![0; len as usize - 4]]).unwrap();
+    writer.output.finish(FileKind::Index, &directory.encode(&head().encode(), 0), 257).unwrap();
+    let (file, directory) = IndexFile::open(Stored::new(file.take()), 7, uid()).unwrap();
+    let e = file.verify(&directory).unwrap_err();
+    assert!(e.is_corruption() && e.message() == "a frame shorter than its checksum", "{e}");
+    assert_eq!((e.file(), e.offset()), (Some(Path::new(PATH)), Some(0)));
+}

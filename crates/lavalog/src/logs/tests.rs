@@ -281,3 +281,15 @@ fn many_logs_are_independent_of_each_other() {
     all.op(Op::Trim { log: 77, below: 68 });
     assert_eq!(all.logs.ledger().usage(Source::Group(1)).live.records, 99_999);
 }
+
+#[test]
+fn a_log_that_is_in_the_checkpoint_twice_is_refused() {
+    let saved = |id, name: &str| SavedLog { id, name: name.into(), ..SavedLog::default() };
+    let mut logs = Logs::new();
+    logs.restore(saved(1, "a")).unwrap();
+    for twice in [saved(1, "b"), saved(2, "a")] {
+        let e = logs.restore(twice).unwrap_err();
+        assert!(e.is_corruption() && e.message().ends_with("is in the checkpoint twice"), "{e}");
+    }
+    logs.restore(saved(2, "b")).unwrap();
+}

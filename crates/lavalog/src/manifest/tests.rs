@@ -40,3 +40,18 @@ fn whatever_is_damaged_or_newer_is_told() {
     other[3] = 9;
     assert_eq!(LavaLog::decode(&other).unwrap_err().kind(), base::ErrorKind::Unsupported);
 }
+
+#[test]
+fn edits_and_states_that_contradict_each_other_are_refused() {
+    let mut state = LavaLog::empty();
+    let missing = state.remove(3).unwrap_err();
+    assert!(missing.message().ends_with("there is no file 3"), "{missing}");
+    state.add(&file(7, Role::Index { ltn: 5 })).unwrap();
+    let twice = state.clone().add(&file(8, Role::Index { ltn: 5 })).unwrap_err();
+    assert!(twice.message().ends_with("is one too many"), "{twice}");
+    assert_eq!(twice.kind(), base::ErrorKind::InvalidArgument);
+    let store = StoreState::empty(Uid::from_words(1, 2), 1, &store::manifest::Engines::of::<LavaLog>());
+    LavaLog::verify(&LavaLog::empty(), &store).unwrap();
+    let unlisted = LavaLog::verify(&state, &store).unwrap_err();
+    assert!(unlisted.is_corruption(), "{unlisted}");
+}

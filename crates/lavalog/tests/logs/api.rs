@@ -240,3 +240,14 @@ fn an_option_out_of_its_range_is_refused_by_its_name() {
         assert!(refused.to_string().contains(name), "{refused}");
     }
 }
+
+#[test]
+fn a_store_with_other_handles_is_not_closed() {
+    let sim = SimEnv::new(9);
+    let store = open(&sim);
+    let other = store.clone();
+    let e = store.close().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Busy);
+    assert_eq!(e.message(), "the store of logs has 1 other handles: drop them first");
+    other.close().unwrap();
+}

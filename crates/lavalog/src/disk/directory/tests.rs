@@ -103,3 +103,21 @@ fn what_cannot_be_a_directory_is_refused() {
         assert!(of(bad).unwrap_err().is_corruption(), "{bad:?}");
     }
 }
+
+#[test]
+fn numbers_that_wrap_around_are_refused() {
+    // No head, blocks from 0 on.
+    let of = |logs: u8, numbers: &[u64]| {
+        let mut out = vec![0, logs, 0];
+        numbers.iter().for_each(|n| put_varint(&mut out, *n));
+        Directory::decode(&out, 60).map(drop).unwrap_err()
+    };
+    let last_id = [u64::MAX, 1, 0, 1, 7, 1, 9, 30, 0, 1, 0, 1, 7, 1, 9, 30];
+    for (logs, numbers, why) in [
+        (1, &[5, 1, 0, 2, 7, 1, 9, u64::MAX, 1, 9, 60][..], "an LSN above all there can be"),
+        (2, &last_id, "an id above all there can be"),
+    ] {
+        let e = of(logs, numbers);
+        assert!(e.is_corruption() && e.message().ends_with(why), "{e}");
+    }
+}
