@@ -470,3 +470,6 @@ impl LogHandle {
         Ok(read(&self.core().logs).log(self.id)?.gaps(from, to, limit))
     }
 }
+
+#[cfg(test)]
+mod tests;

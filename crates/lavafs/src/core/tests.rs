@@ -51,3 +51,17 @@ fn blocks_of_a_removed_file_wait_for_its_handles() {
     core.reap(position).unwrap();
     assert_eq!(core.free.blocks(), 8);
 }
+
+#[test]
+fn what_cannot_be_given_back_or_taken_is_told_by_name() {
+    let mut core = core();
+    core.release(&[Extent::new(60, 4)]).unwrap();
+    let twice = core.release(&[Extent::new(62, 4)]).unwrap_err();
+    assert!(twice.is_corruption() && twice.message().ends_with("were free already"), "{twice}");
+    let full = core.allocate_journal(5).unwrap_err();
+    assert_eq!(full.kind(), base::ErrorKind::NoSpace);
+    assert_eq!(full.message(), "the journal needs 5 blocks and 4 are free; remove files");
+    assert_eq!(core.allocate_journal(4).unwrap(), [Extent::new(60, 4)]);
+    let unknown = core.open(9).map(drop).unwrap_err();
+    assert_eq!((unknown.kind(), unknown.message()), (base::ErrorKind::NotFound, "there is no file 9"));
+}

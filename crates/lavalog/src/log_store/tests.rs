@@ -1,0 +1,48 @@
+//! What the parts below refuse, on a store that has a group with an index file.
+
+use super::*;
+use crate::entry::Source;
+use crate::files::RowFile;
+use crate::manifest::{FileMeta, Role, Step, commit};
+use io::sim::SimEnv;
+
+/// A store with three records in a group that is storage; and its index file.
+fn sealed() -> (LogStore, FileMeta) {
+    let options = Options { group_bytes: 256 << 10, ..Options::default() };
+    let store = LogStore::open(&SimEnv::new(1).env(), Path::new("/logs"), &options).unwrap();
+    let log = store.create_log("a").unwrap();
+    (1..=3).for_each(|lsn| log.append(lsn, &[7; 100], Durability::Durable).unwrap());
+    store.seal().unwrap();
+    store.settle().unwrap();
+    let state = store.core().manifest.state();
+    let index = state.files.values().find(|file| matches!(file.role, Role::Index { .. })).copied().unwrap();
+    (store, index)
+}
+
+#[test]
+fn an_index_of_another_group_or_a_block_without_the_record_is_damage() {
+    let (store, index) = sealed();
+    let Role::Index { ltn } = index.role else { unreachable!("{index:?}") };
+    let open = |role| RowFile::open(store.core().context(), &FileMeta { role, ..index });
+    let (_, directory) = open(index.role).unwrap();
+    let e = open(Role::Index { ltn: ltn + 1 }).unwrap_err();
+    let why = format!("an index of group {ltn} where that of group {} belongs", ltn + 1);
+    assert!(e.is_corruption() && e.message() == why && e.file().is_some(), "{e}");
+    let rows = &directory.logs[0];
+    let find = |lsn| store.core().rows.entry(Source::Group(ltn), rows.log, lsn, rows.blocks[0]);
+    assert_eq!(find(3).unwrap().lsn, 3);
+    let e = find(4).unwrap_err();
+    assert!(e.is_corruption() && e.message().contains("is not in the block of"), "{e}");
+}
+
+#[test]
+fn a_floor_never_sinks() {
+    let (store, _) = sealed();
+    let manifest = &store.core().manifest;
+    let floor = manifest.state().floor;
+    assert!(floor > 1);
+    let step = Step { floor: Some(floor - 1), ..Step::default() };
+    let e = manifest.commit(commit(step, Vec::new())).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    assert!(e.message().contains("the floor") && manifest.state().floor == floor, "{e}");
+}
