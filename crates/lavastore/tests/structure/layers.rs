@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["lsm", "values"],
     &["lavakv", "lavalog"],
     &["lavastore"],
-    &["bench"],
+    &["bench", "openraft-lavalog"],
     &["lava", "torture", "fuzz"],
 ];
 

@@ -1,0 +1,367 @@
+//! Snapshots in files: `docs/format/raft-snapshot.md` has the bytes.
+//!
+//! A group has one snapshot, `ID.snapshot` with the number of its log, and up to two files in the making: `ID.built`, `ID.received`. One of
+//! these is synced, renamed over the snapshot, and the directory is synced: so there is always one whole snapshot or none. Who has
+//! the one before open goes on reading it. An older one never takes the place of a newer one, however late it is finished.
+
+use base::codec::{Reader, put_bytes, put_u32};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, Result, Uid, checksum};
+use io::{Access, AppendFile, CreateOptions, Env, FileSystem, ReadFile, SyncKind};
+use std::fmt;
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
+
+/// Bytes of the identity that the file begins with.
+const HEAD: u64 = 16;
+/// Bytes before the payload of a frame: its length and its checksum.
+const FRAME_HEAD: u64 = 8;
+/// Bytes of entries in a frame; one entry may be longer.
+const FRAME_BYTES: usize = 64 << 10;
+/// The longest frame that is believed.
+const FRAME_MAX: usize = 64 << 20;
+const META: u8 = 0;
+const ENTRIES: u8 = 1;
+const END: u8 = 2;
+
+/// Where the snapshots of a node are.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotDir {
+    env: Env,
+    dir: PathBuf,
+}
+
+impl SnapshotDir {
+    pub fn open(env: &Env, dir: &Path) -> Result<SnapshotDir> {
+        env.fs.create_dir_all(dir)?;
+        Ok(SnapshotDir { env: env.clone(), dir: dir.to_owned() })
+    }
+
+    pub fn of(&self, group: u64) -> Snapshots {
+        Snapshots { place: self.clone(), group, turn: Arc::new(Mutex::new(())) }
+    }
+}
+
+/// The snapshot of one group.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshots {
+    place: SnapshotDir,
+    group: u64,
+    /// Guards the choice which of two becomes the snapshot.
+    turn: Arc<Mutex<(), rank::Outside>>,
+}
+
+/// A file in the making.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Built,
+    Received,
+}
+
+impl Snapshots {
+    fn path(&self, ends: &str) -> PathBuf {
+        self.place.dir.join(format!("{}.{ends}", self.group))
+    }
+
+    fn part(&self, part: Part) -> PathBuf {
+        self.path(match part {
+            Part::Built => "built",
+            Part::Received => "received",
+        })
+    }
+
+    fn create(&self, part: Part) -> Result<(PathBuf, Box<dyn AppendFile>)> {
+        let (path, fs) = (self.part(part), &self.place.env.fs);
+        if fs.exists(&path)? {
+            fs.remove(&path)?;
+        }
+        let file = fs.create(&path, &CreateOptions::default())?;
+        Ok((path, file))
+    }
+
+    /// A file for what a leader sends.
+    pub fn receive(&self) -> Result<SnapshotFile> {
+        let (path, file) = self.create(Part::Received)?;
+        Ok(SnapshotFile { fs: self.place.env.fs.clone(), path, at: 0, side: Side::Writing(file) })
+    }
+
+    /// A writer of a snapshot that begins with `meta`.
+    pub fn build(&self, meta: &[u8]) -> Result<Writer> {
+        let (_, file) = self.create(Part::Built)?;
+        let mut writer = Writer { file, uid: self.place.env.new_uid(), entries: Vec::new(), count: 0 };
+        writer.file.append(&writer.uid.0)?;
+        writer.frame(META, meta)?;
+        Ok(writer)
+    }
+
+    /// Copies what was sent to a file that is not this group's, so that it is.
+    pub fn adopt(&self, sent: &SnapshotFile) -> Result<()> {
+        if matches!(&sent.side, Side::Writing(_)) && sent.path == self.part(Part::Received) {
+            return Ok(());
+        }
+        let (from, len) = sent.opened()?;
+        let (_, mut to) = self.create(Part::Received)?;
+        let mut at = 0;
+        while at < len {
+            let mut piece = vec![0; (len - at).min(1 << 20) as usize];
+            from.read_at(&mut piece, at)?;
+            to.append(&piece)?;
+            at += piece.len() as u64;
+        }
+        to.sync(SyncKind::Full)
+    }
+
+    /// The frames of a file in the making.
+    pub fn frames(&self, part: Part) -> Result<Frames> {
+        Frames::open(&*self.place.env.fs, &self.part(part))
+    }
+
+    /// Makes a synced file the snapshot, unless `is_older` says of the meta of the present one that it is not to give way: then false.
+    pub fn commit(&self, part: Part, is_older: impl FnOnce(&[u8]) -> Result<bool>) -> Result<bool> {
+        let _turn = lock(&self.turn);
+        let (fs, path) = (&self.place.env.fs, self.part(part));
+        if let Some((meta, _)) = self.current()?
+            && !is_older(&meta)?
+        {
+            fs.remove(&path)?;
+            return Ok(false);
+        }
+        fs.rename(&path, &self.path("snapshot"))?;
+        fs.sync_dir(&self.place.dir)?;
+        Ok(true)
+    }
+
+    /// The snapshot, if there is one: its meta and its frames behind that.
+    pub fn current(&self) -> Result<Option<(Vec<u8>, Frames)>> {
+        let path = self.path("snapshot");
+        if !self.place.env.fs.exists(&path)? {
+            return Ok(None);
+        }
+        let mut frames = Frames::open(&*self.place.env.fs, &path)?;
+        Ok(Some((frames.meta()?, frames)))
+    }
+
+    /// The bytes behind frames, for who sends them.
+    pub fn sent(&self, frames: Frames) -> SnapshotFile {
+        let side = Side::Reading(frames.file.clone(), frames.len);
+        SnapshotFile { fs: self.place.env.fs.clone(), path: frames.file.path().to_owned(), at: 0, side }
+    }
+}
+
+/// Writes a snapshot.
+pub(crate) struct Writer {
+    file: Box<dyn AppendFile>,
+    uid: Uid,
+    entries: Vec<u8>,
+    count: u64,
+}
+
+impl Writer {
+    fn frame(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let mut payload = vec![kind];
+        payload.extend_from_slice(body);
+        let mut head = Vec::new();
+        put_u32(&mut head, payload.len() as u32);
+        put_u32(&mut head, checksum::stored(&payload, self.uid, self.file.len()));
+        self.file.append(&head)?;
+        self.file.append(&payload)
+    }
+
+    /// Adds an entry; keys ascend.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        put_bytes(&mut self.entries, key);
+        put_bytes(&mut self.entries, value);
+        self.count += 1;
+        if self.entries.len() >= FRAME_BYTES { self.end_frame() } else { Ok(()) }
+    }
+
+    fn end_frame(&mut self) -> Result<()> {
+        let entries = std::mem::take(&mut self.entries);
+        if entries.is_empty() { Ok(()) } else { self.frame(ENTRIES, &entries) }
+    }
+
+    /// Makes it durable.
+    pub fn finish(mut self) -> Result<()> {
+        self.end_frame()?;
+        let count = self.count.to_le_bytes();
+        self.frame(END, &count)?;
+        self.file.sync(SyncKind::Full)
+    }
+}
+
+/// Reads a snapshot, frame by frame.
+pub(crate) struct Frames {
+    file: Arc<dyn ReadFile>,
+    uid: Uid,
+    at: u64,
+    len: u64,
+    count: u64,
+}
+
+impl Frames {
+    fn open(fs: &dyn FileSystem, path: &Path) -> Result<Frames> {
+        let file = fs.open(path, Access::Buffered)?;
+        let (len, mut uid) = (file.len()?, [0; 16]);
+        file.read_at(&mut uid, 0)?;
+        Ok(Frames { file, uid: Uid(uid), at: HEAD, len, count: 0 })
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        let why = format!("a snapshot of Raft is damaged: {what}");
+        Error::corruption(why).at_file(self.file.path()).at_offset(self.at)
+    }
+
+    /// The next frame: its kind and its body.
+    fn frame(&mut self) -> Result<(u8, Vec<u8>)> {
+        let mut head = [0; FRAME_HEAD as usize];
+        self.file.read_at(&mut head, self.at)?;
+        let mut reader = Reader::new(&head);
+        let (len, sum) = (reader.u32()? as usize, reader.u32()?);
+        let end = self.at + FRAME_HEAD + len as u64;
+        if len == 0 || len > FRAME_MAX || end > self.len {
+            return Err(self.damaged("a frame has a length that cannot be"));
+        }
+        let mut payload = vec![0; len];
+        self.file.read_at(&mut payload, self.at + FRAME_HEAD)?;
+        checksum::verify(&payload, self.uid, self.at, sum).map_err(|e| e.at_file(self.file.path()))?;
+        self.at = end;
+        let kind = payload.remove(0);
+        Ok((kind, payload))
+    }
+
+    /// The meta, which comes first.
+    pub fn meta(&mut self) -> Result<Vec<u8>> {
+        match self.frame()? {
+            (META, body) => Ok(body),
+            _ => Err(self.damaged("it does not begin with what it is of")),
+        }
+    }
+
+    /// The entries of the next frame, handed out one by one; false behind the last, when all that were written have been seen.
+    pub fn entries(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let (kind, body) = self.frame()?;
+        let mut reader = Reader::new(&body);
+        match kind {
+            ENTRIES => {
+                while !reader.is_empty() {
+                    let key = reader.bytes()?;
+                    each(key, reader.bytes()?);
+                    self.count += 1;
+                }
+                Ok(true)
+            }
+            END if reader.u64()? == self.count && self.at == self.len => Ok(false),
+            _ => Err(self.damaged("it does not end as it should")),
+        }
+    }
+}
+
+/// A snapshot on its way from one node to another, as openraft reads and writes it. It is written from front to back; what is sent
+/// twice is taken once.
+pub struct SnapshotFile {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    at: u64,
+    side: Side,
+}
+
+enum Side {
+    Writing(Box<dyn AppendFile>),
+    Reading(Arc<dyn ReadFile>, u64),
+}
+
+impl SnapshotFile {
+    /// Makes durable what was written.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        match &mut self.side {
+            Side::Writing(file) => file.sync(SyncKind::Full),
+            Side::Reading(..) => Ok(()),
+        }
+    }
+
+    fn opened(&self) -> Result<(Arc<dyn ReadFile>, u64)> {
+        match &self.side {
+            Side::Reading(file, len) => Ok((file.clone(), *len)),
+            Side::Writing(written) => Ok((self.fs.open(&self.path, Access::Buffered)?, written.len())),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match &self.side {
+            Side::Writing(file) => file.len(),
+            Side::Reading(_, len) => *len,
+        }
+    }
+}
+
+impl AsyncRead for SnapshotFile {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let (file, len) = self.opened().map_err(std::io::Error::other)?;
+        let n = (buf.remaining() as u64).min(len.saturating_sub(self.at)) as usize;
+        file.read_at(buf.initialize_unfilled_to(n), self.at).map_err(std::io::Error::other)?;
+        buf.advance(n);
+        self.at += n as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for SnapshotFile {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let this = &mut *self;
+        let Side::Writing(file) = &mut this.side else {
+            return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
+        };
+        // What it has already is sent once more where an answer was lost.
+        let seen = file.len().saturating_sub(this.at).min(bytes.len() as u64) as usize;
+        file.append(&bytes[seen..]).map_err(std::io::Error::other)?;
+        this.at += bytes.len() as u64;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match &mut self.side {
+            Side::Writing(file) => Poll::Ready(file.flush().map_err(std::io::Error::other)),
+            Side::Reading(..) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+impl AsyncSeek for SnapshotFile {
+    fn start_seek(mut self: Pin<&mut Self>, to: SeekFrom) -> std::io::Result<()> {
+        let len = self.len();
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => len.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        // Behind the end there would be a hole.
+        self.at = at.filter(|at| *at <= len).ok_or(std::io::ErrorKind::InvalidInput)?;
+        Ok(())
+    }
+
+    fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<u64>> {
+        Poll::Ready(Ok(self.at))
+    }
+}
+
+impl fmt::Debug for SnapshotFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SnapshotFile({} at {})", self.path.display(), self.at)
+    }
+}

@@ -1,0 +1,332 @@
+//! The state of a group: a column family, and in it, under keys that begin with the byte 0, the log id that was applied last and the
+//! membership. What an entry changes is one batch with these, in one family: so whatever is flushed, the position is that of the
+//! state, and volatile writes are enough.
+//!
+//! Openraft purges no more of the log than a snapshot has. So after a crash the state is the further of two, what was flushed and the
+//! snapshot, and the log has what comes behind.
+//!
+//! A snapshot is installed into a new family, flushed; then it becomes the group's snapshot, and then one durable write says that the
+//! group's family is the new one. Readers see the state before or the one after, and a crash leaves one of them: if it comes between
+//! the last two steps, the snapshot is found to be further than the state when the group is opened, and is installed again.
+
+use crate::record::{decode, encode};
+use crate::snapshot::{Frames, Part, SnapshotFile, Snapshots};
+use base::sync::{RwLock, rank, read, write};
+use lavastore::{Db, Error, ErrorKind, Family, Result, WriteBatch, WriteOptions};
+use openraft::storage::{RaftStateMachine, Snapshot};
+use openraft::{
+    EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, SnapshotMeta, StorageError,
+    StorageIOError, StoredMembership,
+};
+use std::sync::Arc;
+
+const APPLIED: &[u8] = b"\0applied";
+const MEMBERSHIP: &[u8] = b"\0membership";
+/// Where the keys of the application begin.
+const FIRST_KEY: &[u8] = b"\x01";
+/// Before the name of a group: the key in the default family that says which family is its state.
+const GENERATION: &str = "raft/";
+
+type Meta<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
+type Applied<C> = (
+    Option<LogId<<C as RaftTypeConfig>::NodeId>>,
+    StoredMembership<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>,
+);
+
+/// What a group is for: turns requests into changes of its state, the same on every node.
+pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
+    /// Applies a request that is committed. `state` is as all requests before it left it. A request that is not to be granted is
+    /// answered so; an error ends the node.
+    ///
+    /// # Errors
+    /// Those of reading the state.
+    fn apply(&mut self, request: &C::D, state: &Family, changes: &mut Changes) -> Result<C::R>;
+}
+
+/// What a request changes: all of it or nothing.
+#[derive(Debug)]
+pub struct Changes {
+    family: Family,
+    batch: WriteBatch,
+    refused: Option<Error>,
+}
+
+impl Changes {
+    fn of(family: &Family) -> Changes {
+        Changes { family: family.clone(), batch: WriteBatch::new(), refused: None }
+    }
+
+    fn check(&mut self, key: &[u8]) {
+        if key.first() == Some(&0) && self.refused.is_none() {
+            let why = "keys of a state of Raft that begin with the byte 0 are not the application's";
+            self.refused = Some(Error::new(ErrorKind::InvalidArgument, why));
+        }
+    }
+
+    /// Sets a key, which does not begin with the byte 0.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.check(key.as_ref());
+        self.batch.family(&self.family).put(key, value);
+        self
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.check(key.as_ref());
+        self.batch.family(&self.family).delete(key);
+        self
+    }
+}
+
+/// Reads the state of a group, beside the state machine that openraft has. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct State {
+    db: Db,
+    /// Guards which family it is: another one once a snapshot was installed.
+    current: Arc<RwLock<Family, rank::Outside>>,
+}
+
+impl State {
+    /// The family that the state is now. Keys that begin with the byte 0 are not the application's.
+    pub fn family(&self) -> Family {
+        read(&self.current).clone()
+    }
+}
+
+/// The state machine of a Raft group; made by [`Store::group`](crate::Store::group).
+#[derive(Debug)]
+pub struct StateMachine<C, A> {
+    name: String,
+    generation: u64,
+    state: State,
+    snapshots: Snapshots,
+    application: A,
+    types: std::marker::PhantomData<fn() -> C>,
+}
+
+fn family_name(name: &str, generation: u64) -> String {
+    format!("{name}#{generation}")
+}
+
+fn drop_family(db: &Db, name: &str) -> Result<()> {
+    match db.open_family(name) {
+        Ok(family) => db.drop_family(&family),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// What was applied, by the bytes at the two keys.
+fn applied<C: RaftTypeConfig>(get: impl Fn(&[u8]) -> Result<Option<lavastore::Value>>) -> Result<Applied<C>> {
+    let last = get(APPLIED)?.map(|bytes| decode(&bytes)).transpose()?;
+    let membership = get(MEMBERSHIP)?.map(|bytes| decode(&bytes)).transpose()?;
+    Ok((last, membership.unwrap_or_default()))
+}
+
+impl<C, A> StateMachine<C, A>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile>,
+    A: Application<C>,
+{
+    pub(crate) fn open(db: &Db, snapshots: Snapshots, name: &str, application: A) -> Result<Self> {
+        let stored = db.get(format!("{GENERATION}{name}"))?;
+        let generation: u64 = stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or(0);
+        // What an installation left that came to its end, or did not.
+        if let Some(before) = generation.checked_sub(1) {
+            drop_family(db, &family_name(name, before))?;
+        }
+        drop_family(db, &family_name(name, generation + 1))?;
+        let family = db.family(&family_name(name, generation))?;
+        let state = State { db: db.clone(), current: Arc::new(RwLock::new(family)) };
+        let (name, types) = (name.to_owned(), std::marker::PhantomData);
+        let mut machine = StateMachine { name, generation, state, snapshots, application, types };
+        if let Some((meta, frames)) = machine.snapshots.current()? {
+            let meta: Meta<C> = decode(&meta)?;
+            let family = machine.state.family();
+            if meta.last_log_id > applied::<C>(|key| family.get(key))?.0 {
+                let loaded = machine.load(&meta, frames)?;
+                machine.switch(loaded)?;
+            }
+        }
+        Ok(machine)
+    }
+
+    /// What reads the state while openraft has the machine.
+    pub fn state(&self) -> State {
+        self.state.clone()
+    }
+
+    /// A new family with what a snapshot has, durable.
+    fn load(&self, meta: &Meta<C>, mut frames: Frames) -> Result<Family> {
+        let db = &self.state.db;
+        let name = family_name(&self.name, self.generation + 1);
+        drop_family(db, &name)?;
+        let family = db.family(&name)?;
+        let volatile = WriteOptions::volatile();
+        let mut batch = WriteBatch::new();
+        batch.family(&family).put(MEMBERSHIP, encode(&meta.last_membership)?);
+        if let Some(last) = &meta.last_log_id {
+            batch.family(&family).put(APPLIED, encode(last)?);
+        }
+        loop {
+            db.writing(&volatile).write(&batch)?;
+            batch.clear();
+            let more = frames.entries(&mut |key, value| {
+                batch.family(&family).put(key, value);
+            })?;
+            if !more {
+                break;
+            }
+        }
+        db.flush()?;
+        Ok(family)
+    }
+
+    /// Makes a loaded family the state.
+    fn switch(&mut self, family: Family) -> Result<()> {
+        let db = self.state.db.clone();
+        let key = format!("{GENERATION}{}", self.name);
+        db.writing(&WriteOptions::durable()).put(key, encode(&(self.generation + 1))?)?;
+        *write(&self.state.current) = family;
+        let before = family_name(&self.name, self.generation);
+        self.generation += 1;
+        drop_family(&db, &before)
+    }
+
+    fn install(&mut self, meta: &Meta<C>, mut sent: Box<SnapshotFile>) -> Result<()> {
+        sent.sync()?;
+        self.snapshots.adopt(&sent)?;
+        drop(sent);
+        let mut frames = self.snapshots.frames(Part::Received)?;
+        frames.meta()?;
+        let loaded = self.load(meta, frames)?;
+        self.snapshots.commit(Part::Received, |_| Ok(true))?;
+        self.switch(loaded)
+    }
+}
+
+impl<C, A> RaftStateMachine<C> for StateMachine<C, A>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile, Entry = openraft::Entry<C>>,
+    C::R: Default,
+    A: Application<C>,
+{
+    type SnapshotBuilder = SnapshotBuilder<C>;
+
+    async fn applied_state(&mut self) -> std::result::Result<Applied<C>, StorageError<C::NodeId>> {
+        let family = self.state.family();
+        Ok(applied::<C>(|key| family.get(key)).map_err(|e| StorageIOError::read_state_machine(&e))?)
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> std::result::Result<Vec<C::R>, StorageError<C::NodeId>>
+    where
+        I: IntoIterator<Item = C::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let (family, volatile) = (self.state.family(), WriteOptions::volatile());
+        let mut replies = Vec::new();
+        for entry in entries {
+            // An entry sees what the one before it changed, so each is a batch.
+            let mut one = || -> Result<C::R> {
+                let mut changes = Changes::of(&family);
+                let mut reply = C::R::default();
+                match &entry.payload {
+                    EntryPayload::Blank => {}
+                    EntryPayload::Normal(request) => {
+                        reply = self.application.apply(request, &family, &mut changes)?;
+                    }
+                    EntryPayload::Membership(membership) => {
+                        let stored = StoredMembership::new(Some(entry.log_id.clone()), membership.clone());
+                        changes.batch.family(&family).put(MEMBERSHIP, encode(&stored)?);
+                    }
+                }
+                changes.refused.map_or(Ok(()), Err)?;
+                changes.batch.family(&family).put(APPLIED, encode(&entry.log_id)?);
+                self.state.db.writing(&volatile).write(&changes.batch)?;
+                Ok(reply)
+            };
+            replies.push(one().map_err(|e| StorageIOError::apply(entry.log_id.clone(), &e))?);
+        }
+        Ok(replies)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
+        let (family, view) = (self.state.family(), self.state.db.snapshot_named("a snapshot of Raft"));
+        SnapshotBuilder { family, view, snapshots: self.snapshots.clone(), types: std::marker::PhantomData }
+    }
+
+    async fn begin_receiving_snapshot(
+        &mut self,
+    ) -> std::result::Result<Box<SnapshotFile>, StorageError<C::NodeId>> {
+        Ok(Box::new(self.snapshots.receive().map_err(|e| StorageIOError::write_snapshot(None, &e))?))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &Meta<C>,
+        snapshot: Box<SnapshotFile>,
+    ) -> std::result::Result<(), StorageError<C::NodeId>> {
+        let signature = Some(meta.signature());
+        Ok(self.install(meta, snapshot).map_err(|e| StorageIOError::write_snapshot(signature, &e))?)
+    }
+
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> std::result::Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
+        Ok(current(&self.snapshots).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
+    }
+}
+
+fn current<C>(snapshots: &Snapshots) -> Result<Option<Snapshot<C>>>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile>,
+{
+    let Some((meta, frames)) = snapshots.current()? else { return Ok(None) };
+    Ok(Some(Snapshot { meta: decode(&meta)?, snapshot: Box::new(snapshots.sent(frames)) }))
+}
+
+/// Writes the state of one moment into a file.
+#[derive(Debug)]
+pub struct SnapshotBuilder<C> {
+    family: Family,
+    view: lavastore::Snapshot,
+    snapshots: Snapshots,
+    types: std::marker::PhantomData<fn() -> C>,
+}
+
+impl<C> SnapshotBuilder<C>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile>,
+{
+    fn build(&self) -> Result<Option<Snapshot<C>>> {
+        let view = self.view.family(&self.family);
+        let (last_log_id, last_membership) = applied::<C>(|key| view.get(key))?;
+        let snapshot_id = format!("{}", self.view.sequence());
+        let meta: Meta<C> = SnapshotMeta { last_log_id, last_membership, snapshot_id };
+        let mut writer = self.snapshots.build(&encode(&meta)?)?;
+        for entry in view.range(FIRST_KEY..) {
+            let (key, value) = entry?;
+            writer.add(&key, &value)?;
+        }
+        writer.finish()?;
+        self.snapshots
+            .commit(Part::Built, |present| Ok(decode::<Meta<C>>(present)?.last_log_id <= meta.last_log_id))?;
+        current(&self.snapshots)
+    }
+}
+
+impl<C> RaftSnapshotBuilder<C> for SnapshotBuilder<C>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile>,
+{
+    async fn build_snapshot(&mut self) -> std::result::Result<Snapshot<C>, StorageError<C::NodeId>> {
+        let built = match self.build() {
+            // A snapshot that was installed meanwhile has taken the place of this state, and so of its snapshot.
+            Err(e) if e.kind() == ErrorKind::NotFound => current(&self.snapshots),
+            built => built,
+        };
+        let built = built.map_err(|e| StorageIOError::write_snapshot(None, &e))?;
+        let missing = || Error::not_found("the snapshot of a Raft group was removed while it was taken");
+        Ok(built.ok_or_else(missing).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
+    }
+}
