@@ -45,8 +45,9 @@ fn a_damaged_snapshot_refuses_the_group_and_is_named() {
         state.get_snapshot_builder().await.build_snapshot().await.unwrap();
     });
     let left = machine.crash(CrashKind::ProcessKill, 1);
-    let files = left.files().into_iter().filter(|(path, _)| path.starts_with("/node/snapshots"));
-    let (path, len) = files.last().unwrap();
+    let mut files = left.files().into_iter().filter(|(path, _)| path.starts_with("/node/snapshots"));
+    let (path, len) = files.next().unwrap();
+    assert!(files.next().is_none(), "one snapshot");
     assert!(open(&left.fork(0)).is_ok());
     for at in 0..len {
         let damaged = left.fork(at);
