@@ -225,3 +225,27 @@ fn a_full_volume_refuses_appends_until_others_make_room() {
         fills_up(seed, [0, 300 << 10, 900 << 10, 2 << 20][seed as usize % 4], false);
     }
 }
+
+/// Trims got the room that is kept for them: appends wait until it is whole again.
+#[test]
+fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
+    let sim = SimEnv::new(8);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    sim.set_capacity(Some(sim.used()));
+    let mut lsn = 0;
+    let mut append = || {
+        lsn += 1;
+        log.append(lsn, &[1; 3000], Durability::Durable).map(|()| lsn)
+    };
+    let refused = (0..1000).find_map(|_| append().err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    let why = (0..1000).find_map(|n| {
+        log.trim(n / 10).unwrap();
+        append().err().filter(|e| e.message().starts_with("the volume of the logs is full"))
+    });
+    assert_eq!(why.map(|e| e.kind()), Some(ErrorKind::NoSpace));
+    sim.set_capacity(None);
+    store.settle().unwrap();
+    append().unwrap();
+}
