@@ -46,3 +46,19 @@ fn a_floor_never_sinks() {
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.message().contains("the floor") && manifest.state().floor == floor, "{e}");
 }
+
+/// As if a collection had moved it each time: the index leads to a file of rows that is not known any more.
+#[test]
+fn who_never_finds_a_record_where_it_was_is_told_to_read_again() {
+    let (store, index) = sealed();
+    let log = store.open_log("a").unwrap();
+    store.core().rows.forget(index.source().unwrap());
+    let read = log.read(1).unwrap_err();
+    let scanned = log.scan(1).read_next().unwrap_err();
+    for (e, way_out) in [(read, "read it again"), (scanned, "read on")] {
+        assert_eq!(e.kind(), ErrorKind::Busy, "{e}");
+        assert!(e.message().contains("moved again and again") && e.message().ends_with(way_out), "{e}");
+    }
+    store.core().rows.add(&index);
+    assert_eq!(log.read(1).unwrap().as_deref(), Some(&[7; 100][..]));
+}
