@@ -1,4 +1,4 @@
-//! Log storage and state machine for [openraft](openraft) 0.9 on LavaStore: any number of Raft groups in one directory.
+//! Log storage and state machine for [openraft] 0.9 on LavaStore: any number of Raft groups in one directory.
 //!
 //! A group's entries are the records of a log of LavaLog, its vote and what is committed the metadata of that log
 //! ([`LogStorage`]). Its state is a column family ([`StateMachine`]); what an [`Application`] changes is written there together with
