@@ -249,3 +249,20 @@ fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
     store.settle().unwrap();
     append().unwrap();
 }
+
+#[test]
+fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
+    let sim = SimEnv::new(9);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    log.append(1, b"one", Durability::Durable).unwrap();
+    store.seal().unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).path(".e1-1").sticky());
+    let e = store.settle().unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(DIR))));
+    assert!(e.message().starts_with("there is no room for what the log engine has to do"), "{e}");
+    assert_eq!(log.read(1).unwrap().as_deref(), Some(&b"one"[..]));
+    sim.clear_faults();
+    store.settle().unwrap();
+    assert_eq!(store.statistics().sealed_groups, 1);
+}
