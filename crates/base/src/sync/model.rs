@@ -7,7 +7,7 @@
 //! is called from a model, its locks must not be held across a call into a module that is.
 
 #[cfg(not(loom))]
-pub use super::{Condvar, Mutex, MutexGuard, RwLock, atomic, lock, read, wait, write};
+pub use super::{Condvar, Mutex, MutexGuard, RwLock, atomic, lock, read, wait, wait_timeout, write};
 
 #[cfg(loom)]
 pub use loom;
@@ -19,6 +19,7 @@ mod locks {
     use loom::sync::{Condvar, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
     use std::marker::PhantomData;
     use std::sync::PoisonError;
+    use std::time::Duration;
 
     /// A mutual exclusion lock. Of its rank nothing is known under loom, which finds wrong orders itself.
     #[derive(Debug)]
@@ -58,6 +59,15 @@ mod locks {
         condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until it is woken: in a model no time passes, so that who is not woken is found.
+    pub fn wait_timeout<'a, T>(
+        condition: &Condvar,
+        guard: MutexGuard<'a, T>,
+        _longest: Duration,
+    ) -> MutexGuard<'a, T> {
+        wait(condition, guard)
+    }
+
     /// Locks for reading.
     pub fn read<T, R>(lock: &RwLock<T, R>) -> RwLockReadGuard<'_, T> {
         lock.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -69,7 +79,7 @@ mod locks {
     }
 }
 #[cfg(loom)]
-pub use locks::{Mutex, RwLock, lock, read, wait, write};
+pub use locks::{Mutex, RwLock, lock, read, wait, wait_timeout, write};
 
 /// Runs a model with at most so many preemptions in one execution. Every execution of it is explored, and one in which
 /// all threads wait for one another is a failure.

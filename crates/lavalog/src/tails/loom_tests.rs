@@ -1,0 +1,92 @@
+//! Every interleaving of readers that are about to sleep and writers. In a model a sleep has no end but a wake-up, so a lost
+//! one is two threads that wait for each other, which loom refuses.
+
+use super::*;
+use base::sync::model::check;
+use base::sync::model::loom::thread;
+
+/// The store, as far as readers know it.
+struct Store {
+    /// Guards the last record of each log, as the lock of all logs does.
+    lasts: Mutex<[u64; 2], rank::Records>,
+    tails: Tails,
+}
+
+impl Store {
+    fn new() -> Arc<Store> {
+        Arc::new(Store { lasts: Mutex::new([0; 2]), tails: Tails::default() })
+    }
+
+    /// As an append does: applied first, told then.
+    fn append(&self, log: usize) {
+        lock(&self.lasts)[log] += 1;
+        self.tails.changed([log as LogId]);
+    }
+
+    /// As a scan does that found nothing more.
+    fn wait_for(&self, log: usize, last: u64) {
+        let waiting = self.tails.enter(log as LogId);
+        loop {
+            let seen = waiting.changes();
+            if lock(&self.lasts)[log] >= last {
+                return;
+            }
+            waiting.sleep(seen, Duration::MAX);
+        }
+    }
+}
+
+fn spawn(store: &Arc<Store>, body: impl FnOnce(&Store) + 'static) -> thread::JoinHandle<()> {
+    let store = store.clone();
+    thread::spawn(move || body(&store))
+}
+
+#[test]
+fn loom_a_reader_is_woken_by_each_record_of_its_log() {
+    check(3, || {
+        let store = Store::new();
+        let writer = spawn(&store, |store| {
+            store.append(0);
+            store.append(0);
+        });
+        store.wait_for(0, 1);
+        store.wait_for(0, 2);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_two_readers_of_one_log_are_both_woken() {
+    check(2, || {
+        let store = Store::new();
+        let readers = [0, 1].map(|_| spawn(&store, |store| store.wait_for(0, 1)));
+        store.append(0);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(lock(&store.tails.logs).is_empty());
+    });
+}
+
+#[test]
+fn loom_readers_of_two_logs_and_two_writers() {
+    check(2, || {
+        let store = Store::new();
+        let reader = spawn(&store, |store| store.wait_for(1, 1));
+        let writer = spawn(&store, |store| store.append(1));
+        store.append(0);
+        store.wait_for(0, 1);
+        reader.join().unwrap();
+        writer.join().unwrap();
+    });
+}
+
+/// What has happened to the store wakes who waits for any log.
+#[test]
+fn loom_all_are_woken_to_look_whether_the_store_is_sound() {
+    check(3, || {
+        let store = Store::new();
+        let reader = spawn(&store, |store| store.wait_for(0, u64::MAX));
+        lock(&store.lasts)[0] = u64::MAX;
+        store.tails.wake_all();
+        reader.join().unwrap();
+    });
+}
