@@ -89,9 +89,22 @@ pub enum Op<'a> {
     },
 }
 
+/// True if these take nothing but their few bytes in the log, and may free more: they are what room is kept for. Metadata of one
+/// log may come with it, since who trims writes down there up to where.
+pub fn frees(ops: &[Op<'_>]) -> bool {
+    let mut metadata_len = 0;
+    let only_frees = ops.iter().all(|op| match op {
+        Op::SetMetadata { bytes, .. } => {
+            metadata_len += bytes.len();
+            metadata_len <= limits::METADATA_LEN_MAX
+        }
+        op => op.frees(),
+    });
+    only_frees && ops.iter().any(Op::frees)
+}
+
 impl<'a> Op<'a> {
-    /// True if it takes nothing but its few bytes in the log, and may free more.
-    pub fn frees(&self) -> bool {
+    fn frees(&self) -> bool {
         matches!(self, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. })
     }
 

@@ -17,7 +17,7 @@ use crate::entry::{self, LogId, Lsn};
 use crate::index::Found;
 use crate::logs::{GroupPlace, Logs};
 use crate::manifest::TENANT;
-use crate::ops::{Batch, Op};
+use crate::ops::{self, Batch, Op};
 use crate::options::never_volatile;
 use base::sync::{lock, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
@@ -113,7 +113,7 @@ impl Core {
             return Err(never_volatile());
         }
         let mut done = BTreeSet::new();
-        let frees = ops.iter().all(Op::frees);
+        let frees = ops::frees(ops);
         self.admit_room(frees)?;
         loop {
             if done.len() == ops.len() {

@@ -3,7 +3,7 @@
 use crate::model::{Driver, contents, is_refusal, options, seen};
 use base::ErrorKind;
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
-use lavalog::{Durability, LogStore};
+use lavalog::{Durability, LogBatch, LogStore};
 use std::path::Path;
 
 const DIR: &str = "/logs";
@@ -248,6 +248,32 @@ fn appends_are_refused_while_trims_live_on_what_is_kept_for_them() {
     sim.set_capacity(None);
     store.settle().unwrap();
     append().unwrap();
+}
+
+/// Who trims a log and writes down in its metadata up to where, in one batch, is not refused; metadata alone is, and much of it.
+#[test]
+fn a_trim_with_metadata_passes_on_a_full_volume() {
+    let sim = SimEnv::new(10);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    sim.set_capacity(Some(sim.used()));
+    let refused = (1..1000).find_map(|lsn| log.append(lsn, &[1; 3000], Durability::Durable).err()).unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    let metadata = |len: usize| vec![7; len];
+    let with = |trims: bool, pieces: &[Vec<u8>]| {
+        let mut batch = LogBatch::new();
+        if trims {
+            batch.trim(&log, 2);
+        }
+        pieces.iter().for_each(|bytes| _ = batch.set_metadata(&log, bytes));
+        store.write(&batch, Durability::Durable).map_err(|e| e.kind())
+    };
+    let alone = (0..1000).find_map(|_| with(false, &[metadata(3)]).err());
+    assert_eq!(alone, Some(ErrorKind::NoSpace));
+    assert_eq!(with(true, &[metadata(3000), metadata(3000)]), Err(ErrorKind::NoSpace));
+    assert_eq!(with(true, &[metadata(3)]), Ok(()));
+    assert_eq!(log.first_lsn().unwrap(), Some(2));
+    assert_eq!(log.metadata().unwrap().as_deref(), Some(&[7; 3][..]));
 }
 
 #[test]
