@@ -100,7 +100,7 @@ impl Ksst {
                 Some(hit) => {
                     found_seq = hit.trailer >> 8;
                     let value = BlockSlice::from(&*hit.reference.encode_inline());
-                    found = Some(self.entry(hit.trailer, value, handle.offset)?);
+                    found = Some(self.entry(hit.trailer, value));
                 }
                 None => counters.filter_false_positives += u64::from(filtered),
             }
@@ -114,7 +114,7 @@ impl Ksst {
             match hit.map_err(|e| self.file.locate(e, handle.offset))? {
                 Some(hit) if found.is_none() || hit.trailer >> 8 > found_seq => {
                     let value = BlockSlice::checked(block, hit.value).unwrap_or_default();
-                    found = Some(self.entry(hit.trailer, value, handle.offset)?);
+                    found = Some(self.entry(hit.trailer, value));
                 }
                 Some(_) => {}
                 None => counters.filter_false_positives += u64::from(filtered),
@@ -123,11 +123,13 @@ impl Ksst {
         Ok(found)
     }
 
-    fn entry(&self, stored_trailer: u64, value: BlockSlice, offset: u64) -> Result<FoundEntry> {
+    /// What the trailer says of an entry. Blocks give no other kinds than they store: `block` refuses them as malformed entries,
+    /// and in `reference_block` there is one.
+    fn entry(&self, stored_trailer: u64, value: BlockSlice) -> FoundEntry {
         let trailer = reported_trailer(stored_trailer, self.global_seq);
         match ValueKind::from_u8(trailer as u8) {
-            Some(kind) => Ok(FoundEntry { seq: trailer >> 8, kind, value }),
-            None => Err(self.file.locate(Error::corruption("an entry of an unknown kind"), offset)),
+            Some(kind) => FoundEntry { seq: trailer >> 8, kind, value },
+            None => unreachable!("a block gave an entry with trailer {stored_trailer:#x}"),
         }
     }
 
