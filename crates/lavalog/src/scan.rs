@@ -7,6 +7,7 @@
 //! Records are read ahead: few at first, and twice as many each time, up to a bound. Those that lie one behind another in a group
 //! (`store::commit::ReadAhead`) or in a cold file come with one request of the device.
 
+use crate::cold::ColdFile;
 use crate::core::Core;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index::{Found, Span};
@@ -212,13 +213,12 @@ impl Scan {
                 sum <= bytes
             };
             let some = rows.get(..rows.iter().take_while(fits).count().max(1)).unwrap_or_default();
-            let (ahead, mut read) = (&mut self.ahead, Vec::with_capacity(some.len()));
-            self.core.cold(source)?.read_run(some, &mut |row, bytes| {
-                read.push((row.lsn, bytes.to_vec()));
-                Ok(())
-            })?;
-            ahead.extend(read);
-            return Ok(some.len());
+            let cold = self.core.cold(source)?;
+            return match self.read_run(&cold, some) {
+                // One of them cannot be read: those before it can.
+                Err(_) if some.len() > 1 => self.read_run(&cold, some.get(..1).unwrap_or_default()),
+                read => read,
+            };
         }
         for row in rows.iter().take(1) {
             let mut record = Vec::with_capacity(row.len as usize);
@@ -226,6 +226,17 @@ impl Scan {
             self.ahead.push_back((row.lsn, record));
         }
         Ok(1)
+    }
+
+    /// Reads records of a cold file with one request: all of them, or none. Returns how many.
+    fn read_run(&mut self, cold: &ColdFile, rows: &[Entry]) -> Result<usize> {
+        let mut records = Vec::with_capacity(rows.len());
+        cold.read_run(rows, &mut |row, bytes| {
+            records.push((row.lsn, bytes.to_vec()));
+            Ok(())
+        })?;
+        self.ahead.extend(records);
+        Ok(rows.len())
     }
 }
 

@@ -108,9 +108,19 @@ impl ReadGroup<'_> {
             let why = format!("log group {} ends before byte {} of it", self.ltn, offset + least);
             return Err(here(Error::corruption(why), offset));
         }
-        let most = offset + u64::from(place.pages(len)) * PAGE as u64;
-        let (buf, skipped) =
-            self.read_blocks(offset, most.min(self.file.len())).map_err(|e| here(e, offset))?;
+        let most = (offset + u64::from(place.pages(len)) * PAGE as u64).min(self.file.len());
+        let Err(e) = self.read_to(place, len, most, out) else { return Ok(()) };
+        // How long the last page is says the page. What was read behind it may be unreadable: what was written when the power failed.
+        let shorter = (offset + least..most).step_by(self.file.block_len());
+        let is_read = |end| self.read_to(place, len, end, out).is_ok();
+        if e.is_corruption() || !shorter.into_iter().any(is_read) { Err(e) } else { Ok(()) }
+    }
+
+    /// As [`ReadGroup::read`], from the bytes of the file that end here.
+    fn read_to(&self, place: Place, len: usize, end: u64, out: &mut Vec<u8>) -> Result<()> {
+        let offset = place.offset();
+        let here = |e: Error, at: u64| e.at_file(self.file.path()).at_offset(at);
+        let (buf, skipped) = self.read_blocks(offset, end).map_err(|e| here(e, offset))?;
         let start = out.len();
         for (i, part) in place.parts(len) {
             let at = i * PAGE;

@@ -82,6 +82,17 @@ fn a_damaged_directory_of_a_cold_file_hides_no_record() {
     }
 }
 
+/// Records of a cold file are read several at a time; one that is damaged costs the scan that one.
+#[test]
+fn a_damaged_record_of_a_cold_file_costs_a_scan_no_other() {
+    let sim = made(6);
+    let cold = files(&sim, ".e1-3").remove(0);
+    sim.flip_bit(&cold, 20_000, 2).unwrap();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(count(&store, "kept"), (1199, 1));
+    assert_eq!(scanned(&store.open_log("kept").unwrap()), (1199, 1));
+}
+
 #[test]
 fn a_lost_index_file_is_made_again_from_its_group() {
     let sim = made(1);

@@ -50,20 +50,15 @@ impl ReadAhead {
         self.window.is_some()
     }
 
-    /// `start` to `end` of the file of a group are about to be read: reads more, if that follows on what was read before.
-    pub(super) fn prepare(
-        &mut self,
-        group: (u64, Uid),
-        file: &dyn InPlaceFile,
-        start: u64,
-        end: u64,
-    ) -> Result<()> {
+    /// `start` to `end` of the file of a group are about to be read: reads more, if that follows on what was read before, and
+    /// can be read.
+    pub(super) fn prepare(&mut self, group: (u64, Uid), file: &dyn InPlaceFile, start: u64, end: u64) {
         let same = self.group == Some(group);
         let follows = same && start + PAGE as u64 >= self.end && start <= self.end + GAP_LEN;
         let has = |(at, bytes): &(u64, AlignedBuf)| *at <= start && end <= at + bytes.as_slice().len() as u64;
         if same && self.window.as_ref().is_some_and(has) {
             self.end = end;
-            return Ok(());
+            return;
         }
         (self.group, self.end, self.window) = (Some(group), end, None);
         self.len = if follows { (2 * self.len).max(FIRST_LEN).min(self.len_max) } else { 0 };
@@ -71,10 +66,12 @@ impl ReadAhead {
         let to = (from + self.len).min(file.len());
         if to > end {
             let mut bytes = AlignedBuf::zeroed((to - from) as usize);
-            file.read_at(bytes.as_mut_slice(), from)?;
-            self.window = Some((from, bytes));
+            match file.read_at(bytes.as_mut_slice(), from) {
+                Ok(()) => self.window = Some((from, bytes)),
+                // What nobody asked for may be unreadable; what was asked for is read alone then, and its error is told.
+                Err(_) => self.len = 0,
+            }
         }
-        Ok(())
     }
 
     /// The file as it is with what was read ahead.

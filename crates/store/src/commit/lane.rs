@@ -327,7 +327,7 @@ impl Log {
         let Readable { uid, file, .. } = group;
         let (store, lane, ltn) = (self.manifest.store(), self.lane(), place.ltn);
         let end = place.offset() + u64::from(place.pages(len)) * io::PAGE as u64;
-        ahead.prepare((ltn, *uid), &**file, place.offset(), end.min(file.len()))?;
+        ahead.prepare((ltn, *uid), &**file, place.offset(), end.min(file.len()));
         let windowed = ahead.over(file);
         let read = ReadGroup { store, lane, ltn, uid: *uid, file: &windowed }.read(place, len, out);
         match read {
