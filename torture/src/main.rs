@@ -36,6 +36,7 @@ mod kernel;
 mod kill;
 mod lavafs;
 mod ledger;
+mod log_crash;
 mod machine;
 mod model;
 mod place;

@@ -3,8 +3,8 @@
 use crate::damage;
 use crate::row::{Row, Unit};
 use crate::{
-    block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, machine, model,
-    reclaim, repair, sched, threads,
+    block, crash, damaged_log, engines, flip, forks, full, io_errors, kernel, kill, lavafs, log_crash,
+    machine, model, reclaim, repair, sched, threads,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -39,6 +39,14 @@ pub(crate) const ROWS: &[Row] = &[
         ci: 50_000,
         alone: false,
         case: crash::case,
+    },
+    Row {
+        name: "log-crash",
+        about: "logs: simulated death of the process and loss of power at any operation of a life",
+        unit: Unit::Images,
+        ci: 20_000,
+        alone: false,
+        case: log_crash::case,
     },
     Row {
         name: "recrash",

@@ -76,6 +76,7 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
+        "log-crash" => &["groups of logs sealed", "files of logs collected"],
         "engines" => &[PRUNED, PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };

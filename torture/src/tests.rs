@@ -40,6 +40,7 @@ fn some_reclaiming() {
 fn some_crashes() {
     run_some("crash", 1_000);
     run_some("recrash", 300);
+    run_some("log-crash", 500);
 }
 
 #[test]

@@ -1,0 +1,105 @@
+//! Row `log-crash`: a life of a store of logs is recorded, and then the machine dies in the middle of it many times over.
+//!
+//! After each death the store opens unaided and holds one of the states that the test model of `lavalog` allows. It takes
+//! more operations then, and opens again with exactly these on top.
+
+#[path = "../../crates/lavalog/tests/logs/model.rs"]
+mod model;
+
+use crate::case::{Context, Outcome, guarded};
+use crate::check::{Check, Doing, ensure};
+use crate::crash::{kind, loss};
+use crate::history::Loss;
+use crate::machine;
+use io::Rng;
+use lavalog::{Durability, LogStore};
+use lavastore::testing::{CrashKind, SimEnv};
+use model::{Change, Driver, Model, contents, options, seen};
+use std::path::Path;
+
+const DIR: &str = "/logs";
+/// Crash states tried of one life.
+const STATES: u64 = 24;
+
+fn open(sim: &SimEnv) -> Check<LogStore> {
+    LogStore::open(&machine::env(sim)?, Path::new(DIR), &options()).doing(|| "refused to open".into())
+}
+
+/// A recorded life: sessions that end with the store dropped, the last one too.
+fn live(sim: &SimEnv, driver: &mut Driver, outcome: &mut Outcome) -> Check {
+    for _ in 0..driver.rng.range(1, 4) {
+        let store = open(sim)?;
+        ensure!(contents(&store) == seen(&driver.model), "a store that was closed holds something else");
+        for _ in 0..driver.rng.range(40, 240) {
+            let durability = if driver.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
+            driver.one(&store, durability).doing(|| "an operation".into())?;
+            if driver.rng.one_in(40) {
+                store.settle().doing(|| "settle".into())?;
+            }
+        }
+        let statistics = store.statistics();
+        outcome.note("groups of logs sealed", statistics.sealed_groups);
+        outcome.note("files of logs collected", statistics.collected_files);
+    }
+    Ok(())
+}
+
+/// Opens what a crash left, checks it, and goes on with it.
+fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
+    let store = open(sim)?;
+    let count = life.may_leave(&contents(&store), op, loss(kind) == Loss::Power)?;
+    let mut next = Driver::new(rng.next_u64());
+    next.model = count.checked_sub(1).map_or_else(Default::default, |last| life.changes[last].after.clone());
+    retrim(life, &store, op, &next.model)?;
+    for _ in 0..rng.below(30) {
+        next.one(&store, Durability::Durable).doing(|| "an operation after recovery".into())?;
+    }
+    next.sync(&store).doing(|| "sync after recovery".into())?;
+    let after = sim.crash(CrashKind::PowerLoss, rng.next_u64());
+    drop(store);
+    ensure!(contents(&open(&after)?) == seen(&next.model), "the second time it holds something else");
+    Ok(())
+}
+
+/// A trim that took no record away and was not promised may be done or not, and nobody can see which: it is done again.
+fn retrim(life: &Driver, store: &LogStore, op: u64, model: &Model) -> Check {
+    let was_promised = |change: &Change| change.durable && change.ended.is_some_and(|ended| ended <= op);
+    let promised = life.changes.iter().rev().find(|change| was_promised(change));
+    for (name, log) in model {
+        let certain = promised.and_then(|change| change.after.get(name)).map_or(0, |log| log.trimmed_below);
+        if log.trimmed_below > certain {
+            let trim = store.open_log(name).and_then(|found| found.trim(log.trimmed_below));
+            trim.doing(|| format!("trim {name} again"))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let sim = SimEnv::new(seed);
+    let clock = sim.clone();
+    let mut driver = Driver::with_clock(seed, Box::new(move || clock.op_count()));
+    let lived = guarded(|| live(&sim, &mut driver, &mut outcome)).and_then(|lived| lived);
+    if let Err(why) = lived {
+        outcome.failures.push(format!("while recording: {why}"));
+        return outcome;
+    }
+    let record = sim.record();
+    let ops = record.mutations();
+    let mut rng = Rng::new(seed ^ 0x6c6f_675f_6372);
+    for state in 0..STATES {
+        let mut rng = rng.fork();
+        let (op, kind) = (ops[rng.below(ops.len() as u64) as usize], kind(&mut rng));
+        let seed = rng.next_u64();
+        let left =
+            if rng.one_in(4) { record.crash_before(op, kind, seed) } else { record.crash_at(op, kind, seed) };
+        outcome.images.push(left.state_hash());
+        let checked = guarded(|| recover(&driver, &left, op, kind, &mut rng)).and_then(|checked| checked);
+        outcome.take(checked.map_err(|why| format!("state {state}: {kind:?} at operation {op}: {why}")));
+        if outcome.failures.len() > 2 {
+            break;
+        }
+    }
+    outcome
+}
