@@ -100,7 +100,8 @@ pub fn frees(ops: &[Op<'_>]) -> bool {
         }
         op => op.frees(),
     });
-    only_frees && ops.iter().any(Op::frees)
+    // Nothing at all is a question for what is durable.
+    only_frees && (ops.is_empty() || ops.iter().any(Op::frees))
 }
 
 impl<'a> Op<'a> {
