@@ -6,7 +6,7 @@
 
 use base::codec::{Reader, put_bytes, put_u32};
 use base::sync::{Mutex, lock, rank};
-use base::{Error, Result, Uid, checksum};
+use base::{Error, ErrorKind, Result, Uid, checksum};
 use io::{Access, AppendFile, CreateOptions, Env, FileSystem, ReadFile, SyncKind};
 use std::fmt;
 use std::io::SeekFrom;
@@ -162,6 +162,13 @@ pub(crate) struct Writer {
 
 impl Writer {
     fn frame(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        if body.len() >= FRAME_MAX {
+            let why = format!(
+                "a snapshot of Raft cannot hold an entry of {} bytes: store less under one key",
+                body.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, why));
+        }
         let mut payload = vec![kind];
         payload.extend_from_slice(body);
         let mut head = Vec::new();

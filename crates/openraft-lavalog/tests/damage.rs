@@ -15,7 +15,8 @@ struct Sets;
 
 impl Application<Types> for Sets {
     fn apply(&mut self, key: &String, _: &Family, changes: &mut Changes) -> Result<()> {
-        changes.put(key, "set").delete("other");
+        let value = if key == "long" { vec![7; 65 << 20] } else { b"set".to_vec() };
+        changes.put(key, value).delete("other");
         Ok(())
     }
 }
@@ -70,4 +71,20 @@ fn a_key_that_is_not_the_applications_ends_the_node_and_changes_nothing() {
     assert!(told.to_string().contains("begin with the byte 0"), "{told}");
     let (applied, _) = block_on(state.applied_state()).unwrap();
     assert_eq!(applied.map(|id| id.index), Some(0));
+}
+
+/// A snapshot that could not be read again is not made, and the one before stays.
+#[test]
+fn an_entry_too_long_for_a_snapshot_is_refused_before_the_log_is_purged() {
+    let machine = SimEnv::new(4);
+    let mut state = open(&machine).unwrap();
+    block_on(async {
+        state.apply([entry(0, "a")]).await.unwrap();
+        state.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        state.apply([entry(1, "long")]).await.unwrap();
+        let told = state.get_snapshot_builder().await.build_snapshot().await.unwrap_err();
+        assert!(told.to_string().contains("cannot hold an entry of"), "{told}");
+        let present = state.get_current_snapshot().await.unwrap().unwrap();
+        assert_eq!(present.meta.last_log_id.map(|id| id.index), Some(0));
+    });
 }
