@@ -104,7 +104,7 @@ pub(crate) fn loss(kind: CrashKind) -> Loss {
 }
 
 /// A crash at some operation, and what it leaves.
-fn crash(record: &Record, ops: &[u64], rng: &mut Rng) -> (u64, CrashKind, SimEnv) {
+pub(crate) fn crash(record: &Record, ops: &[u64], rng: &mut Rng) -> (u64, CrashKind, SimEnv) {
     let kind = kind(rng);
     let op = match rng.below(20) {
         0 => record.op_count(),
@@ -132,12 +132,12 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
             return outcome;
         }
     }
-    each_state(&run, seed, outcome, |run, rng| {
+    each_state(seed, outcome, |rng| {
         let (op, kind, sim) = crash(&run.record, &run.ops, rng);
         let image = sim.state_hash();
-        let checked = guarded(|| recover(run, &sim, op, loss(kind), rng)).and_then(|check| check);
+        let checked = guarded(|| recover(&run, &sim, op, loss(kind), rng)).and_then(|check| check);
         if checked.is_err() && std::env::var_os(TRACE).is_some() {
-            trace(run, &sim);
+            trace(&run, &sim);
         }
         (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
     })
@@ -173,7 +173,7 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
         Ok(run) => run,
         Err(why) => return Outcome { failures: vec![why], ..Outcome::default() },
     };
-    each_state(&run, seed, Outcome::default(), |run, rng| {
+    each_state(seed, Outcome::default(), |rng| {
         let (op, kind, mut sim) = crash(&run.record, &run.ops, rng);
         let (mut worst, mut story) = (loss(kind), format!("{kind:?} at operation {op}"));
         for _ in 0..rng.range(1, DEATHS_MAX + 1) {
@@ -197,20 +197,20 @@ pub(crate) fn case_recrash(_: &Context, seed: u64) -> Outcome {
             sim = next;
         }
         let image = sim.state_hash();
-        let checked = guarded(|| recover(run, &sim, op, worst, rng)).and_then(|check| check);
+        let checked = guarded(|| recover(&run, &sim, op, worst, rng)).and_then(|check| check);
         (image, checked.map_err(|why| format!("{story}: {why}")))
     })
 }
 
-fn each_state(
-    run: &Recorded,
+/// Tries the crash states of a run: `try_one` returns what identifies one, and how it went.
+pub(crate) fn each_state(
     seed: u64,
     mut outcome: Outcome,
-    mut try_one: impl FnMut(&Recorded, &mut Rng) -> (u64, Check),
+    mut try_one: impl FnMut(&mut Rng) -> (u64, Check),
 ) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7374_6174_6573);
     for state in 0..STATES {
-        let (image, checked) = try_one(run, &mut rng.fork());
+        let (image, checked) = try_one(&mut rng.fork());
         outcome.images.push(image);
         outcome.take(checked.map_err(|why| format!("state {state}: {why}")));
         if outcome.failures.len() > 2 {

@@ -8,18 +8,16 @@ mod model;
 
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
-use crate::crash::{kind, loss};
+use crate::crash::{crash, each_state, loss};
 use crate::history::Loss;
 use crate::machine;
 use io::Rng;
 use lavalog::{Durability, LogStore};
 use lavastore::testing::{CrashKind, SimEnv};
-use model::{Change, Driver, Model, contents, options, seen};
+use model::{Driver, Model, contents, options, seen};
 use std::path::Path;
 
 const DIR: &str = "/logs";
-/// Crash states tried of one life.
-const STATES: u64 = 24;
 
 fn open(sim: &SimEnv) -> Check<LogStore> {
     LogStore::open(&machine::env(sim)?, Path::new(DIR), &options()).doing(|| "refused to open".into())
@@ -47,10 +45,11 @@ fn live(sim: &SimEnv, driver: &mut Driver, outcome: &mut Outcome) -> Check {
 /// Opens what a crash left, checks it, and goes on with it.
 fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
     let store = open(sim)?;
-    let count = life.may_leave(&contents(&store), op, loss(kind) == Loss::Power)?;
+    let power = loss(kind) == Loss::Power;
+    let count = life.may_leave(&contents(&store), op, power)?;
     let mut next = Driver::new(rng.next_u64());
-    next.model = count.checked_sub(1).map_or_else(Default::default, |last| life.changes[last].after.clone());
-    retrim(life, &store, op, &next.model)?;
+    next.model = life.after(count);
+    retrim(&life.after(life.promised(op, power)), &store, &next.model)?;
     for _ in 0..rng.below(30) {
         next.one(&store, Durability::Durable).doing(|| "an operation after recovery".into())?;
     }
@@ -62,12 +61,9 @@ fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
 }
 
 /// A trim that took no record away and was not promised may be done or not, and nobody can see which: it is done again.
-fn retrim(life: &Driver, store: &LogStore, op: u64, model: &Model) -> Check {
-    let was_promised = |change: &Change| change.durable && change.ended.is_some_and(|ended| ended <= op);
-    let promised = life.changes.iter().rev().find(|change| was_promised(change));
+fn retrim(promised: &Model, store: &LogStore, model: &Model) -> Check {
     for (name, log) in model {
-        let certain = promised.and_then(|change| change.after.get(name)).map_or(0, |log| log.trimmed_below);
-        if log.trimmed_below > certain {
+        if promised.get(name).is_none_or(|promised| log.trimmed_below > promised.trimmed_below) {
             let trim = store.open_log(name).and_then(|found| found.trim(log.trimmed_below));
             trim.doing(|| format!("trim {name} again"))?;
         }
@@ -87,19 +83,10 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     }
     let record = sim.record();
     let ops = record.mutations();
-    let mut rng = Rng::new(seed ^ 0x6c6f_675f_6372);
-    for state in 0..STATES {
-        let mut rng = rng.fork();
-        let (op, kind) = (ops[rng.below(ops.len() as u64) as usize], kind(&mut rng));
-        let seed = rng.next_u64();
-        let left =
-            if rng.one_in(4) { record.crash_before(op, kind, seed) } else { record.crash_at(op, kind, seed) };
-        outcome.images.push(left.state_hash());
-        let checked = guarded(|| recover(&driver, &left, op, kind, &mut rng)).and_then(|checked| checked);
-        outcome.take(checked.map_err(|why| format!("state {state}: {kind:?} at operation {op}: {why}")));
-        if outcome.failures.len() > 2 {
-            break;
-        }
-    }
-    outcome
+    each_state(seed, outcome, |rng| {
+        let (op, kind, left) = crash(&record, &ops, rng);
+        let image = left.state_hash();
+        let checked = guarded(|| recover(&driver, &left, op, kind, rng)).and_then(|checked| checked);
+        (image, checked.map_err(|why| format!("{kind:?} at operation {op}: {why}")))
+    })
 }

@@ -27,7 +27,7 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("io-errors", 4, "a failed sync took values of buffered writes that were placed in the log"),
     ("io-errors", 1000, "the name of a file of placed values was taken for durable after a second sync"),
     ("io-errors", 5004, "recovery removed the tables of a flush whose edit failed, and was durable"),
-    ("log-crash", 35, "a record was not read as a block behind its page could not be"),
+    ("log-crash", 34, "a record was not read as a block behind its page could not be"),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),

@@ -71,6 +71,10 @@ impl<C: RaftTypeConfig> LogStorage<C> {
         self.log.id()
     }
 
+    fn reader(&self) -> LogReader<C> {
+        LogReader { log: self.log.clone(), types: PhantomData }
+    }
+
     /// Replaces the metadata, trimming the log before if that is asked for.
     fn write_meta(&mut self, meta: Meta<C::NodeId>, trim: Option<Lsn>) -> lavastore::Result<()> {
         let bytes = encode(&meta)?;
@@ -134,7 +138,7 @@ where
         &mut self,
         range: R,
     ) -> Result<Vec<C::Entry>, StorageError<C::NodeId>> {
-        Ok(entries(&self.log, lsns(&range), usize::MAX).map_err(|e| StorageIOError::read_logs(&e))?)
+        self.reader().try_get_log_entries(range).await
     }
 }
 
@@ -159,7 +163,7 @@ where
     }
 
     async fn get_log_reader(&mut self) -> LogReader<C> {
-        LogReader { log: self.log.clone(), types: PhantomData }
+        self.reader()
     }
 
     async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {

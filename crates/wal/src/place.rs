@@ -109,11 +109,15 @@ impl ReadGroup<'_> {
             return Err(here(Error::corruption(why), offset));
         }
         let most = (offset + u64::from(place.pages(len)) * PAGE as u64).min(self.file.len());
-        let Err(e) = self.read_to(place, len, most, out) else { return Ok(()) };
-        // How long the last page is says the page. What was read behind it may be unreadable: what was written when the power failed.
-        let shorter = (offset + least..most).step_by(self.file.block_len());
-        let is_read = |end| self.read_to(place, len, end, out).is_ok();
-        if e.is_corruption() || !shorter.into_iter().any(is_read) { Err(e) } else { Ok(()) }
+        match self.read_to(place, len, most, out) {
+            // How long the last page is says the page. What was read behind it may be unreadable: what was written when the power failed.
+            Err(e) if !e.is_corruption() => {
+                let mut shorter = (offset + least..most).step_by(self.file.block_len());
+                let is_read = shorter.any(|end| self.read_to(place, len, end, out).is_ok());
+                if is_read { Ok(()) } else { Err(e) }
+            }
+            read => read,
+        }
     }
 
     /// As [`ReadGroup::read`], from the bytes of the file that end here.

@@ -260,17 +260,25 @@ impl Driver {
         self.call(durability == Durability::Durable, change, || store.write(&batch, durability))
     }
 
-    /// Whether this may be left of it after a crash at a time: all that was promised, in the order in which it was asked for.
+    /// How many changes were promised to be there after a crash at a time: the last of them, and all before it.
     /// `power`: what survives the process alone may be gone.
-    pub fn may_leave(&self, left: &Model, at: u64, power: bool) -> std::result::Result<usize, String> {
+    pub fn promised(&self, at: u64, power: bool) -> usize {
         let is_promised =
             |change: &Change| change.ended.is_some_and(|ended| ended <= at) && (change.durable || !power);
-        let least = self.changes.iter().rposition(is_promised).map_or(0, |last| last + 1);
+        self.changes.iter().rposition(is_promised).map_or(0, |last| last + 1)
+    }
+
+    /// Everything behind so many changes.
+    pub fn after(&self, count: usize) -> Model {
+        count.checked_sub(1).map_or_else(Model::new, |last| self.changes[last].after.clone())
+    }
+
+    /// Whether this may be left of it after a crash at a time: all that was promised, in the order in which it was asked for.
+    /// Returns the number of changes that are left.
+    pub fn may_leave(&self, left: &Model, at: u64, power: bool) -> std::result::Result<usize, String> {
+        let least = self.promised(at, power);
         let most = self.changes.iter().take_while(|change| change.begun <= at).count();
-        let state = |count: usize| match count.checked_sub(1) {
-            Some(last) => seen(&self.changes[last].after),
-            None => Model::new(),
-        };
+        let state = |count: usize| seen(&self.after(count));
         (least..=most).rev().find(|count| state(*count) == *left).ok_or_else(|| {
             let summary = |model: &Model| {
                 let logs = model.iter().map(|(name, log)| {
