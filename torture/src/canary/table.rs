@@ -402,8 +402,8 @@ pub(crate) const CANARIES: &[Canary] = &[
     ),
     test(
         "log-groups-ignore-the-rate",
-        ("lavastore-lavakv", "--lib"),
-        "files::log_groups::pace::tests::groups_follow_the_rate_of_writes",
+        ("lavastore-store", "--lib"),
+        "commit::pace::tests::groups_follow_the_rate_of_writes",
         "log groups stay short however fast they are used up",
     ),
     test(

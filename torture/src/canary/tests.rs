@@ -75,3 +75,44 @@ fn the_docs_show_the_table() {
         assert_eq!(shown, table, "run with LAVASTORE_BLESS=1");
     }
 }
+
+/// The module path of a test, from the file it stands in: `src/commit/pace.rs` is `commit::pace`, `tests/api/sync.rs` is
+/// `sync` of the binary `api`.
+fn module_of(file: &Path) -> Vec<String> {
+    let parts: Vec<String> =
+        file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let skipped = if parts.first().is_some_and(|first| first == "tests") { 2 } else { 1 };
+    parts.into_iter().skip(skipped).collect()
+}
+
+/// Whether a file of the package has the test: the function, in the modules that the name says.
+fn has_test(package: &Path, target: &str, name: &str) -> bool {
+    let folder = match target.split_once("--test ") {
+        Some((_, binary)) => Path::new("tests").join(binary),
+        None => PathBuf::from("src"),
+    };
+    let (modules, function) = name.rsplit_once("::").unwrap_or(("", name));
+    let modules: Vec<&str> = modules.split("::").collect();
+    let mut files = Vec::new();
+    sources(&package.join(folder), &mut files);
+    files.iter().any(|file| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let of_file = module_of(file.strip_prefix(package).unwrap());
+        let inside = modules.iter().zip(&of_file).all(|(a, b)| a == b) && modules.len() >= of_file.len();
+        let inline =
+            modules.iter().skip(of_file.len()).all(|module| text.contains(&format!("mod {module} {{")));
+        inside && inline && text.contains(&format!("fn {function}("))
+    })
+}
+
+/// A name that no test has would be met once in ten commits, when the canary's turn comes.
+#[test]
+fn every_canary_has_a_test_that_exists() {
+    for canary in CANARIES {
+        if let Catcher::Test { package, target, name } = canary.by {
+            let folder = package.strip_prefix("lavastore-").unwrap_or(package);
+            let package_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(folder);
+            assert!(has_test(&package_dir, target, name), "{}: {package} has no test {name}", canary.name);
+        }
+    }
+}
