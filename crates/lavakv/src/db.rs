@@ -297,6 +297,14 @@ impl Db {
         self.read(family, key, at)?.run()
     }
 
+    /// The value of a key in tables, whatever memory has of it: what survives a loss of memory and log.
+    ///
+    /// # Errors
+    /// Those of [`Db::get_opt`].
+    pub fn get_flushed(&self, family: &ColumnFamily, key: &[u8]) -> Result<Option<Value>> {
+        self.read(family, key, ReadOptions::default().at())?.below_memtables().run()
+    }
+
     fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], at: ReadAt<'_>) -> Result<GetOp<'a>> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(at.snapshot)?;

@@ -1,8 +1,10 @@
 //! The store.
 
+mod logs;
 mod operate;
 
 use crate::handle::Handle;
+use crate::log::LogsBeside;
 use crate::read::Reader;
 use crate::write::Writer;
 use crate::{
@@ -132,8 +134,7 @@ impl Db {
     /// The facade of a store that is open, for the torture programs.
     #[doc(hidden)]
     pub fn over(db: lavakv::Db) -> Db {
-        let default = db.default_column_family().clone();
-        Db { default: Family::new(Handle::new(&db, default, db.store_id())) }
+        Db { default: Family::new(Handle::of_default(&db, None)) }
     }
 
     fn kv(&self) -> &lavakv::Db {
@@ -141,7 +142,7 @@ impl Db {
     }
 
     fn handle(&self, family: lavakv::ColumnFamily) -> Family {
-        Family::new(Handle::new(self.kv(), family, self.default.handle().store()))
+        Family::new(self.default.handle().of_same_store(family))
     }
 
     /// Closes the store, and reports what a drop would hide.
@@ -470,7 +471,8 @@ impl Db {
     #[doc(alias = "flush_wal")]
     #[doc(alias = "persist")]
     pub fn sync(&self) -> Result<()> {
-        self.kv().sync()
+        self.kv().sync()?;
+        self.default.handle().logs().map_or(Ok(()), LogsBeside::sync)
     }
 
     /// Keeps the present state of all families readable until the snapshot is dropped.

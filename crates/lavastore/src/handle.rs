@@ -1,4 +1,7 @@
-//! What every handle of a family has in common: the family, and the store that it keeps open.
+//! What every handle of a family has in common: the family, and the store that it keeps open, with its logs if it was opened with them.
+
+use crate::log::LogsBeside;
+use crate::{Error, Result};
 
 /// Which store a handle is of; a store keeps it when it is closed and opened again.
 pub(crate) type StoreId = [u8; 16];
@@ -7,14 +10,31 @@ pub(crate) type StoreId = [u8; 16];
 #[derive(Clone)]
 pub(crate) struct Handle {
     inner: lavakv::ColumnFamily,
+    /// The logs of the store, if it was opened with them.
+    logs: Option<LogsBeside>,
     // Dropped last: it may be what keeps the store open.
     db: lavakv::Db,
     store: StoreId,
 }
 
 impl Handle {
-    pub(crate) fn new(db: &lavakv::Db, inner: lavakv::ColumnFamily, store: StoreId) -> Handle {
-        Handle { inner, db: db.clone(), store }
+    /// The family `default` of a store that was just opened.
+    pub(crate) fn of_default(db: &lavakv::Db, logs: Option<LogsBeside>) -> Handle {
+        Handle { inner: db.default_column_family().clone(), logs, db: db.clone(), store: db.store_id() }
+    }
+
+    /// Another family of the same store.
+    pub(crate) fn of_same_store(&self, inner: lavakv::ColumnFamily) -> Handle {
+        Handle { inner, ..self.clone() }
+    }
+
+    pub(crate) fn logs(&self) -> Option<&LogsBeside> {
+        self.logs.as_ref()
+    }
+
+    pub(crate) fn logs_or_refuse(&self) -> Result<&LogsBeside> {
+        let without = "the store was opened without its logs: open it with `Db::open_with_logs`";
+        self.logs.as_ref().ok_or_else(|| Error::invalid(without))
     }
 
     pub(crate) fn kv(&self) -> &lavakv::Db {

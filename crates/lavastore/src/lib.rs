@@ -110,6 +110,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod applier;
 mod db;
 mod family;
 mod handle;
@@ -124,6 +125,7 @@ mod stream;
 pub mod testing;
 mod write;
 
+pub use applier::Applier;
 pub use db::Db;
 // Other names of a type stand here: rustdoc's search forgets those that stand in a module nobody sees.
 #[doc(alias = "ColumnFamily")]

@@ -56,12 +56,40 @@ pub type Lsn = u64;
 /// # Ok::<(), lavastore::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct LogStore(Arc<Shared>);
+pub struct LogStore {
+    shared: Arc<Shared>,
+    /// The store with keys that it is a part of, if it is. Dropped last: it may be what keeps that open.
+    host: Option<lavakv::Db>,
+}
 
 /// What the handles of a store share.
 struct Shared {
     engine: lavalog::LogStore,
+    /// There is nothing to end: it was ended, or is not this engine's to end.
     closed: bool,
+}
+
+/// The logs of a store with keys: what each handle of that store holds. It does not keep the store open, the handle does.
+#[derive(Clone)]
+pub(crate) struct LogsBeside(Arc<Shared>);
+
+impl LogsBeside {
+    pub(crate) fn new(engine: lavalog::LogStore) -> LogsBeside {
+        LogsBeside(Arc::new(Shared { engine, closed: true }))
+    }
+
+    pub(crate) fn engine(&self) -> &lavalog::LogStore {
+        &self.0.engine
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.engine().sync()
+    }
+
+    /// A handle of the logs, which keeps their store open.
+    pub(crate) fn store(&self, host: &lavakv::Db) -> LogStore {
+        LogStore { shared: self.0.clone(), host: Some(host.clone()) }
+    }
 }
 
 impl Shared {
@@ -131,20 +159,20 @@ impl LogStore {
     /// Those of [`LogStore::open_with`].
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
-        Ok(LogStore(Arc::new(Shared { engine, closed: false })))
+        Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
     }
 
     /// The engine underneath, for the torture programs.
     #[doc(hidden)]
     pub fn engine(&self) -> &lavalog::LogStore {
-        &self.0.engine
+        &self.shared.engine
     }
 
     fn handle(&self, log: lavalog::LogHandle) -> Log {
         Log::new(log, self.clone())
     }
 
-    fn id(&self) -> StoreId {
+    pub(crate) fn id(&self) -> StoreId {
         self.engine().store_id()
     }
 
@@ -163,12 +191,17 @@ impl LogStore {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if something made from the store is still alive: a clone, a log, a scan. The message says how many. Then only this
-    /// handle goes, and the store closes with the last of them. Otherwise what failed in the background or fails now.
+    /// `Busy` if something made from the store is still alive: a clone, a log, a scan; of one that has keys too
+    /// ([`Db::logs`](crate::Db::logs)), any handle of it. The message says how many. Then only this handle goes, and the store closes
+    /// with the last of them. Otherwise what failed in the background or fails now.
     pub fn close(self) -> Result<()> {
-        let others = Arc::strong_count(&self.0) - 1;
+        if let Some(host) = self.host {
+            drop(self.shared);
+            return host.close();
+        }
+        let others = Arc::strong_count(&self.shared) - 1;
         // Of several that close at the same time exactly one gets it.
-        match Arc::into_inner(self.0) {
+        match Arc::into_inner(self.shared) {
             Some(mut shared) => shared.close(),
             None => Err(still_open(others.max(1))),
         }
@@ -313,7 +346,7 @@ impl LogStore {
     }
 
     fn write_as(&self, batch: &LogBatch<'_>, durability: Option<crate::Durability>) -> Result<()> {
-        batch.check_store(self)?;
+        batch.check_store(self.id())?;
         self.engine().write(batch.inner(), durability.unwrap_or_else(|| self.engine().durability()))
     }
 
@@ -331,7 +364,7 @@ impl LogStore {
     /// # Errors
     /// Those of [`LogStore::write`]; of a device that failed the completion tells.
     pub fn write_async(&self, batch: &LogBatch<'_>) -> Result<Completion> {
-        batch.check_store(self)?;
+        batch.check_store(self.id())?;
         Ok(Completion::new(self.engine().write_async(batch.inner())?))
     }
 

@@ -49,3 +49,16 @@ pub fn log_store() -> LogStore {
     let opened = LogStore::open_in(&SimEnv::new(1).env(), "/logs", &options);
     opened.expect("a machine without faults has room for a new store")
 }
+
+/// A new store of keys and logs, as [`store`] makes one of keys.
+///
+/// ```
+/// let db = lavastore::testing::store_with_logs();
+/// db.logs()?.log("orders")?.append(1, "two apples")?;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+pub fn store_with_logs() -> Db {
+    let options = LogOptions { group_bytes: 1 << 20, ..Default::default() };
+    let opened = Db::open_with_logs_in(&SimEnv::new(1).env(), "/store", &Options::default(), &options);
+    opened.expect("a machine without faults has room for a new store")
+}

@@ -1,7 +1,7 @@
 //! Writes to one column family, with options; and batches.
 
 use crate::handle::Handle;
-use crate::{Error, Family, Result, ValueWriter, WriteOptions};
+use crate::{Error, Family, LogBatch, Result, ValueWriter, WriteOptions};
 
 /// Writes to one column family with [`WriteOptions`]; made by [`Db::writing`](crate::Db::writing) and [`Family::writing`].
 ///
@@ -105,6 +105,39 @@ impl<'a> Writer<'a> {
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         batch.check_store(self.family)?;
         self.family.kv().write_opt(&batch.inner, &self.options)
+    }
+
+    /// Writes changes of keys and operations on logs together: all of it or nothing, in one write of the device. Without a durability
+    /// in the options it is that of the logs.
+    ///
+    /// ```
+    /// use lavastore::{LogBatch, WriteBatch, WriteOptions};
+    /// # let db = lavastore::testing::store_with_logs();
+    /// let orders = db.logs()?.log("orders")?;
+    /// let (mut stock, mut order) = (WriteBatch::new(), LogBatch::new());
+    /// stock.put("apples", "98");
+    /// order.append(&orders, 1, "two apples");
+    /// db.writing(&WriteOptions::buffered()).write_with_logs(&stock, &order)?;
+    /// db.sync()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Writer::write`] and [`LogStore::write`](crate::LogStore::write): nothing happened. `TooLarge` for a value that gets a
+    /// file of its own (above a quarter of [`Options::log_group_bytes`](crate::Options::log_group_bytes)); `InvalidArgument` for
+    /// [`Volatile`](crate::Durability::Volatile), since a record is always in the log, and if the store was opened without its logs.
+    pub fn write_with_logs(&self, batch: &WriteBatch, logs: &LogBatch<'_>) -> Result<()> {
+        let engine = self.family.logs_or_refuse()?.engine();
+        batch.check_store(self.family)?;
+        logs.check_store(self.family.store())?;
+        let durability = self.options.durability.unwrap_or_else(|| engine.durability());
+        if batch.is_empty() {
+            return engine.write(logs.inner(), durability);
+        }
+        let options = WriteOptions { durability: Some(durability) };
+        engine.write_carrying(logs.inner(), &mut |carry| {
+            lavakv::beside::write_carried(self.family.kv(), &batch.inner, &options, carry)
+        })
     }
 }
 

@@ -133,6 +133,11 @@ impl<'a> GetOp<'a> {
         }
     }
 
+    /// Asks tables alone.
+    pub fn below_memtables(self) -> Self {
+        GetOp { at: Source::TableCache(0, 0), ..self }
+    }
+
     /// Drives the steps to the end, and reads the value, whatever its length.
     pub fn run(self) -> Result<Option<Value>> {
         self.find()?.map(|content| content.into_bytes().map(Value)).transpose()

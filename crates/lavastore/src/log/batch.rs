@@ -1,6 +1,6 @@
 //! Writes to logs, with options; and batches.
 
-use super::{Log, LogStore, Lsn};
+use super::{Log, Lsn};
 use crate::handle::StoreId;
 use crate::{Durability, Error, Result, WriteOptions};
 
@@ -216,14 +216,14 @@ impl<'a> LogBatch<'a> {
         self.inner.is_empty()
     }
 
-    pub(super) fn inner(&self) -> &lavalog::LogBatch<'a> {
+    pub(crate) fn inner(&self) -> &lavalog::LogBatch<'a> {
         &self.inner
     }
 
-    pub(super) fn check_store(&self, store: &LogStore) -> Result<()> {
+    pub(crate) fn check_store(&self, store: StoreId) -> Result<()> {
         match self.store {
             None => Ok(()),
-            Some(Ok(of)) if of == store.id() => Ok(()),
+            Some(Ok(of)) if of == store => Ok(()),
             Some(_) => Err(Error::invalid("the batch has a log of another store")),
         }
     }

@@ -30,11 +30,11 @@ impl Log {
         Log { inner, store }
     }
 
-    pub(super) fn inner(&self) -> &lavalog::LogHandle {
+    pub(crate) fn inner(&self) -> &lavalog::LogHandle {
         &self.inner
     }
 
-    pub(super) fn store(&self) -> &LogStore {
+    pub(crate) fn store(&self) -> &LogStore {
         &self.store
     }
 
