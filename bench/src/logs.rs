@@ -87,6 +87,10 @@ pub struct LogArgs {
     #[arg(long, value_name = "BYTES")]
     #[serde(default)]
     pub space_limit: Option<u64>,
+    /// Bytes of a value that is put with each record, in one batch of both (LavaLog); 0: the store has keys too, and nothing is put
+    #[arg(long, value_name = "BYTES", conflicts_with = "space_limit")]
+    #[serde(default)]
+    pub put_size: Option<usize>,
     /// Records that are read at random after the run, old ones and then the newest, and scanned
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[serde(default)]

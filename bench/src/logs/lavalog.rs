@@ -1,8 +1,9 @@
 //! LavaLog, the log engine.
 
+use super::keyed::key;
 use super::{Follow, LogArgs, LogEngine, LogOpener, LogSite};
 use crate::Result;
-use lavastore::{Log, LogOptions, LogScan, LogStore};
+use lavastore::{Db, Log, LogBatch, LogOptions, LogScan, LogStore, Options, WriteBatch};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -24,9 +25,16 @@ impl LogOpener for LavaLog {
         // An append is durable by default.
         let mut options = LogOptions { space_limit: self.args.space_limit, ..LogOptions::default() };
         options.group_bytes = self.args.group_bytes.unwrap_or(options.group_bytes);
-        let store = LogStore::open_in(&self.site.env, dir, &options)?;
+        let env = &self.site.env;
+        let (store, keys) = match self.args.put_size {
+            Some(put_size) => {
+                let db = Db::open_with_logs_in(env, dir, &Options::default(), &options)?;
+                (db.logs()?, Some(Keys { db, put_size }))
+            }
+            None => (LogStore::open_in(env, dir, &options)?, None),
+        };
         let handles = (0..logs).map(|log| Ok(store.log(&log.to_string())?)).collect::<Result<_>>()?;
-        Ok(Box::new(Logs { store, handles, options }))
+        Ok(Box::new(Logs { store, keys, handles, options }))
     }
 
     fn site(&self) -> LogSite {
@@ -34,8 +42,27 @@ impl LogOpener for LavaLog {
     }
 }
 
+/// Keys of each log that are overwritten in turn.
+const KEYS: u64 = 1000;
+
+/// The other engine of the store.
+struct Keys {
+    db: Db,
+    put_size: usize,
+}
+
+impl Keys {
+    fn append(&self, log: &Log, (number, lsn): (u64, u64), record: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key(number, lsn % KEYS), vec![lsn as u8; self.put_size]);
+        Ok(self.db.write_with_logs(&batch, LogBatch::new().append(log, lsn, record))?)
+    }
+}
+
 struct Logs {
     store: LogStore,
+    /// Set if it has keys too.
+    keys: Option<Keys>,
     /// By their numbers.
     handles: Vec<Log>,
     options: LogOptions,
@@ -43,7 +70,11 @@ struct Logs {
 
 impl LogEngine for Logs {
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
-        Ok(self.handles[log as usize].append(lsn, record)?)
+        let handle = &self.handles[log as usize];
+        match &self.keys {
+            Some(keys) if keys.put_size > 0 => keys.append(handle, (log, lsn), record),
+            _ => Ok(handle.append(lsn, record)?),
+        }
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {
@@ -107,7 +138,13 @@ impl LogEngine for Logs {
 
     fn close(self: Box<Self>) -> Result<()> {
         drop(self.handles);
-        Ok(self.store.close()?)
+        match self.keys {
+            Some(keys) => {
+                drop(self.store);
+                Ok(keys.db.close()?)
+            }
+            None => Ok(self.store.close()?),
+        }
     }
 }
 

@@ -128,6 +128,23 @@ fn readers_follow_and_reads_come_after() {
     assert!(refused.to_string().contains("does not offer"), "{refused}");
 }
 
+#[test]
+fn each_record_may_bring_a_put_along() {
+    let parent = crate::host::WorkDir::fresh(
+        &std::env::temp_dir().join(format!("bench-joint-{}", std::process::id())),
+    );
+    let parent = parent.unwrap();
+    for put_size in [0, 100] {
+        let args = LogArgs { put_size: Some(put_size), ..args() };
+        let dir = parent.path().join(format!("joint-{put_size}"));
+        let report = run(&args, &*OwnEngine::Lavalog.opener(LogSite::machine(), &args), &dir).unwrap();
+        assert!(report.checked > 0 && report.appends_per_s > 0.0, "{report:?}");
+        let options = lavastore::Options { create_if_missing: false, ..Default::default() };
+        let keys = lavastore::Db::open_with(&dir, &options).unwrap().iter().count();
+        assert_eq!(keys > 0, put_size > 0, "{keys} keys");
+    }
+}
+
 /// A process that ends without closing is what a killed one leaves; here the forgotten store would still hold its lock, so what is
 /// written down is compared with a store that was closed.
 #[test]
