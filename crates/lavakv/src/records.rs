@@ -1,7 +1,7 @@
 //! A guest with a lane of its own in LavaKV's store: how it is opened with it ([`store::guest`]).
 //!
-//! Batches of the guest's may carry LavaKV's ([`crate::write::carry`]). They are kept while the guest's lane is read, and replayed in the order
-//! of their sequences with those of LavaKV's own lane. Opened without the guest, the store is refused as long as one of them is in no table: it
+//! Batches of the guest's may carry LavaKV's ([`crate::write::carry`]). Those that are not in tables are kept while the guest's lane is read,
+//! and replayed in the order of their sequences with those of LavaKV's own lane: no more of them than memtables had room for. Opened without the guest, the store is refused as long as one of them is in no table: it
 //! could not be replayed without making the end of a lane final that is the guest's.
 //!
 //! Its lane is replayed before LavaKV's, and is durable then. Both lanes end and begin in the same call ([`crate::service`]), and both
@@ -14,6 +14,7 @@ use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::VecDeque;
 use store::guest::{Carried, Ground, Guest, Relieve};
 use store::run::Scheduler;
+use version::State;
 use wal::{Lane, LogGroup, LoggedBatch, RecoveryMode, RecoveryReport};
 
 /// Batches of LavaKV's that were carried, the oldest first.
@@ -37,14 +38,41 @@ pub(crate) fn replay(
     let lane = log.add_records(guest.terms(), files);
     guest.restore(files.store().context(), files.manifest.shared())?;
     let mut carried = CarriedBatches::default();
+    let state = files.manifest.state();
     let report = lane.replay(&mut |batch| {
-        if let Some(bytes) = guest.replay(batch)? {
+        if let Some(bytes) = guest.replay(batch)?
+            && is_in_no_table(&state, bytes, WithoutFamily::Kept)?
+        {
             let (first_seq, ..) = batch::decode(bytes)?;
             carried.0.push_back((first_seq, bytes.to_vec()));
         }
         Ok(())
     })?;
     Ok((report, carried))
+}
+
+/// What becomes of a change whose family was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithoutFamily {
+    /// It is nobody's.
+    Gone,
+    /// Its sequence is not to be given again, which only it may tell.
+    Kept,
+}
+
+/// Whether tables lack any change of a batch.
+fn is_in_no_table(state: &State, batch: &[u8], dropped: WithoutFamily) -> Result<bool> {
+    let (first_seq, _, entries) = batch::decode(batch)?;
+    for (seq, change) in (first_seq..).zip(entries) {
+        let lacking = match state.families.get(&change?.family) {
+            Some(family) => seq >= family.version.log_floor,
+            None => dropped == WithoutFamily::Kept,
+        };
+        if lacking {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses a store that is opened without the guest whose lane has changes that are in no table.
@@ -65,13 +93,9 @@ pub(crate) fn refuse_carried(files: &Files) -> Result<()> {
     }
     let mut look = |logged: &LoggedBatch<'_>| {
         let Some(carried) = Carried::read(logged.bytes)? else { return Ok(()) };
-        let (first_seq, _, entries) = batch::decode(carried.bytes)?;
-        for (seq, change) in (first_seq..).zip(entries) {
-            let family = state.families.get(&change?.family);
-            if family.is_some_and(|family| seq >= family.version.log_floor) {
-                let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
-                return Err(Error::new(ErrorKind::Unsupported, why).at_file(&context.dir));
-            }
+        if is_in_no_table(&state, carried.bytes, WithoutFamily::Gone)? {
+            let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
+            return Err(Error::new(ErrorKind::Unsupported, why).at_file(&context.dir));
         }
         Ok(())
     };
@@ -92,3 +116,6 @@ pub(crate) fn begin(
     scheduler.join(guest.begin(ground, relieve)?);
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,40 @@
+use super::*;
+use crate::batch::WriteBatch;
+use version::{Edit, FamilyId, InitialState, KvState, Record};
+
+/// A state with families 1 and 2, of which tables have what is below these sequences.
+fn state(floors: [SeqNo; 2]) -> State {
+    let empty = State::new(base::Uid([7; 16]), &InitialState::default(), KvState::default());
+    let create = |id: FamilyId| Record::CreateFamily { id, name: id.to_string(), options: Vec::new() };
+    let made = empty.apply(Edit((0..3).map(create).collect())).unwrap();
+    let raise = |(family, seq)| Record::LogFloor { family, seq };
+    made.apply(Edit([1, 2].into_iter().zip(floors).map(raise).collect())).unwrap()
+}
+
+/// A logged batch with a change of each of these families.
+fn batch(first_seq: SeqNo, families: &[FamilyId]) -> Vec<u8> {
+    let mut body = WriteBatch::new();
+    for family in families {
+        body.push(base::ValueKind::Value, *family, b"k", b"v");
+    }
+    [&batch::header(first_seq, families.len() as u32)[..], body.body()].concat()
+}
+
+#[test]
+fn what_tables_have_is_not_kept_and_nothing_else_is_left_out() {
+    let state = state([100, 50]);
+    let lacks = |first_seq, families: &[FamilyId], dropped| {
+        is_in_no_table(&state, &batch(first_seq, families), dropped).unwrap()
+    };
+    use WithoutFamily::{Gone, Kept};
+    for dropped in [Gone, Kept] {
+        assert!(!lacks(99, &[1], dropped));
+        assert!(lacks(100, &[1], dropped));
+        assert!(!lacks(48, &[1, 2], dropped));
+        assert!(lacks(49, &[1, 2], dropped), "its second change is at the floor of family 2");
+        assert!(lacks(60, &[1, 2], dropped));
+    }
+    // The last sequence that was given may be that of a change whose family was dropped since.
+    assert!(lacks(99, &[9], Kept) && !lacks(99, &[9], Gone));
+    assert!(is_in_no_table(&state, &[1, 2, 3], Gone).unwrap_err().is_corruption());
+}
