@@ -512,7 +512,7 @@ fn placed_values(
 }
 
 /// Replays what was carried before this sequence.
-fn replay_carried(
+pub(crate) fn replay_carried(
     engine: &Engine,
     state: &State,
     placed: &mut Replayed,

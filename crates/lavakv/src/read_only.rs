@@ -8,11 +8,17 @@
 //! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times. What is
 //! found [`SAME_MAX`] times in a row, the same, is no writer at work.
 //!
+//! **Two lanes.** What a guest's lane carries ([`crate::records`]) is read without the guest. Somebody may write both lanes meanwhile, so
+//! the guest's is looked at before LavaKV's own is read, and if that has more, once more after it. A batch is appended to a lane only when all
+//! logged before it in the other is durable ([`crate::write::carry`]): what the first look found has all before it in LavaKV's lane, and
+//! what is in that has all before it in the second look. So up to the later of both ends nothing is missing, and nothing behind is shown.
+//!
 //! **Damage.** A log or a manifest that is damaged keeps nobody from reading what is before the damage (unless
 //! `damaged_files` says so): the manifest is taken up to its last sound edit, the log up to its last sound page, and what
 //! comes behind is not shown: of each family the store shows a state that it once had. Files that the older state lists
 //! and that are gone by now are set aside like any other. What is wrong is told ([`crate::Db::damage`],
-//! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good.
+//! `Event::ReadUpToDamage`). Such a store cannot be written: what is behind the damage would be lost for good. Where the lane of a guest
+//! is damaged nothing is shown of what it carries, and later changes are: that is told like any other damage.
 
 use crate::context::Context;
 use crate::context::event::Event;
@@ -21,17 +27,21 @@ use crate::context::options::{DamagedFiles, FamilyOptions, Options};
 use crate::engine::Engine;
 use crate::files::damaged::is_of_reading;
 use crate::files::data_file::DataFile;
-use crate::open::{build, check_files, check_remains, is_a_file, no_store, replay, replay_up_to_damage};
-use crate::records::{CarriedBatches, refuse_carried};
-use base::{Error, ErrorKind, Result};
+use crate::large::placement::Replayed;
+use crate::open::{
+    build, check_files, check_remains, is_a_file, no_store, replay, replay_carried, replay_up_to_damage,
+};
+use crate::records::{self, CarriedBatches};
+use base::{Error, ErrorKind, Result, SeqNo};
 use io::Env;
 use lsm::TableSource;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::read::check_known;
 use store::volumes::Location;
+use version::names::FileKind;
 use version::{Manifest, State, names};
-use wal::{Lane, RecoveryMode};
+use wal::{Lane, RecoveryMode, RecoveryReport};
 
 /// Attempts before the last error is believed.
 const ATTEMPTS: u32 = 100;
@@ -146,15 +156,15 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
         let why = "the process that writes the store changed it meanwhile: try again";
         return Err(Error::new(ErrorKind::Busy, why).at_file(dir));
     }
-    refuse_carried(&engine.files)?;
-    let carried = &mut CarriedBatches::default();
-    let (report, placed) = replay(&engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()), carried)?;
+    let (report, placed) = replay_lanes(&engine)?;
     placed.hold(&engine.large);
     let (then, now) = (engine.files.manifest.state(), Manifest::recover(env, dir, true)?.state());
     let end = report.history.chain.map(|c| c.ltn);
     let end = end.or(then.store.log_chain(Lane::FIRST).next_back().map(|group| group.ltn));
     let file_of = |state: &State, ltn| state.store.log_groups.get(&ltn).map(|g| g.file);
     let end_moved = end.is_some_and(|ltn| file_of(&then, ltn) != file_of(&now, ltn));
+    let mut of_guest = then.store.log_chain(Lane::LOG);
+    let end_moved = end_moved || of_guest.any(|group| file_of(&now, group.ltn) != Some(group.file));
     // Pages after a hole are what a crash leaves, too; then nobody edits the manifest.
     if end_moved || (report.discarded_pages > 0 && now.store.edit_number != then.store.edit_number) {
         let why = "the process that writes the store recycles its log faster than it can be read: try again";
@@ -162,6 +172,20 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     }
     engine.log.set_replayed(report.history.groups);
     Ok(engine)
+}
+
+/// Replays LavaKV's lane and what the lane of a guest carries. See the module.
+fn replay_lanes(engine: &Engine) -> Result<(RecoveryReport, Replayed)> {
+    let mut carried = records::look(&engine.files)?;
+    let none = &mut CarriedBatches::default();
+    let (report, mut placed) = replay(engine, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()), none)?;
+    let own_end = engine.tree.snapshots.visible();
+    let end = own_end.max(carried.last_seq());
+    if carried.last_seq() < own_end {
+        carried = records::look(&engine.files)?;
+    }
+    replay_carried(engine, &engine.files.manifest.state(), &mut placed, &mut carried, end + 1)?;
+    Ok((report, placed))
 }
 
 /// Opens what is before the damage of log and manifest. See the module.
@@ -176,7 +200,8 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     let engine = Arc::new(build(context, manifest, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
-    let (report, placed) = replay_up_to_damage(&engine, &mut damage)?;
+    let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;
+    replay_carried_up_to_damage(&engine, &mut placed, &mut damage)?;
     placed.hold(&engine.large);
     engine.log.set_replayed(report.history.groups);
     if !damage.is_empty() {
@@ -184,4 +209,27 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
         engine.files.tables.quarantine.set_damage(damage);
     }
     Ok(engine)
+}
+
+/// Replays what the lane of a guest carries, where LavaKV's is damaged no more than that shows.
+fn replay_carried_up_to_damage(
+    engine: &Engine,
+    placed: &mut Replayed,
+    damage: &mut Vec<Error>,
+) -> Result<()> {
+    let mut carried = match records::look(&engine.files) {
+        Err(e) if e.is_corruption() => {
+            damage.push(e);
+            return Ok(());
+        }
+        looked => looked?,
+    };
+    let is_log = |name: &str| matches!(names::parse(name), Some(FileKind::Log(_)));
+    let of_log =
+        |e: &Error| e.file().and_then(Path::file_name).and_then(|name| name.to_str()).is_some_and(is_log);
+    let below = match damage.iter().any(of_log) {
+        true => engine.tree.snapshots.visible() + 1,
+        false => SeqNo::MAX,
+    };
+    replay_carried(engine, &engine.files.manifest.state(), placed, &mut carried, below)
 }

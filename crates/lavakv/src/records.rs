@@ -17,15 +17,33 @@ use store::run::Scheduler;
 use version::State;
 use wal::{Lane, LogGroup, LoggedBatch, RecoveryMode, RecoveryReport};
 
-/// Batches of LavaKV's that were carried, the oldest first.
+/// Batches of LavaKV's that were carried, the oldest first, those that are not in tables.
 #[derive(Debug, Default)]
-pub(crate) struct CarriedBatches(VecDeque<(SeqNo, Vec<u8>)>);
+pub(crate) struct CarriedBatches {
+    batches: VecDeque<(SeqNo, Vec<u8>)>,
+    last_seq: SeqNo,
+}
 
 impl CarriedBatches {
     /// The next one, if it comes before this sequence.
     pub fn next_below(&mut self, seq: SeqNo) -> Option<(SeqNo, Vec<u8>)> {
-        self.0.front().filter(|(first, _)| *first < seq)?;
-        self.0.pop_front()
+        self.batches.front().filter(|(first, _)| *first < seq)?;
+        self.batches.pop_front()
+    }
+
+    /// The highest sequence of all that were found; 0: there are none.
+    pub fn last_seq(&self) -> SeqNo {
+        self.last_seq
+    }
+
+    /// Keeps a batch that tables lack any change of.
+    fn found(&mut self, state: &State, bytes: &[u8], dropped: WithoutFamily) -> Result<()> {
+        if is_in_no_table(state, bytes, dropped)? {
+            let (first_seq, count, _) = batch::decode(bytes)?;
+            self.batches.push_back((first_seq, bytes.to_vec()));
+            self.last_seq = self.last_seq.max(first_seq + u64::from(count) - 1);
+        }
+        Ok(())
     }
 }
 
@@ -40,13 +58,7 @@ pub(crate) fn replay(
     let mut carried = CarriedBatches::default();
     let state = files.manifest.state();
     let report = lane.replay(&mut |batch| {
-        if let Some(bytes) = guest.replay(batch)?
-            && is_in_no_table(&state, bytes, WithoutFamily::Kept)?
-        {
-            let (first_seq, ..) = batch::decode(bytes)?;
-            carried.0.push_back((first_seq, bytes.to_vec()));
-        }
-        Ok(())
+        guest.replay(batch)?.map_or(Ok(()), |bytes| carried.found(&state, bytes, WithoutFamily::Kept))
     })?;
     Ok((report, carried))
 }
@@ -75,11 +87,27 @@ fn is_in_no_table(state: &State, batch: &[u8], dropped: WithoutFamily) -> Result
     Ok(false)
 }
 
-/// Refuses a store that is opened without the guest whose lane has changes that are in no table.
+/// Refuses a store that is opened for writing without the guest whose lane has changes that are in no table.
 ///
 /// # Errors
 /// `Unsupported`; those of reading the lane.
 pub(crate) fn refuse_carried(files: &Files) -> Result<()> {
+    if look_for(files, WithoutFamily::Gone)?.batches.is_empty() {
+        return Ok(());
+    }
+    let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
+    Err(Error::new(ErrorKind::Unsupported, why).at_file(&files.store().context().dir))
+}
+
+/// What the lane of a guest carries, for who reads the store without the guest.
+///
+/// # Errors
+/// Those of reading the lane.
+pub(crate) fn look(files: &Files) -> Result<CarriedBatches> {
+    look_for(files, WithoutFamily::Kept)
+}
+
+fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
     let (state, context) = (files.manifest.state(), files.store().context());
     let open = |meta: &store::manifest::LogGroupMeta| {
         let path = context.path(&store::names::log(meta.file));
@@ -88,19 +116,16 @@ pub(crate) fn refuse_carried(files: &Files) -> Result<()> {
     };
     let groups = state.store.log_chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);
     let groups: Vec<LogGroup> = groups.collect::<Result<_>>()?;
+    let mut out = CarriedBatches::default();
     if groups.is_empty() {
-        return Ok(());
+        return Ok(out);
     }
-    let mut look = |logged: &LoggedBatch<'_>| {
-        let Some(carried) = Carried::read(logged.bytes)? else { return Ok(()) };
-        if is_in_no_table(&state, carried.bytes, WithoutFamily::Gone)? {
-            let why = "another engine's log holds changes that are in no table: open the store with that engine, and close it";
-            return Err(Error::new(ErrorKind::Unsupported, why).at_file(&context.dir));
-        }
-        Ok(())
+    let mut take = |logged: &LoggedBatch<'_>| {
+        Carried::read(logged.bytes)?.map_or(Ok(()), |carried| out.found(&state, carried.bytes, dropped))
     };
     let of = (state.store.uid, Lane::LOG);
-    wal::recover_lane(&context.env, &context.dir, of, &groups, RecoveryMode::ReadOnly, &mut look).map(drop)
+    wal::recover_lane(&context.env, &context.dir, of, &groups, RecoveryMode::ReadOnly, &mut take)?;
+    Ok(out)
 }
 
 /// The logs have begun: the guest serves. Before there are workers.

@@ -8,3 +8,4 @@ mod both;
 mod carried;
 mod crashes;
 mod life;
+mod readers;
