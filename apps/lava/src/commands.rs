@@ -59,14 +59,34 @@ pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
     open_in(Place::to_write(&dir)?, options)
 }
 
-/// The same in a place.
+/// The same in a place. What its logs hold for keys comes into tables with them, so they are opened too, if it has any.
 pub fn open_in(place: Place, options: Options) -> Result<Db> {
+    let has_logs = Db::has_logs_in(&place.env, &place.dir).or_else(|e| match e.kind() {
+        ErrorKind::NotFound => Ok(false),
+        _ => Err(e),
+    })?;
+    let options = with_own_family(&place, options)?;
+    Ok(match has_logs {
+        true => Db::open_with_logs_in(&place.env, place.dir, &options, &log::options(false))?,
+        false => Db::open_in(&place.env, place.dir, &options)?,
+    })
+}
+
+/// Opens the keys of a store alone, for who takes its logs away.
+pub fn open_without_logs(dir: PathBuf, options: Options) -> Result<Db> {
+    let place = Place::to_write(&dir)?;
+    let options = with_own_family(&place, options)?;
+    Ok(Db::open_in(&place.env, place.dir, &options)?)
+}
+
+/// With the options that the default family has, if the store exists.
+fn with_own_family(place: &Place, options: Options) -> Result<Options> {
     let own = match Db::stored_family_options_in(&place.env, &place.dir) {
         Ok(families) => families.into_iter().find(|(name, _)| name == "default").map(|(_, own)| own),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e.into()),
     };
-    Ok(Db::open_in(&place.env, place.dir, &Options { family: own.unwrap_or(options.family), ..options })?)
+    Ok(Options { family: own.unwrap_or(options.family), ..options })
 }
 
 /// How new data of a column family is stored, from now on.

@@ -222,3 +222,32 @@ fn a_volume_holds_logs() {
     assert_eq!(json(&on("ls --json"))["logs"][0]["first_lsn"], 2);
     assert_eq!(json(&on("stat --json"))["logs"], 1);
 }
+
+/// What a killed process leaves of keys that were written with records: in the log of records alone.
+#[test]
+fn keys_that_only_the_log_has_are_read_and_written() {
+    use lavastore::{Db, LogBatch, LogOptions, Options, WriteBatch};
+    let s = Scratch::new("log-both");
+    let logs = LogOptions { group_bytes: 1 << 20, ..LogOptions::default() };
+    let db = Db::open_with_logs(s.path("live"), &Options::default(), &logs).unwrap();
+    let log = db.logs().unwrap().log("orders").unwrap();
+    let mut stock = WriteBatch::new();
+    stock.put("apples", "98");
+    db.write_with_logs(&stock, LogBatch::new().append(&log, 1, "two apples")).unwrap();
+    // A copy is what the process would leave that still has it.
+    std::fs::create_dir(s.path("db")).unwrap();
+    for file in std::fs::read_dir(s.path("live")).unwrap().map(|file| file.unwrap()) {
+        std::fs::copy(file.path(), s.path("db").join(file.file_name())).unwrap();
+    }
+    assert_eq!(s.ok(&["get", "apples"]), "98\n");
+    assert!(s.ok(&["engines"]).contains("LavaLog"));
+    let refused = s.fails(1, &["engines", "--remove", "LavaLog", "--yes"]);
+    assert!(refused.contains("changes that are in no table"), "{refused}");
+    s.ok(&["put", "pears", "3"]);
+    assert_eq!((s.ok(&["get", "apples"]), s.ok(&["get", "pears"])), ("98\n".into(), "3\n".into()));
+    assert_eq!(s.ok(&["log", "read", "orders", "1"]), "two apples\n");
+    // What the log had for the keys is in tables now.
+    s.ok(&["engines", "--remove", "LavaLog", "--yes"]);
+    assert_eq!(s.ok(&["get", "apples"]), "98\n");
+    drop((db, log));
+}

@@ -410,6 +410,15 @@ impl Db {
         crate::read_only::family_options(env, path.as_ref())
     }
 
+    /// The names of the other engines that keep something in a store that need not be open. It reads the manifest only, and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    pub fn stored_engines_in(env: &Env, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        crate::read_only::other_engines(env, path.as_ref())
+    }
+
     /// Drops a column family with all its data. Its handles then fail; iterators over it go on.
     pub fn drop_column_family(&self, family: &ColumnFamily) -> Result<()> {
         let family = self.own(family)?;

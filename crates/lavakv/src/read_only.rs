@@ -60,6 +60,14 @@ pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, Famil
     })
 }
 
+/// The names of the engines beside LavaKV, as the manifest has them.
+pub(crate) fn other_engines(env: &Env, dir: &Path) -> Result<Vec<String>> {
+    attempt(env, dir, || {
+        let state = Manifest::recover(env, dir, true)?.state();
+        Ok(state.store.engines_away().map(|engine| engine.name.to_string()).collect())
+    })
+}
+
 /// Opens for reading.
 pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Engine>> {
     options.validate()?;

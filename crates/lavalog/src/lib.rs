@@ -52,6 +52,7 @@ mod write;
 pub use beside::Beside;
 pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
+pub use manifest::NAME;
 pub use options::Options;
 pub use scan::Scan;
 pub use space_report::Space;

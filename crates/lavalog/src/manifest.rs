@@ -198,9 +198,12 @@ fn contradiction<T>(why: impl std::fmt::Display) -> Result<T> {
     Err(Error::invalid(format!("the edit contradicts the state of LavaLog: {why}")))
 }
 
+/// Its name in a store, for people.
+pub const NAME: &str = "LavaLog";
+
 impl Engine for LavaLog {
     const ID: EngineId = EngineId(1);
-    const NAME: &'static str = "LavaLog";
+    const NAME: &'static str = NAME;
     const FORMAT: u32 = 1;
     type State = State;
     type Edit = Step;

@@ -1,6 +1,6 @@
 //! `engines`: which engines share the store, and how one that is not wanted any more is removed from it.
 
-use super::{directory, open_to_read, open_with, read_whole};
+use super::{directory, open_to_read, open_without_logs, read_whole};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use clap::Args;
@@ -39,7 +39,8 @@ pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
             "what the engine {name} has in the store is lost for good if it is removed: --yes does it"
         ));
     }
-    let store = open_with(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
+    let store =
+        open_without_logs(directory(db)?, Options { create_if_missing: false, ..Options::default() })?;
     let before = store.engines()?.into_iter().find(|engine| engine.name == *name).unwrap_or_default();
     store.remove_engine(name)?;
     store.close()?;

@@ -62,9 +62,13 @@ pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
     }
 }
 
+/// How the command line opens logs.
+pub fn options(create: bool) -> LogOptions {
+    LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() }
+}
+
 fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
-    let options = LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() };
-    LogStore::open_in(&place.env, &place.dir, &options)
+    LogStore::open_in(&place.env, &place.dir, &options(create))
 }
 
 /// Opens the store of logs that the user named.

@@ -60,6 +60,36 @@ impl Db {
         Ok(Db { default: Family::new(Handle::of_default(&kv, Some(logs))) })
     }
 
+    /// Whether a store that need not be open has logs: then [`Db::open_with_logs`] opens all of it. It reads the manifest only.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-has-logs-{}", std::process::id()));
+    /// use lavastore::{Db, LogStore};
+    /// LogStore::open(&dir)?.log("orders")?;
+    /// assert!(Db::has_logs(&dir)?);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if there is no store; `Corruption`; `Unsupported`.
+    pub fn has_logs(path: impl AsRef<Path>) -> Result<bool> {
+        Self::has_logs_in(&Env::kernel(), path)
+    }
+
+    /// As [`Db::has_logs`], in an environment.
+    ///
+    /// ```
+    /// use lavastore::{Db, testing::SimEnv};
+    /// assert!(Db::has_logs_in(&SimEnv::new(1).env(), "/store").is_err(), "there is no store");
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Db::has_logs`].
+    pub fn has_logs_in(env: &Env, path: impl AsRef<Path>) -> Result<bool> {
+        Ok(lavakv::Db::stored_engines_in(env, path)?.iter().any(|name| name == lavalog::NAME))
+    }
+
     /// The logs of the store. Their handles keep the store open, as any other handle does.
     ///
     /// ```
