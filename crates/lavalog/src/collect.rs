@@ -1,23 +1,24 @@
 //! Collection: what is alive of files that are mostly garbage goes into a cold file, and they go.
 //!
 //! What is taken is decided by [`crate::pick`], from what the ledger says. Of a copy only the rows of the inputs are read, and the
-//! records that are alive, by log and LSN. One edit names the cold file and drops the inputs; before that nothing has changed, so
-//! that a crash on the way loses nothing. What dies while it is copied is taken out when the new file takes the places of the
-//! inputs.
+//! records that are alive, by log and LSN. One edit names the cold files that were written (`outputs`) and drops the inputs; before that
+//! nothing has changed, so that a crash on the way loses nothing. What dies while it is copied is taken out when the new files take the
+//! places of the inputs.
 
-use crate::cold::{ColdFileWriter, ColdHead};
+mod outputs;
+
 use crate::core::{Core, LOGS_AT_ONCE};
 use crate::disk::directory::{Directory, LogRows};
 use crate::entry::{Entry, LogId, Source};
 use crate::files::RowFile;
 use crate::index::Part;
 use crate::logs::Moved;
-use crate::lsn_set::LsnSet;
+use crate::lsn_set::{LsnSet, Size};
 use crate::manifest::{FileMeta, Role, Step, commit};
-use crate::pick::{FileFacts, Pick};
-use crate::seal::{NewFile, parts_of};
+use crate::pick::{Company, FileFacts, Pick};
 use base::sync::{lock, read, write};
 use base::{Error, HashMap, Result};
+use outputs::Outputs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::commit::{GroupState, LaneGroup, ReadAhead};
@@ -89,7 +90,7 @@ impl Core {
     fn replace(
         &self,
         inputs: &[Source],
-        add: Option<FileMeta>,
+        add: Vec<FileMeta>,
         moved: Vec<Moved>,
         grant: Option<&Grant>,
     ) -> Result<()> {
@@ -103,7 +104,7 @@ impl Core {
             })
             .collect();
         let remove = rows.iter().map(|file| file.number).collect();
-        let step = Step { floor: None, remove, add: add.into_iter().collect() };
+        let step = Step { floor: None, remove, add: add.clone() };
         // The trims and truncations by which records are dead must not be lost where the records are.
         self.sync()?;
         self.lane.free(&groups, |records| {
@@ -131,7 +132,7 @@ impl Core {
 
     /// Drops files of which nothing is alive.
     fn free_dead(&self, dead: &[Source]) -> Result<()> {
-        self.replace(dead, None, Vec::new(), None)
+        self.replace(dead, Vec::new(), Vec::new(), None)
     }
 }
 
@@ -154,8 +155,7 @@ struct Copy {
     /// The logs that the inputs have something of, and how many of them are copied.
     logs: Vec<LogId>,
     at: usize,
-    output: ColdFileWriter,
-    file: NewFile,
+    outputs: Outputs,
     copied_bytes: u64,
     grant: Option<Grant>,
 }
@@ -180,34 +180,24 @@ impl Collection {
             logs.extend(directory.logs.iter().map(|rows| rows.log));
             opened.push(Input { source: *source, file, directory });
         }
-        let (file, append) = core.new_file(Role::Cold { generation: *generation })?;
-        let head = ColdHead { number: file.meta.number, generation: *generation };
-        let output = ColdFileWriter::new(append, &file.path, file.meta.uid, head);
-        let logs = logs.into_iter().collect();
-        self.copy = Some(Copy { inputs: opened, logs, at: 0, output, file, copied_bytes: 0, grant });
+        let (outputs, logs) = (Outputs::new(*generation), logs.into_iter().collect());
+        self.copy = Some(Copy { inputs: opened, logs, at: 0, outputs, copied_bytes: 0, grant });
         Ok(())
     }
 
     fn finish(&mut self) -> Result<()> {
-        let Some(Copy { inputs, logs: logs_named, output, mut file, copied_bytes, grant, .. }) =
-            self.copy.take()
-        else {
+        let Some(Copy { inputs, logs, mut outputs, copied_bytes, grant, .. }) = self.copy.take() else {
             return Ok(());
         };
         let core = &self.core;
-        let finished = output.finish().and_then(|finished| {
-            core.files.sync_dir()?;
-            Ok(finished)
-        });
+        let finished = outputs.finish_all().and_then(|()| core.files.sync_dir());
         let sources: Vec<Source> = inputs.iter().map(|input| input.source).collect();
-        let replaced = finished.and_then(|finished| {
-            let parts = parts_of(Source::Cold(file.meta.number), &finished.directory)?;
-            file.meta.len = finished.len;
-            core.replace(&sources, Some(file.meta), moved(&inputs, &logs_named, parts), grant.as_ref())
+        let replaced = finished.and_then(|()| outputs.parts()).and_then(|parts| {
+            core.replace(&sources, outputs.metas(), moved(&inputs, &logs, parts), grant.as_ref())
         });
         match &replaced {
             Ok(()) => core.counters.copied_bytes.add(copied_bytes),
-            Err(_) => core.remove_unnamed(&[file]),
+            Err(_) => outputs.remove(core),
         }
         replaced
     }
@@ -217,8 +207,7 @@ impl Copy {
     /// Copies what is alive of some logs. True if there are more.
     fn step(&mut self, core: &Core) -> Result<bool> {
         let begun = self.copied_bytes;
-        let created = || vec![(self.file.meta.number, self.file.path.clone())];
-        self.grant.iter().for_each(|grant| grant.wrote(created));
+        self.grant.iter().for_each(|grant| grant.wrote(|| self.outputs.created()));
         while let Some(&log) = self.logs.get(self.at) {
             if self.copied_bytes - begun > STEP_BYTES {
                 return Ok(true);
@@ -230,10 +219,11 @@ impl Copy {
     }
 
     fn copy_log(&mut self, core: &Core, log: LogId) -> Result<()> {
-        let mut rows: Vec<(Source, Entry)> = Vec::new();
+        let (mut rows, mut live): (Vec<(Source, Entry)>, _) = (Vec::new(), Size::default());
         for input in &self.inputs {
             let Some(of_log) = input.directory.log(log) else { continue };
             let alive = alive(core, input.source, of_log);
+            live += alive.size();
             input.file.each_of(of_log, &mut |row| {
                 if alive.contains(row.lsn) {
                     rows.push((input.source, *row));
@@ -242,18 +232,20 @@ impl Copy {
             })?;
         }
         rows.sort_unstable_by_key(|(_, row)| row.lsn);
+        let is_trimmed = read(&core.logs).get(log).is_none_or(|log| log.trimmed_below() > 0);
+        let company = Company::of(self.outputs.generation(), live, is_trimmed, core.options.group_bytes);
         let (mut bytes, mut ahead) = (Vec::new(), ReadAhead::new(AHEAD_BYTES));
         for (source, row) in rows {
             bytes.clear();
             core.bytes_ahead(source, &row, &mut ahead, &mut bytes)?;
-            self.output.add(log, row.lsn, row.seq, &bytes)?;
+            self.outputs.add(core, company, &row, &bytes)?;
             self.copied_bytes += bytes.len() as u64;
         }
-        Ok(())
+        self.outputs.end_log(company)
     }
 }
 
-/// What becomes of the logs that inputs have something of; `parts`: what the output has of them.
+/// What becomes of the logs that inputs have something of; `parts`: what the outputs have of them.
 fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Moved> {
     let mut parts: HashMap<LogId, Part> = parts.into_iter().collect();
     let from = |log: LogId| {
@@ -289,9 +281,8 @@ impl Job for Collection {
     }
 
     fn abandon(&mut self) {
-        if let Some(Copy { output, file, .. }) = self.copy.take() {
-            drop(output);
-            self.core.remove_unnamed(&[file]);
+        if let Some(Copy { outputs, .. }) = self.copy.take() {
+            outputs.remove(&self.core);
         }
     }
 }
@@ -320,3 +311,6 @@ impl Drop for Collection {
         lock(&self.core.under_way).is_moving = false;
     }
 }
+
+#[cfg(test)]
+mod tests;

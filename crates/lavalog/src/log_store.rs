@@ -92,7 +92,7 @@ impl LogStore {
         LogStore(Arc::new(Inner { core, scheduler: None }))
     }
 
-    fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
     }
 

@@ -11,15 +11,18 @@
 //! 3. If more than 80 % of the oldest group of all is alive, age says nothing: the groups with the least alive are taken instead.
 //! 4. A cold file is taken if less of it is alive than of the group that would be taken. Cold files have no order in age: what is alive decides.
 //!
-//! 5. If nothing is worth it, small cold files are put together, once there are [`MERGED_MIN`] of a generation: a file costs an open, a read
-//!    of its directory and a few hundred bytes of memory at each start, and a part in each of its logs, however little it has.
+//! 5. If nothing is worth it, small cold files of the first generation are put together, once they make a file that is not small, or there
+//!    are [`MERGED_MAX`] of them: a file costs an open, a read of its directory and a few hundred bytes of memory at each start, and a part
+//!    in each of its logs, however little it has.
 //!
 //! Groups and cold files are not mixed, nor are cold files of several *generations* (how often their records were copied). Otherwise
 //! records that were just copied for the first time would lie among those that will stay for ever, die, and drag these along.
-//! So of a log that is never trimmed, among others that are, each record is copied once with what of the others is not trimmed yet, and
-//! once more when that is; then it lies among its own, of which nothing dies. That takes room: in the simulation of the tests it
-//! holds until 60 % of the budget is alive. Above, files are collected before the others' records in them have died, and the second
-//! copies are mixed again.
+//! With the second copy logs are parted ([`Company`]): from then on a record is copied again only because records of its own log died.
+//! So of a log that is never trimmed, among others that are, each record is copied at most twice, however full the store is: once
+//! with what of the others is not trimmed yet, and once more when that is.
+//!
+//! A second copy is so the last chance to make a long file of what stays, and waits until there is enough for one
+//! ([`PickOptions::second_bytes_min`]), unless room is short.
 //!
 //! Nothing is copied as long as less than the threshold of all files together is garbage: what is half dead now is dead soon where logs are
 //! trimmed from their beginnings, and goes without a copy then. So the threshold is what the store keeps to, not each of its files.
@@ -31,8 +34,10 @@
 //! fills a quarter of its pages of 4 KiB. Copied at once, each record was written twice.)
 
 mod candidates;
+mod company;
 
 pub use candidates::Candidates;
+pub use company::Company;
 
 use crate::entry::Source;
 use crate::lsn_set::Size;
@@ -127,6 +132,9 @@ pub struct PickOptions {
     pub live_head_percent: u32,
     /// The bytes that are to become free. Files are taken until they are: those that come later have had less time to become garbage.
     pub wanted_bytes: u64,
+    /// Files of the first generation are copied when so much is alive of those that are worth it, or as many files or as much garbage as are
+    /// taken at once.
+    pub second_bytes_min: u64,
     /// The most bytes that are copied into one output. A file of which more is alive is taken alone.
     pub output_bytes: u64,
     /// The room there is for an output. Nothing is taken that does not fit.
@@ -143,6 +151,7 @@ impl Default for PickOptions {
             padded_groups: 0,
             live_head_percent: 80,
             wanted_bytes: 256 << 20,
+            second_bytes_min: 0,
             output_bytes: 256 << 20,
             room_bytes: u64::MAX,
             inputs_max: 16,
@@ -168,10 +177,32 @@ pub enum Pick {
     },
 }
 
-/// So many small cold files of a generation are put together, and not fewer.
-pub const MERGED_MIN: usize = 16;
-/// At most so many.
-const MERGED_MAX: usize = 64;
+impl Pick {
+    /// How many files it takes.
+    pub fn files(&self) -> usize {
+        let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = self;
+        inputs.len()
+    }
+
+    /// True if it is worth a second copy.
+    fn is_enough(&self, options: &PickOptions) -> bool {
+        match self {
+            Pick::Free(_) => true,
+            Pick::Copy { inputs, copy_bytes, free_bytes, .. } => {
+                *copy_bytes >= options.second_bytes_min
+                    || *free_bytes >= options.wanted_bytes
+                    || inputs.len() >= options.inputs_max
+            }
+        }
+    }
+}
+
+/// So many small cold files are put together, and not fewer.
+const MERGED_MIN: usize = 16;
+/// So many are put together however short they are, and not more.
+pub const MERGED_MAX: usize = 256;
+/// The most files that are dropped at once.
+const FREED_MAX: usize = 256;
 /// A cold file is small if it has no more than this part of an output.
 const SMALL_PART: u64 = 16;
 /// So many candidates are looked at for one output.
@@ -179,7 +210,7 @@ const LOOKED_AT_MAX: usize = 1024;
 
 /// What is most worth collecting of the candidates, if anything is. Files that are busy, or cannot be read, are left out by the caller.
 pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
-    let dead = files.dead();
+    let dead = files.dead(FREED_MAX);
     if !dead.is_empty() {
         return Some(Pick::Free(dead));
     }
@@ -196,14 +227,17 @@ pub fn pick(files: &mut Candidates, options: &PickOptions) -> Option<Pick> {
     };
     // Those that are passed over as not due yet are among the youngest: a few.
     let groups = |by_age: bool| files.groups(by_age).filter(is_due).filter(fits);
-    let (group, cold) = (groups(by_age).next(), files.cold().find(fits));
-    let cold_is_better = match (group, cold) {
+    let second = copy(files.cold().filter(fits).filter(|file| file.generation == 1), options);
+    let waits = second.is_some_and(|second| !second.is_enough(options));
+    let cold = || files.cold().filter(fits).filter(|file| !waits || file.generation != 1);
+    let (group, best) = (groups(by_age).next(), cold().next());
+    let cold_is_better = match (group, best) {
         (Some(group), Some(cold)) => cold.live_ppm() < group.live_ppm(),
         (None, cold) => cold.is_some(),
         (Some(_), None) => false,
     };
     let picked = match cold_is_better {
-        true => copy(files.cold().filter(fits), options),
+        true => copy(cold(), options),
         false => copy(groups(by_age), options),
     };
     picked.or_else(|| merge(files, options))
@@ -231,24 +265,24 @@ fn copy<'a>(candidates: impl Iterator<Item = &'a FileFacts>, options: &PickOptio
     Some(Pick::Copy { inputs, generation: generation.saturating_add(1), copy_bytes, free_bytes })
 }
 
-/// Small cold files of one generation, if there are many.
+/// Small cold files of the first generation, if they make one that is not small, or there are very many. (What was copied twice is not
+/// copied again for that.)
 fn merge(files: &Candidates, options: &PickOptions) -> Option<Pick> {
     let small_bytes = options.output_bytes / SMALL_PART;
-    files.generations().find_map(|generation| {
-        let small = files.smallest(generation).take(MERGED_MAX);
-        let (mut inputs, mut copy_bytes, mut free_bytes) = (Vec::new(), 0u64, 0u64);
-        for file in small.take_while(|file| file.bytes <= small_bytes) {
-            let sum = copy_bytes.saturating_add(file.copy_bytes());
-            if sum > options.output_bytes.min(options.room_bytes) {
-                break;
-            }
-            inputs.push(file.source);
-            copy_bytes = sum;
-            free_bytes = free_bytes.saturating_add(file.garbage_bytes());
+    let small = files.smallest(1).take(MERGED_MAX);
+    let (mut inputs, mut copy_bytes, mut free_bytes) = (Vec::new(), 0u64, 0u64);
+    for file in small.take_while(|file| file.bytes <= small_bytes) {
+        let sum = copy_bytes.saturating_add(file.copy_bytes());
+        if sum > options.output_bytes.min(options.room_bytes) {
+            break;
         }
-        let generation = generation.saturating_add(1);
-        (inputs.len() >= MERGED_MIN).then_some(Pick::Copy { inputs, generation, copy_bytes, free_bytes })
-    })
+        inputs.push(file.source);
+        copy_bytes = sum;
+        free_bytes = free_bytes.saturating_add(file.garbage_bytes());
+    }
+    let is_one = inputs.len() >= MERGED_MIN && copy_bytes > small_bytes;
+    let picked = Pick::Copy { generation: 2, copy_bytes, free_bytes, inputs };
+    (is_one || picked.files() >= MERGED_MAX).then_some(picked)
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ const GARBAGE_PERCENT_STEP: u32 = 10;
 /// Younger groups that there are when one is collected for its padding alone, unless room is short.
 const PADDED_GROUPS: usize = 8;
 
+/// What is copied for the second time waits until it is this part of a group, unless room is short.
+const SECOND_PART: u64 = 4;
+
 /// What the store is told of the space it needs.
 pub(crate) fn terms(options: &Options) -> Terms {
     let first = options.first_lane_terms().group_bytes;
@@ -100,6 +103,7 @@ impl Core {
             all_garbage_percent: garbage_percent,
             padded_groups: if self.is_short() { 0 } else { PADDED_GROUPS },
             wanted_bytes: self.options.group_bytes,
+            second_bytes_min: if self.is_short() { 0 } else { self.options.group_bytes / SECOND_PART },
             output_bytes: self.options.group_bytes,
             room_bytes: self.space.job_bytes_max(),
             ..PickOptions::default()

@@ -11,33 +11,39 @@ use base::sync::{RwLock, rank, write};
 /// Files whose counts are looked at while nobody else looks at any log.
 const FILES_AT_ONCE: usize = 1024;
 
+/// So many answers are kept.
+const ANSWERS_MAX: usize = 8;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ToCollect {
     files: Candidates,
-    /// And by which options; `None`: something has changed since.
-    answer: Option<(PickOptions, Option<Pick>)>,
+    /// What was found by which options since something last changed. Where room is short several are tried one after another.
+    answers: Vec<(PickOptions, Option<Pick>)>,
 }
 
 impl ToCollect {
     /// A file has come.
     pub fn add(&mut self, file: FileFacts) {
         self.files.set(file);
-        self.answer = None;
+        self.answers.clear();
     }
 
     /// A file has gone, or cannot be read.
     pub fn remove(&mut self, source: Source) {
         self.files.remove(source);
-        self.answer = None;
+        self.answers.clear();
     }
 
     /// What is most worth collecting.
     pub fn pick(&mut self, options: &PickOptions) -> Option<Pick> {
-        if self.answer.as_ref().is_none_or(|(of, _)| of != options) {
-            self.answer = Some((*options, pick(&mut self.files, options)));
+        if let Some((_, pick)) = self.answers.iter().find(|(of, _)| of == options) {
+            return pick.clone();
         }
-        self.answer.as_ref().and_then(|(_, pick)| pick.clone())
+        let pick = pick(&mut self.files, options);
+        self.answers.drain(..(self.answers.len() + 1).saturating_sub(ANSWERS_MAX));
+        self.answers.push((*options, pick.clone()));
+        pick
     }
 
     /// Takes note of what has died since this was last called. The lock is held for a bounded number of files each time.
@@ -46,7 +52,7 @@ impl ToCollect {
             let changed = write(logs).take_changed(FILES_AT_ONCE);
             for (source, usage) in &changed {
                 self.files.set_live(*source, usage.live);
-                self.answer = None;
+                self.answers.clear();
             }
             if changed.len() < FILES_AT_ONCE {
                 return;

@@ -1,7 +1,7 @@
 //! The files that may be collected, in the orders in which they are asked for.
 //!
-//! A file is put in its places when it comes, and anew when something of it has died; nothing goes through all of them, but for
-//! those that are worth collecting when the threshold is another one.
+//! A file is put in its places when it comes, and anew when something of it has died; nothing goes through all of them, but when a
+//! threshold comes that was not there before. There are few, and those that were asked for last are kept.
 
 use super::FileFacts;
 use crate::entry::Source;
@@ -15,6 +15,9 @@ type ByLive = (u64, u64, Source);
 /// The same of cold files: later generations hold what lives longest, and wait if all else is equal.
 type ColdByLive = (u64, u32, Reverse<u64>, Source);
 
+/// So many thresholds are kept: as many as are gone through while room is short.
+const THRESHOLDS_MAX: usize = 8;
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
@@ -23,9 +26,8 @@ pub struct Candidates {
     /// Groups by age.
     groups: BTreeSet<(u64, Source)>,
     groups_by_live: BTreeSet<ByLive>,
-    /// The groups of which at least `garbage_percent` are garbage, by age.
-    worth_it: BTreeSet<(u64, Source)>,
-    garbage_percent: u32,
+    /// For some thresholds, the one that was asked for last at the end: the groups of which at least so many percent are garbage, by age.
+    worth_it: Vec<(u32, BTreeSet<(u64, Source)>)>,
     /// What all of them occupy, and what copies of them would.
     bytes: u128,
     copy_bytes: u128,
@@ -62,8 +64,10 @@ impl Candidates {
         if file.is_group() {
             self.groups.insert((age, source));
             self.groups_by_live.insert((file.live_ppm(), age, source));
-            if file.is_worth_it(self.garbage_percent) {
-                self.worth_it.insert((age, source));
+            for (percent, worth_it) in &mut self.worth_it {
+                if file.is_worth_it(*percent) {
+                    worth_it.insert((age, source));
+                }
             }
         } else {
             self.cold_by_live.insert((file.live_ppm(), generation, Reverse(bytes), source));
@@ -91,7 +95,9 @@ impl Candidates {
         if file.is_group() {
             self.groups.remove(&(age, source));
             self.groups_by_live.remove(&(file.live_ppm(), age, source));
-            self.worth_it.remove(&(age, source));
+            for (_, worth_it) in &mut self.worth_it {
+                worth_it.remove(&(age, source));
+            }
             return;
         }
         self.cold_by_live.remove(&(file.live_ppm(), generation, Reverse(bytes), source));
@@ -103,13 +109,23 @@ impl Candidates {
         }
     }
 
-    /// From which share of garbage on a file is worth it, percent.
+    /// From which share of garbage on a file is worth it, percent: for [`Candidates::groups`] and [`Candidates::cold`].
     pub(super) fn set_threshold(&mut self, garbage_percent: u32) {
-        if self.garbage_percent != garbage_percent {
-            self.garbage_percent = garbage_percent;
-            let worth_it = self.worth_by_live().map(|file| (file.age, file.source)).collect();
-            self.worth_it = worth_it;
+        match self.worth_it.iter().position(|(percent, _)| *percent == garbage_percent) {
+            Some(at) => self.worth_it[at..].rotate_left(1),
+            None => {
+                let groups = self.groups_by_live.iter().filter_map(|(_, _, source)| self.facts.get(source));
+                let worth_it = worth(groups, garbage_percent).map(|file| (file.age, file.source)).collect();
+                self.worth_it.push((garbage_percent, worth_it));
+                let surplus = self.worth_it.len().saturating_sub(THRESHOLDS_MAX);
+                self.worth_it.drain(..surplus);
+            }
         }
+    }
+
+    /// The threshold.
+    fn garbage_percent(&self) -> u32 {
+        self.worth_it.last().map_or(0, |(percent, _)| *percent)
     }
 
     /// True if so much of all of them together is garbage, percent.
@@ -122,9 +138,9 @@ impl Candidates {
         self.groups.iter().nth_back(groups).map(|(age, _)| *age)
     }
 
-    /// The files of which nothing is alive.
-    pub(super) fn dead(&self) -> Vec<Source> {
-        self.dead.iter().copied().collect()
+    /// Files of which nothing is alive, so many at most.
+    pub(super) fn dead(&self, limit: usize) -> Vec<Source> {
+        self.dead.iter().take(limit).copied().collect()
     }
 
     /// The oldest group of all.
@@ -132,36 +148,21 @@ impl Candidates {
         self.facts.get(&self.groups.first()?.1)
     }
 
-    fn worth_by_live(&self) -> impl Iterator<Item = &FileFacts> + '_ {
-        let files = self.groups_by_live.iter().filter_map(|(_, _, source)| self.facts.get(source));
-        self.worth(files)
-    }
-
-    /// Of files by what is alive, those that are worth it.
-    fn worth<'a>(&self, files: impl Iterator<Item = &'a FileFacts>) -> impl Iterator<Item = &'a FileFacts> {
-        let percent = self.garbage_percent;
-        let most_ppm = u64::from(100 - percent.min(100)) * 10_000;
-        files
-            .take_while(move |file| file.live_ppm() <= most_ppm)
-            .filter(move |file| file.is_worth_it(percent))
-    }
-
     /// The groups that are worth it: by age, or by what is alive.
     pub(super) fn groups(&self, by_age: bool) -> Box<dyn Iterator<Item = &FileFacts> + '_> {
-        match by_age {
-            true => Box::new(self.worth_it.iter().filter_map(|(_, source)| self.facts.get(source))),
-            false => Box::new(self.worth_by_live()),
+        let by_live = self.groups_by_live.iter().map(|(_, _, source)| source);
+        match (by_age, self.worth_it.last()) {
+            (true, Some((_, worth_it))) => {
+                Box::new(worth_it.iter().filter_map(|(_, source)| self.facts.get(source)))
+            }
+            _ => Box::new(worth(by_live.filter_map(|source| self.facts.get(source)), self.garbage_percent())),
         }
     }
 
     /// The cold files that are worth it, by what is alive.
     pub(super) fn cold(&self) -> impl Iterator<Item = &FileFacts> + '_ {
-        self.worth(self.cold_by_live.iter().filter_map(|(.., source)| self.facts.get(source)))
-    }
-
-    /// The generations of which there are cold files.
-    pub(super) fn generations(&self) -> impl Iterator<Item = u32> + '_ {
-        self.cold.keys().copied()
+        let files = self.cold_by_live.iter().filter_map(|(.., source)| self.facts.get(source));
+        worth(files, self.garbage_percent())
     }
 
     /// The cold files of a generation, the shortest first.
@@ -169,4 +170,15 @@ impl Candidates {
         let files = self.cold.get(&generation).into_iter().flatten();
         files.filter_map(|(_, source)| self.facts.get(source))
     }
+}
+
+/// Of files by what is alive, those of which at least so many percent are garbage.
+fn worth<'a>(
+    files: impl Iterator<Item = &'a FileFacts>,
+    garbage_percent: u32,
+) -> impl Iterator<Item = &'a FileFacts> {
+    let most_ppm = u64::from(100 - garbage_percent.min(100)) * 10_000;
+    files
+        .take_while(move |file| file.live_ppm() <= most_ppm)
+        .filter(move |file| file.is_worth_it(garbage_percent))
 }

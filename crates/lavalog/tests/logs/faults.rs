@@ -55,7 +55,7 @@ fn strikes(seed: u64, plan: FaultPlan, told: &str) -> bool {
     sim.inject(plan);
     let opened = open(&sim);
     let ran = match &opened {
-        Ok(store) => goes_on(&mut driver, store, 80).and_then(|()| store.settle()),
+        Ok(store) => goes_on(&mut driver, store, 120).and_then(|()| store.settle()),
         Err(_) => Ok(()),
     };
     let struck = sim.faults_fired() > 0;
