@@ -169,15 +169,21 @@ impl LogIndex {
         recent.chain(self.parts.last()).max()
     }
 
-    /// Takes out all below an LSN.
-    pub fn remove_below(&mut self, lsn: Lsn, ledger: &mut Ledger) {
-        let Some(last) = lsn.checked_sub(1) else { return };
-        let range = 0..=last;
+    /// Takes out what is below an LSN, of `limit` parts and pieces of recent records or hardly more. `from` is 0, or what this returned: from
+    /// where to go on, if that was not all.
+    pub fn remove_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {
+        let mut pieces = limit;
         for recent in self.recent.iter_mut().filter(|recent| recent.first().is_some_and(|first| first < lsn))
         {
-            ledger.lose(Source::Group(recent.ltn), recent.remove(&range, u64::MAX));
+            if pieces == 0 {
+                return Some(from);
+            }
+            ledger.lose(Source::Group(recent.ltn), recent.remove_below(lsn, &mut pieces));
+            if recent.first().is_some_and(|first| first < lsn) {
+                return Some(from);
+            }
         }
-        self.parts.cut(&range, u64::MAX, ledger);
+        self.parts.cut_below(lsn, from, pieces, ledger)
     }
 
     /// Takes out all above an LSN that came by an operation before `seq`. True if a part lost something: its file still has it.
@@ -194,12 +200,6 @@ impl LogIndex {
         lost
     }
 
-    /// Takes out everything.
-    pub fn clear(&mut self, ledger: &mut Ledger) {
-        self.remove_below(u64::MAX, ledger);
-        *self = LogIndex::default();
-    }
-
     /// The recent records in a group, in the order of their LSNs: what its index file is written from.
     pub fn recent_in(&self, log: LogId, ltn: u64) -> impl Iterator<Item = Entry> + '_ {
         let recent = self.recent.iter().filter(move |recent| recent.ltn == ltn);
@@ -207,13 +207,14 @@ impl LogIndex {
     }
 
     /// The index file of a group was written from [`LogIndex::recent_in`]; `part` is what it has of the log, if it has anything.
-    /// From now on it stands for the recent records of the group, as far as they are still alive. False if they are not all.
-    pub fn install(&mut self, ltn: u64, part: Option<Part>, ledger: &mut Ledger) -> bool {
+    /// From now on it stands for the recent records of the group, as far as they are still alive. False if they are not all. What is
+    /// below `floor` is not, though it may be here still.
+    pub fn install(&mut self, ltn: u64, part: Option<Part>, floor: Lsn, ledger: &mut Ledger) -> bool {
         let at = self.recent.iter().position(|recent| recent.ltn == ltn);
         let Some(at) = at else { return part.is_none() };
         let recent = self.recent.remove(at);
         let (mut alive, was) = (Builder::default(), recent.size);
-        for item in recent.items_from(0) {
+        for item in recent.items_from(floor) {
             // They ascend, and have lengths that records can have.
             let _ = alive.push(item.lsn, item.len);
         }
@@ -224,8 +225,14 @@ impl LogIndex {
 
     /// Files were collected: what lived of them is in another one, which has `part` of this log, if it has anything. It stands for
     /// the parts of the inputs, as far as they are still alive. `inputs`: each with the lowest LSN that it had of the log. False if
-    /// not all of the part is alive.
-    pub fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) -> bool {
+    /// not all of the part is alive. `floor` as there.
+    pub fn relocate(
+        &mut self,
+        inputs: &[(Source, Lsn)],
+        part: Option<Part>,
+        floor: Lsn,
+        ledger: &mut Ledger,
+    ) -> bool {
         let mut alive = Vec::new();
         for (source, low) in inputs {
             if let Some(input) = self.parts.take(*source, *low) {
@@ -237,8 +244,10 @@ impl LogIndex {
         let mut set = Builder::default();
         // The runs of several parts have no LSN in common.
         alive.into_iter().for_each(|run| drop(set.push_run(run)));
+        let mut alive = set.build();
+        alive.remove_below(floor);
         let came = part.as_ref().map(|part| (part.source(), part.set().size()));
-        let (is, whole) = self.replace(part, &set.build());
+        let (is, whole) = self.replace(part, &alive);
         if let Some((source, came)) = came {
             ledger.add(source, came);
             ledger.lose(source, came - is);
@@ -285,7 +294,7 @@ impl LogIndex {
     /// How many records there are, and their bytes.
     pub fn size(&self) -> Size {
         let recent = self.recent.iter().map(|recent| recent.size);
-        recent.chain(self.parts.iter().map(|part| part.set().size())).sum()
+        recent.chain([self.parts.size()]).sum()
     }
 
     /// The files that have something of the log, with what.

@@ -50,9 +50,10 @@ impl Ledger {
         }
     }
 
-    /// What lives of a file is this much, and not that much.
+    /// What lives of a file is this much, and not that much. Nothing, if nobody knows the file: one that was collected while a log that was
+    /// deleted before still led to it has been forgotten with all that it had.
     pub(crate) fn recount(&mut self, source: Source, was: Size, is: Size) {
-        let counted = self.files.entry(source).or_default();
+        let Some(counted) = self.files.get_mut(&source) else { return };
         for live in [&mut counted.usage.live, &mut self.live] {
             *live -= was;
             *live += is;

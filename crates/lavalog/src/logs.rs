@@ -9,7 +9,8 @@
 //! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name. What goes through
 //! many logs, because a file that has something of each comes or goes, does so in pieces ([`Logs::install`], [`Logs::relocate`],
 //! [`Logs::forget_truncations`]): its caller lets others in between. That is right since each log changes as a whole, and no file that
-//! it leads to goes before the last has changed.
+//! it leads to goes before the last has changed. A trim or deletion of a log that has many files holds at once, and what it takes is taken
+//! out of the index in pieces as well ([`Logs::cut_some`]).
 //!
 //! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
 //! [`Logs::apply`] what is in groups that were not retained.
@@ -38,6 +39,10 @@ pub struct Logs {
     in_group: BTreeMap<u64, Vec<LogId>>,
     /// The logs that remember truncations; some may have forgotten them since, or be gone.
     truncated: BTreeSet<LogId>,
+    /// The logs that have something in the index which is trimmed; some may be gone.
+    to_cut: BTreeSet<LogId>,
+    /// Logs that were deleted and have something in the index still: nobody finds them.
+    deleted: Vec<Log>,
     ledger: Ledger,
 }
 
@@ -176,7 +181,11 @@ impl Logs {
                     self.in_group.entry(place.ltn).or_default().push(id);
                 }
             }
-            Op::Trim { below, .. } => log.trim(below, ledger),
+            Op::Trim { below, .. } => {
+                if log.trim(below, ledger) {
+                    self.to_cut.insert(id);
+                }
+            }
             Op::TruncateAfter { lsn, .. } => {
                 log.truncate_after(lsn, seq, ledger);
                 self.truncated.insert(id);
@@ -217,10 +226,32 @@ impl Logs {
     fn delete(&mut self, id: LogId) {
         self.next_id = self.next_id.max(id.saturating_add(1));
         let Some(mut log) = self.logs.remove(&id) else { return };
-        log.clear(&mut self.ledger);
         if self.names.get(log.name()) == Some(&id) {
             self.names.remove(log.name());
         }
+        if log.clear(&mut self.ledger) {
+            self.deleted.push(*log);
+        }
+    }
+
+    /// True if something is in the index that was trimmed, or is of a log that was deleted.
+    pub fn has_to_cut(&self) -> bool {
+        !self.deleted.is_empty() || !self.to_cut.is_empty()
+    }
+
+    /// Takes some of it out. True if there is more.
+    pub fn cut_some(&mut self) -> bool {
+        if let Some(log) = self.deleted.last_mut() {
+            if !log.cut_some(&mut self.ledger) {
+                self.deleted.pop();
+            }
+        } else if let Some(id) = self.to_cut.first().copied() {
+            let log = self.logs.get_mut(&id);
+            if !log.is_some_and(|log| log.cut_some(&mut self.ledger)) {
+                self.to_cut.remove(&id);
+            }
+        }
+        self.has_to_cut()
     }
 
     // Files.

@@ -221,6 +221,7 @@ impl Restored {
         };
         core.remove_strangers()?;
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
+        core.cut_all();
         core.set_lost();
         core.may_collect_all();
         core.refresh_space();

@@ -124,6 +124,7 @@ impl Core {
                 Tried::Written(ticket) => {
                     self.followers.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
+                    self.cut_trimmed(ops);
                     return Ok(Some(ticket));
                 }
                 Tried::NoGroup(len) => self.make_room(len, frees)?,
@@ -183,6 +184,7 @@ impl Core {
                 _ => {
                     self.followers.tails.changed(ops.iter().map(Op::log));
                     self.tell_written();
+                    self.cut_trimmed(ops);
                     return written;
                 }
             }
@@ -222,6 +224,19 @@ impl Core {
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
         self.sync_if(Durability::Durable, self.lane.wal().last_position())
+    }
+
+    /// What these operations took goes out of the index, a bounded part of it at a time: who trims does it, and others come in between.
+    fn cut_trimmed(&self, ops: &[Op<'_>]) {
+        let takes = |op: &Op<'_>| matches!(op, Op::Trim { .. } | Op::Delete { .. });
+        if ops.iter().any(takes) && read(&self.logs).has_to_cut() {
+            self.cut_all();
+        }
+    }
+
+    /// The same, of everything.
+    pub fn cut_all(&self) {
+        while write(&self.logs).cut_some() {}
     }
 
     fn tell_written(&self) {
@@ -318,3 +333,6 @@ impl Core {
 pub(crate) fn place_of(place: Place) -> GroupPlace {
     GroupPlace { ltn: place.ltn, at: entry::at(place.block, place.pos) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,19 @@
 //! LSNs, so parts hardly overlap, and that run is hardly longer than what it finds. Where they do overlap, by records that came out
 //! of order, it has the parts between as well.
 //!
-//! Invariants: ordered by `low`; reaches ascend, and none is below the last LSN of its part (it may lie above all of them, after what
+//! A log may have a hundred thousand parts, and whoever looks at them or changes them holds a lock that all others wait for. So what is
+//! done at once is bounded by what an operation finds: sums are kept up to date, parts go from the front without moving those behind,
+//! and a trim of many takes out some at a time ([`Parts::cut_below`]).
+//!
+//! Invariants: `size` and `heap_bytes` are the sums over all parts; ordered by `low`; reaches ascend, and none is below the last LSN of its part (it may lie above all of them, after what
 //! was highest has gone); no part is empty.
 
 use super::Part;
 use crate::entry::{Lsn, Source};
 use crate::ledger::Ledger;
+use crate::lsn_set::Size;
 use base::SeqNo;
+use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 
 #[derive(Clone, Debug)]
@@ -29,48 +35,62 @@ impl Placed {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Parts(Vec<Placed>);
+pub(super) struct Parts {
+    placed: VecDeque<Placed>,
+    /// What is alive of all parts.
+    size: Size,
+    /// Bytes that they have allocated, besides their own sizes.
+    heap_bytes: usize,
+}
 
 impl Parts {
     /// All of them, by the lowest LSNs that their files had.
     pub fn iter(&self) -> impl Iterator<Item = &Part> + '_ {
-        self.0.iter().map(|placed| &placed.part)
+        self.placed.iter().map(|placed| &placed.part)
+    }
+
+    /// What is alive of all of them.
+    pub fn size(&self) -> Size {
+        self.size
     }
 
     /// Those that may have an LSN of a range.
     fn near(&self, range: &RangeInclusive<Lsn>) -> Range<usize> {
-        let start = self.0.partition_point(|placed| placed.reach < *range.start());
-        let end = self.0.partition_point(|placed| placed.part.low() <= *range.end());
+        let start = self.placed.partition_point(|placed| placed.reach < *range.start());
+        let end = self.placed.partition_point(|placed| placed.part.low() <= *range.end());
         start..end.max(start)
     }
 
     /// Those that may have an LSN from one on.
     pub fn from(&self, from: Lsn) -> impl Iterator<Item = &Part> + '_ {
         let near = self.near(&(from..=Lsn::MAX));
-        self.0[near].iter().map(|placed| &placed.part).filter(move |part| part.set().last() >= Some(from))
+        let near = self.placed.range(near).map(|placed| &placed.part);
+        near.filter(move |part| part.set().last() >= Some(from))
     }
 
     /// The part that has an LSN.
     pub fn of(&self, lsn: Lsn) -> Option<&Part> {
-        let near = self.0[self.near(&(lsn..=lsn))].iter().rev();
+        let near = self.placed.range(self.near(&(lsn..=lsn))).rev();
         near.map(|placed| &placed.part).find(|part| part.set().contains(lsn))
     }
 
     fn position(&self, source: Source, low: Lsn) -> Option<usize> {
-        let from = self.0.partition_point(|placed| placed.part.low() < low);
-        let same = self.0[from..].iter().take_while(|placed| placed.part.low() == low);
+        let from = self.placed.partition_point(|placed| placed.part.low() < low);
+        let same = self.placed.range(from..).take_while(|placed| placed.part.low() == low);
         same.map(|placed| placed.part.source()).position(|other| other == source).map(|at| from + at)
     }
 
     /// What a file has whose lowest LSN of the log was `low`.
     pub fn of_file(&self, source: Source, low: Lsn) -> Option<&Part> {
-        Some(&self.0.get(self.position(source, low)?)?.part)
+        Some(&self.placed.get(self.position(source, low)?)?.part)
     }
 
     /// Takes out what a file has.
     pub fn take(&mut self, source: Source, low: Lsn) -> Option<Part> {
         let at = self.position(source, low)?;
-        let part = self.0.remove(at).part;
+        let part = self.placed.remove(at)?.part;
+        self.size -= part.set().size();
+        self.heap_bytes -= part.memory_bytes();
         self.renew(at..at);
         Some(part)
     }
@@ -90,7 +110,7 @@ impl Parts {
     /// The highest LSN.
     pub fn last(&self) -> Option<Lsn> {
         let mut most = None;
-        for placed in self.0.iter().rev() {
+        for placed in self.placed.iter().rev() {
             if most >= Some(placed.reach) {
                 break;
             }
@@ -101,45 +121,78 @@ impl Parts {
 
     /// Adds one that has no LSN in common with those that are there, and is not empty.
     pub fn insert(&mut self, part: Part) {
-        let at = self.0.partition_point(|placed| placed.part.low() <= part.low());
-        if self.0.len() == self.0.capacity() {
-            self.0.reserve_exact(1 + self.0.len() / 8);
+        self.size += part.set().size();
+        self.heap_bytes += part.memory_bytes();
+        let at = self.placed.partition_point(|placed| placed.part.low() <= part.low());
+        if self.placed.len() == self.placed.capacity() {
+            self.placed.reserve_exact(1 + self.placed.len() / 8);
         }
-        self.0.insert(at, Placed { part, reach: 0 });
+        self.placed.insert(at, Placed { part, reach: 0 });
         self.renew(at..at + 1);
     }
 
     /// Takes a range out of all parts that are older than a sequence, and tells the ledger. True if any had something of it.
     pub fn cut(&mut self, range: &RangeInclusive<Lsn>, seq: SeqNo, ledger: &mut Ledger) -> bool {
-        let near = self.near(range);
-        let (mut lost, mut emptied) = (false, false);
-        for placed in &mut self.0[near.clone()] {
-            let part = &mut placed.part;
+        self.cut_at(self.near(range), range, seq, ledger)
+    }
+
+    /// Takes out what is below an LSN, of `limit` parts or hardly more. `from`: of those whose files have nothing below it, since the
+    /// others are done. Returns from where to go on, if these were not all.
+    pub fn cut_below(&mut self, lsn: Lsn, from: Lsn, limit: usize, ledger: &mut Ledger) -> Option<Lsn> {
+        let start = self.placed.partition_point(|placed| placed.part.low() < from);
+        let end = self.placed.partition_point(|placed| placed.part.low() < lsn);
+        let low = |at: usize| self.placed.get(at).map(|placed| placed.part.low());
+        let mut stop = start.saturating_add(limit.max(1)).min(end);
+        // Who goes on finds his place by it.
+        while stop < end && low(stop) == low(stop - 1) {
+            stop += 1;
+        }
+        let next = low(stop).filter(|_| stop < end);
+        if let Some(last) = lsn.checked_sub(1).filter(|_| start < stop) {
+            self.cut_at(start..stop, &(0..=last), u64::MAX, ledger);
+        }
+        next
+    }
+
+    /// Takes a range out of the parts in some places.
+    fn cut_at(
+        &mut self,
+        places: Range<usize>,
+        range: &RangeInclusive<Lsn>,
+        seq: SeqNo,
+        ledger: &mut Ledger,
+    ) -> bool {
+        let (mut lost, mut stay) = (false, places.start);
+        for at in places.clone() {
+            let part = &mut self.placed[at].part;
             let met = part.set().first() <= Some(*range.end()) && part.set().last() >= Some(*range.start());
             if met && part.last_seq() < seq {
+                self.heap_bytes -= part.memory_bytes();
                 let removed = part.set_mut().remove(range.clone());
+                self.heap_bytes += part.memory_bytes();
+                self.size -= removed;
                 lost |= removed.records > 0;
                 ledger.lose(part.source(), removed);
-                emptied |= part.set().is_empty();
+            }
+            if part.set().is_empty() {
+                self.heap_bytes -= part.memory_bytes();
+            } else {
+                // Those that are empty come behind the others, and go.
+                self.placed.swap(stay, at);
+                stay += 1;
             }
         }
-        let mut changed = near.clone();
-        if emptied {
-            let stay: Vec<Placed> =
-                self.0.drain(near).filter(|placed| !placed.part.set().is_empty()).collect();
-            changed.end = changed.start + stay.len();
-            drop(self.0.splice(changed.start..changed.start, stay));
-        }
+        self.placed.drain(stay..places.end);
         if lost {
-            self.renew(changed);
+            self.renew(places.start..stay);
         }
         lost
     }
 
     /// Works out reaches anew: those in a range, and what follows from them behind it.
     fn renew(&mut self, range: Range<usize>) {
-        let mut reach = range.start.checked_sub(1).map_or(0, |before| self.0[before].reach);
-        for (at, placed) in self.0.iter_mut().enumerate().skip(range.start) {
+        let mut reach = range.start.checked_sub(1).map_or(0, |before| self.placed[before].reach);
+        for (at, placed) in (range.start..).zip(self.placed.range_mut(range.start..)) {
             reach = reach.max(placed.last());
             if at >= range.end && placed.reach == reach {
                 break;
@@ -150,7 +203,7 @@ impl Parts {
 
     /// Bytes it has allocated, besides its own size.
     pub fn memory_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Placed>() + self.iter().map(Part::memory_bytes).sum::<usize>()
+        self.placed.capacity() * size_of::<Placed>() + self.heap_bytes
     }
 }
 
@@ -172,9 +225,13 @@ mod tests {
     fn check(parts: &Parts, model: &BTreeMap<Lsn, u64>, rng: &mut io::Rng) {
         assert_eq!(parts.first(), model.keys().next().copied());
         assert_eq!(parts.last(), model.keys().next_back().copied());
-        assert!(parts.0.is_sorted_by_key(|placed| placed.part.low()));
-        assert!(parts.0.is_sorted_by_key(|placed| placed.reach));
-        assert!(parts.0.iter().all(|placed| placed.last() <= placed.reach && !placed.part.set().is_empty()));
+        let placed = || parts.placed.iter();
+        assert!(placed().is_sorted_by_key(|placed| placed.part.low()));
+        assert!(placed().is_sorted_by_key(|placed| placed.reach));
+        assert!(placed().all(|placed| placed.last() <= placed.reach && !placed.part.set().is_empty()));
+        assert_eq!(parts.size().records, model.len() as u64);
+        assert_eq!(parts.size(), parts.iter().map(|part| part.set().size()).sum());
+        assert_eq!(parts.heap_bytes, parts.iter().map(Part::memory_bytes).sum::<usize>());
         for _ in 0..8 {
             let lsn = rng.below(2_000);
             let source = parts.of(lsn).map(Part::source);
@@ -214,6 +271,13 @@ mod tests {
                     parts.cut(&(low..=high), seq, &mut ledger);
                     model.retain(|lsn, number| !gone(lsn, number));
                 }
+                if rng.one_in(12) {
+                    let (below, mut from) = (rng.below(2_000), Some(0));
+                    while let Some(next) = from {
+                        from = parts.cut_below(below, next, 1 + rng.below(4) as usize, &mut ledger);
+                    }
+                    model.retain(|lsn, _| *lsn >= below);
+                }
                 if rng.one_in(9) {
                     let number = rng.range(1, number + 1);
                     let low = lows.get(&number).copied().unwrap_or(5);
@@ -227,7 +291,7 @@ mod tests {
                 }
                 check(&parts, &model, &mut rng);
             }
-            assert!(wild || parts.0.len() < 2 || round > 100 || parts.near(&(1000..=1000)).len() <= 2);
+            assert!(wild || parts.placed.len() < 2 || round > 100 || parts.near(&(1000..=1000)).len() <= 2);
         }
     }
 }

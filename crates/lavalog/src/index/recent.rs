@@ -20,8 +20,9 @@ use base::SeqNo;
 use base::codec::{get_varint, put_varint};
 use std::ops::RangeInclusive;
 
-/// The most records in a piece.
+/// The most records in a piece. The bytes of so many fit a number of 32 bits.
 const ITEMS_MAX: usize = 128;
+const _: () = assert!(ITEMS_MAX as u64 * (crate::limits::RECORD_LEN_MAX as u64) < u32::MAX as u64);
 /// The longest item, bytes: four varints.
 const ITEM_LEN_MAX: usize = 4 * 10;
 /// Bytes by which the last piece grows.
@@ -88,6 +89,8 @@ struct Piece {
     first: Lsn,
     last: Lsn,
     count: u32,
+    /// Of the records, not of what is packed. They fit: see [`ITEMS_MAX`].
+    bytes: u32,
     packed: Vec<u8>,
 }
 
@@ -102,7 +105,12 @@ impl Piece {
             before = *item;
         }
         packed.shrink_to_fit();
-        Piece { first, last, count: items.len() as u32, packed }
+        let bytes = items.iter().fold(0u32, |sum, item| sum.saturating_add(item.len));
+        Piece { first, last, count: items.len() as u32, bytes, packed }
+    }
+
+    fn size(&self) -> Size {
+        Size { records: u64::from(self.count), bytes: u64::from(self.bytes) }
     }
 
     fn items(&self) -> impl Iterator<Item = Item> + '_ {
@@ -149,6 +157,7 @@ impl Recent {
                 item.put(&mut piece.packed, &self.tail);
                 piece.last = item.lsn;
                 piece.count += 1;
+                piece.bytes = piece.bytes.saturating_add(item.len);
             }
             last => {
                 if let Some(piece) = last {
@@ -202,6 +211,25 @@ impl Recent {
         removed
     }
 
+    /// Takes out the records below an LSN, of so many pieces at most, which become fewer by those that were changed. Returns what was taken
+    /// out. Nothing is decoded but at the edge.
+    pub fn remove_below(&mut self, lsn: Lsn, pieces: &mut usize) -> Size {
+        let dead = self.pieces.partition_point(|piece| piece.last < lsn);
+        let gone = dead.min(*pieces);
+        let mut removed: Size = self.pieces.drain(..gone).map(|piece| piece.size()).sum();
+        self.size -= removed;
+        *pieces -= gone;
+        if self.pieces.is_empty() {
+            self.tail = Item::default();
+        } else if let Some(last) = lsn.checked_sub(1).filter(|_| gone == dead && *pieces > 0)
+            && self.first() <= Some(last)
+        {
+            *pieces -= 1;
+            removed += self.remove(&(0..=last), u64::MAX);
+        }
+        removed
+    }
+
     pub fn first(&self) -> Option<Lsn> {
         self.pieces.first().map(|piece| piece.first)
     }
@@ -238,7 +266,7 @@ mod tests {
         let wild = rng.one_in(10);
         let seq = if wild { rng.below(base::MAX_SEQ) } else { lsn * 10 };
         let at = if wild { rng.next_u64() } else { lsn * 1100 };
-        Item { lsn, seq, at, len: if wild { rng.next_u64() as u32 } else { 1000 } }
+        Item { lsn, seq, at, len: if wild { rng.below(1 << 24) as u32 } else { 1000 } }
     }
 
     #[test]
@@ -259,6 +287,18 @@ mod tests {
                     let wanted: Size = model.values().filter(|i| gone(i)).map(|i| Size::one(i.len)).sum();
                     model.retain(|_, item| !gone(item));
                     assert_eq!(recent.remove(&range, below), wanted);
+                }
+                if rng.one_in(150) {
+                    let below = next.saturating_sub(rng.below(2 * spread));
+                    let wanted: Size =
+                        model.values().filter(|i| i.lsn < below).map(|i| Size::one(i.len)).sum();
+                    model.retain(|lsn, _| *lsn >= below);
+                    let mut removed = Size::default();
+                    while recent.first().is_some_and(|first| first < below) {
+                        let mut pieces = 1 + rng.below(3) as usize;
+                        removed += recent.remove_below(below, &mut pieces);
+                    }
+                    assert_eq!(removed, wanted);
                 }
                 if let std::collections::btree_map::Entry::Vacant(free) = model.entry(lsn) {
                     recent.insert(*free.insert(random(&mut rng, lsn)));

@@ -5,8 +5,12 @@
 //! same LSNs. Both are remembered for as long as a record may come up that they apply to: the trim always, a truncation while the
 //! operations before it may be replayed, or a file has records that it took.
 //!
+//! A trim holds from the moment that it is applied, but what it takes is taken out of the index some at a time ([`Log::cut_some`]), because
+//! that may be a hundred thousand parts, and all others wait meanwhile. Until then the index has what nobody finds: who asks for a record
+//! is told of the trim first, and who asks for a range begins at it.
+//!
 //! Invariants: of two truncations the later one has the higher LSN (else the earlier one would say nothing more); nothing in the index
-//! is below the trim.
+//! is below the trim, but for the parts whose files have nothing below `cut_from`, and recent records, as long as that is not [`DONE`].
 
 use crate::checkpoint::SavedLog;
 use crate::entry::{Entry, LogId, Lsn, Source};
@@ -25,6 +29,11 @@ struct Truncation {
     in_files: bool,
 }
 
+/// Parts and pieces of recent records that go while nobody else looks at any log. In tests so few that trims are mostly not done at once.
+const CUT_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
+/// All that is below the trim has been taken out.
+const DONE: Lsn = Lsn::MAX;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -36,6 +45,7 @@ pub struct Log {
     truncations: Vec<Truncation>,
     metadata: Option<(SeqNo, Arc<[u8]>)>,
     index: LogIndex,
+    cut_from: Lsn,
     /// Up to this LSN what the index does not know may have been in a file that could not be read when the store was opened, and why.
     lost: Option<(Lsn, Arc<Error>)>,
 }
@@ -53,6 +63,7 @@ impl Log {
             truncations,
             metadata: None,
             index,
+            cut_from: DONE,
             lost: None,
         }
     }
@@ -102,7 +113,14 @@ impl Log {
 
     /// The lowest LSN that it has.
     pub fn first(&self) -> Option<Lsn> {
-        self.index.first()
+        match self.cut_from {
+            DONE => self.index.first(),
+            _ => self
+                .index
+                .runs_from(self.trimmed_below)
+                .next()
+                .map(|(first, _)| first.max(self.trimmed_below)),
+        }
     }
 
     /// The highest LSN that it has, or had when it was trimmed: a writer goes on behind it.
@@ -215,11 +233,27 @@ impl Log {
         self.index.insert(ltn, entry, ledger)
     }
 
-    pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) {
+    /// Trims it; true if [`Log::cut_some`] has something to do.
+    pub(super) fn trim(&mut self, below: Lsn, ledger: &mut Ledger) -> bool {
         if below > self.trimmed_below {
             self.trimmed_below = below;
-            self.index.remove_below(below, ledger);
+            self.cut_from = 0;
         }
+        self.cut_some(ledger)
+    }
+
+    /// Takes some of what is below the trim out of the index. True if there is more.
+    pub(super) fn cut_some(&mut self, ledger: &mut Ledger) -> bool {
+        if self.cut_from != DONE {
+            let next = self.index.remove_below(self.trimmed_below, self.cut_from, CUT_AT_ONCE, ledger);
+            self.cut_from = next.unwrap_or(DONE);
+        }
+        self.cut_from != DONE
+    }
+
+    /// It was deleted: as [`Log::trim`], of everything.
+    pub(super) fn clear(&mut self, ledger: &mut Ledger) -> bool {
+        self.trim(Lsn::MAX, ledger)
     }
 
     pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) {
@@ -264,7 +298,7 @@ impl Log {
     /// What a file has of it, at open, before replay.
     pub(super) fn load(&mut self, part: Part, ledger: &mut Ledger) {
         self.index.load(part, ledger);
-        self.index.remove_below(self.trimmed_below, ledger);
+        self.index.remove_below(self.trimmed_below, 0, usize::MAX, ledger);
         for truncation in &mut self.truncations {
             truncation.in_files |= self.index.remove_above(truncation.lsn, truncation.seq, ledger);
         }
@@ -272,22 +306,18 @@ impl Log {
     }
 
     pub(super) fn install(&mut self, ltn: u64, part: Option<Part>, ledger: &mut Ledger) {
-        let whole = self.index.install(ltn, part, ledger);
+        let whole = self.index.install(ltn, part, self.trimmed_below, ledger);
         self.note_files(whole);
     }
 
     pub(super) fn relocate(&mut self, inputs: &[(Source, Lsn)], part: Option<Part>, ledger: &mut Ledger) {
-        let whole = self.index.relocate(inputs, part, ledger);
+        let whole = self.index.relocate(inputs, part, self.trimmed_below, ledger);
         self.note_files(whole);
     }
 
     /// A file has come; `whole`, if nothing had died that it has. If it had, a truncation may be why.
     fn note_files(&mut self, whole: bool) {
         self.truncations.iter_mut().for_each(|t| t.in_files |= !whole);
-    }
-
-    pub(super) fn clear(&mut self, ledger: &mut Ledger) {
-        self.index.clear(ledger);
     }
 
     /// Bytes it takes in memory, with its own size.

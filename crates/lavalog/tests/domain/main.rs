@@ -9,3 +9,4 @@ mod carried;
 mod crashes;
 mod life;
 mod readers;
+mod schedules;
