@@ -3,6 +3,7 @@
 use lavalog::ops::{Batch, OpRead, Ops};
 
 const GOLDEN_BATCH: &[u8] = include_bytes!("../../crates/lavalog/tests/golden/batch-v1.bin");
+const GOLDEN_JOINT: &[u8] = include_bytes!("../../crates/lavalog/tests/golden/batch-v2.bin");
 
 /// A batch of operations. What can be read can be written, and is read as the same again.
 pub fn log_batch(data: &[u8]) {
@@ -24,7 +25,7 @@ pub fn log_batch(data: &[u8]) {
     assert!(again.iter().map(|read| read.offset).eq(offsets));
 }
 
-/// The golden batch, and one that carries a byte of another engine's and has nothing of its own.
+/// The golden batches, and one that carries a byte of another engine's and has nothing of its own.
 pub fn log_batch_seeds() -> Vec<Vec<u8>> {
-    vec![GOLDEN_BATCH.to_vec(), vec![2, 6, 1, 1]]
+    vec![GOLDEN_BATCH.to_vec(), GOLDEN_JOINT.to_vec(), vec![2, 6, 1, 1]]
 }

@@ -19,6 +19,7 @@ use base::sync::atomic::{AtomicBool, Ordering};
 use base::sync::{Mutex, rank};
 use base::{Error, ErrorKind, HashMap, Result};
 use std::sync::Arc;
+use store::commit::LogTerms;
 use store::run::Scheduler;
 use store::space::SpaceBudget;
 use version::FamilyId;
@@ -48,9 +49,10 @@ impl Engine {
         space: Arc<SpaceBudget>,
         files: Arc<Files>,
         families: HashMap<FamilyId, Arc<Family>>,
+        records: Option<LogTerms>,
     ) -> Engine {
         let tree = Arc::new(Tree::new(&context, &space, &files, families));
-        let log = Arc::new(Log::new(&context, &space, &files));
+        let log = Arc::new(Log::new(&context, &space, &files, records));
         let large = Arc::new(Large::new(&tree));
         let drain = Arc::new(Drain::new(context.options.rate_limit_bytes_per_s));
         let writes = Arc::new(WritePath::new(&tree, &log, &large, &drain));

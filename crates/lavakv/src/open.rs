@@ -34,6 +34,7 @@ use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
 use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store::commit::LogTerms;
 use store::commit::read::check_known;
 use store::directory;
 use store::files::unfinished::{self, Mark};
@@ -111,7 +112,8 @@ fn open_to_write(
     check_known(&env, dir, &listing, &manifest.state().store, &manifest.report().name)?;
     manifest.bump_file_number(names::largest_number(listing.iter().filter_map(|e| names::parse(&e.name))));
     let context = Arc::new(Context::new(&env, location, options.clone(), fit));
-    let engine = Arc::new(build(context, manifest, Some(store_lock))?);
+    let records = guests.as_ref().and_then(|guests| Some(guests.records.as_deref()?.terms()));
+    let engine = Arc::new(build(context, manifest, Some(store_lock), records)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let mut ignore = |_: TenantId, _: SeqNo, _: &[u8]| Ok(());
     let (others, mut guest): (&mut OnReplay<'_>, _) = match guests {
@@ -307,17 +309,18 @@ pub(crate) fn check_files(
     Ok(findings)
 }
 
-/// The engine over a recovered manifest, before the log is read.
+/// The engine over a recovered manifest, before the log is read. `records`: of the lane of a guest, if there is one.
 pub(crate) fn build(
     context: Arc<Context>,
     manifest: Manifest,
     store_lock: Option<Box<dyn FileLock>>,
+    records: Option<LogTerms>,
 ) -> Result<Engine> {
     let terms = context.options.terms(&context.fit.family(&context.options.family));
     let space = Arc::new(SpaceBudget::new(context.store(), terms));
     let families = families(&manifest.state(), &context)?;
     let files = Arc::new(Files::new(&context, manifest, store_lock));
-    Ok(Engine::new(context, space, files, families))
+    Ok(Engine::new(context, space, files, families, records))
 }
 
 /// The families of a recovered manifest, each with an empty memtable; these are numbered from 1.

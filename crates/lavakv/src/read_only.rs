@@ -153,7 +153,7 @@ fn open_once(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Engine>> {
     // Nothing is written, and so nothing counted.
     let location = Location::unmetered(env, dir);
     let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
-    let engine = Arc::new(build(context, manifest, None)?);
+    let engine = Arc::new(build(context, manifest, None, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     let damaged = open_all(&engine)? || !findings.is_empty();
     if damaged
@@ -205,7 +205,7 @@ fn open_up_to_damage(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Eng
     // Nothing is written, and so nothing counted.
     let location = Location::unmetered(env, dir);
     let context = Arc::new(Context::new(env, location, options.clone(), Fit::default()));
-    let engine = Arc::new(build(context, manifest, None)?);
+    let engine = Arc::new(build(context, manifest, None, None)?);
     findings.iter().for_each(|finding| finding.set_aside(&engine.tree));
     open_all(&engine)?;
     let (report, mut placed) = replay_up_to_damage(&engine, &mut damage)?;

@@ -47,13 +47,13 @@ impl CarriedBatches {
     }
 }
 
-/// Replays the lane of a guest.
+/// Replays the lane of a guest, which the log was made with.
 pub(crate) fn replay(
     log: &Log,
     files: &Files,
     guest: &mut dyn Guest,
 ) -> Result<(RecoveryReport, CarriedBatches)> {
-    let lane = log.add_records(guest.terms(), files);
+    let Some(lane) = log.records() else { unreachable!("a store with a guest has its lane") };
     guest.restore(files.store().context(), files.manifest.shared())?;
     let mut carried = CarriedBatches::default();
     let state = files.manifest.state();

@@ -30,6 +30,9 @@ impl Job for LogJob {
     fn abandon(&mut self) {}
 }
 
+/// After so long the engine that opened the store is asked again, if it could not be asked.
+const ASK_AGAIN_NS: u64 = 1_000_000;
+
 /// Asks the engine that opened the store to write down what it has in memory, so that a group can become storage.
 struct Relief {
     core: Arc<Core>,
@@ -42,9 +45,12 @@ impl Job for Relief {
     }
 
     fn step(&mut self) -> base::Result<Progress> {
-        if matches!(&self.core.roof, Roof::Host(relieve) if relieve()) {
-            lock(&self.core.under_way).relieved = Some(self.ltn);
+        let Roof::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
+        if !relieve() {
+            // A writer is at it, perhaps for as long as a sync takes: to ask again at once would be to spin until he has done.
+            return Ok(Progress::Wait(ASK_AGAIN_NS));
         }
+        lock(&self.core.under_way).relieved = Some(self.ltn);
         Ok(Progress::Done)
     }
 

@@ -6,7 +6,6 @@
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::files::Files;
-use base::sync::OnceLock;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
@@ -26,22 +25,36 @@ pub(crate) struct Log {
     context: Arc<Context>,
     space: Arc<SpaceBudget>,
     /// The lane of a guest that keeps records, in a store that was opened with one.
-    records: OnceLock<Arc<store::commit::Log>>,
+    records: Option<Arc<store::commit::Log>>,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     over_bound: AtomicBool,
 }
 
 impl Log {
-    pub fn new(context: &Arc<Context>, space: &Arc<SpaceBudget>, files: &Arc<Files>) -> Log {
+    /// `records`: how long the groups of the lane of a guest may be, if the store is opened with one.
+    pub fn new(
+        context: &Arc<Context>,
+        space: &Arc<SpaceBudget>,
+        files: &Arc<Files>,
+        records: Option<LogTerms>,
+    ) -> Log {
         let options = &context.options;
         let terms = LogTerms {
             access: options.access,
             group_bytes: options.log_group_bytes,
             free_groups_max: options.sizes().free_groups_max(),
         };
-        let log = Arc::new(store::commit::Log::new(terms, files.store().clone(), space.clone()));
-        let (context, space) = (context.clone(), space.clone());
-        Log { log, context, space, records: OnceLock::new(), over_bound: AtomicBool::new(false) }
+        let of = |lane, terms| {
+            Arc::new(store::commit::Log::of_lane(lane, terms, files.store().clone(), space.clone()))
+        };
+        let (log, records) = (of(Lane::FIRST, terms), records.map(|terms| of(Lane::LOG, terms)));
+        Log {
+            log,
+            context: context.clone(),
+            space: space.clone(),
+            records,
+            over_bound: AtomicBool::new(false),
+        }
     }
 
     /// The log, for other engines.
@@ -49,22 +62,14 @@ impl Log {
         &self.log
     }
 
-    /// Makes the lane of a guest. To be called once, before anything of it is read.
-    pub fn add_records(&self, terms: LogTerms, files: &Files) -> Arc<store::commit::Log> {
-        let lane = store::commit::Log::of_lane(Lane::LOG, terms, files.store().clone(), self.space.clone());
-        let lane = Arc::new(lane);
-        self.records.set(lane.clone()).unwrap_or_else(|_| unreachable!("a store is opened once"));
-        lane
-    }
-
     /// The lane of the guest, if there is one.
     pub fn records(&self) -> Option<&Arc<store::commit::Log>> {
-        self.records.get()
+        self.records.as_ref()
     }
 
     /// A lane, if the store was opened with it.
     pub fn of(&self, lane: Lane) -> Option<&Arc<store::commit::Log>> {
-        if lane == Lane::FIRST { Some(&self.log) } else { self.records.get() }
+        if lane == Lane::FIRST { Some(&self.log) } else { self.records.as_ref() }
     }
 
     /// Returns when all that a guest's batches carry is durable: before it comes into tables, where it would be without the guest's half.
@@ -72,13 +77,13 @@ impl Log {
     /// # Errors
     /// Those of the file system.
     pub fn sync_records(&self) -> Result<()> {
-        let Some(lane) = self.records.get().and_then(|records| records.begun()) else { return Ok(()) };
+        let Some(lane) = self.records.as_ref().and_then(|records| records.begun()) else { return Ok(()) };
         lane.last_position().map_or(Ok(()), |last| lane.sync(last))
     }
 
     /// True if a file that no group has is kept under this number, in any lane.
     pub fn keeps(&self, number: u64) -> bool {
-        [&self.log].into_iter().chain(self.records.get()).any(|lane| lane.files().is_kept(number))
+        [&self.log].into_iter().chain(&self.records).any(|lane| lane.files().is_kept(number))
     }
 
     /// What files may occupy.
@@ -92,7 +97,7 @@ impl Log {
     /// Those of the file system.
     pub fn end(&self) -> Result<()> {
         self.log.wal().close()?;
-        self.records.get().and_then(|records| records.begun()).map_or(Ok(()), Wal::close)
+        self.records.as_ref().and_then(|records| records.begun()).map_or(Ok(()), Wal::close)
     }
 
     /// Says in the manifest where they end.
@@ -102,7 +107,7 @@ impl Log {
     pub fn seal_all(&self) -> Result<()> {
         self.log.seal()?;
         self.records
-            .get()
+            .as_ref()
             .filter(|records| records.begun().is_some())
             .map_or(Ok(()), |records| records.seal())
     }
@@ -156,7 +161,7 @@ impl Log {
         self.log.release(|| {
             let floor = floor();
             self.log.tell_floor(TENANT, floor);
-            if let Some(records) = self.records.get() {
+            if let Some(records) = self.records.as_ref() {
                 records.tell_floor(TENANT, floor);
             }
         })

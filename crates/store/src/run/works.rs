@@ -6,6 +6,9 @@
 //!
 //! Invariant: a failed job is judged by the engine that started it. Jobs do not say whose they are, so those of the guest are
 //! wrapped, and the wrapper tells the guest.
+//!
+//! The guest joins once, when it begins to serve. That is before there are workers; who asked meanwhile would find the host's work alone or
+//! that of both, and from then on that of both.
 
 use super::{Duty, Job, JobClass, Progress, Work};
 use base::sync::OnceLock;
@@ -104,6 +107,9 @@ mod tests {
     use super::*;
     use base::ErrorKind;
     use base::sync::{Mutex, lock, rank};
+    use io::Priority;
+    use io::sim::SimEnv;
+    use io::sim::threads::Plan;
 
     /// An engine with a job of each of some classes, which notes what failed.
     #[derive(Default)]
@@ -166,6 +172,40 @@ mod tests {
         let idle_host = Arc::new(Works::of(engine(&[], false)));
         idle_host.join(engine(&[JobClass::Gc], false));
         assert_eq!(next(&idle_host, Duty::All, JobClass::Idle), Some(JobClass::Gc));
+    }
+
+    /// Workers that ask while a guest joins get work of the host's alone, or of both, never again of the host's alone, and what fails of the
+    /// guest's is the guest's affair from the first job on.
+    #[test]
+    fn a_guest_may_join_whoever_asks_for_work_meanwhile() {
+        for seed in 1..=200 {
+            let sim = SimEnv::new(seed);
+            let ran = sim.run_threads(&Plan::new(seed), move |env| {
+                let (host, guest) = (engine(&[JobClass::Idle], false), engine(&[JobClass::Gc], true));
+                let works = Arc::new(Works::of(host.clone()));
+                let spawner = env.spawner.clone().expect("threads under a schedule");
+                let ask = |works: Arc<Works>| {
+                    Box::new(move || {
+                        let mut is_there = false;
+                        for _ in 0..6 {
+                            let mut job = works.clone().next(Duty::All, JobClass::Idle);
+                            assert!(job.is_some() || !is_there, "the guest has gone");
+                            is_there |= job.is_some();
+                            assert!(job.iter_mut().all(|job| job.step().expect("judged") == Progress::Done));
+                            assert!(!is_there || works.can_free() && works.last_write() == 2);
+                        }
+                    })
+                };
+                let spawn = |name: &str, body| spawner.spawn(name, Priority::Background, body);
+                let mut threads = vec![spawn("before", ask(works.clone())).expect("a thread")];
+                works.join(guest.clone());
+                threads.push(spawn("after", ask(works.clone())).expect("a thread"));
+                assert!(threads.into_iter().all(|thread| thread.join()));
+                (lock(&host.failures).len(), lock(&guest.failures).len())
+            });
+            let (of_host, of_guest) = ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+            assert!(of_host == 0 && (6..=12).contains(&of_guest), "seed {seed}: {of_host}, {of_guest}");
+        }
     }
 
     #[test]
