@@ -17,8 +17,9 @@ use std::path::Path;
 /// How often each operation is tried.
 const TRIES: u64 = 5;
 
-fn open(env: &Env) -> LogStore {
-    let options = Options { group_bytes: 256 << 10, ..Options::default() };
+/// Nothing is collected that is not dead, so that files stay.
+fn open(env: &Env, group_bytes: u64) -> LogStore {
+    let options = Options { group_bytes, garbage_percent: 100, ..Options::default() };
     LogStore::open(env, Path::new("/logs"), &options).unwrap()
 }
 
@@ -50,40 +51,57 @@ fn operations(clock: &Env, store: &LogStore) {
     });
 }
 
-fn main() {
-    let mut numbers = std::env::args().skip(1).filter_map(|arg| arg.parse::<u64>().ok());
-    let (files, logs) = (numbers.next().unwrap_or(10_000), numbers.next().unwrap_or(100_000));
-    let (clock, sim) = (Env::kernel(), SimEnv::new(1));
-    let store = open(&sim.env());
+/// Files: one log that stays and one that is deleted have a record in each.
+fn with_files(clock: &Env, files: u64) {
+    let sim = SimEnv::new(1);
+    let store = open(&sim.env(), 256 << 10);
     let (log, gone) = (store.create_log("log").unwrap(), store.create_log("to be deleted").unwrap());
     let mut lsn = 0;
     for size in [files / 100, files / 10, files] {
         while lsn < size {
             lsn += 1;
-            log.append(log.last_lsn().unwrap().map_or(1, |last| last + 1), &[7; 100], Durability::Buffered)
-                .unwrap();
+            let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
+            log.append(next, &[7; 100], Durability::Buffered).unwrap();
             gone.append(lsn, &[7; 100], Durability::Buffered).unwrap();
             store.seal().unwrap();
             store.settle().unwrap();
         }
-        println!("{size} files");
-        operations(&clock, &store);
+        println!("{size} files ({} groups are storage)", store.space().unwrap().stored.groups);
+        operations(clock, &store);
     }
-    time(&clock, "deletion of a log in all", 1, |_| store.delete_log("to be deleted").unwrap());
-    time(&clock, "trim of all", 1, |_| log.trim(log.last_lsn().unwrap().unwrap()).unwrap());
-    time(&clock, "collection of all that", 1, |_| store.settle().unwrap());
+    drop((log, gone));
+    store.close().unwrap();
+    time(clock, "open", 1, |_| open(&sim.env(), 256 << 10).close().unwrap());
+    let store = open(&sim.env(), 256 << 10);
+    time(clock, "deletion of a log in all", 1, |_| store.delete_log("to be deleted").unwrap());
+    let log = store.open_log("log").unwrap();
+    time(clock, "trim of all", 1, |_| log.trim(log.last_lsn().unwrap().unwrap()).unwrap());
+    time(clock, "what is dead goes", 1, |_| store.settle().unwrap());
+}
+
+/// Logs, most of which have nothing.
+fn with_logs(clock: &Env, logs: u64) {
+    let sim = SimEnv::new(2);
+    let store = open(&sim.env(), 1 << 30);
     let mut created = 0;
     for size in [logs / 100, logs / 10, logs] {
-        time(&clock, "creation of those logs", 1, |_| {
+        println!("{size} logs");
+        time(clock, "creation of the last of them", 1, |_| {
             while created < size {
                 created += 1;
                 store.create_log(&format!("log {created}")).unwrap();
             }
         });
-        println!("{size} logs");
-        operations(&clock, &store);
+        operations(clock, &store);
     }
-    drop((log, gone));
     store.close().unwrap();
-    time(&clock, "open", 1, |_| open(&sim.env()).close().unwrap());
+    time(clock, "open", 1, |_| open(&sim.env(), 1 << 30).close().unwrap());
+}
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).filter_map(|arg| arg.parse::<u64>().ok());
+    let (files, logs) = (numbers.next().unwrap_or(10_000), numbers.next().unwrap_or(100_000));
+    let clock = Env::kernel();
+    with_files(&clock, files);
+    with_logs(&clock, logs);
 }

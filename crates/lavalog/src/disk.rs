@@ -10,6 +10,7 @@
 //! * [`rows`]: blocks of up to 256 rows of one log, a column at a time.
 //! * [`directory`]: for each log in a file which LSNs it has there, and in which blocks.
 //! * [`indexed`]: both together, as index files and cold files end with them.
+//! * `prefetched`: the ends of many files, read at once.
 //!
 //! Invariant of the readers: no number that is read sizes an allocation before it was held against the length of the
 //! file or of the frame it stands in.
@@ -19,6 +20,7 @@ pub mod footer;
 pub mod indexed;
 pub mod input;
 pub mod output;
+pub(crate) mod prefetched;
 pub mod rows;
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 
 use crate::cold::ColdFile;
 use crate::disk::directory::{Block, Directory, LogRows};
+use crate::disk::prefetched;
 use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::index_file::IndexFile;
 use crate::manifest::{FileMeta, Role, State};
 use base::sync::{RwLock, rank, read, write};
 use base::{Error, ErrorKind, HashMap, Result};
-use io::Access;
+use io::{Access, ReadFile};
 use std::sync::Arc;
 use store::context::Context;
 use store::files::OpenFiles;
@@ -28,7 +29,24 @@ pub(crate) enum RowFile {
 impl RowFile {
     /// Opens one, with its directory.
     pub fn open(context: &Context, meta: &FileMeta) -> Result<(RowFile, Directory)> {
-        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Direct)?;
+        RowFile::over(context, meta, context.open(Volume::DIRECTORY, &meta.name(), Access::Direct)?)
+    }
+
+    /// What some files have, read with as many requests in flight as the system takes.
+    pub fn directories(context: &Context, metas: &[FileMeta]) -> Vec<Result<Directory>> {
+        let opened = |meta: &FileMeta| context.open(Volume::DIRECTORY, &meta.name(), Access::Direct);
+        let opened: Vec<Result<_>> = metas.iter().map(opened).collect();
+        let found = opened.iter().zip(metas).filter_map(|(file, meta)| Some((file.clone().ok()?, meta.len)));
+        let mut with_ends = prefetched::with_ends(found.collect()).into_iter();
+        let directory = |(meta, file): (&FileMeta, Result<_>)| {
+            let file = file.map(|file| with_ends.next().unwrap_or(file));
+            RowFile::over(context, meta, file?).map(|(_, directory)| directory)
+        };
+        metas.iter().zip(opened).map(directory).collect()
+    }
+
+    /// One that is open.
+    fn over(context: &Context, meta: &FileMeta, file: Arc<dyn ReadFile>) -> Result<(RowFile, Directory)> {
         match meta.role {
             Role::Index { ltn } => {
                 let (file, directory) = IndexFile::open(file, meta.number, meta.uid)?;

@@ -1,13 +1,14 @@
 //! Opening: what was there comes together from checkpoint, directories of rows, and the groups that are replayed.
 //!
 //! 1. The checkpoint, by the first of its two copies that is whole: names, trims, truncations, metadata.
-//! 2. What each index file and cold file has of each log. One that cannot be read costs what is in a cold file; of a group the rows
+//! 2. What each index file and cold file has of each log, the ends of some files read at once. One that cannot be read costs what is in a cold file; of a group the rows
 //!    are made again from the group itself, which is read for that.
 //! 3. Replay of the groups that are not storage yet: whatever the state has already changes nothing.
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay};
+use crate::disk::directory::Directory;
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
 use crate::logs::Logs;
@@ -31,6 +32,9 @@ use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
 use store::open::{Opening, StoreTerms};
 use store::volumes::Volume;
+
+/// So many files of rows are open, and their ends in memory, at the same time.
+const READ_AT_ONCE: usize = 64;
 
 /// What is known before the log has begun.
 #[derive(Debug)]
@@ -145,19 +149,10 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
         replay_from = head.replay_from;
         saved.into_iter().try_for_each(|saved| restored.logs.restore(saved))?;
     }
-    for meta in state.files.values().filter(|meta| meta.role != Role::Checkpoint) {
-        let Some(source) = meta.source() else { continue };
-        match RowFile::open(context, meta).and_then(|(_, directory)| parts_of(source, &directory)) {
-            Ok(parts) => {
-                for (log, part) in parts {
-                    restored.logs.load(log, part);
-                }
-            }
-            Err(e) if e.is_corruption() || e.kind() == ErrorKind::NotFound => match source {
-                Source::Group(_) => restored.lost_rows.push(*meta),
-                Source::Cold(_) => restored.damaged.push(source),
-            },
-            Err(e) => return Err(e),
+    let metas: Vec<FileMeta> = state.files.values().filter(|meta| meta.source().is_some()).copied().collect();
+    for some in metas.chunks(READ_AT_ONCE) {
+        for (meta, directory) in some.iter().zip(RowFile::directories(context, some)) {
+            restored.take_rows(meta, directory)?;
         }
     }
     // Which of them still meet something in a file is known by now.
@@ -171,6 +166,24 @@ fn is_known(manifest: &Handle<LavaLog>) -> bool {
 }
 
 impl Restored {
+    /// What a file of rows has, or why that cannot be read.
+    fn take_rows(&mut self, meta: &FileMeta, directory: Result<Directory>) -> Result<()> {
+        let Some(source) = meta.source() else { return Ok(()) };
+        match directory.and_then(|directory| parts_of(source, &directory)) {
+            Ok(parts) => {
+                for (log, part) in parts {
+                    self.logs.load(log, part);
+                }
+            }
+            Err(e) if e.is_corruption() || e.kind() == ErrorKind::NotFound => match source {
+                Source::Group(_) => self.lost_rows.push(*meta),
+                Source::Cold(_) => self.damaged.push(source),
+            },
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
     /// What is there when the log is not read yet.
     pub fn of(context: &Context, manifest: &Arc<Manifest>) -> Result<Restored> {
         restore(context, Handle::<LavaLog>::of(manifest)?)

@@ -1,6 +1,6 @@
 use crate::model::{Driver, contents, options, seen};
 use base::ErrorKind;
-use io::sim::SimEnv;
+use io::sim::{OpKind, SimEnv};
 use io::{Access, CreateOptions};
 use lavalog::{Durability, LogBatch, LogStore, Options};
 use std::path::Path;
@@ -250,4 +250,28 @@ fn a_store_with_other_handles_is_not_closed() {
     assert_eq!(e.kind(), ErrorKind::Busy);
     assert_eq!(e.message(), "the store of logs has 1 other handles: drop them first");
     other.close().unwrap();
+}
+
+#[test]
+fn an_open_reads_each_index_file_and_the_first_page_of_each_group_once() {
+    let sim = SimEnv::new(11);
+    let options = || Options { group_bytes: 256 << 10, garbage_percent: 100, ..Options::default() };
+    let open = || LogStore::open(&sim.env(), Path::new("/logs"), &options()).unwrap();
+    let reads_at_open = |groups: u64| {
+        let store = open();
+        let log = store.log("log").unwrap();
+        for _ in 0..groups {
+            let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
+            log.append(next, b"record", Durability::Buffered).unwrap();
+            store.seal().unwrap();
+            store.settle().unwrap();
+        }
+        drop(log);
+        store.close().unwrap();
+        let before = sim.count_ops(Some(OpKind::Read), "");
+        open().close().unwrap();
+        sim.count_ops(Some(OpKind::Read), "") - before
+    };
+    let (few, many) = (reads_at_open(10), reads_at_open(100));
+    assert!((200..210).contains(&(many - few)), "{few} reads with 10 files, {many} with 110");
 }

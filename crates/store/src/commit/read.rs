@@ -6,9 +6,13 @@
 use crate::manifest::State;
 use crate::names::{self, FileKind};
 use base::{Error, HashMap, Result, Uid};
-use io::{DirEntry, Env};
+use io::{DirEntry, Env, FileRead, ReadFile};
 use std::path::Path;
+use std::sync::Arc;
 use wal::Lane;
+
+/// So many files are open, and their first pages in memory, at the same time.
+const READ_AT_ONCE: usize = 64;
 
 /// Neither a log file nor the staging file may hold a page of a group that the manifest has never heard of. Otherwise a
 /// manifest that lost its end would look like one that is whole, where the files it lists have been recycled since, or where
@@ -50,21 +54,35 @@ pub fn newest_group(
         newest = newest.into_iter().chain(staged).max_by_key(|(_, ltn)| *ltn);
     }
     let is_log = |e: &&DirEntry| matches!(names::parse(&e.name), Some(FileKind::Log(_)));
-    let mut page = vec![0; io::PAGE];
-    for entry in listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64) {
-        let file = env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered)?;
-        match file.read_at(&mut page, 0) {
-            // The power failed on it, or it is missed when the log is read.
-            Err(e) if io::is_unreadable(&e) => continue,
-            read => read?,
-        }
-        if let Some(ltn) = wal::group_of(&page, store)
-            && newest.as_ref().is_none_or(|(_, newest)| *newest < ltn)
-        {
-            newest = Some((entry.name.clone(), ltn));
+    let logs: Vec<&DirEntry> = listing.iter().filter(is_log).filter(|e| e.len >= io::PAGE as u64).collect();
+    for some in logs.chunks(READ_AT_ONCE) {
+        for (entry, page) in some.iter().zip(first_pages(env, dir, some)?) {
+            if let Some(ltn) = page.and_then(|page| wal::group_of(&page, store))
+                && newest.as_ref().is_none_or(|(_, newest)| *newest < ltn)
+            {
+                newest = Some((entry.name.clone(), ltn));
+            }
         }
     }
     Ok(newest)
+}
+
+/// The first pages of some files, with as many reads in flight as the system takes: groups that are storage are among them, which may
+/// be very many. `None`: it cannot be read. The power failed on it, or it is missed when the log is read.
+fn first_pages(env: &Env, dir: &Path, files: &[&DirEntry]) -> Result<Vec<Option<Vec<u8>>>> {
+    let open = |entry: &&DirEntry| env.fs.open(&io::fs::join(dir, &entry.name), io::Access::Buffered);
+    let files: Vec<Arc<dyn ReadFile>> = files.iter().map(open).collect::<Result<_>>()?;
+    let mut pages = vec![vec![0; io::PAGE]; files.len()];
+    let reads = files.iter().zip(&mut pages).map(|(file, buf)| FileRead { file, offset: 0, buf });
+    if io::read_files(&mut reads.collect::<Vec<_>>()).is_ok() {
+        return Ok(pages.into_iter().map(Some).collect());
+    }
+    // Nobody says which it was.
+    let alone = |(file, mut page): (&Arc<dyn ReadFile>, Vec<u8>)| match file.read_at(&mut page, 0) {
+        Err(e) if io::is_unreadable(&e) => Ok(None),
+        read => read.map(|()| Some(page)),
+    };
+    files.iter().zip(pages).map(alone).collect()
 }
 
 /// Every group that the manifest lists for replay must be there with the length that it had. One that is kept as storage may be
