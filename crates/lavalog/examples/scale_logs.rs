@@ -1,16 +1,23 @@
 //! What operations of a store of logs cost when it has very many files, and then very many logs, on a simulated machine: nothing here waits
 //! for a device, so what grows shows.
 //!
-//! `cargo run --release -p lavastore-lavalog --example scale_logs [FILES [LOGS]]`
+//! `cargo run --release -p lavastore-lavalog --example scale_logs [FILES [LOGS [PARTS]]]`
 //!
-//! First one log gets a record in each of so many groups, which become storage with an index file each; then so many logs are created. Of
-//! each operation its time in microseconds is printed, and the most of a few tries, at the sizes on the way.
+//! First one log gets a record in each of so many groups, which become storage with an index file each (a simulated machine keeps its history:
+//! a megabyte or more for each of them); then so many logs are created; then the index of one log gets so many parts, in memory alone, and
+//! what is done to it while all others wait is timed piece by piece. Of each operation its time in microseconds is printed, and the most of a
+//! few tries, at the sizes on the way.
 
 #![allow(clippy::unwrap_used, reason = "an example")]
 
 use io::Env;
 use io::sim::SimEnv;
-use lavalog::{Durability, LogStore, Options};
+use lavalog::disk::directory::{Block, LogRows};
+use lavalog::index::Part;
+use lavalog::logs::{GroupPlace, Logs};
+use lavalog::lsn_set::Builder;
+use lavalog::ops::Op;
+use lavalog::{Durability, LogStore, Options, Source};
 use lavastore_lavalog as lavalog;
 use std::path::Path;
 
@@ -98,10 +105,47 @@ fn with_logs(clock: &Env, logs: u64) {
     time(clock, "open", 1, |_| open(&sim.env(), 1 << 30).close().unwrap());
 }
 
+/// The index of one log with very many parts, each with ten records of a file of its own.
+fn with_parts(clock: &Env, parts: u64) {
+    let filled = || {
+        let (mut logs, place) = (Logs::new(), GroupPlace { ltn: 1, at: 0 });
+        logs.apply(1, &Op::Create { log: 0, name: "log" }, place).unwrap();
+        for n in 0..parts {
+            let mut lsns = Builder::default();
+            (10 * n..10 * n + 10).for_each(|lsn| lsns.push(lsn, 1000).unwrap());
+            let blocks = vec![Block { first: 10 * n, offset: 0, len: 99 }];
+            let rows = LogRows { log: 0, seqs: (n + 2, n + 2), lsns: lsns.build(), blocks };
+            logs.load(0, Part::of(Source::Cold(n), &rows).unwrap());
+        }
+        logs
+    };
+    println!("{parts} parts of one log: each is one hold of the lock of all logs");
+    let place = GroupPlace { ltn: 1, at: 0 };
+    let mut logs = filled();
+    time(clock, "trim of one part", 1000, |n| {
+        logs.apply(parts + 9 + n, &Op::Trim { log: 0, below: 10 * n + 10 }, place).unwrap();
+    });
+    time(clock, "what it has, and takes", 1000, |_| {
+        let log = logs.get(0).unwrap();
+        assert!(log.index().size().records > 0 && log.memory_bytes() > 0);
+    });
+    for (what, op) in
+        [("trim of all", Op::Trim { log: 0, below: 10 * parts }), ("deletion", Op::Delete { log: 0 })]
+    {
+        let mut logs = filled();
+        time(clock, what, 1, |_| logs.apply(parts + 9, &op, place).unwrap());
+        let pieces = parts.div_ceil(256).saturating_sub(1).max(1);
+        time(clock, "  a piece of what it took", pieces, |_| assert!(logs.cut_some() || !logs.has_to_cut()));
+        assert!(!logs.has_to_cut());
+    }
+}
+
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|arg| arg.parse::<u64>().ok());
-    let (files, logs) = (numbers.next().unwrap_or(10_000), numbers.next().unwrap_or(100_000));
+    let mut next = |usual| numbers.next().unwrap_or(usual);
+    let (files, logs, parts) = (next(1_000), next(100_000), next(100_000));
     let clock = Env::kernel();
     with_files(&clock, files);
     with_logs(&clock, logs);
+    with_parts(&clock, parts);
 }
