@@ -1,18 +1,11 @@
 //! Both engines opened together, and one without the other.
 
-use crate::life::{DIR, kv_options, log_options};
+use crate::life::{DIR, kv_options, log_options, open};
 use io::sim::{CrashKind, SimEnv};
-use lavakv::beside::open_with_records;
-use lavakv::{Db, Env};
+use lavakv::Db;
 use lavalog::{Beside, Durability, LogStore};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-pub fn open(env: &Env) -> base::Result<(Db, LogStore)> {
-    let mut guest = Beside::new(&log_options())?;
-    let db = open_with_records(env.clone(), Path::new(DIR), kv_options(), &mut guest)?;
-    Ok((db, guest.store()?))
-}
 
 /// The files of the store of logs, by name: its own, and what its lane has staged.
 fn files_of_logs(sim: &SimEnv) -> BTreeMap<PathBuf, Vec<u8>> {

@@ -1,7 +1,6 @@
 //! Batches of both engines: what they promise, and what is refused.
 
-use crate::both::open;
-use crate::life::{DIR, kv_options, log_options, write_both};
+use crate::life::{DIR, kv_options, log_options, open, write_both};
 use base::ErrorKind;
 use io::sim::{CrashKind, OpKind, SimEnv};
 use lavakv::beside::write_carried;

@@ -1,14 +1,15 @@
 //! A store with both engines lives, by a seed, and what must be there of it after a crash at any operation.
 //!
-//! Key-value writes and log appends are numbered, each in its own order; a crash leaves so many of the first of each: at least those
-//! that were acknowledged and at most those that were begun.
+//! Key-value writes are numbered, and so are records of the log, whose oldest are trimmed now and then; batches of both engines have a
+//! number of each. A crash leaves a prefix of what was done to each engine: at least what was acknowledged and at most what was begun,
+//! and of a batch of both both halves or neither.
 
-use crate::both::open;
-use io::Rng;
 use io::sim::{CrashKind, SimEnv};
-use lavakv::beside::write_carried;
+use io::{Env, Rng};
+use lavakv::beside::{open_with_records, write_carried};
 use lavakv::{Db, Durability, Options, WriteBatch, WriteOptions};
-use lavalog::{LogBatch, LogHandle, LogStore};
+use lavalog::{Beside, LogBatch, LogHandle, LogStore};
+use std::path::Path;
 
 pub const DIR: &str = "/both";
 
@@ -26,35 +27,68 @@ pub fn kv_options() -> Options {
     }
 }
 
-/// Something that was written, and from which operation on it must survive which crash.
+/// Opens both engines.
+pub fn open(env: &Env) -> base::Result<(Db, LogStore)> {
+    let mut guest = Beside::new(&log_options())?;
+    let db = open_with_records(env.clone(), Path::new(DIR), kv_options(), &mut guest)?;
+    Ok((db, guest.store()?))
+}
+
+/// The file system of a machine.
+pub type EnvOf = fn(&SimEnv) -> Env;
+
+/// Something that was done, and from which operation on it must survive which crash.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// Its number among key-value writes.
-    key: Option<u64>,
-    /// Its LSN.
-    lsn: Option<u64>,
+    /// How many key-value writes there are with it, if it is one.
+    keys: Option<u64>,
+    /// What is in the log with it, if it changed that.
+    log: Option<InLog>,
     begun_op: u64,
     buffered_op: Option<u64>,
     durable_op: Option<u64>,
 }
 
-/// See the module.
-pub struct Life {
-    pub sim: SimEnv,
-    rng: Rng,
-    /// What was there when it began: so many key-value writes, and so many records.
-    keys: u64,
-    records: u64,
-    next_key: u64,
-    next_lsn: u64,
-    written: Vec<Written>,
+/// What is in the log: all LSNs from the first to the last, none if that is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InLog {
+    pub first: u64,
+    pub last: u64,
 }
 
-/// How many of each there are.
+/// What there is: the first of the key-value writes, so many, and the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub keys: u64,
-    pub records: u64,
+    pub log: InLog,
+}
+
+impl Found {
+    pub const NOTHING: Found = Found { keys: 0, log: InLog { first: 1, last: 0 } };
+}
+
+/// How often something was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    pub batches_of_both: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub sealed: u64,
+    pub collected: u64,
+    pub closes: u64,
+}
+
+/// See the module.
+pub struct Life {
+    pub sim: SimEnv,
+    env: EnvOf,
+    rng: Rng,
+    /// What was there when it began.
+    begin: Found,
+    /// What there is.
+    now: Found,
+    written: Vec<Written>,
+    pub done: Done,
 }
 
 fn value(n: u64) -> Vec<u8> {
@@ -65,9 +99,18 @@ fn key(n: u64) -> Vec<u8> {
     format!("k{n:06}").into_bytes()
 }
 
-/// Counts what is in the store; there may be nothing else.
+/// The key that every key-value write sets, and what number `n` sets it to: garbage for the next one to leave.
+const HEAD: &[u8] = b"head";
+
+fn head(n: u64) -> Vec<u8> {
+    let mut value = n.to_le_bytes().to_vec();
+    value.resize(600, 7);
+    value
+}
+
+/// Looks what is in the store; there may be nothing else.
 pub fn find(db: &Db, logs: &LogStore) -> Found {
-    Found { keys: find_keys(db), records: find_records(logs) }
+    Found { keys: find_keys(db), log: find_records(logs) }
 }
 
 pub fn find_keys(db: &Db) -> u64 {
@@ -83,25 +126,66 @@ pub fn find_keys(db: &Db) -> u64 {
     for n in keys..keys + 200 {
         assert!(db.get(&key(n)).unwrap().is_none(), "key {n} is there, and {keys} is not");
     }
+    let last = db.get(HEAD).unwrap().map(|v| v.to_vec());
+    assert_eq!(last, keys.checked_sub(1).map(head), "the head with {keys} keys");
     keys
 }
 
-pub fn find_records(logs: &LogStore) -> u64 {
-    let Ok(log) = logs.open_log("log") else { return 0 };
-    let mut records = 0;
+pub fn find_records(logs: &LogStore) -> InLog {
+    let mut found = Found::NOTHING.log;
+    let Ok(log) = logs.open_log("log") else { return found };
     for record in log.scan(0) {
         let (lsn, bytes) = record.unwrap();
-        records += 1;
-        assert_eq!((lsn, bytes), (records, value(records + 1)), "record {records}");
+        if found.last == 0 {
+            found.first = lsn;
+        } else {
+            assert_eq!(lsn, found.last + 1, "records of the log follow each other");
+        }
+        assert_eq!(bytes, value(lsn + 1), "record {lsn}");
+        found.last = lsn;
     }
-    records
+    found
+}
+
+/// What a crash left, opened together, or first (1: LavaKV, 2: LavaLog) one alone, which changes nothing for the other, or (3) by who only
+/// reads the keys, who sees the same. True if one was opened alone.
+pub fn find_left(left: &SimEnv, env: EnvOf, alone: u64) -> (Found, bool) {
+    if alone == 1 {
+        match Db::open_in(env(left), DIR, kv_options()) {
+            // Changes that only the log of records has: that is opened with it.
+            Err(e) if e.kind() == base::ErrorKind::Unsupported => {}
+            opened => {
+                let db = opened.unwrap();
+                let keys = find_keys(&db);
+                db.close().unwrap();
+                let (db, logs) = open(&env(left)).unwrap();
+                assert_eq!(find_keys(&db), keys);
+                return (find(&db, &logs), true);
+            }
+        }
+    }
+    if alone == 2 && env(left).fs.exists(&Path::new(DIR).join("CURRENT")).unwrap() {
+        let logs = LogStore::open(&env(left), Path::new(DIR), &log_options()).unwrap();
+        let records = find_records(&logs);
+        logs.close().unwrap();
+        let (db, logs) = open(&env(left)).unwrap();
+        assert_eq!(find_records(&logs), records);
+        return (find(&db, &logs), true);
+    }
+    let is_read = alone == 3 && env(left).fs.exists(&Path::new(DIR).join("CURRENT")).unwrap();
+    let read =
+        is_read.then(|| find_keys(&Db::open_read_only_in(env(left), DIR, kv_options()).unwrap()));
+    let (db, logs) = open(&env(left)).unwrap();
+    let found = find(&db, &logs);
+    assert!(read.is_none_or(|keys| keys == found.keys), "{read:?} beside {found:?}");
+    (found, false)
 }
 
 impl Life {
-    pub fn new(sim: SimEnv, seed: u64, found: Found) -> Life {
-        let Found { keys, records } = found;
-        let (next_key, next_lsn) = (keys, records + 1);
-        Life { sim, rng: Rng::new(seed), keys, records, next_key, next_lsn, written: Vec::new() }
+    /// On a machine with a store that has this.
+    pub fn new(sim: SimEnv, env: EnvOf, seed: u64, found: Found) -> Life {
+        let rng = Rng::new(seed);
+        Life { sim, env, rng, begin: found, now: found, written: Vec::new(), done: Done::default() }
     }
 
     fn op(&self) -> u64 {
@@ -110,22 +194,23 @@ impl Life {
 
     /// Lives for some steps. Nothing fails.
     pub fn live(&mut self, steps: u64) {
-        let (db, logs) = open(&self.sim.env()).unwrap();
-        assert_eq!(find(&db, &logs), Found { keys: self.keys, records: self.records });
+        let (db, logs) = open(&(self.env)(&self.sim)).unwrap();
+        assert_eq!(find(&db, &logs), self.now);
         let other = db.column_family("other");
         let other = other.unwrap_or_else(|| db.create_column_family("other", Default::default()).unwrap());
         let log = logs.log("log").unwrap();
         for _ in 0..steps {
             let durability = if self.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
-            match self.rng.below(20) {
+            match self.rng.below(24) {
                 0 => {
                     db.flush().unwrap();
+                    self.done.flushes += 1;
                 }
                 1 => logs.seal().unwrap(),
                 2 => logs.settle().unwrap(),
                 3 => {
                     db.sync().unwrap();
-                    self.durable(self.op(), |w| w.key.is_some());
+                    self.durable(self.op(), |w| w.keys.is_some());
                 }
                 4 => {
                     let volatile = WriteOptions { durability: Some(Durability::Volatile) };
@@ -133,15 +218,21 @@ impl Life {
                 }
                 5..9 => self.put(&db, &other, durability),
                 9..13 => self.both(&db, &other, &log, durability),
+                13..15 => (0..self.rng.below(6)).for_each(|_| _ = db.run_background_step()),
+                15 => self.trim(&log),
                 _ => self.append(&log, durability),
             }
         }
+        let statistics = logs.statistics();
+        self.done.sealed += statistics.sealed_groups;
+        self.done.collected += statistics.collected_files;
         if self.rng.one_in(4) {
             drop(log);
             logs.close().unwrap();
             db.close().unwrap();
             let op = self.op();
             self.durable(op, |_| true);
+            self.done.closes += 1;
         }
     }
 
@@ -153,74 +244,96 @@ impl Life {
         }
     }
 
-    fn begin(&mut self, key: bool, lsn: bool) -> (u64, u64) {
-        let (n, at) = (self.next_key, self.next_lsn);
-        self.next_key += u64::from(key);
-        self.next_lsn += u64::from(lsn);
-        self.written.push(Written {
-            key: key.then_some(n),
-            lsn: lsn.then_some(at),
-            begun_op: self.op(),
-            buffered_op: None,
-            durable_op: None,
-        });
-        (n, at)
+    /// Begins what leads to this of the key-value engine, and to that of the log.
+    fn begin(&mut self, keys: Option<u64>, log: Option<InLog>) {
+        self.now = Found { keys: keys.unwrap_or(self.now.keys), log: log.unwrap_or(self.now.log) };
+        let begun_op = self.op();
+        self.written.push(Written { keys, log, begun_op, buffered_op: None, durable_op: None });
     }
 
     fn acknowledged(&mut self, durability: Durability) {
         let op = self.op();
         let last = self.written.last_mut().unwrap();
         last.buffered_op = Some(op);
-        let (has_key, has_lsn) = (last.key.is_some(), last.lsn.is_some());
+        let (of_keys, of_log) = (last.keys.is_some(), last.log.is_some());
         if durability == Durability::Durable {
-            self.durable(op, |w| has_key && w.key.is_some() || has_lsn && w.lsn.is_some());
+            self.durable(op, |w| of_keys && w.keys.is_some() || of_log && w.log.is_some());
         }
     }
 
+    /// One more record.
+    fn appended(&self) -> InLog {
+        InLog { last: self.now.log.last + 1, ..self.now.log }
+    }
+
     fn put(&mut self, db: &Db, other: &lavakv::ColumnFamily, durability: Durability) {
-        let (n, _) = self.begin(true, false);
+        let n = self.now.keys;
+        self.begin(Some(n + 1), None);
         let options = WriteOptions { durability: Some(durability) };
         db.write_opt(&changes(other, n), &options).unwrap();
         self.acknowledged(durability);
     }
 
     fn both(&mut self, db: &Db, other: &lavakv::ColumnFamily, log: &LogHandle, durability: Durability) {
-        let (n, lsn) = self.begin(true, true);
-        write_both(db, &changes(other, n), log, lsn, &value(lsn + 1), durability).unwrap();
+        let (n, with) = (self.now.keys, self.appended());
+        self.begin(Some(n + 1), Some(with));
+        write_both(db, &changes(other, n), log, with.last, &value(with.last + 1), durability).unwrap();
         self.acknowledged(durability);
+        self.done.batches_of_both += 1;
     }
 
     fn append(&mut self, log: &LogHandle, durability: Durability) {
-        let (_, lsn) = self.begin(false, true);
-        log.append(lsn, &value(lsn + 1), durability).unwrap();
+        let with = self.appended();
+        self.begin(None, Some(with));
+        log.append(with.last, &value(with.last + 1), durability).unwrap();
         self.acknowledged(durability);
+    }
+
+    /// Trims most of the log; one record stays.
+    fn trim(&mut self, log: &LogHandle) {
+        let InLog { first, last } = self.now.log;
+        let below = last.saturating_sub(self.rng.below(30));
+        if below > first {
+            self.begin(None, Some(InLog { first: below, last }));
+            log.trim(below).unwrap();
+            self.acknowledged(Durability::Buffered);
+            self.done.trims += 1;
+        }
     }
 
     /// Judges what a crash at an operation left.
     pub fn judge(&self, found: Found, op: u64, kind: CrashKind) {
         let passed = |at: Option<u64>| at.is_some_and(|at| at <= op);
-        let kept = |w: &&Written| match kind {
+        let kept = |w: &Written| match kind {
             CrashKind::ProcessKill => passed(w.buffered_op),
             _ => passed(w.durable_op),
         };
-        let keys_min =
-            self.written.iter().filter(kept).filter_map(|w| w.key).max().map_or(self.keys, |n| n + 1);
-        let lsn_min = self.written.iter().filter(kept).filter_map(|w| w.lsn).max().unwrap_or(self.records);
-        let begun = |w: &&Written| w.begun_op <= op;
-        let keys_max =
-            self.written.iter().filter(begun).filter_map(|w| w.key).max().map_or(self.keys, |n| n + 1);
-        let lsn_max = self.written.iter().filter(begun).filter_map(|w| w.lsn).max().unwrap_or(self.records);
-        assert!((keys_min..=keys_max).contains(&found.keys), "{found:?}, not {keys_min} to {keys_max} keys");
-        assert!(
-            (lsn_min..=lsn_max).contains(&found.records),
-            "{found:?}, not {lsn_min} to {lsn_max} records"
-        );
-        for Written { key, lsn, .. } in &self.written {
-            if let (Some(key), Some(lsn)) = (key, lsn) {
-                let halves = (*key < found.keys, *lsn <= found.records);
-                assert_eq!(halves.0, halves.1, "halves of a batch: key {key}, record {lsn}; {found:?}");
+        let begun = |w: &Written| w.begun_op <= op;
+        self.check_prefix(kept, begun, |w| w.keys, self.begin.keys, found.keys);
+        self.check_prefix(kept, begun, |w| w.log, self.begin.log, found.log);
+        for Written { keys, log, .. } in &self.written {
+            if let (Some(keys), Some(log)) = (keys, log) {
+                let halves = (*keys <= found.keys, log.last <= found.log.last);
+                assert_eq!(halves.0, halves.1, "halves of a batch: {keys} keys, {log:?}; {found:?}");
             }
         }
+    }
+
+    /// What was found of one engine is what some first changes of it lead to: all that were kept, none that was not begun.
+    fn check_prefix<T: Copy + PartialEq + std::fmt::Debug>(
+        &self,
+        kept: impl Fn(&Written) -> bool,
+        begun: impl Fn(&Written) -> bool,
+        of: impl Fn(&Written) -> Option<T>,
+        begin: T,
+        found: T,
+    ) {
+        let own = || self.written.iter().filter(|w| of(w).is_some());
+        let least = own().enumerate().filter(|(_, w)| kept(w)).map(|(at, _)| at + 1).last().unwrap_or(0);
+        let states: Vec<T> =
+            std::iter::once(begin).chain(own().take_while(|w| begun(w)).filter_map(|w| of(w))).collect();
+        let may = states.get(least..).unwrap_or_default();
+        assert!(may.contains(&found), "{found:?} is none of {:?} to {:?}", may.first(), may.last());
     }
 }
 
@@ -243,6 +356,7 @@ pub fn write_both(
 pub fn changes(other: &lavakv::ColumnFamily, n: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(&key(n), &value(n));
+    batch.put(HEAD, &head(n));
     if n.is_multiple_of(3) {
         batch.put_cf(other, &key(n), &value(n));
     }

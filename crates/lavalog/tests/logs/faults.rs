@@ -1,6 +1,7 @@
 //! Operations of the file system that fail, and volumes without room.
 
-use crate::model::{Driver, contents, is_refusal, options, seen};
+use crate::model::{contents, options, seen};
+use crate::strikes::Lived;
 use base::ErrorKind;
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavalog::{Durability, LogBatch, LogStore};
@@ -12,86 +13,30 @@ fn open(sim: &SimEnv) -> base::Result<LogStore> {
     LogStore::open(&sim.env(), Path::new(DIR), &options())
 }
 
-/// A store with some past, and the driver that knows it.
-fn lived(seed: u64) -> (SimEnv, Driver) {
-    let sim = SimEnv::new(seed);
-    let clock = sim.clone();
-    let mut driver = Driver::with_clock(seed, Box::new(move || clock.op_count()));
-    let store = open(&sim).unwrap();
-    for n in 0..150 {
-        driver.one(&store, Durability::Buffered).unwrap();
-        if n % 40 == 39 {
-            store.settle().unwrap();
-        }
-    }
-    store.close().unwrap();
-    (sim, driver)
+/// A store with some past.
+fn lived(seed: u64) -> Lived {
+    Lived::on(SimEnv::new(seed), seed, &open)
 }
 
-/// Goes on until it is over or something fails that is no refusal.
-fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> base::Result<()> {
-    for _ in 0..calls {
-        match driver.one(store, Durability::Durable) {
-            Err(e) if !is_refusal(e.kind()) => return Err(e),
-            _ => {}
-        }
-        for _ in 0..driver.rng.below(4) {
-            store.step();
-        }
-    }
-    Ok(())
-}
-
-/// One operation fails, once or from then on: what is acknowledged is there afterwards, and what is not is there whole or not at all.
-fn fails_at(seed: u64, nth: u64, effect: FaultEffect, sticky: bool) -> bool {
-    let told = format!("seed {seed}, operation {nth}, {effect:?}, sticky: {sticky}");
+/// One operation fails, once or from then on.
+fn fails_at(lived: &Lived, nth: u64, effect: FaultEffect, sticky: bool) -> bool {
+    let told = format!("operation {nth}, {effect:?}, sticky: {sticky}");
     let plan = FaultPlan::nth(nth, effect);
-    strikes(seed, if sticky { plan.sticky() } else { plan }, &told)
+    strikes(lived, if sticky { plan.sticky() } else { plan }, &told)
 }
 
 /// The same, with any fault.
-fn strikes(seed: u64, plan: FaultPlan, told: &str) -> bool {
-    let (sim, mut driver) = lived(seed);
-    sim.inject(plan);
-    let opened = open(&sim);
-    let ran = match &opened {
-        Ok(store) => goes_on(&mut driver, store, 120).and_then(|()| store.settle()),
-        Err(_) => Ok(()),
-    };
-    let struck = sim.faults_fired() > 0;
-    sim.clear_faults();
-    if let Ok(store) = &opened {
-        match &ran {
-            // What was not stopped goes on.
-            Ok(()) => driver.one(store, Durability::Durable).unwrap(),
-            Err(e) if e.kind() == ErrorKind::Poisoned => {
-                let refused = store.log("another").map(drop).unwrap_err();
-                assert_eq!(refused.kind(), ErrorKind::Poisoned, "{told}: {refused}");
-            }
-            Err(_) => {}
-        }
-        let found = contents(store);
-        let known = found == seen(&driver.model)
-            || driver.changes.last().is_some_and(|change| found == seen(&change.after));
-        assert!(known, "{told}: reads do not go on, after {ran:?}");
-    }
-    for (kind, power) in [(CrashKind::ProcessKill, false), (CrashKind::PowerLoss, true)] {
-        let left = sim.crash(kind, seed);
-        let store = open(&left).unwrap_or_else(|e| panic!("{told}, {kind:?}: {e:#}"));
-        let found = contents(&store);
-        driver.may_leave(&found, u64::MAX, power).unwrap_or_else(|why| panic!("{told}, {kind:?}: {why}"));
-        store.log("afterwards").unwrap().append(1, b"goes on", Durability::Durable).unwrap();
-        store.settle().unwrap();
-    }
-    struck
+fn strikes(lived: &Lived, plan: FaultPlan, told: &str) -> bool {
+    lived.strikes(1, plan, &open, &|_| false, told)
 }
 
 fn fails_everywhere(effect: FaultEffect, sticky: bool) {
+    let lived = lived(1);
     let mut nth = u64::from(sticky);
-    while fails_at(1, nth, effect, sticky) {
+    while fails_at(&lived, nth, effect, sticky) {
         nth += 1;
     }
-    assert!(nth > 400, "only {nth} operations");
+    assert!(nth > 300, "only {nth} operations");
 }
 
 #[test]
@@ -117,9 +62,10 @@ fn nothing_acknowledged_is_lost_when_an_operation_finds_no_room() {
 /// An edit whose append failed may be there all the same: files that it names stay.
 #[test]
 fn nothing_acknowledged_is_lost_when_an_append_fails() {
+    let lived = lived(1);
     let fails = |nth: u64| {
         let plan = FaultPlan::nth(nth, FaultEffect::Eio).kinds(&[OpKind::Append]);
-        strikes(1, plan, &format!("append {nth}"))
+        strikes(&lived, plan, &format!("append {nth}"))
     };
     let appends = (0..).take_while(|&nth| fails(nth)).count();
     assert!(appends > 30, "only {appends} appends");
@@ -164,10 +110,10 @@ fn a_failure_in_the_background_refuses_writes_and_not_reads() {
 /// Writes until the volume refuses, with trims that make room afterwards, or somebody else who does.
 fn fills_up(seed: u64, room: u64, by_trims: bool) {
     let told = format!("seed {seed}, {room} bytes, by trims: {by_trims}");
-    let (sim, mut driver) = lived(seed);
+    let (sim, mut driver) = lived(seed).again(seed);
     let store = open(&sim).unwrap();
     sim.set_capacity(Some(sim.used() + room));
-    let before = driver.refused;
+    let before = driver.done.refused;
     for _ in 0..4000 {
         let name = format!("log-{}", driver.rng.below(6));
         let filled = match store.log(&name) {
@@ -183,7 +129,7 @@ fn fills_up(seed: u64, room: u64, by_trims: bool) {
             filled => filled.unwrap_or_else(|e| panic!("{told}: {e:#}")),
         }
     }
-    assert!(driver.refused > before || by_trims, "{told}: nothing was refused");
+    assert!(driver.done.refused > before || by_trims, "{told}: nothing was refused");
     assert_eq!(contents(&store), seen(&driver.model), "{told}: reads");
     let names: Vec<String> = driver.model.keys().cloned().collect();
     for name in names {

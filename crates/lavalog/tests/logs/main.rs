@@ -11,3 +11,4 @@ mod faults;
 mod model;
 mod scans;
 mod space;
+mod strikes;

@@ -4,7 +4,7 @@
 use base::{ErrorKind, Result};
 use io::Rng;
 use lavalog::{Durability, LogBatch, LogHandle, LogStore, Lsn, Options};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub fn options() -> Options {
@@ -49,6 +49,15 @@ pub fn contents(store: &LogStore) -> Model {
     model
 }
 
+/// What logs have, in a few words.
+pub fn summary(model: &Model) -> String {
+    let logs = model.iter().map(|(name, log)| {
+        let (first, last) = (log.records.keys().next(), log.records.keys().next_back());
+        format!("{name}: {} records, {first:?} to {last:?}", log.records.len())
+    });
+    logs.collect::<Vec<_>>().join("; ")
+}
+
 /// The same without what cannot be seen.
 pub fn seen(model: &Model) -> Model {
     let seen = |log: &OneLog| OneLog { trimmed_below: 0, ..log.clone() };
@@ -68,6 +77,23 @@ pub struct Change {
     pub after: Model,
 }
 
+/// How often something was done that tests are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Operations that were refused for want of room.
+    pub refused: u64,
+    /// Batches over several records.
+    pub batches: u64,
+    /// Trims that took records.
+    pub trims: u64,
+    /// Truncations that took records.
+    pub truncations: u64,
+    /// Records that came where a truncation had taken others.
+    pub overwritten: u64,
+    /// Logs that got the name of one that was deleted.
+    pub recreated: u64,
+}
+
 /// Draws operations.
 pub struct Driver {
     pub rng: Rng,
@@ -76,8 +102,11 @@ pub struct Driver {
     pub changes: Vec<Change>,
     /// Tells the time: what it is called in a simulation, an operation of the file system.
     pub clock: Box<dyn Fn() -> u64>,
-    /// How many were refused for want of room.
-    pub refused: u64,
+    pub done: Done,
+    /// Of each log the highest LSN that a truncation took and nothing has come for yet.
+    truncated: BTreeMap<String, Lsn>,
+    /// Names of logs that were deleted.
+    deleted: BTreeSet<String>,
 }
 
 /// True if the operation was not done, for certain.
@@ -92,8 +121,17 @@ impl Driver {
     }
 
     pub fn with_clock(seed: u64, clock: Box<dyn Fn() -> u64>) -> Driver {
-        let (model, changes) = (Model::new(), Vec::new());
-        Driver { rng: Rng::new(seed), model, changes, clock, refused: 0 }
+        Driver::continuing(seed, clock, Model::new())
+    }
+
+    /// Goes on from what is there, all of it durable.
+    pub fn continuing(seed: u64, clock: Box<dyn Fn() -> u64>, model: Model) -> Driver {
+        let mut changes = Vec::new();
+        if !model.is_empty() {
+            changes.push(Change { begun: 0, ended: Some(0), durable: true, after: model.clone() });
+        }
+        let (truncated, deleted) = (BTreeMap::new(), BTreeSet::new());
+        Driver { rng: Rng::new(seed), model, changes, clock, done: Done::default(), truncated, deleted }
     }
 
     /// Makes a change of the model by a call.
@@ -116,7 +154,7 @@ impl Driver {
             }
             Err(e) if is_refusal(e.kind()) => {
                 self.changes.pop();
-                self.refused += u64::from(e.kind() == ErrorKind::NoSpace);
+                self.done.refused += u64::from(e.kind() == ErrorKind::NoSpace);
             }
             Err(_) => {}
         }
@@ -140,6 +178,7 @@ impl Driver {
         }
         let change = |model: &mut Model| drop(model.insert(name.to_owned(), OneLog::default()));
         self.call(true, change, || store.create_log(name).map(drop))?;
+        self.done.recreated += u64::from(self.deleted.remove(name));
         store.open_log(name)
     }
 
@@ -158,13 +197,7 @@ impl Driver {
         let durable = durability == Durability::Durable;
         match self.rng.below(20) {
             0..=1 => self.trim(&name, &log, 30)?,
-            2 => {
-                let after = self.model[&name].last().saturating_sub(self.rng.below(8));
-                let change = |model: &mut Model| {
-                    drop(model.get_mut(&name).unwrap().records.split_off(&(after + 1)));
-                };
-                self.call(durable, change, || log.truncate_after(after, durability))?;
-            }
+            2 => self.truncate(&name, &log, durability)?,
             3 => {
                 let bytes = self.bytes();
                 let bytes = &bytes[..bytes.len().min(100)];
@@ -181,12 +214,31 @@ impl Driver {
     /// Removes what is oldest of a log; so many LSNs stay at most.
     pub fn trim(&mut self, name: &str, log: &LogHandle, left: u64) -> Result<()> {
         let below = self.model[name].last().saturating_sub(self.rng.below(left));
+        let takes = self.model[name].records.keys().next().is_some_and(|first| *first < below);
         let change = |model: &mut Model| {
             let own = model.get_mut(name).unwrap();
             own.trimmed_below = own.trimmed_below.max(below);
             own.records = own.records.split_off(&below);
         };
-        self.call(false, change, || log.trim(below))
+        self.call(false, change, || log.trim(below))?;
+        self.done.trims += u64::from(takes);
+        Ok(())
+    }
+
+    /// Removes what is newest of a log, a few records.
+    fn truncate(&mut self, name: &str, log: &LogHandle, durability: Durability) -> Result<()> {
+        let last = self.model[name].last();
+        let after = last.saturating_sub(self.rng.below(8));
+        let takes = self.model[name].records.range(after + 1..).next().is_some();
+        let change = |model: &mut Model| {
+            drop(model.get_mut(name).unwrap().records.split_off(&(after + 1)));
+        };
+        self.call(durability == Durability::Durable, change, || log.truncate_after(after, durability))?;
+        if takes {
+            self.done.truncations += 1;
+            self.truncated.insert(name.to_owned(), last);
+        }
+        Ok(())
     }
 
     /// Makes all of it durable.
@@ -197,7 +249,11 @@ impl Driver {
     fn delete(&mut self, store: &LogStore, name: &str) -> Result<()> {
         let was = self.model.contains_key(name);
         match self.call(true, |model| drop(model.remove(name)), || store.delete_log(name)) {
-            Ok(()) => assert!(was, "{name} was there"),
+            Ok(()) => {
+                assert!(was, "{name} was there");
+                self.truncated.remove(name);
+                self.deleted.insert(name.to_owned());
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => assert!(!was),
             Err(e) => return Err(e),
         }
@@ -232,6 +288,9 @@ impl Driver {
             Err(e) => return Err(e),
             Ok(()) => {
                 assert!(lsn >= trimmed_below);
+                if before.is_none() && self.truncated.get(name).is_some_and(|last| lsn <= *last) {
+                    self.done.overwritten += 1;
+                }
                 assert!(before.is_none_or(|before| before[..] == bytes[..]));
             }
         }
@@ -257,7 +316,9 @@ impl Driver {
                 model.get_mut(to).unwrap().records.insert(*lsn, bytes[..].into());
             }
         };
-        self.call(durability == Durability::Durable, change, || store.write(&batch, durability))
+        self.call(durability == Durability::Durable, change, || store.write(&batch, durability))?;
+        self.done.batches += 1;
+        Ok(())
     }
 
     /// How many changes were promised to be there after a crash at a time: the last of them, and all before it.
@@ -280,13 +341,6 @@ impl Driver {
         let most = self.changes.iter().take_while(|change| change.begun <= at).count();
         let state = |count: usize| seen(&self.after(count));
         (least..=most).rev().find(|count| state(*count) == *left).ok_or_else(|| {
-            let summary = |model: &Model| {
-                let logs = model.iter().map(|(name, log)| {
-                    let (first, last) = (log.records.keys().next(), log.records.keys().next_back());
-                    format!("{name}: {} records, {first:?} to {last:?}", log.records.len())
-                });
-                logs.collect::<Vec<_>>().join("; ")
-            };
             format!(
                 "what is left is none of the states {least} to {most} that it may be in: [{}], of which the first is [{}], the last [{}]",
                 summary(left),

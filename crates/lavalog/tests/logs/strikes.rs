@@ -1,0 +1,117 @@
+//! An operation of the file system fails while a store of logs is opened and used: what is acknowledged is there afterwards, what is not
+//! is there whole or not at all, and nothing wrong is read, before the store is opened again and after it.
+
+use super::model::{Driver, Model, contents, is_refusal, seen, summary};
+use base::{ErrorKind, Result};
+use io::sim::{CrashKind, FaultPlan, SimEnv};
+use lavalog::{Durability, LogStore};
+
+/// A log that is refused by a store which was stopped. If it is a call to LavaFS that says it was stopped, the store is by this log.
+const ANOTHER: &str = "another";
+
+fn without_another(mut found: Model) -> Model {
+    found.remove(ANOTHER);
+    found
+}
+
+/// How a store is opened.
+pub type Open<'a> = &'a dyn Fn(&SimEnv) -> Result<LogStore>;
+
+/// A store with some past that was closed, and what is in it.
+pub struct Lived {
+    pub sim: SimEnv,
+    pub model: Model,
+}
+
+impl Lived {
+    /// Lives on a machine.
+    pub fn on(sim: SimEnv, seed: u64, open: Open<'_>) -> Lived {
+        let mut driver = Driver::new(seed);
+        let store = open(&sim).unwrap();
+        for n in 0..150 {
+            driver.one(&store, Durability::Buffered).unwrap();
+            if n % 40 == 39 {
+                store.settle().unwrap();
+            }
+        }
+        store.close().unwrap();
+        Lived { sim, model: driver.model }
+    }
+
+    /// A copy of the machine, and a driver that goes on there.
+    pub fn again(&self, seed: u64) -> (SimEnv, Driver) {
+        let sim = self.sim.fork(seed);
+        let clock = sim.clone();
+        let driver = Driver::continuing(seed, Box::new(move || clock.op_count()), self.model.clone());
+        (sim, driver)
+    }
+
+    /// Goes on, on a copy of the machine, with a fault; false if nothing failed. `loses`: whether a failure took what was not durable
+    /// from a store that goes on in the same process.
+    pub fn strikes(
+        &self,
+        seed: u64,
+        plan: FaultPlan,
+        open: Open<'_>,
+        loses: &dyn Fn(&SimEnv) -> bool,
+        told: &str,
+    ) -> bool {
+        let (sim, mut driver) = self.again(seed);
+        sim.inject(plan);
+        let opened = open(&sim);
+        let ran = match &opened {
+            Ok(store) => goes_on(&mut driver, store, 120).and_then(|()| store.settle()),
+            Err(_) => Ok(()),
+        };
+        let struck = sim.faults_fired() > 0;
+        sim.clear_faults();
+        if let Ok(store) = &opened {
+            still_serves(&mut driver, store, &ran, told);
+        }
+        for (kind, power) in [(CrashKind::ProcessKill, false), (CrashKind::PowerLoss, true)] {
+            let left = sim.crash(kind, seed);
+            let store = open(&left).unwrap_or_else(|e| panic!("{told}, {kind:?}: {e:#}"));
+            let found = without_another(contents(&store));
+            let may = driver.may_leave(&found, u64::MAX, power || loses(&sim));
+            may.unwrap_or_else(|why| panic!("{told}, {kind:?}: {why}"));
+            store.log("afterwards").unwrap().append(1, b"goes on", Durability::Durable).unwrap();
+            store.settle().unwrap();
+        }
+        struck
+    }
+}
+
+/// Goes on until it is over or something fails that is no refusal.
+fn goes_on(driver: &mut Driver, store: &LogStore, calls: u64) -> Result<()> {
+    for _ in 0..calls {
+        match driver.one(store, Durability::Durable) {
+            Err(e) if !is_refusal(e.kind()) => return Err(e),
+            _ => {}
+        }
+        for _ in 0..driver.rng.below(4) {
+            store.step();
+        }
+    }
+    Ok(())
+}
+
+/// What was not stopped goes on; what was refuses writes. Everybody reads.
+fn still_serves(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: &str) {
+    match ran {
+        Ok(()) => driver.one(store, Durability::Durable).unwrap_or_else(|e| panic!("{told}: {e:#}")),
+        Err(e) if e.kind() == ErrorKind::Poisoned => {
+            let refused = store.log(ANOTHER).map(drop).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Poisoned, "{told}: {refused}");
+        }
+        Err(_) => {}
+    }
+    let found = without_another(contents(store));
+    let begun = driver.changes.last().map_or_else(|| driver.model.clone(), |change| change.after.clone());
+    assert!(
+        found == seen(&driver.model) || found == seen(&begun),
+        "{told}, and {ran:?}: there is [{}], acknowledged is [{}], begun [{}]",
+        summary(&found),
+        summary(&driver.model),
+        summary(&begun)
+    );
+}
