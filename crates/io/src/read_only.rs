@@ -3,7 +3,7 @@
 //! [`crate::FileSystem::open_in_place`] asks for permission to write. Whoever only reads has it on no read-only mount and
 //! no file of another user; he reads the same file through [`crate::FileSystem::open`], and every write is refused.
 
-use crate::{Access, AlignedBuf, FileSystem, InPlaceFile, ReadFile};
+use crate::{Access, AlignedBuf, BLOCK_LEN_MIN, FileSystem, InPlaceFile, ReadFile};
 use base::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +38,11 @@ impl ReadOnly {
 impl InPlaceFile for ReadOnly {
     fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Nothing is written, and reads begin anywhere: what cannot be read takes as little with it as it may.
+    fn block_len(&self) -> usize {
+        BLOCK_LEN_MIN
     }
 
     fn write_at(&self, _data: &AlignedBuf, _offset: u64) -> Result<()> {

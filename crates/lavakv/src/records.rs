@@ -111,7 +111,8 @@ fn look_for(files: &Files, dropped: WithoutFamily) -> Result<CarriedBatches> {
     let (state, context) = (files.manifest.state(), files.store().context());
     let open = |meta: &store::manifest::LogGroupMeta| {
         let path = context.path(&store::names::log(meta.file));
-        let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Buffered)?;
+        // As its engine reads it: where the power failed on a sector, the page cache would lose the pages beside it.
+        let file = io::open_in_place_read_only(&*context.env.fs, &path, io::Access::Direct)?;
         Ok(LogGroup { ltn: meta.ltn, uid: meta.uid, file, sealed_end: meta.sealed_end })
     };
     let groups = state.store.log_chain(Lane::LOG).filter(|meta| !meta.discarded).map(open);

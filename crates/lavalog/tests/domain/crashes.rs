@@ -2,7 +2,7 @@
 
 use crate::life::{Found, Life, find_left};
 use io::Rng;
-use io::sim::{CrashKind, SimEnv};
+use io::sim::{CrashKind, Policy, SimEnv};
 
 #[test]
 fn both_come_back_after_a_crash_at_every_operation() {
@@ -33,4 +33,24 @@ fn both_come_back_after_a_crash_at_every_operation() {
         }
     }
     assert!(states > 500, "{states} states of {moments}");
+}
+
+/// A durable batch of both lies beside sectors that the power failed on and that cannot be read: LavaKV alone must not take the log of
+/// records for one without it.
+#[test]
+fn a_batch_beside_unreadable_sectors_is_seen_by_who_opens_lavakv_alone() {
+    let mut alone = 0;
+    for seed in 0..20 {
+        let mut life = Life::new(SimEnv::new(seed), SimEnv::env, seed, Found::NOTHING);
+        life.live(12);
+        let record = life.sim.record();
+        for op in record.mutations() {
+            let kind = CrashKind::PowerLossWith(Policy::Unreadable);
+            let left = record.crash_at(op, kind, seed);
+            let (found, was_alone) = find_left(&left, SimEnv::env, 1);
+            life.judge(found, op, kind);
+            alone += u64::from(was_alone);
+        }
+    }
+    assert!(alone > 500, "LavaKV was opened alone {alone} times");
 }
