@@ -114,6 +114,7 @@ impl Core {
             Ok(())
         })?;
         inputs.iter().for_each(|input| lock(&self.under_way).to_collect.remove(*input));
+        groups.iter().for_each(|ltn| _ = lock(&self.under_way).kept.remove(ltn));
         add.iter().for_each(|file| self.may_collect(file, 0));
         grant.iter().for_each(|grant| grant.installed());
         self.rolled()?;

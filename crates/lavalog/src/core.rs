@@ -46,12 +46,21 @@ pub(crate) struct UnderWay {
     pub is_moving: bool,
     /// What could not be collected, because something of it is damaged. It stays as it is.
     pub damaged: BTreeSet<Source>,
+    /// The groups that are storage, each with the lowest sequence in it; 0, if its index file could not be read, which knows it.
+    pub kept: BTreeMap<u64, SeqNo>,
     /// The groups with batches that carry another engine's, each with the highest sequence of these.
     pub carried: BTreeMap<u64, SeqNo>,
     /// The group for which that engine was asked to write down what it has in memory.
     pub relieved: Option<u64>,
     /// What could be.
     pub to_collect: ToCollect,
+}
+
+/// Truncations from this sequence on are remembered, with `kept` as in [`UnderWay`]: those before it apply to nothing that could be
+/// replayed, nor be in a group whose rows are lost and made again. There, all comes up that ever was in it.
+pub(crate) fn needed_from(kept: &BTreeMap<u64, SeqNo>, replay_from: SeqNo) -> SeqNo {
+    // They are in their order.
+    kept.values().next().map_or(replay_from, |first| replay_from.min(*first))
 }
 
 /// What was done since the store was opened.

@@ -32,17 +32,17 @@ impl RowFile {
         RowFile::over(context, meta, context.open(Volume::DIRECTORY, &meta.name(), Access::Direct)?)
     }
 
-    /// What some files have, read with as many requests in flight as the system takes.
-    pub fn directories(context: &Context, metas: &[FileMeta]) -> Vec<Result<Directory>> {
+    /// Opens some, with their directories, which are read with as many requests in flight as the system takes.
+    pub fn with_directories(context: &Context, metas: &[FileMeta]) -> Vec<Result<(RowFile, Directory)>> {
         let opened = |meta: &FileMeta| context.open(Volume::DIRECTORY, &meta.name(), Access::Direct);
         let opened: Vec<Result<_>> = metas.iter().map(opened).collect();
         let found = opened.iter().zip(metas).filter_map(|(file, meta)| Some((file.clone().ok()?, meta.len)));
         let mut with_ends = prefetched::with_ends(found.collect()).into_iter();
-        let directory = |(meta, file): (&FileMeta, Result<_>)| {
+        let open = |(meta, file): (&FileMeta, Result<_>)| {
             let file = file.map(|file| with_ends.next().unwrap_or(file));
-            RowFile::over(context, meta, file?).map(|(_, directory)| directory)
+            RowFile::over(context, meta, file?)
         };
-        metas.iter().zip(opened).map(directory).collect()
+        metas.iter().zip(opened).map(open).collect()
     }
 
     /// One that is open.

@@ -336,14 +336,14 @@ impl Logs {
     }
 
     /// Lets logs forget the truncations that are not needed any more: all operations below a sequence are in a checkpoint, or
-    /// are about to be. `limit` logs at most, from this number on; returns the number to go on with, if there are more.
-    pub fn forget_truncations(&mut self, replay_from: SeqNo, from: LogId, limit: usize) -> Option<LogId> {
+    /// are about to be, and in no group that is kept. `limit` logs at most, from this number on; returns the number to go on with, if there are more.
+    pub fn forget_truncations(&mut self, needed_from: SeqNo, from: LogId, limit: usize) -> Option<LogId> {
         let mut some: Vec<LogId> =
             self.truncated.range(from..).take(limit.saturating_add(1)).copied().collect();
         let next = if some.len() > limit { some.pop() } else { None };
         for id in some {
             let log = self.logs.get_mut(&id);
-            if log.is_none_or(|log| !log.forget_truncations(replay_from)) {
+            if log.is_none_or(|log| !log.forget_truncations(needed_from)) {
                 self.truncated.remove(&id);
             }
         }

@@ -7,7 +7,7 @@
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
-use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay};
+use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay, needed_from};
 use crate::disk::directory::Directory;
 use crate::entry::Source;
 use crate::files::{RowFile, RowFiles};
@@ -45,6 +45,8 @@ pub(crate) struct Restored {
     /// Groups whose rows cannot be read.
     lost_rows: Vec<FileMeta>,
     damaged: Vec<Source>,
+    /// As in [`UnderWay`].
+    kept: BTreeMap<u64, SeqNo>,
     /// As in [`UnderWay`].
     carried: BTreeMap<u64, SeqNo>,
 }
@@ -140,8 +142,10 @@ fn read_checkpoint(context: &Context, state: &State) -> Result<Option<(Checkpoin
 /// Reads the checkpoint, and what files of rows have.
 fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     let state = manifest.state();
-    let (lost_rows, damaged, carried) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut restored = Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, carried };
+    let (kept, carried) = (BTreeMap::new(), BTreeMap::new());
+    let (lost_rows, damaged) = (Vec::new(), Vec::new());
+    let mut restored =
+        Restored { manifest, logs: Logs::new(), next_seq: 1, lost_rows, damaged, kept, carried };
     let mut replay_from = 0;
     if let Some((head, saved)) = read_checkpoint(context, &state)? {
         restored.logs.reach_id(head.next_log);
@@ -151,12 +155,13 @@ fn restore(context: &Context, manifest: Handle<LavaLog>) -> Result<Restored> {
     }
     let metas: Vec<FileMeta> = state.files.values().filter(|meta| meta.source().is_some()).copied().collect();
     for some in metas.chunks(READ_AT_ONCE) {
-        for (meta, directory) in some.iter().zip(RowFile::directories(context, some)) {
-            restored.take_rows(meta, directory)?;
+        for (meta, opened) in some.iter().zip(RowFile::with_directories(context, some)) {
+            restored.take_rows(meta, opened)?;
         }
     }
     // Which of them still meet something in a file is known by now.
-    restored.logs.forget_truncations(replay_from, 0, usize::MAX);
+    let needed_from = needed_from(&restored.kept, replay_from);
+    restored.logs.forget_truncations(needed_from, 0, usize::MAX);
     Ok(restored)
 }
 
@@ -167,10 +172,17 @@ fn is_known(manifest: &Handle<LavaLog>) -> bool {
 
 impl Restored {
     /// What a file of rows has, or why that cannot be read.
-    fn take_rows(&mut self, meta: &FileMeta, directory: Result<Directory>) -> Result<()> {
+    fn take_rows(&mut self, meta: &FileMeta, opened: Result<(RowFile, Directory)>) -> Result<()> {
         let Some(source) = meta.source() else { return Ok(()) };
-        match directory.and_then(|directory| parts_of(source, &directory)) {
-            Ok(parts) => {
+        if let Role::Index { ltn } = meta.role {
+            self.kept.insert(ltn, 0);
+        }
+        let parts = |(file, directory): (RowFile, Directory)| Ok((file, parts_of(source, &directory)?));
+        match opened.and_then(parts) {
+            Ok((file, parts)) => {
+                if let RowFile::Index(file) = file {
+                    self.kept.insert(file.head().ltn, file.head().seqs.0);
+                }
                 for (log, part) in parts {
                     self.logs.load(log, part);
                 }
@@ -206,7 +218,7 @@ impl Restored {
 
     /// The log has begun: the engine serves.
     pub fn begin(self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
-        let Restored { manifest, logs, next_seq, lost_rows, damaged, carried } = self;
+        let Restored { manifest, logs, next_seq, lost_rows, damaged, kept, carried } = self;
         let Ground { files, space, lane } = ground;
         if !is_known(&manifest) {
             // The manifest knows the engine before the log has anything of it.
@@ -229,7 +241,7 @@ impl Restored {
                 recent: RwLock::new(Recent::new(options.recent_bytes)),
                 tails: Tails::default(),
             },
-            under_way: Mutex::new(UnderWay { damaged, carried, ..UnderWay::default() }),
+            under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
             counters: Counters::default(),
         };
         core.remove_strangers()?;

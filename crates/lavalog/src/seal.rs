@@ -9,7 +9,7 @@
 //! names are removed at open.
 
 use crate::checkpoint::{CheckpointHead, CheckpointWriter};
-use crate::core::{Core, LOGS_AT_ONCE};
+use crate::core::{Core, LOGS_AT_ONCE, needed_from};
 use crate::disk::directory::Directory;
 use crate::entry::{LogId, Source};
 use crate::index::Part;
@@ -212,7 +212,12 @@ impl Writing {
             core.manifest.commit(commit(step, records))?;
             add.iter().for_each(|meta| core.rows.add(meta));
             core.install(self.group.ltn, &self.logs, parts);
-            core.forget_truncations(floor);
+            let needed_from = {
+                let kept = &mut lock(&core.under_way).kept;
+                kept.insert(self.group.ltn, self.seqs.0);
+                needed_from(kept, floor)
+            };
+            core.forget_truncations(needed_from);
             add.iter().for_each(|file| core.may_collect(file, self.group.len));
             Ok(())
         });
@@ -265,10 +270,10 @@ impl Core {
     }
 
     /// After all logs know what the files have of them.
-    fn forget_truncations(&self, replay_from: SeqNo) {
+    fn forget_truncations(&self, needed_from: SeqNo) {
         let mut next = Some(0);
         while let Some(from) = next {
-            next = write(&self.logs).forget_truncations(replay_from, from, LOGS_AT_ONCE);
+            next = write(&self.logs).forget_truncations(needed_from, from, LOGS_AT_ONCE);
         }
     }
 

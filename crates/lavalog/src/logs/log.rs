@@ -3,7 +3,8 @@
 //! A trim is a watermark that only rises: what is below it is gone, whenever it was appended and wherever it is copied to. A
 //! truncation has the sequence of its operation, and takes what is above its LSN and came before it; what comes later may have the
 //! same LSNs. Both are remembered for as long as a record may come up that they apply to: the trim always, a truncation while the
-//! operations before it may be replayed, or a file has records that it took.
+//! operations before it may be replayed or are in a group that is kept, whose rows may have to be made again from it, or a file has
+//! records that it took.
 //!
 //! A trim holds from the moment that it is applied, but what it takes is taken out of the index some at a time ([`Log::cut_some`]), because
 //! that may be a hundred thousand parts, and all others wait meanwhile. Until then the index has what nobody finds: who asks for a record
@@ -281,10 +282,10 @@ impl Log {
         self.truncations.insert(at, Truncation { seq, lsn, in_files });
     }
 
-    /// Forgets the truncations that nothing can come up for any more: all operations below `replay_from` are in the checkpoint and in
-    /// the files. True if some are left.
-    pub(super) fn forget_truncations(&mut self, replay_from: SeqNo) -> bool {
-        self.truncations.retain(|t| t.in_files || t.seq >= replay_from);
+    /// Forgets the truncations that nothing can come up for any more: all operations below `needed_from` are in the checkpoint and in
+    /// the files, and in no group. True if some are left.
+    pub(super) fn forget_truncations(&mut self, needed_from: SeqNo) -> bool {
+        self.truncations.retain(|t| t.in_files || t.seq >= needed_from);
         self.truncations.shrink_to_fit();
         !self.truncations.is_empty()
     }

@@ -104,6 +104,55 @@ fn a_lost_index_file_is_made_again_from_its_group() {
     assert_eq!(count(&store, "trimmed"), (601, 0));
 }
 
+/// What a truncation took before a group became storage is in none of its files, and still in the group: it stays gone when the rows are
+/// made again from there, also if the truncation is in another group.
+#[test]
+fn what_was_truncated_does_not_come_back_with_a_lost_index_file() {
+    // Nothing is collected.
+    let options = Options { garbage_percent: 100, ..options() };
+    for overwritten in [false, true] {
+        let sim = SimEnv::new(7);
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+        let (log, kept) = (store.create_log("log").unwrap(), store.create_log("kept").unwrap());
+        let keep = |lsn| kept.append(lsn, b"a record that keeps the group", Durability::Buffered).unwrap();
+        keep(1);
+        (1..=10).for_each(|lsn| log.append(lsn, b"first", Durability::Buffered).unwrap());
+        store.seal().unwrap();
+        keep(2);
+        log.truncate_after(5, Durability::Buffered).unwrap();
+        if overwritten {
+            (6..=8).for_each(|lsn| log.append(lsn, b"second", Durability::Buffered).unwrap());
+        }
+        store.settle().unwrap();
+        let index = files(&sim, ".e1-1");
+        assert_eq!(index.len(), 1);
+        store.seal().unwrap();
+        store.settle().unwrap();
+        assert_eq!(files(&sim, ".e1-1").len(), 2);
+        drop((log, kept));
+        store.close().unwrap();
+        sim.env().fs.remove(&index[0]).unwrap();
+        for opening in 0..3 {
+            let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+            let log = store.open_log("log").unwrap();
+            let read = |lsn| log.read(lsn).unwrap();
+            assert_eq!(read(5).as_deref(), Some(&b"first"[..]), "opening {opening}");
+            let wanted = overwritten.then(|| b"second".to_vec());
+            assert_eq!((read(6), read(8), read(9)), (wanted.clone(), wanted, None), "opening {opening}");
+            // Another group, with a checkpoint of its own.
+            store
+                .create_log(&format!("other {opening}"))
+                .unwrap()
+                .append(1, b"x", Durability::Durable)
+                .unwrap();
+            store.seal().unwrap();
+            store.settle().unwrap();
+            drop(log);
+            store.close().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_lost_cold_file_costs_its_records_and_no_others() {
     let sim = made(2);
