@@ -25,7 +25,8 @@ use store::commit::{GroupState, LaneGroup, ReadAhead};
 use store::run::{Job, JobClass, Progress};
 use store::space::Grant;
 
-/// Bytes of records in one step of the job.
+/// Bytes of records in one step of the job, at most; where groups are short, an eighth of one, so that a small store's jobs have several
+/// steps as well.
 const STEP_BYTES: u64 = 4 << 20;
 /// Bytes that are read at once where records that are copied lie one behind another.
 const AHEAD_BYTES: u64 = 1 << 20;
@@ -209,8 +210,9 @@ impl Copy {
     fn step(&mut self, core: &Core) -> Result<bool> {
         let begun = self.copied_bytes;
         self.grant.iter().for_each(|grant| grant.wrote(|| self.outputs.created()));
+        let most = STEP_BYTES.min(core.options.group_bytes / 8);
         while let Some(&log) = self.logs.get(self.at) {
-            if self.copied_bytes - begun > STEP_BYTES {
+            if self.copied_bytes - begun > most {
                 return Ok(true);
             }
             self.copy_log(core, log)?;
