@@ -18,10 +18,13 @@ use crate::state::{Contents, Entries};
 use crate::tally;
 use io::Rng;
 use lavastore::testing::{CrashKind, SimEnv};
-use lavastore::{Db, Error, ErrorKind, Family};
+use lavastore::{Db, Env, Error, ErrorKind, Family};
 
 /// Damages tried on one store.
-const DAMAGES: u64 = 24;
+pub(crate) const DAMAGES: u64 = 24;
+/// What is damaged of a store.
+const KINDS: [&str; 9] =
+    [".ksst", ".ksst", ".vsst", ".vsst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"];
 
 /// What came of it.
 enum Seen {
@@ -38,7 +41,7 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x666c_6970);
     let closed = !rng.one_in(6);
     let Some(store) = outcome.made(|| Store::make(seed, closed, &mut rng)) else { return outcome };
-    let break_it = |sim: &SimEnv, rng: &mut Rng| store.damage(sim, rng);
+    let break_it = |sim: &SimEnv, rng: &mut Rng| break_a_file(sim, &store.older, &KINDS, rng);
     outcome.damaged((&store.sim, &mut rng), DAMAGES, break_it, |outcome, nth, sim, damage, rng| {
         if sim.state_hash() == store.image {
             return;
@@ -69,11 +72,14 @@ struct Store {
     closed: bool,
 }
 
-struct Damage {
-    text: String,
-    /// The file that was damaged.
-    path: String,
-    flip: bool,
+/// What was done to a store.
+pub(crate) struct Damage {
+    pub text: String,
+    /// The file that was damaged; none, if it was the volume itself.
+    pub path: String,
+    /// The other one, if two were exchanged.
+    pub other: Option<String>,
+    pub flip: bool,
 }
 
 impl Store {
@@ -95,67 +101,9 @@ impl Store {
         Ok(Store { driver, sim, older, image, closed })
     }
 
-    /// Damages a file; `None` if it cannot be done with the file that was drawn.
-    fn damage(&self, sim: &SimEnv, rng: &mut Rng) -> Check<Option<Damage>> {
-        if machine::is_lavafs() && rng.one_in(5) {
-            return damage_metadata(sim, rng).map(Some);
-        }
-        let files = damage::files(sim)?;
-        // Drawn aside, so that seeds on record go on drawing what they drew.
-        if Rng::new(rng.clone().next_u64()).one_in(8) {
-            return Ok(zero_the_end(sim, &files, rng));
-        }
-        let Some((path, len)) = draw(&files, rng) else { return Ok(None) };
-        let Some((other, other_len)) = draw(&files, rng) else { return Ok(None) };
-        let block = pick(rng, &[512, 4096]);
-        let (offset, from) = (place(len, block, rng), place(other_len, block, rng));
-        let whole = |len: u64, offset: u64| len.saturating_sub(offset).min(block) as usize;
-        let (text, done) = match rng.below(12) {
-            0..=5 => {
-                let at = rng.below(len);
-                let text = format!("bit flipped at {at} of {path} ({len} B)");
-                let done = damage::flip_bit(sim, &path, at, rng.next_u64() as u32);
-                return Ok(done.ok().map(|()| Damage { text, path, flip: true }));
-            }
-            6 => {
-                let n = whole(len, offset).min(whole(other_len, from));
-                (
-                    format!("{n} B of {other} at {from} over {path} at {offset}"),
-                    damage::copy_block(sim, (&other, from), (&path, offset), n),
-                )
-            }
-            7 => {
-                let n = whole(len, offset);
-                (
-                    format!("{n} B of {path} at {offset} as they were"),
-                    damage::restore_block(sim, &self.older, &path, offset, n),
-                )
-            }
-            8 => (format!("{path} and {other} exchanged"), damage::swap_files(sim, &path, &other)),
-            9 => {
-                let cut = if rng.one_in(3) { 0 } else { rng.below(len) };
-                (format!("{path} cut from {len} to {cut} B"), damage::cut(sim, &path, cut))
-            }
-            10 => (format!("{path} erased"), damage::erase(sim, &path)),
-            _ => {
-                let n = whole(len, offset);
-                let done = damage::overwrite(sim, &path, offset, &vec![0; n]);
-                (format!("{n} zeros over {path} at {offset}"), done)
-            }
-        };
-        Ok(done.ok().map(|()| Damage { text, path, flip: false }))
-    }
-
     /// Opens the store and asks it everything.
     fn look(&self, sim: &SimEnv, damage: &Damage, rng: &mut Rng) -> Check<Seen> {
-        let findings = machine::fsck(sim)?;
-        let env = match machine::try_env(sim) {
-            Ok(env) => env,
-            Err(e) => {
-                ensure!(!findings.is_empty(), "fsck finds nothing, but the mount failed: {e}");
-                return names_a_file(&e, "mount").map(|()| Seen::Error);
-            }
-        };
+        let Some(env) = mounted(sim)? else { return Ok(Seen::Error) };
         let db = match Db::open_in(&env, DIR, &plan::options(rng)) {
             Ok(db) => db,
             Err(e) => return names_a_file(&e, "open").map(|()| Seen::Error),
@@ -224,13 +172,74 @@ impl Store {
     }
 }
 
+/// Damages a file of one of these kinds, each as likely as another; `None` if it cannot be done with the file that was drawn. `older`: the
+/// machine as it was before.
+pub(crate) fn break_a_file(
+    sim: &SimEnv,
+    older: &SimEnv,
+    kinds: &[&'static str],
+    rng: &mut Rng,
+) -> Check<Option<Damage>> {
+    if machine::is_lavafs() && rng.one_in(5) {
+        return damage_metadata(sim, rng).map(Some);
+    }
+    let files = damage::files(sim)?;
+    // Drawn aside, so that seeds on record go on drawing what they drew.
+    if Rng::new(rng.clone().next_u64()).one_in(8) {
+        return Ok(zero_the_end(sim, &files, rng));
+    }
+    let Some((path, len)) = draw(&files, kinds, rng) else { return Ok(None) };
+    let Some((other, other_len)) = draw(&files, kinds, rng) else { return Ok(None) };
+    let block = pick(rng, &[512, 4096]);
+    let (offset, from) = (place(len, block, rng), place(other_len, block, rng));
+    let whole = |len: u64, offset: u64| len.saturating_sub(offset).min(block) as usize;
+    let (text, done) = match rng.below(12) {
+        0..=5 => {
+            let at = rng.below(len);
+            let text = format!("bit flipped at {at} of {path} ({len} B)");
+            let done = damage::flip_bit(sim, &path, at, rng.next_u64() as u32);
+            return Ok(done.ok().map(|()| Damage { text, path, other: None, flip: true }));
+        }
+        6 => {
+            let n = whole(len, offset).min(whole(other_len, from));
+            (
+                format!("{n} B of {other} at {from} over {path} at {offset}"),
+                damage::copy_block(sim, (&other, from), (&path, offset), n),
+            )
+        }
+        7 => {
+            let n = whole(len, offset);
+            (
+                format!("{n} B of {path} at {offset} as they were"),
+                damage::restore_block(sim, older, &path, offset, n),
+            )
+        }
+        8 => {
+            let text = format!("{path} and {other} exchanged");
+            let done = damage::swap_files(sim, &path, &other);
+            return Ok(done.ok().map(|()| Damage { text, path, other: Some(other), flip: false }));
+        }
+        9 => {
+            let cut = if rng.one_in(3) { 0 } else { rng.below(len) };
+            (format!("{path} cut from {len} to {cut} B"), damage::cut(sim, &path, cut))
+        }
+        10 => (format!("{path} erased"), damage::erase(sim, &path)),
+        _ => {
+            let n = whole(len, offset);
+            let done = damage::overwrite(sim, &path, offset, &vec![0; n]);
+            (format!("{n} zeros over {path} at {offset}"), done)
+        }
+    };
+    Ok(done.ok().map(|()| Damage { text, path, other: None, flip: false }))
+}
+
 /// Zeros over the last bytes of the manifest: the edits that nothing in it confirms are among them.
 fn zero_the_end(sim: &SimEnv, files: &[(String, u64)], rng: &mut Rng) -> Option<Damage> {
     let (path, len) = files.iter().find(|(path, _)| path.contains("/MANIFEST"))?.clone();
     let n = rng.range(1, 513).min(len);
     let text = format!("the last {n} B of {path} ({len} B) zeroed");
     let done = damage::overwrite(sim, &path, len - n, &vec![0; n as usize]);
-    done.ok().map(|()| Damage { text, path, flip: false })
+    done.ok().map(|()| Damage { text, path, other: None, flip: false })
 }
 
 /// Damages the volume itself.
@@ -241,16 +250,14 @@ fn damage_metadata(sim: &SimEnv, rng: &mut Rng) -> Check<Damage> {
     let at = block + if rng.one_in(2) { rng.below(200) } else { rng.below(4096) };
     damage::flip_device(sim, at, rng.next_u64() as u32)?;
     let text = format!("bit flipped at {at} of the volume, in superblock or journal");
-    Ok(Damage { text, path: String::new(), flip: false })
+    Ok(Damage { text, path: String::new(), other: None, flip: false })
 }
 
 /// A file with something in it, each kind of file as likely as another.
-fn draw(files: &[(String, u64)], rng: &mut Rng) -> Option<(String, u64)> {
-    const KINDS: [&str; 9] =
-        [".ksst", ".ksst", ".vsst", ".vsst", ".log", "/MANIFEST", "/CURRENT", "/STAGING", "/LOCK"];
+fn draw(files: &[(String, u64)], kinds: &[&'static str], rng: &mut Rng) -> Option<(String, u64)> {
     // Drawn aside, so that seeds on record go on drawing what they drew.
     let tail = rng.clone().one_in(8) && files.iter().any(|(path, _)| path.ends_with(".tail"));
-    let drawn = pick(rng, &KINDS);
+    let drawn = pick(rng, kinds);
     let kind = if tail { ".tail" } else { drawn };
     let of_kind: Vec<_> = files.iter().filter(|(path, len)| path.contains(kind) && *len > 0).collect();
     if of_kind.is_empty() {
@@ -266,8 +273,20 @@ fn place(len: u64, block: u64, rng: &mut Rng) -> u64 {
     rng.below(among) * block
 }
 
+/// The environment of a damaged machine; none if its volume is refused, for a reason that `fsck` finds too.
+pub(crate) fn mounted(sim: &SimEnv) -> Check<Option<Env>> {
+    let findings = machine::fsck(sim)?;
+    match machine::try_env(sim) {
+        Ok(env) => Ok(Some(env)),
+        Err(e) => {
+            ensure!(!findings.is_empty(), "fsck finds nothing, but the mount failed: {e}");
+            names_a_file(&e, "mount").map(|()| None)
+        }
+    }
+}
+
 /// An error must be of a kind that damage has, and say where.
-fn names_a_file(error: &Error, what: &str) -> Check {
+pub(crate) fn names_a_file(error: &Error, what: &str) -> Check {
     let kinds = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::Poisoned];
     ensure!(kinds.contains(&error.kind()), "{what} failed with another kind: {error}");
     ensure!(error.file().is_some(), "{what} failed without naming a file: {error}");

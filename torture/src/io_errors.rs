@@ -16,7 +16,7 @@ use crate::machine;
 use crate::machine::DIR;
 use crate::plan::{self, Data};
 use io::Rng;
-use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, OpKind};
+use lavastore::testing::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore::{Db, Durability, Options};
 
 /// Calls of a script that are made to fail, at most.
@@ -193,8 +193,9 @@ impl CloneWith for Rng {
     }
 }
 
-fn a_sync_failed(driver: &Driver) -> bool {
-    let trace = driver.sim.trace();
+/// True if a sync of data failed on a machine.
+pub(crate) fn a_sync_failed(sim: &SimEnv) -> bool {
+    let trace = sim.trace();
     trace.lines().any(|line| line.contains("SyncData") && line.contains(" -> "))
 }
 
@@ -211,7 +212,7 @@ fn end_and_check(driver: &mut Driver, rng: &mut Rng) -> Check {
     };
     // What a sync that fails covers may be lost. On LavaFS that is the whole device, with the scratch file in which writes
     // wait that are not to be durable.
-    let loss = if machine::is_lavafs() && a_sync_failed(driver) { Loss::Power } else { loss };
+    let loss = if machine::is_lavafs() && a_sync_failed(&driver.sim) { Loss::Power } else { loss };
     driver.sim.clear_faults();
     driver.abandon();
     let again = || -> Check {

@@ -111,34 +111,48 @@ impl Run {
         Err(format!("batches {begin} to {acknowledged} were acknowledged: {why}"))
     }
 
-    /// Starts a child and kills it. Returns the number of batches that were acknowledged since the store was made.
+    /// Lets a child write and kills it. Returns the number of batches that were acknowledged since the store was made.
     fn let_child_write(&mut self, place: &Place, seed: u64) -> Check<u64> {
-        let program = std::env::current_exe().doing(|| "own path".into())?;
-        let mut child = Command::new(program)
-            .arg(if place.on_lavafs { CHILD_ON_LAVAFS } else { CHILD })
-            .arg("--dir")
-            .arg(&place.dir)
-            .args(["--seed", &seed.to_string(), "--count", &self.written.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing(|| "start of a child".into())?;
-        let mut pipe = child.stdout.take().ok_or("no pipe")?;
-        // The first report says that the store is open. The clock of the child's life starts there, sometimes before.
-        let early = self.rng.one_in(8);
-        if !early {
-            pipe.read_exact(&mut [0; 8]).doing(|| "the child did not open the store".into())?;
-        }
-        Env::kernel().clock.sleep_ns(self.rng.below(if early { 8_000_000 } else { 40_000_000 }));
-        child.kill().doing(|| "kill".into())?;
-        child.wait().doing(|| "wait".into())?;
-        let mut reported = Vec::new();
-        pipe.read_to_end(&mut reported).doing(|| "reading from the pipe".into())?;
-        let reports = reported.chunks_exact(8).filter_map(|b| b.try_into().ok()).map(u64::from_le_bytes);
-        let (collections, batches): (Vec<u64>, Vec<u64>) = reports.partition(|r| r & COLLECTIONS != 0);
+        let row = if place.on_lavafs { CHILD_ON_LAVAFS } else { CHILD };
+        let reports = killed(row, place, (seed, self.written), 40_000_000, &mut self.rng)?;
+        let (collections, batches): (Vec<u64>, Vec<u64>) =
+            reports.into_iter().partition(|r| r & COLLECTIONS != 0);
         tally::add_collections(collections.last().map_or(0, |r| r & !COLLECTIONS));
         Ok(batches.last().copied().unwrap_or(self.written))
     }
+}
+
+/// Starts a child, a hidden row with a seed and a count, and kills it at a moment that is drawn, so long after it began at most. Returns
+/// the numbers that it reported through its standard output; the first of them says that it has opened its store.
+pub(crate) fn killed(
+    row: &str,
+    place: &Place,
+    (seed, count): (u64, u64),
+    life_ns_max: u64,
+    rng: &mut Rng,
+) -> Check<Vec<u64>> {
+    let program = std::env::current_exe().doing(|| "own path".into())?;
+    let mut child = Command::new(program)
+        .arg(row)
+        .arg("--dir")
+        .arg(&place.dir)
+        .args(["--seed", &seed.to_string(), "--count", &count.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing(|| "start of a child".into())?;
+    let mut pipe = child.stdout.take().ok_or("no pipe")?;
+    // The first report says that the store is open. The clock of the child's life starts there, sometimes before.
+    let early = rng.one_in(8);
+    if !early {
+        pipe.read_exact(&mut [0; 8]).doing(|| "the child did not open the store".into())?;
+    }
+    Env::kernel().clock.sleep_ns(rng.below(if early { 8_000_000 } else { life_ns_max }));
+    child.kill().doing(|| "kill".into())?;
+    child.wait().doing(|| "wait".into())?;
+    let mut reported = Vec::new();
+    pipe.read_to_end(&mut reported).doing(|| "reading from the pipe".into())?;
+    Ok(reported.chunks_exact(8).filter_map(|b| b.try_into().ok()).map(u64::from_le_bytes).collect())
 }
 
 /// The store is sound, and still is when it has come to rest.
@@ -190,6 +204,12 @@ pub(crate) fn child(dir: PathBuf, on_lavafs: bool, seed: u64, from: u64) -> Exit
     }
 }
 
+/// Says a number to the parent.
+pub(crate) fn report(number: u64) -> Check {
+    let mut out = std::io::stdout().lock();
+    out.write_all(&number.to_le_bytes()).and_then(|()| out.flush()).doing(|| "report".into())
+}
+
 fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
     let mut rng = Rng::new(seed ^ from.wrapping_mul(31));
     let drawn = if churns(seed) { plan::churn_options(&mut rng) } else { plan::options(&mut rng) };
@@ -202,10 +222,6 @@ fn write_forever(place: &Place, seed: u64, from: u64) -> Check {
         }
     }
     let families: Vec<Family> = families_of(&db)?;
-    let mut out = std::io::stdout().lock();
-    let mut report = |number: u64| {
-        out.write_all(&number.to_le_bytes()).and_then(|()| out.flush()).doing(|| "report".into())
-    };
     report(from)?;
     for number in from.. {
         let (changes, durability) = batch(seed, number);

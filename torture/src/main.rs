@@ -36,7 +36,7 @@ mod kernel;
 mod kill;
 mod lavafs;
 mod ledger;
-mod log_crash;
+mod logs;
 mod machine;
 mod model;
 mod place;
@@ -125,6 +125,15 @@ fn main() -> ExitCode {
             let on_lavafs = child == kill::CHILD_ON_LAVAFS;
             let (seed, from) = (cli.seed.unwrap_or(0), cli.count.unwrap_or(0));
             kill::child(cli.dir.unwrap_or_default(), on_lavafs, seed, from)
+        }
+        child @ (logs::kill::CHILD | logs::kill::CHILD_ON_LAVAFS) => {
+            let on_lavafs = child == logs::kill::CHILD_ON_LAVAFS;
+            logs::kill::child(
+                cli.dir.unwrap_or_default(),
+                on_lavafs,
+                cli.seed.unwrap_or(0),
+                cli.count.unwrap_or(0),
+            )
         }
         "canary" => canary::run(&cli),
         "soak" => ExitCode::from(u8::from(!runner::run(&soak::ROW, &cli))),

@@ -28,6 +28,13 @@ pub(crate) const FOUND: &[(&str, u64, &str)] = &[
     ("io-errors", 1000, "the name of a file of placed values was taken for durable after a second sync"),
     ("io-errors", 5004, "recovery removed the tables of a flush whose edit failed, and was durable"),
     ("log-crash", 34, "a record was not read as a block behind its page could not be"),
+    (
+        "log-joint",
+        4,
+        "LavaKV alone did not see a durable batch of both beside a sector that could not be read, and went on without it",
+    ),
+    ("log-flip", 28, "a truncated record came back when the rows of its group were made again"),
+    ("log-flip", 40, "the same"),
     ("flip", 13, "a last log group replaced as a whole was taken for a torn tail after a clean close"),
     ("flip", 121, "an error about a family that the manifest does not know named no file"),
     ("flip", 1417, "of a killed store the manifest was cut short, and flushed writes were silently gone"),

@@ -4,6 +4,7 @@
 //! takes them after each case. A row that is about garbage collection and never saw one has proved nothing: see
 //! [`missing`].
 
+use crate::logs::seen;
 use lavastore::{Db, Statistics};
 use std::cell::Cell;
 
@@ -76,9 +77,27 @@ pub(crate) fn missing(row: &str, seen: impl Fn(&str) -> bool) -> Option<&'static
         "sched-crash" | "damaged-log" | "soak" | "forks" | "io-errors" | "kill" | "block" => &[COLLECTIONS],
         "model" | "damage" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, SCRUBBED],
         "full" => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED, PLACED, NOT_PLACED],
-        "log-crash" => &["groups of logs sealed", "files of logs collected"],
+        row if row.starts_with("log-") => of_logs(row),
         "engines" => &[PRUNED, PLACED],
         _ => &[COLLECTIONS, PRUNED, RENAMED, SEPARATED],
     };
     wanted.iter().find(|name| !seen(name)).copied()
+}
+
+/// The same of the rows of LavaLog.
+fn of_logs(row: &str) -> &'static [&'static str] {
+    use seen::{
+        ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, OVERWRITTEN,
+    };
+    use seen::{RECREATED, REFUSED, SEALED, STRUCK, TRIMS, TRUNCATIONS};
+    match row {
+        "log-model" => {
+            &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED, REFUSED]
+        }
+        "log-flip" => &[SEALED, COPIED, LOST, HARMLESS],
+        "log-io-errors" => &[STRUCK],
+        "log-kill" => &[SEALED, COLLECTED, ACKNOWLEDGED],
+        "log-joint" => &[JOINT, FLUSHED, TRIMS, SEALED, COLLECTED, ALONE],
+        _ => &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED],
+    }
 }

@@ -40,7 +40,17 @@ fn some_reclaiming() {
 fn some_crashes() {
     run_some("crash", 1_000);
     run_some("recrash", 300);
+}
+
+#[test]
+fn some_logs() {
+    run_some("log-model", 20);
     run_some("log-crash", 500);
+    run_some("log-flip", 100);
+    run_some("log-io-errors", 20);
+    run_some("log-joint", 100);
+    run_some("log-crash-on-lavafs", 50);
+    run_some("log-joint-on-lavafs", 24);
 }
 
 #[test]

@@ -331,7 +331,7 @@ impl Life {
         let own = || self.written.iter().filter(|w| of(w).is_some());
         let least = own().enumerate().filter(|(_, w)| kept(w)).map(|(at, _)| at + 1).last().unwrap_or(0);
         let states: Vec<T> =
-            std::iter::once(begin).chain(own().take_while(|w| begun(w)).filter_map(|w| of(w))).collect();
+            std::iter::once(begin).chain(own().take_while(|w| begun(w)).filter_map(&of)).collect();
         let may = states.get(least..).unwrap_or_default();
         assert!(may.contains(&found), "{found:?} is none of {:?} to {:?}", may.first(), may.last());
     }

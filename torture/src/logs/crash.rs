@@ -1,11 +1,10 @@
 //! Row `log-crash`: a life of a store of logs is recorded, and then the machine dies in the middle of it many times over.
 //!
 //! After each death the store opens unaided and holds one of the states that the test model of `lavalog` allows. It takes
-//! more operations then, and opens again with exactly these on top.
+//! more operations then, while its jobs go on with what they find, and opens again with exactly these on top.
 
-#[path = "../../crates/lavalog/tests/logs/model.rs"]
-mod model;
-
+use super::model::{Driver, Model, contents, seen};
+use super::{Watch, driver, open, operate, options};
 use crate::case::{Context, Outcome, guarded};
 use crate::check::{Check, Doing, ensure};
 use crate::crash::{crash, each_state, loss};
@@ -14,37 +13,25 @@ use crate::machine;
 use io::Rng;
 use lavalog::{Durability, LogStore};
 use lavastore::testing::{CrashKind, SimEnv};
-use model::{Driver, Model, contents, options, seen};
-use std::path::Path;
-
-const DIR: &str = "/logs";
-
-fn open(sim: &SimEnv) -> Check<LogStore> {
-    LogStore::open(&machine::env(sim)?, Path::new(DIR), &options()).doing(|| "refused to open".into())
-}
 
 /// A recorded life: sessions that end with the store dropped, the last one too.
-fn live(sim: &SimEnv, driver: &mut Driver, outcome: &mut Outcome) -> Check {
+fn live(sim: &SimEnv, driver: &mut Driver, watch: &mut Watch) -> Check {
+    // Of long lives more are about collection.
+    let most = [150, 400][driver.rng.below(2) as usize];
     for _ in 0..driver.rng.range(1, 4) {
-        let store = open(sim)?;
-        ensure!(contents(&store) == seen(&driver.model), "a store that was closed holds something else");
-        for _ in 0..driver.rng.range(40, 240) {
-            let durability = if driver.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
-            driver.one(&store, durability).doing(|| "an operation".into())?;
-            if driver.rng.one_in(40) {
-                store.settle().doing(|| "settle".into())?;
-            }
-        }
-        let statistics = store.statistics();
-        outcome.note("groups of logs sealed", statistics.sealed_groups);
-        outcome.note("files of logs collected", statistics.collected_files);
+        let options = options(&mut driver.rng);
+        let store = open(sim, &options)?;
+        ensure!(contents(&store) == seen(&driver.model), "a store that was dropped holds something else");
+        let count = driver.rng.range(40, most);
+        operate(&store, driver, watch, count)?;
+        watch.gone(&store);
     }
     Ok(())
 }
 
 /// Opens what a crash left, checks it, and goes on with it.
 fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng) -> Check {
-    let store = open(sim)?;
+    let store = open(sim, &options(rng))?;
     let power = loss(kind) == Loss::Power;
     let count = life.may_leave(&contents(&store), op, power)?;
     let mut next = Driver::new(rng.next_u64());
@@ -52,11 +39,19 @@ fn recover(life: &Driver, sim: &SimEnv, op: u64, kind: CrashKind, rng: &mut Rng)
     retrim(&life.after(life.promised(op, power)), &store, &next.model)?;
     for _ in 0..rng.below(30) {
         next.one(&store, Durability::Durable).doing(|| "an operation after recovery".into())?;
+        if rng.one_in(3) {
+            store.step();
+        }
+    }
+    if rng.one_in(4) {
+        store.settle().doing(|| "settle after recovery".into())?;
+        ensure!(contents(&store) == seen(&next.model), "at rest after recovery it holds something else");
     }
     next.sync(&store).doing(|| "sync after recovery".into())?;
     let after = sim.crash(CrashKind::PowerLoss, rng.next_u64());
     drop(store);
-    ensure!(contents(&open(&after)?) == seen(&next.model), "the second time it holds something else");
+    let store = open(&after, &options(rng))?;
+    ensure!(contents(&store) == seen(&next.model), "the second time it holds something else");
     Ok(())
 }
 
@@ -73,14 +68,15 @@ fn retrim(promised: &Model, store: &LogStore, model: &Model) -> Check {
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
-    let sim = SimEnv::new(seed);
-    let clock = sim.clone();
-    let mut driver = Driver::with_clock(seed, Box::new(move || clock.op_count()));
-    let lived = guarded(|| live(&sim, &mut driver, &mut outcome)).and_then(|lived| lived);
+    let sim = machine::new(seed);
+    let mut driver = driver(&sim, seed);
+    let mut watch = Watch::default();
+    let lived = guarded(|| live(&sim, &mut driver, &mut watch)).and_then(|lived| lived);
     if let Err(why) = lived {
         outcome.failures.push(format!("while recording: {why}"));
         return outcome;
     }
+    watch.note(&driver, &mut outcome);
     let record = sim.record();
     let ops = record.mutations();
     each_state(seed, outcome, |rng| {

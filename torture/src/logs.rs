@@ -1,0 +1,138 @@
+//! What the rows of LavaLog have in common: lives of a store of logs beside the test model of `lavalog`, and what must be seen of them.
+//!
+//! Operations are drawn by the model's driver; here, the background advances by single steps among them, so that trims, truncations
+//! and appends come between two steps of a job. The rows are modules of this one.
+
+pub(crate) mod crash;
+pub(crate) mod flip;
+pub(crate) mod io_errors;
+pub(crate) mod joint;
+pub(crate) mod kill;
+pub(crate) mod lives;
+
+#[path = "../../crates/lavalog/tests/logs/model.rs"]
+mod model;
+#[path = "../../crates/lavalog/tests/logs/strikes.rs"]
+mod strikes;
+
+use crate::case::Outcome;
+use crate::check::{Check, Doing};
+use crate::machine::{self, DIR};
+use crate::plan::pick;
+use io::Rng;
+use lavalog::{Durability, LogStore, Options};
+use lavastore::Access;
+use lavastore::testing::SimEnv;
+use model::Driver;
+use std::path::Path;
+
+/// What a row of logs may have to have seen, by the names under which it is counted.
+pub(crate) mod seen {
+    pub(crate) const SEALED: &str = "groups of logs sealed";
+    pub(crate) const COLLECTED: &str = "files of logs collected";
+    pub(crate) const COPIED: &str = "bytes of logs copied by collection";
+    pub(crate) const DURING: &str = "trims and truncations while records were copied";
+    pub(crate) const BATCHES: &str = "batches over several records";
+    pub(crate) const TRIMS: &str = "trims of records";
+    pub(crate) const TRUNCATIONS: &str = "truncations of records";
+    pub(crate) const OVERWRITTEN: &str = "records written where others were truncated";
+    pub(crate) const RECREATED: &str = "logs made again under the name of a deleted one";
+    pub(crate) const REFUSED: &str = "operations refused for want of room";
+    pub(crate) const STRUCK: &str = "operations of the file system that failed";
+    pub(crate) const LOST: &str = "records reported as damaged";
+    pub(crate) const HARMLESS: &str = "damaged copies of what is there twice";
+    pub(crate) const ACKNOWLEDGED: &str = "records acknowledged";
+    pub(crate) const JOINT: &str = "batches of both engines";
+    pub(crate) const FLUSHED: &str = "flushes of tables beside logs";
+    pub(crate) const ALONE: &str = "stores opened with one of two engines";
+}
+
+/// Options by a seed, small enough for everything to happen.
+fn options(rng: &mut Rng) -> Options {
+    Options {
+        garbage_percent: pick(rng, &[10, 30, 30, 50, 80]),
+        recent_bytes: pick(rng, &[0, 20 << 10, 16 << 20]),
+        open_files_max: pick(rng, &[8, 512]),
+        access: pick(rng, &[Access::Direct, Access::Buffered]),
+        ..model::options()
+    }
+}
+
+/// Opens the store of a machine.
+fn open(sim: &SimEnv, options: &Options) -> Check<LogStore> {
+    let env = machine::env(sim)?;
+    LogStore::open(&env, Path::new(DIR), options).doing(|| format!("refused to open with {options:?}"))
+}
+
+/// A driver whose clock is the count of operations of a machine.
+fn driver(sim: &SimEnv, seed: u64) -> Driver {
+    let clock = sim.clone();
+    Driver::with_clock(seed, Box::new(move || clock.op_count()))
+}
+
+/// So many operations, with steps of the background among them.
+fn operate(store: &LogStore, driver: &mut Driver, watch: &mut Watch, count: u64) -> Check {
+    for _ in 0..count {
+        let durability = if driver.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
+        driver.one(store, durability).doing(|| "an operation".into())?;
+        let steps = driver.rng.below(3);
+        watch.steps(store, driver, steps);
+        if driver.rng.one_in(40) {
+            store.settle().doing(|| "settle".into())?;
+        }
+    }
+    Ok(())
+}
+
+/// Watches the background of a store.
+#[derive(Default)]
+struct Watch {
+    /// Trims and truncations before the last step.
+    cuts: u64,
+    /// Those that came before the last step of a job that copied records, and after the one before.
+    during: u64,
+    sealed: u64,
+    collected: u64,
+    copied: u64,
+}
+
+impl Watch {
+    /// Some steps of the background.
+    fn steps(&mut self, store: &LogStore, driver: &Driver, count: u64) {
+        for _ in 0..count {
+            let before = store.statistics().copied_bytes;
+            store.step();
+            let cuts = driver.done.trims + driver.done.truncations;
+            if store.statistics().copied_bytes > before {
+                self.during += cuts - self.cuts;
+            }
+            self.cuts = cuts;
+        }
+    }
+
+    /// A store that was watched is about to go.
+    fn gone(&mut self, store: &LogStore) {
+        let statistics = store.statistics();
+        self.sealed += statistics.sealed_groups;
+        self.collected += statistics.collected_files;
+        self.copied += statistics.copied_bytes;
+    }
+
+    /// Notes what was seen of a life.
+    fn note(&self, driver: &Driver, outcome: &mut Outcome) {
+        let done = driver.done;
+        let counts = [
+            (seen::SEALED, self.sealed),
+            (seen::COLLECTED, self.collected),
+            (seen::COPIED, self.copied),
+            (seen::DURING, self.during),
+            (seen::BATCHES, done.batches),
+            (seen::TRIMS, done.trims),
+            (seen::TRUNCATIONS, done.truncations),
+            (seen::OVERWRITTEN, done.overwritten),
+            (seen::RECREATED, done.recreated),
+            (seen::REFUSED, done.refused),
+        ];
+        counts.into_iter().for_each(|(what, count)| outcome.note(what, count));
+    }
+}
