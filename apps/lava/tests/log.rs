@@ -82,7 +82,9 @@ fn records_go_in_and_come_out() {
         ok(&s, "stat").contains("logs                 2")
             && ok(&s, "stat orders").contains("gaps                 1")
     );
-    assert_eq!(json(&ok(&s, "verify --json"))["records"], 5);
+    let verified = json(&ok(&s, "verify --json"));
+    assert_eq!((&verified["records"], &verified["damages"]), (&5.into(), &json("[]")));
+    assert!(verified["checked"]["manifest_edits"]["count"].as_u64() > Some(0), "{verified}");
     assert!(ok(&s, "verify").starts_with("read 5 records of 2 logs"));
 }
 
@@ -203,6 +205,23 @@ fn a_damaged_record_is_named_and_the_others_are_read() {
 }
 
 #[test]
+fn a_checkpoint_is_a_store_of_its_own() {
+    let s = Scratch::new("log-checkpoint");
+    ok(&s, "append a x y");
+    assert!(ok(&s, "checkpoint copy").contains("checkpoint in copy"));
+    ok(&s, "append a z");
+    let on = |dir: &str, line: &str| run(Path::new(dir), &args(line), &s.0);
+    assert_eq!(on("copy", "tail a").stdout, b"1\tx\n2\ty\n");
+    assert!(on("copy", "append a other").status.success() && on("copy", "verify").status.success());
+    assert_eq!(ok(&s, "tail a -n 1"), "3\tz\n");
+    assert_eq!(json(&ok(&s, "checkpoint again --json"))["target"], "again");
+    fails(&s, 9, "checkpoint copy");
+    // A store with keys is copied with both engines, or not at all.
+    s.ok(&["put", "k", "v"]);
+    assert!(fails(&s, 1, "checkpoint third").contains("engine") && !s.path("third").exists());
+}
+
+#[test]
 fn a_volume_holds_logs() {
     let s = Scratch::new("log-volume");
     assert!(
@@ -221,6 +240,10 @@ fn a_volume_holds_logs() {
     assert!(on("verify").starts_with("read 1 records"));
     assert_eq!(json(&on("ls --json"))["logs"][0]["first_lsn"], 2);
     assert_eq!(json(&on("stat --json"))["logs"], 1);
+    on("checkpoint lavafs:image:/copy");
+    on("append a z");
+    let copy = run(Path::new("lavafs:image:/copy"), &args("tail a"), &s.0);
+    assert_eq!(copy.stdout, b"2\ty\n", "{copy:?}");
 }
 
 /// What a killed process leaves of keys that were written with records: in the log of records alone.

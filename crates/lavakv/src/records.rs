@@ -139,7 +139,9 @@ pub(crate) fn begin(
 ) -> Result<()> {
     let Some(lane) = log.records() else { return Ok(()) };
     let ground = Ground { files: files.store().clone(), space: log.space().clone(), lane: lane.clone() };
-    scheduler.join(guest.begin(ground, relieve)?);
+    let served = guest.begin(ground, relieve)?;
+    log.set_guest(served.copies);
+    scheduler.join(served.work);
     Ok(())
 }
 

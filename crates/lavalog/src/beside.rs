@@ -3,6 +3,7 @@
 //! Beside LavaKV a store of logs has LavaKV's lock, manifest, threads, limit of space and health, and the lane of records. It is opened when
 //! LavaKV is, and all that it writes is durable when LavaKV is closed; until then it is a [`LogStore`] like any other.
 
+use crate::copy::CoreCopies;
 use crate::core::Roof;
 use crate::jobs::Background;
 use crate::log_store::LogStore;
@@ -13,9 +14,8 @@ use base::{Error, Result};
 use std::sync::Arc;
 use store::commit::{LogTerms, LoggedBatch};
 use store::context::Context;
-use store::guest::{Ground, Guest, Relieve};
+use store::guest::{Ground, Guest, Relieve, Served};
 use store::manifest::{Engines, Manifest};
-use store::run::Work;
 
 /// A store of logs that is to be opened by another engine.
 #[derive(Debug)]
@@ -70,10 +70,11 @@ impl Guest for Beside {
         self.restored.as_mut().ok_or_else(not_opened)?.replay(batch)
     }
 
-    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Arc<dyn Work>> {
+    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Served> {
         let restored = self.restored.take().ok_or_else(not_opened)?;
         let core = restored.begin(&self.options, ground, Roof::Host(relieve))?;
         self.opened = Some(LogStore::on(core.clone()));
-        Ok(Arc::new(Background(core)))
+        let copies = Arc::new(CoreCopies::of(&core));
+        Ok(Served { work: Arc::new(Background(core)), copies })
     }
 }

@@ -258,6 +258,21 @@ impl ColdFile {
         Ok(self.indexed.input.footer().file_len)
     }
 
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        self.indexed.input.path()
+    }
+
+    /// Where the records end.
+    pub(crate) fn records_end(&self) -> u64 {
+        self.indexed.blocks_begin()
+    }
+
+    /// Bytes that the record of an entry takes.
+    pub(crate) fn stored_len(entry: &Entry) -> u64 {
+        len_of(entry)
+    }
+
     /// All records, from front to back, by what they say themselves.
     pub fn records(&self) -> Records<'_> {
         Records { file: self, next: 0, piece: Vec::new(), from: 0 }

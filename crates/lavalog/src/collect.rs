@@ -265,7 +265,7 @@ fn moved(inputs: &[Input], logs: &[LogId], parts: Vec<(LogId, Part)>) -> Vec<Mov
 }
 
 /// The LSNs of a log that are alive in a source, which has those rows of it.
-fn alive(core: &Core, source: Source, rows: &LogRows) -> LsnSet {
+pub(crate) fn alive(core: &Core, source: Source, rows: &LogRows) -> LsnSet {
     let logs = read(&core.logs);
     let part = logs.get(rows.log).zip(rows.low()).and_then(|(log, low)| log.index().part_of(source, low));
     part.map(|part| part.set().clone()).unwrap_or_default()

@@ -300,6 +300,12 @@ impl LogIndex {
         recent.chain([self.parts.size()]).sum()
     }
 
+    /// How much of the log is in each file and group.
+    pub fn sizes(&self) -> impl Iterator<Item = (Source, Size)> + '_ {
+        let recent = self.recent.iter().map(|recent| (Source::Group(recent.ltn), recent.size));
+        recent.chain(self.parts.iter().map(|part| (part.source(), part.set().size())))
+    }
+
     /// The files that have something of the log, with what.
     pub fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
         self.parts.iter()

@@ -135,7 +135,7 @@ impl Core {
     }
 
     /// The lanes of the log that this engine drives.
-    fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
+    pub fn lanes(&self) -> impl Iterator<Item = &Arc<Log>> {
         self.roof.own().map(Store::log).into_iter().chain([&self.lane])
     }
 }

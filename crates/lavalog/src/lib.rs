@@ -10,11 +10,11 @@
 //! * [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
 //! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
 //!   outlived their group. [`disk`]: what these three kinds of files have in common.
-//! * [`space_report`]: who owns the bytes on disk.
+//! * [`space_report`]: who owns the bytes on disk. [`verify`]: whether all of it is whole.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
-//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `space`: the space limit; `tails`: who waits for records.
+//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -22,10 +22,12 @@ mod beside;
 pub mod checkpoint;
 pub mod cold;
 mod collect;
+mod copy;
 mod core;
 pub mod disk;
 pub mod entry;
 mod files;
+mod hold;
 pub mod index;
 pub mod index_file;
 mod jobs;
@@ -47,6 +49,7 @@ mod space;
 pub mod space_report;
 mod tails;
 mod to_collect;
+pub mod verify;
 mod write;
 
 pub use beside::Beside;
@@ -57,3 +60,4 @@ pub use options::Options;
 pub use scan::Scan;
 pub use space_report::Space;
 pub use store::commit::{Completion, Durability};
+pub use verify::VerifyReport;

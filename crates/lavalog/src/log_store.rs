@@ -7,7 +7,8 @@ use crate::ops::Op;
 use crate::options::Options;
 use crate::scan::Scan;
 use crate::space_report::Space;
-use base::sync::read;
+use crate::verify::{self, VerifyReport};
+use base::sync::{Mutex, rank, read};
 use base::{Error, ErrorKind, Result};
 use io::Env;
 use std::ops::RangeInclusive;
@@ -27,6 +28,8 @@ struct Inner {
     core: Arc<Core>,
     /// Of a store that this engine opened.
     scheduler: Option<Arc<Scheduler>>,
+    /// Held while the name of a checkpoint is made durable.
+    checkpointing: Mutex<(), rank::Checkpoint>,
 }
 
 impl Inner {
@@ -84,12 +87,12 @@ impl LogStore {
         let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
         let scheduler = Scheduler::new(core.context(), options.background_threads, work);
         scheduler.start()?;
-        Ok(LogStore(Arc::new(Inner { core, scheduler: Some(scheduler) })))
+        Ok(LogStore(Arc::new(Inner { core, scheduler: Some(scheduler), checkpointing: Mutex::new(()) })))
     }
 
     /// On a store that another engine opened, and whose threads do the work.
     pub(crate) fn on(core: Arc<Core>) -> LogStore {
-        LogStore(Arc::new(Inner { core, scheduler: None }))
+        LogStore(Arc::new(Inner { core, scheduler: None, checkpointing: Mutex::new(()) }))
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -219,6 +222,22 @@ impl LogStore {
     /// Those of listing the directory.
     pub fn space(&self) -> Result<Space> {
         self.core().space()
+    }
+
+    /// Reads and checks everything, while writers go on: see [`crate::verify`].
+    pub fn verify(&self) -> VerifyReport {
+        verify::verify(self.core())
+    }
+
+    /// Makes a copy of the store at one moment in a directory that is new or empty: a store of its own, with everything that was written
+    /// before the call, and durable when this returns. Writers go on meanwhile, and so does everything but collection.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if another
+    /// engine has something in the store, or opened it: then that engine makes the checkpoint, of both; `Corruption` if something is
+    /// damaged that is to be copied; `NoSpace`; those of the file system.
+    pub fn checkpoint(&self, dir: &Path) -> Result<()> {
+        crate::copy::checkpoint(self.core(), &self.0.checkpointing, dir)
     }
 
     /// Closes the group that is written, so that it becomes storage as soon as somebody is free.

@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::context::Context;
+use store::files::unfinished;
 use store::guest::{Carried, Ground};
 use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
@@ -84,6 +85,9 @@ fn check_place(env: &Env, dir: &Path, options: &Options) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
         files => files?,
     };
+    if let Some(work) = unfinished::of(&files) {
+        return Err(unfinished::refusal(dir, work));
+    }
     // What is left where a store was not made to its end.
     let is_of_beginning = |name: &str| {
         use FileKind::{CurrentTemp, Lock, Manifest};

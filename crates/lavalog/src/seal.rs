@@ -250,7 +250,7 @@ impl Core {
     }
 
     /// The logs that have recent records in a group that is closed, their numbers ascending.
-    fn logs_in(&self, ltn: u64) -> Vec<LogId> {
+    pub fn logs_in(&self, ltn: u64) -> Vec<LogId> {
         let mut out: Vec<LogId> = Vec::new();
         loop {
             let begun = out.len();

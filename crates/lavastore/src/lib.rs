@@ -180,6 +180,19 @@ pub use lavalog::Options as LogOptions;
 pub use lavalog::Statistics as LogStatistics;
 
 /// ```
+/// use lavastore::{LogChecked, LogCheckedCount, LogDamage, LogVerifyReport, LostRecords};
+/// # let store = lavastore::testing::log_store();
+/// let LogVerifyReport { damages, checked, .. } = store.verify();
+/// assert!(damages.is_empty());
+/// # let _: (LogChecked, Option<(LogCheckedCount, LogDamage, LostRecords)>) = (checked, None);
+/// ```
+#[doc(inline)]
+pub use lavalog::verify::{
+    Checked as LogChecked, CheckedCount as LogCheckedCount, Damage as LogDamage, LostRecords,
+    VerifyReport as LogVerifyReport,
+};
+
+/// ```
 /// use lavastore::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
 /// # let db = lavastore::testing::store();
 /// let options = FamilyOptions {

@@ -6,6 +6,7 @@
 mod batch;
 mod completion;
 mod handle;
+mod operate;
 mod scan;
 
 pub use batch::{LogBatch, LogWriter};
@@ -14,7 +15,7 @@ pub use handle::Log;
 pub use scan::LogScan;
 
 use crate::handle::StoreId;
-use crate::{Env, Error, ErrorKind, LogOptions, LogStatistics, Result, WriteOptions};
+use crate::{Env, Error, ErrorKind, LogOptions, Result, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -307,7 +308,7 @@ impl LogStore {
     }
 }
 
-/// Writing to several logs, and what operators ask for.
+/// Writing to several logs.
 impl LogStore {
     /// Writes a batch: all of it or nothing, whatever logs it has to do with.
     ///
@@ -382,18 +383,6 @@ impl LogStore {
     /// `Io` if the device failed, and from then on `Poisoned`, until the store is opened again.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
-    }
-
-    /// What it has, and what it did since it was opened.
-    ///
-    /// ```
-    /// # let store = lavastore::testing::log_store();
-    /// store.log("orders")?.append(1, "two apples")?;
-    /// assert_eq!(store.stats().appends, 1);
-    /// # Ok::<(), lavastore::Error>(())
-    /// ```
-    pub fn stats(&self) -> LogStatistics {
-        self.engine().statistics()
     }
 }
 

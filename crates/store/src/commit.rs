@@ -435,6 +435,12 @@ impl Log {
         self.prepare(wanted, shortest, Need::Usual).inspect_err(refused)
     }
 
+    /// Looks at something while no file of a group is made that nobody lists yet.
+    pub fn while_none_is_made<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _guard = lock(&self.preparing);
+        look()
+    }
+
     /// Makes what is missing of the ballast.
     ///
     /// # Errors

@@ -19,6 +19,9 @@
 //! batch that carries := 2 u8 | highest sequence of the host's batch varint | its length varint | its bytes | the guest's own, or nothing
 //! ```
 //!
+//! A copy of the store has both engines at one moment ([`Copies`]): under the host's lock of order, with which batches that carry one
+//! are appended too, it is noted how far the lane of records comes into the copy.
+//!
 //! If any of it fails the store is not open, and nothing has changed but what may be repeated.
 //!
 //! The host ends both lanes when it is closed. Health is one: what stops one engine for good stops both, since
@@ -26,8 +29,9 @@
 
 use crate::commit::{Durability, Log, LogTerms, LoggedBatch, Ticket};
 use crate::context::Context;
+use crate::copy::Copy;
 use crate::files::Files;
-use crate::manifest::{Engines, Manifest};
+use crate::manifest::{Engines, LogGroupMeta, Manifest, State};
 use crate::run::Work;
 use crate::space::SpaceBudget;
 use base::codec::{Reader, put_varint};
@@ -102,6 +106,37 @@ pub type HostWrite<'a> = dyn FnMut(&mut Carry<'_>) -> Result<()> + 'a;
 /// Asks the host to bring what is in its memory into files, in the background. False: it could not be asked now.
 pub type Relieve = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// What a guest brings into a copy of the store ([`crate::copy`]).
+pub trait Copies: Send + Sync + std::fmt::Debug {
+    /// From here until what is returned is dropped the guest's files stay as they are; appends go on.
+    ///
+    /// # Errors
+    /// What stopped the store.
+    fn hold(&self) -> Result<Box<dyn Held>>;
+}
+
+/// A guest whose files stay as they are.
+pub trait Held {
+    /// What is appended to its lane from now on does not come into the copy.
+    fn mark(&mut self);
+
+    /// Brings the groups of its lane into the copy, as far as the mark; its files the host links, which the manifest lists. Returns
+    /// the groups as the copy lists them. `state` is the store's at any moment since [`Copies::hold`].
+    ///
+    /// # Errors
+    /// `Corruption` if something that is to be copied is damaged; those of the file system and of the manifest.
+    fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>>;
+}
+
+/// A guest that serves.
+#[derive(Clone)]
+pub struct Served {
+    /// What it has to do in the background.
+    pub work: Arc<dyn Work>,
+    /// What it brings into a copy.
+    pub copies: Arc<dyn Copies>,
+}
+
 /// See the module.
 pub trait Guest {
     /// These engines and itself: with them the manifest is read.
@@ -126,5 +161,5 @@ pub trait Guest {
     ///
     /// # Errors
     /// As [`Guest::restore`].
-    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Arc<dyn Work>>;
+    fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Served>;
 }

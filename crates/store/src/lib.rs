@@ -5,7 +5,7 @@
 //! * [`commit`]: the log, the one durability domain of all engines.
 //! * [`open`]: a store opened for engines that have no roof of their own; [`directory`]: where it is. [`guest`]: an engine on a store that
 //!   another one opens.
-//! * [`engines`]: which engines there are, and how one leaves for good.
+//! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
@@ -17,6 +17,7 @@
 
 pub mod commit;
 pub mod context;
+pub mod copy;
 pub mod directory;
 pub mod engines;
 pub mod field;

@@ -37,6 +37,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod apply;
+mod check;
 mod engine;
 pub mod format;
 mod handle;

@@ -180,6 +180,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a reader who comes when the file of a freed group is used again is told of damage",
     ),
     test(
+        "shared-group-used-again",
+        ("lavastore-store", "--test lanes"),
+        "storage::the_file_of_a_shared_group_is_not_used_again",
+        "the file of a log group that a checkpoint shares is written over as another group",
+    ),
+    test(
+        "log-checkpoint-of-no-moment",
+        ("lavastore-lavalog", "--test domain"),
+        "copies::writers_go_on_while_a_copy_of_both_is_taken",
+        "a checkpoint has records that were appended after its moment, without the other half of their batch",
+    ),
+    test(
         "log-read-of-another-page",
         ("lavastore-wal", "--lib"),
         "place::tests::a_damaged_page_is_told_by_file_and_offset",

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// The directory of the copy, which must not exist; for a store on a LavaFS volume lavafs:PATH:/DIR on the same volume
-    target: PathBuf,
+    pub target: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -30,6 +30,11 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
     let store = open_in(Place::to_write(&db)?, Options { create_if_missing: false, ..Options::default() })?;
     store.checkpoint(&target)?;
     store.close()?;
+    made(args, start_ns)
+}
+
+/// Says that it was made, since it was begun at a time.
+pub fn made(args: &CheckpointArgs, start_ns: u64) -> Result<()> {
     let seconds = (now_ns() - start_ns) as f64 / 1e9;
     let target = args.target.display().to_string();
     output::report(args.json, &json!({ "target": target, "seconds": seconds }), || {
@@ -38,7 +43,7 @@ pub fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
 }
 
 /// The directory on the file system of the store.
-fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
+pub fn target_beside(db: &Path, target: &Path) -> Result<PathBuf> {
     match (on_volume(db), on_volume(target)) {
         (None, None) => Ok(target.to_owned()),
         (Some(store), Some(OnVolume { path, dir: Some(dir) })) if is_same(store.path, path) => Ok(dir),

@@ -3,14 +3,19 @@
 //! A store of logs has one owner at a time, also for reading: a command waits for nobody and says who holds the store. `tail -f` lets go
 //! of it between two looks, so that others can write.
 
+use super::checkpoint::{CheckpointArgs, made, target_beside};
 use super::directory;
 use super::place::{Place, volume_of};
 use crate::formats::{escape, jsonl};
 use crate::status::{Status, about, failure};
 use crate::{Result, output};
+use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::{Args, Subcommand};
-use lavastore::{ErrorKind, Log, LogBatch, LogOptions, LogStore, Lsn, WriteOptions};
+use lavastore::{
+    ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStore, LogVerifyReport, LostRecords,
+    Lsn, WriteOptions,
+};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -45,8 +50,10 @@ pub enum LogCommand {
     Ls(ListArgs),
     /// Show what the store of logs has, or one log
     Stat(StatArgs),
-    /// Read and check every record; exit status 5 if any is damaged
+    /// Read and check all files and records; exit status 5 if any is damaged, with what is lost
     Verify(ListArgs),
+    /// Make a copy of the store of logs, sharing files by hard links
+    Checkpoint(CheckpointArgs),
 }
 
 /// Runs a command.
@@ -59,6 +66,7 @@ pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
         LogCommand::Ls(args) => ls(db, &args),
         LogCommand::Stat(args) => stat(db, &args),
         LogCommand::Verify(args) => verify(db, &args),
+        LogCommand::Checkpoint(args) => checkpoint(db, &args),
     }
 }
 
@@ -415,68 +423,68 @@ fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
     })
 }
 
-/// What a check of all records found.
-#[derive(Default)]
-struct Checked {
-    logs: u64,
-    records: u64,
-    bytes: u64,
-    damaged: Vec<(String, Lsn, lavastore::Error)>,
-}
-
 fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     let store = open_store(db, false)?;
-    let mut checked = Checked::default();
-    for name in store.log_names() {
-        check_log(&store.open_log(&name)?, &name, &mut checked)?;
-        checked.logs += 1;
-    }
-    let Checked { logs, records, bytes, damaged } = &checked;
-    let one = |(log, lsn, e): &(String, Lsn, lavastore::Error)| json!({ "log": log, "lsn": lsn, "error": e.to_string() });
+    let found = store.verify();
+    let checked = found.checked.fields();
+    let of = |(name, count): &(&str, LogCheckedCount)| {
+        (name.replace(' ', "_"), json!({ "count": count.count, "bytes": count.bytes }))
+    };
+    let lost =
+        |lost: &LostRecords| json!({ "log": lost.log, "first_lsn": lost.first, "last_lsn": lost.last });
+    let damage = |damage: &LogDamage| {
+        json!({
+            "error": damage.error.to_string(),
+            "file": damage.error.file().map(|path| path.display().to_string()),
+            "offset": damage.error.offset(),
+            "lost": damage.lost.iter().map(lost).collect::<Vec<_>>(),
+        })
+    };
     let report = json!({
-        "logs": logs, "records": records, "record_bytes": bytes, "damaged": damaged.iter().map(one).collect::<Vec<_>>(),
+        "logs": found.logs,
+        "records": found.checked.records.count,
+        "record_bytes": found.checked.records.bytes,
+        "checked": checked.iter().map(of).collect::<Map<String, Value>>(),
+        "ledger_checked": found.ledger_checked,
+        "damages": found.damages.iter().map(damage).collect::<Vec<_>>(),
+        "more_damages": found.more_damages,
     });
-    output::report(args.json, &report, || {
-        let mut text = format!(
-            "read {} records of {} logs, {}\n",
-            human_count(*records),
-            human_count(*logs),
-            human_bytes(*bytes)
-        );
-        for (log, lsn, e) in damaged {
-            let _ = writeln!(text, "record {lsn} of {}: {e}", escape::escape(log.as_bytes()));
-        }
-        text
-    })?;
-    match damaged.len() {
+    output::report(args.json, &report, || verify_text(&found))?;
+    match found.damages.len() as u64 + found.more_damages {
         0 => Ok(()),
-        damaged => Err(failure(Status::Damage, format!("{damaged} records are damaged"))),
+        damages => Err(failure(Status::Damage, format!("{damages} damages were found"))),
     }
 }
 
-fn check_log(log: &Log, name: &str, checked: &mut Checked) -> Result<()> {
-    let Some(mut next) = log.first_lsn()? else { return Ok(()) };
-    loop {
-        let mut damage = None;
-        for record in log.scan(next..) {
-            match record {
-                Ok((lsn, bytes)) => {
-                    checked.records += 1;
-                    checked.bytes += bytes.len() as u64;
-                    next = lsn.saturating_add(1);
-                }
-                Err(e) if e.kind() == ErrorKind::Corruption => {
-                    damage = Some(e);
-                    break;
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let Some(damage) = damage else { return Ok(()) };
-        // It is of the next record that there is.
-        let gap = log.gaps(next.., 1)?.into_iter().find(|gap| *gap.start() == next);
-        let lsn = gap.map_or(next, |gap| gap.end().saturating_add(1));
-        checked.damaged.push((name.to_owned(), lsn, damage));
-        next = lsn.saturating_add(1);
+fn checkpoint(db: Option<PathBuf>, args: &CheckpointArgs) -> Result<()> {
+    let start_ns = now_ns();
+    let db = directory(db)?;
+    let target = target_beside(&db, &args.target)?;
+    let store = open(&Place::to_write(&db)?, false)?;
+    store.checkpoint(&target)?;
+    store.close()?;
+    made(args, start_ns)
+}
+
+fn verify_text(found: &LogVerifyReport) -> String {
+    let records = &found.checked.records;
+    let mut text = format!(
+        "read {} records of {} logs, {}\n",
+        human_count(records.count),
+        human_count(found.logs),
+        human_bytes(records.bytes)
+    );
+    for (name, count) in found.checked.fields().iter().filter(|(name, _)| *name != "records") {
+        let _ = writeln!(text, "{name:<20} {:>9}  {}", human_count(count.count), human_bytes(count.bytes));
     }
+    for LogDamage { error, lost } in &found.damages {
+        let _ = writeln!(text, "{error}");
+        for LostRecords { log, first, last } in lost {
+            let _ = writeln!(text, "  lost: {}, records {first} to {last}", escape::escape(log.as_bytes()));
+        }
+    }
+    if found.more_damages > 0 {
+        let _ = writeln!(text, "and {} more", found.more_damages);
+    }
+    text
 }

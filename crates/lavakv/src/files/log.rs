@@ -6,11 +6,13 @@
 use crate::context::Context;
 use crate::context::event::StallCause;
 use crate::files::Files;
+use base::sync::OnceLock;
 use base::sync::atomic::{AtomicBool, Ordering};
 use base::{Result, SeqNo};
 use std::ops::Deref;
 use std::sync::Arc;
 use store::commit::{LogTerms, Need, TenantId};
+use store::guest::Copies;
 use store::manifest::EngineId;
 use store::space::SpaceBudget;
 use version::State;
@@ -26,6 +28,8 @@ pub(crate) struct Log {
     space: Arc<SpaceBudget>,
     /// The lane of a guest that keeps records, in a store that was opened with one.
     records: Option<Arc<store::commit::Log>>,
+    /// What that guest brings into a checkpoint.
+    copies: OnceLock<Arc<dyn Copies>>,
     /// The log is longer than its bound: the next write freezes the family that holds its oldest group.
     over_bound: AtomicBool,
 }
@@ -53,6 +57,7 @@ impl Log {
             context: context.clone(),
             space: space.clone(),
             records,
+            copies: OnceLock::new(),
             over_bound: AtomicBool::new(false),
         }
     }
@@ -65,6 +70,16 @@ impl Log {
     /// The lane of the guest, if there is one.
     pub fn records(&self) -> Option<&Arc<store::commit::Log>> {
         self.records.as_ref()
+    }
+
+    /// The guest serves. Once.
+    pub fn set_guest(&self, copies: Arc<dyn Copies>) {
+        self.copies.set(copies).unwrap_or_else(|_| unreachable!("a store is opened once"));
+    }
+
+    /// What the guest brings into a checkpoint, if there is one.
+    pub fn guest(&self) -> Option<&Arc<dyn Copies>> {
+        self.copies.get()
     }
 
     /// A lane, if the store was opened with it.

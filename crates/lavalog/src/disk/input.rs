@@ -4,6 +4,7 @@ use super::SUM_LEN;
 use super::footer::{FOOTER_LEN, FileKind, Footer};
 use base::{Error, Result, Uid, checksum};
 use io::ReadFile;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open file whose footer was right.
@@ -21,6 +22,11 @@ impl Input {
     pub(crate) fn open(file: Arc<dyn ReadFile>, kind: FileKind, uid: Uid) -> Result<Input> {
         let footer = read_footer(&*file, kind, uid).map_err(|e| e.at_file(file.path()))?;
         Ok(Input { file, footer })
+    }
+
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        self.file.path()
     }
 
     pub(crate) fn footer(&self) -> &Footer {

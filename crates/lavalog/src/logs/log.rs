@@ -178,6 +178,11 @@ impl Log {
         self.gaps(from, *lost_to, 1).first().map(|(first, _)| *first)
     }
 
+    /// Where records may have been that are lost, as first and last of each run.
+    pub fn lost_runs(&self) -> Vec<(Lsn, Lsn)> {
+        self.lost.as_ref().map_or_else(Vec::new, |(lost_to, _)| self.gaps(0, *lost_to, usize::MAX))
+    }
+
     /// Where a record is.
     ///
     /// # Errors

@@ -29,8 +29,12 @@ pub fn kv_options() -> Options {
 
 /// Opens both engines.
 pub fn open(env: &Env) -> base::Result<(Db, LogStore)> {
+    open_at(env, DIR)
+}
+
+pub fn open_at(env: &Env, dir: &str) -> base::Result<(Db, LogStore)> {
     let mut guest = Beside::new(&log_options())?;
-    let db = open_with_records(env.clone(), Path::new(DIR), kv_options(), &mut guest)?;
+    let db = open_with_records(env.clone(), Path::new(dir), kv_options(), &mut guest)?;
     Ok((db, guest.store()?))
 }
 
@@ -173,8 +177,7 @@ pub fn find_left(left: &SimEnv, env: EnvOf, alone: u64) -> (Found, bool) {
         return (find(&db, &logs), true);
     }
     let is_read = alone == 3 && env(left).fs.exists(&Path::new(DIR).join("CURRENT")).unwrap();
-    let read =
-        is_read.then(|| find_keys(&Db::open_read_only_in(env(left), DIR, kv_options()).unwrap()));
+    let read = is_read.then(|| find_keys(&Db::open_read_only_in(env(left), DIR, kv_options()).unwrap()));
     let (db, logs) = open(&env(left)).unwrap();
     let found = find(&db, &logs);
     assert!(read.is_none_or(|keys| keys == found.keys), "{read:?} beside {found:?}");

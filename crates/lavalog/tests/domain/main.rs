@@ -6,6 +6,7 @@ extern crate lavastore_lavalog as lavalog;
 
 mod both;
 mod carried;
+mod copies;
 mod crashes;
 mod life;
 mod readers;

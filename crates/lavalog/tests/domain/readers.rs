@@ -1,8 +1,7 @@
 //! Readers beside a writer of both lanes, under schedules: each sees all that was acknowledged before it opened the store, and no write
 //! without those before it, whichever lane they are in.
 
-use crate::both::open;
-use crate::life::{DIR, changes, find_keys, kv_options, write_both};
+use crate::life::{DIR, changes, find_keys, kv_options, open, write_both};
 use base::sync::atomic::{AtomicU64, Ordering};
 use io::sim::SimEnv;
 use io::sim::threads::Plan;

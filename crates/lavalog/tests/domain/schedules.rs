@@ -6,8 +6,7 @@
 //! those were logged before it, in whichever lane. So of whatever survives a crash all that its writer had seen survives as well; a batch of both
 //! has both halves or neither; and what was acknowledged is there.
 
-use crate::both::open;
-use crate::life::write_both;
+use crate::life::{open, write_both};
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{Mutex, lock, rank};
 use io::sim::threads::{Plan, Ran, Stuck};

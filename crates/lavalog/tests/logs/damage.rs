@@ -4,10 +4,10 @@ use io::sim::{CrashKind, SimEnv};
 use lavalog::{Durability, LogStore, Options};
 use std::path::{Path, PathBuf};
 
-const DIR: &str = "/logs";
+pub const DIR: &str = "/logs";
 
 /// A store with records in groups that are storage, and in a cold file. Closed.
-fn made(seed: u64) -> SimEnv {
+pub fn made(seed: u64) -> SimEnv {
     let sim = SimEnv::new(seed);
     let options = Options { garbage_percent: 60, ..options() };
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
@@ -29,7 +29,7 @@ fn made(seed: u64) -> SimEnv {
     sim.crash(CrashKind::ProcessKill, seed)
 }
 
-fn files(sim: &SimEnv, kind: &str) -> Vec<PathBuf> {
+pub fn files(sim: &SimEnv, kind: &str) -> Vec<PathBuf> {
     let entries = sim.env().fs.list(Path::new(DIR)).unwrap();
     let of_kind = entries.into_iter().filter(|entry| entry.name.ends_with(kind));
     of_kind.map(|entry| io::fs::join(Path::new(DIR), &entry.name)).collect()

@@ -5,6 +5,7 @@
 extern crate lavastore_lavalog as lavalog;
 
 mod api;
+mod checkpoint;
 mod crashes;
 mod damage;
 mod faults;
@@ -12,3 +13,4 @@ mod model;
 mod scans;
 mod space;
 mod strikes;
+mod verify;

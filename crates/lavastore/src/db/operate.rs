@@ -26,7 +26,8 @@ impl Db {
         self.kv().flush()
     }
 
-    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links.
+    /// Makes a consistent copy of the store in a new directory, sharing table files by hard links. Of a store that is open with its
+    /// logs the copy has both at one moment: a batch of both is there whole or not at all.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("lavastore-checkpoint-{}", std::process::id()));
@@ -41,8 +42,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `NoSpace`;
-    /// those of writing.
+    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if another
+    /// engine keeps something in the store that is not open here (`LavaLog`: open the store with its logs); `NoSpace`; those of writing.
     #[doc(alias = "backup")]
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.kv().checkpoint(dir)

@@ -7,7 +7,8 @@
 //!    it holds now sees to it that it finds them without a replay, and
 //! 3. *Retains* it ([`Log::retain`]): it is storage, and not read at open any more, however many there are. Groups are retained
 //!    in their order, since what is replayed must be one run.
-//! 4. *Freed* ([`Log::free`]): the file waits to be used again, as another group with another identity.
+//! 4. *Freed* ([`Log::free`]): the file waits to be used again, as another group with another identity. One that was *shared*
+//!    ([`Log::share`]) has another name, in a copy of the store, and is only removed.
 //!
 //! Both steps are one edit of the manifest, together with what the engine says of them in its own records.
 //!
@@ -68,12 +69,17 @@ pub(super) struct Retained {
     pub len: u64,
     uid: Uid,
     filled: u64,
+    /// The store that wrote its pages.
+    store: Uid,
+    /// Its file has another name.
+    shared: bool,
     /// From the first read on.
     file: Option<Arc<dyn InPlaceFile>>,
 }
 
 /// A group of which something can be read.
 struct Readable {
+    store: Uid,
     uid: Uid,
     file: Arc<dyn InPlaceFile>,
     /// The log may have pages of it in memory.
@@ -88,6 +94,8 @@ impl GroupFiles {
             len: meta.len,
             uid: meta.uid.unwrap_or_default(),
             filled: meta.retained_bytes.unwrap_or_default(),
+            store: meta.store.unwrap_or(self.manifest.store()),
+            shared: meta.shared,
             file: None,
         };
         let mut state = self.change();
@@ -109,24 +117,26 @@ impl GroupFiles {
 
     /// The group `ltn`, if it is not free by now; the file of one that is retained is opened by its first reader.
     fn readable(&self, ltn: u64) -> Result<Option<Readable>> {
-        let (number, len, uid) = {
+        let (number, len, store, uid) = {
             let state = lock(&self.state);
             if let Some(GroupFile { uid, file, .. }) = state.live.get(&ltn) {
-                return Ok(Some(Readable { uid: *uid, file: file.clone(), is_live: true }));
+                let store = self.manifest.store();
+                return Ok(Some(Readable { store, uid: *uid, file: file.clone(), is_live: true }));
             }
             match state.retained.get(&ltn) {
                 None => return Ok(None),
-                Some(Retained { uid, file: Some(file), .. }) => {
-                    return Ok(Some(Readable { uid: *uid, file: file.clone(), is_live: false }));
+                Some(Retained { uid, store, file: Some(file), .. }) => {
+                    let (store, uid, file) = (*store, *uid, file.clone());
+                    return Ok(Some(Readable { store, uid, file, is_live: false }));
                 }
-                Some(group) => (group.number, group.len, group.uid),
+                Some(group) => (group.number, group.len, group.store, group.uid),
             }
         };
         let opened = self.open_retained(ltn, number, len);
         let mut state = lock(&self.state);
         let Some(group) = state.retained.get_mut(&ltn) else { return Ok(None) };
         let file = group.file.get_or_insert(opened?).clone();
-        Ok(Some(Readable { uid, file, is_live: false }))
+        Ok(Some(Readable { store, uid, file, is_live: false }))
     }
 
     fn open_retained(&self, ltn: u64, number: u64, len: u64) -> Result<Arc<dyn InPlaceFile>> {
@@ -192,7 +202,8 @@ impl GroupFiles {
                 let Some(GroupFile { number, len, uid, file }) = state.live.remove(&group.ltn) else {
                     continue;
                 };
-                let retained = Retained { number, len, uid, filled: group.filled, file: Some(file) };
+                let (store, filled) = (self.manifest.store(), group.filled);
+                let retained = Retained { number, len, uid, filled, store, shared: false, file: Some(file) };
                 state.retained.insert(group.ltn, retained);
                 state.retained_bytes += len;
             }
@@ -215,17 +226,36 @@ impl GroupFiles {
         };
         self.move_groups(plan, commit, done)?;
         let mut outcome = Ok(());
-        for (ltn, Retained { number, len, uid, file, .. }) in freed {
-            // One that cannot be opened cannot be used again either.
-            match file.map_or_else(|| self.open_retained(ltn, number, len), Ok) {
-                Ok(file) => drop(self.change().live.insert(ltn, GroupFile { number, len, uid, file })),
-                Err(_) => match self.store.remove(&names::log(number)) {
+        for (ltn, Retained { number, len, uid, file, shared, .. }) in freed {
+            // One that cannot be opened cannot be used again, nor may one that somebody else reads.
+            let file = file.map_or_else(|| self.open_retained(ltn, number, len), Ok).ok();
+            match file.filter(|_| !shared || base::canary::is("shared-group-used-again")) {
+                Some(file) => drop(self.change().live.insert(ltn, GroupFile { number, len, uid, file })),
+                None => match self.store.remove(&names::log(number)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => outcome = outcome.and(Err(e)),
                     _ => {}
                 },
             }
         }
         outcome.and(self.discard(ltns))
+    }
+}
+
+impl GroupFiles {
+    /// See [`Log::share`].
+    fn share(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
+        let plan = |state: &Files| match ltns.iter().find(|ltn| !state.retained.contains_key(ltn)) {
+            Some(ltn) => {
+                Err(Error::invalid(format!("log group {ltn} is not retained, and cannot be shared")))
+            }
+            None => Ok(((), ltns.iter().map(|&ltn| Record::ShareLogGroup { ltn }).collect())),
+        };
+        let done = |state: &mut Files, (): &()| {
+            for ltn in ltns {
+                state.retained.get_mut(ltn).iter_mut().for_each(|group| group.shared = true);
+            }
+        };
+        self.move_groups(plan, commit, done)
     }
 }
 
@@ -324,8 +354,8 @@ impl Log {
         ahead: &mut ReadAhead,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let Readable { uid, file, .. } = group;
-        let (store, lane, ltn) = (self.manifest.store(), self.lane(), place.ltn);
+        let Readable { store, uid, file, .. } = group;
+        let (store, lane, ltn) = (*store, self.lane(), place.ltn);
         let end = place.offset() + u64::from(place.pages(len)) * io::PAGE as u64;
         ahead.prepare((ltn, *uid), &**file, place.offset(), end.min(file.len()));
         let windowed = ahead.over(file);
@@ -355,12 +385,24 @@ impl Log {
             self.sync(last)?;
             group = find(self.groups());
         }
+        self.scan_filled(ltn, group)
+    }
+
+    /// As [`Log::scan`], of any group, as far as its pages are in its file by now.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such group; those of opening the file.
+    pub fn scan_written(&self, ltn: u64) -> Result<LogCheck> {
+        self.scan_filled(ltn, self.groups().into_iter().find(|group| group.ltn == ltn))
+    }
+
+    fn scan_filled(&self, ltn: u64, group: Option<LaneGroup>) -> Result<LogCheck> {
         let file = self.files.readable(ltn)?;
-        let Some((LaneGroup { filled, .. }, Readable { uid, file, .. })) = group.zip(file) else {
+        let Some((LaneGroup { filled, .. }, Readable { store, uid, file, .. })) = group.zip(file) else {
             return Err(Error::not_found(format!("there is no closed log group {ltn} that could be read")));
         };
         let group = GroupToCheck { ltn, uid: Some(uid), file, filled };
-        Ok(LogCheck::of_lane(self.manifest.store(), self.lane(), vec![group]))
+        Ok(LogCheck::of_lane(store, self.lane(), vec![group]))
     }
 
     /// Keeps groups that are [passed](GroupState::Passed) as storage: the oldest, and all between them. `commit` makes the
@@ -381,6 +423,18 @@ impl Log {
     /// `NoSpace` nothing happened; those of removing files, after which the groups are free all the same.
     pub fn free(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
         self.files.free(ltns, commit)
+    }
+
+    /// The files of groups that are [retained](GroupState::Retained) get other names: they are not used again as other groups. `commit`
+    /// makes the records it is given durable; then they may be linked.
+    ///
+    /// # Errors
+    /// As [`Log::free`].
+    pub fn share(&self, ltns: &[u64], commit: impl FnOnce(Vec<Record>) -> Result<()>) -> Result<()> {
+        if ltns.is_empty() {
+            return Ok(());
+        }
+        self.files.share(ltns, commit)
     }
 
     /// Makes an edit of these records alone.

@@ -105,6 +105,13 @@ fn one(state: &mut State, record: &Record) -> Result<()> {
             g.retained_bytes = Some(*bytes);
             Ok(())
         }),
+        Record::ShareLogGroup { ltn } => log_group(state, *ltn, |g| {
+            g.shared = true;
+            match g.retained_bytes {
+                Some(_) => Ok(()),
+                None => refuse(format!("log group {ltn} is not kept as storage, and cannot be shared")),
+            }
+        }),
         Record::DiscardLogGroup { ltn } => log_group(state, *ltn, |g| {
             g.discarded = true;
             Ok(())

@@ -73,6 +73,11 @@ pub struct LogGroupMeta {
     /// It is kept as storage, and nobody replays it any more: so many bytes of it count, from the first on. Never in the
     /// first lane.
     pub retained_bytes: Option<u64>,
+    /// Its file has another name, in a copy of the store or in the store that this is a copy of: it is removed when it is let go
+    /// of, and never used again. Only of one that is kept as storage.
+    pub shared: bool,
+    /// The store that wrote its pages, if this one was copied from it: their checksums hold under that identity.
+    pub store: Option<Uid>,
 }
 
 /// One change of what the store knows of itself.
@@ -101,6 +106,11 @@ pub enum Record {
         ltn: u64,
         /// How much of its file is pages that count, from the beginning on.
         bytes: u64,
+    },
+    /// The file of a log group that is kept as storage is about to get a second name.
+    ShareLogGroup {
+        /// The group.
+        ltn: u64,
     },
     /// A log group is removed or recycled under a new tag. Takes effect before the additions of the same edit.
     RemoveLogGroup {
@@ -182,6 +192,7 @@ pub(super) mod tag {
     /// A log group of another lane than the first.
     pub(super) const ADD_LANE_GROUP: u64 = 28;
     pub(super) const RETAIN_LOG_GROUP: u64 = 29;
+    pub(super) const SHARE_LOG_GROUP: u64 = 30;
 }
 
 impl LogGroupMeta {
@@ -190,8 +201,14 @@ impl LogGroupMeta {
         put_varint(out, self.file);
         put_varint(out, self.len);
         out.push(self.volume.0);
-        let flags =
-            [self.sealed_end.is_some(), self.discarded, self.uid.is_some(), self.retained_bytes.is_some()];
+        let flags = [
+            self.sealed_end.is_some(),
+            self.discarded,
+            self.uid.is_some(),
+            self.retained_bytes.is_some(),
+            self.shared,
+            self.store.is_some(),
+        ];
         out.push(flags.iter().enumerate().fold(0, |bits, (i, &set)| bits | u8::from(set) << i));
         if let Some(end) = self.sealed_end {
             put_varint(out, end);
@@ -201,6 +218,9 @@ impl LogGroupMeta {
         }
         if let Some(bytes) = self.retained_bytes {
             put_varint(out, bytes);
+        }
+        if let Some(store) = self.store {
+            out.extend_from_slice(&store.0);
         }
     }
 
@@ -217,12 +237,30 @@ impl LogGroupMeta {
     fn decode(r: &mut Reader<'_>, lane: Lane) -> Result<Self> {
         let (ltn, file) = (number(r)?, number(r)?);
         let (len, volume) = (r.varint()?, Volume(r.u8()?));
-        let flags = flags(r, if lane.retains() { 0b1111 } else { 0b111 })?;
+        let flags = flags(r, if lane.retains() { 0b11_1111 } else { 0b111 })?;
         let sealed_end = if flags & 1 != 0 { Some(number(r)?) } else { None };
         let uid = if flags & 4 != 0 { Some(Uid(r.array()?)) } else { None };
         let retained_bytes = if flags & 8 != 0 { Some(number(r)?) } else { None };
-        let discarded = flags & 2 != 0;
-        Ok(LogGroupMeta { ltn, file, len, volume, sealed_end, discarded, uid, lane, retained_bytes })
+        let store = if flags & 32 != 0 { Some(Uid(r.array()?)) } else { None };
+        let (discarded, shared) = (flags & 2 != 0, flags & 16 != 0);
+        if (shared || store.is_some()) && retained_bytes.is_none() {
+            return Err(Error::corruption(
+                "a log group that is shared with another store, and not kept as storage",
+            ));
+        }
+        Ok(LogGroupMeta {
+            ltn,
+            file,
+            len,
+            volume,
+            sealed_end,
+            discarded,
+            uid,
+            lane,
+            retained_bytes,
+            shared,
+            store,
+        })
     }
 }
 
@@ -247,6 +285,7 @@ impl Record {
                 tag::ADD_LANE_GROUP
             }
             Record::RetainLogGroup { ltn, bytes } => put_all(out, tag::RETAIN_LOG_GROUP, [*ltn, *bytes]),
+            Record::ShareLogGroup { ltn } => put_all(out, tag::SHARE_LOG_GROUP, [*ltn]),
             Record::SealLogGroup { ltn, end_lpn } => put_all(out, tag::SEAL_LOG_GROUP, [*ltn, *end_lpn]),
             Record::DiscardLogGroup { ltn } => put_all(out, tag::DISCARD_LOG_GROUP, [*ltn]),
             Record::RemoveLogGroup { ltn } => put_all(out, tag::REMOVE_LOG_GROUP, [*ltn]),
@@ -289,6 +328,7 @@ impl Record {
             tag::ADD_LOG_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode(r, Lane::FIRST)? },
             tag::ADD_LANE_GROUP => Record::AddLogGroup { group: LogGroupMeta::decode_of_lane(r)? },
             tag::RETAIN_LOG_GROUP => Record::RetainLogGroup { ltn: number(r)?, bytes: number(r)? },
+            tag::SHARE_LOG_GROUP => Record::ShareLogGroup { ltn: number(r)? },
             tag::SEAL_LOG_GROUP => Record::SealLogGroup { ltn: number(r)?, end_lpn: number(r)? },
             tag::DISCARD_LOG_GROUP => Record::DiscardLogGroup { ltn: number(r)? },
             tag::REMOVE_LOG_GROUP => Record::RemoveLogGroup { ltn: number(r)? },
@@ -416,9 +456,12 @@ impl fmt::Display for Record {
                 g.sealed_end.map_or(Ok(()), |end| write!(f, " sealed at page {end}"))?;
                 f.write_str(if g.discarded { " discarded" } else { "" })?;
                 g.uid.map_or(Ok(()), |uid| write!(f, " uid {uid:?}"))?;
-                g.retained_bytes.map_or(Ok(()), |bytes| write!(f, " retained with {bytes} bytes"))
+                g.retained_bytes.map_or(Ok(()), |bytes| write!(f, " retained with {bytes} bytes"))?;
+                f.write_str(if g.shared { " shared" } else { "" })?;
+                g.store.map_or(Ok(()), |store| write!(f, " written by store {store:?}"))
             }
             Record::RetainLogGroup { ltn, bytes } => write!(f, "retain log group {ltn} with {bytes} bytes"),
+            Record::ShareLogGroup { ltn } => write!(f, "share log group {ltn}"),
             Record::SealLogGroup { ltn, end_lpn } => write!(f, "seal log group {ltn} at page {end_lpn}"),
             Record::DiscardLogGroup { ltn } => write!(f, "discard log group {ltn}"),
             Record::RemoveLogGroup { ltn } => write!(f, "remove log group {ltn}"),

@@ -343,6 +343,16 @@ impl State {
         State { uid, log_groups: IdMap::new(), log_files: IdMap::new(), ..self.clone() }
     }
 
+    /// The same store with these groups of the log: what a copy has of it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if one is there already, or its file.
+    pub fn with_log(mut self, groups: Vec<LogGroupMeta>) -> Result<State> {
+        let records: Vec<Record> = groups.into_iter().map(|group| Record::AddLogGroup { group }).collect();
+        apply::records(&mut self, &records)?;
+        Ok(self)
+    }
+
     /// Recomputes everything that is derived and checks every invariant from scratch.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ mod golden_files;
 
 const MANIFEST: &[u8] = include_bytes!("../golden/manifest-v1-engines.bin");
 const LISTING: &str = include_str!("../golden/manifest-v1-engines.txt");
+const SHARED: &[u8] = include_bytes!("../golden/manifest-v1-shared.bin");
+const SHARED_LISTING: &str = include_str!("../golden/manifest-v1-shared.txt");
 const LANES: &[u8] = include_bytes!("../golden/manifest-v1-lanes.bin");
 const LANES_LISTING: &str = include_str!("../golden/manifest-v1-lanes.txt");
 
@@ -126,6 +128,52 @@ fn a_manifest_of_two_lanes_is_what_it_was() {
     assert_eq!(kept, [(2, Some(200), Some(300))]);
     let replayed = |lane| state.log_chain(lane).map(|group| group.ltn).collect::<Vec<u64>>();
     assert_eq!((replayed(Lane::FIRST), replayed(Lane::LOG)), (vec![1], vec![4]));
+}
+
+/// A history with a group whose file has a second name, and, from the second session on, one that another store wrote.
+fn shared() -> Vec<u8> {
+    let sim = SimEnv::new(3);
+    let manifest = BOTH.create(&sim).unwrap();
+    let (uid, lane) = (Some(Uid::from_words(8, 7)), Lane::LOG);
+    let group = |ltn| LogGroupMeta { ltn, file: 10 + ltn, len: 1 << 20, uid, lane, ..Default::default() };
+    let commit = |manifest: &Manifest, records: Vec<Record>| {
+        manifest.commit_store(|_| Ok(records), |_| ()).unwrap();
+    };
+    commit(&manifest, vec![Record::AddLogGroup { group: group(1) }]);
+    commit(&manifest, vec![Record::RetainLogGroup { ltn: 1, bytes: 200 }]);
+    commit(&manifest, vec![Record::ShareLogGroup { ltn: 1 }]);
+    drop(manifest);
+    let manifest = BOTH.recover(&sim).unwrap();
+    let (retained_bytes, store) = (Some(300), Some(Uid::from_words(9, 9)));
+    let copied = LogGroupMeta { retained_bytes, store, shared: true, ..group(2) };
+    commit(&manifest, vec![Record::AddLogGroup { group: copied }]);
+    let name = manifest.live_manifest_files().pop().unwrap();
+    relabelled(&sim.read_file(Path::new(DIR).join(name)).unwrap())
+}
+
+#[test]
+fn a_manifest_of_a_store_that_was_copied_is_what_it_was() {
+    let bytes = shared();
+    let now = [
+        ("manifest-v1-shared.bin", bytes.clone(), SHARED),
+        ("manifest-v1-shared.txt", listing(&bytes).into_bytes(), SHARED_LISTING.as_bytes()),
+    ];
+    golden_files::check(env!("CARGO_MANIFEST_DIR"), &now);
+    let state = replay(SHARED, &Engines::default()).unwrap().state;
+    state.verify().unwrap();
+    let groups: Vec<_> = state.log_retained(Lane::LOG).map(|g| (g.ltn, g.shared, g.store)).collect();
+    assert_eq!(groups, [(1, true, None), (2, true, Some(Uid::from_words(9, 9)))]);
+}
+
+/// Only what is kept as storage is shared with another store: nobody would write it again.
+#[test]
+fn a_group_that_is_replayed_is_not_shared() {
+    let group = LogGroupMeta { ltn: 1, file: 2, len: 9, lane: Lane::LOG, shared: true, ..Default::default() };
+    let mut edit = Vec::new();
+    Record::AddLogGroup { group }.encode_into(&mut edit);
+    let state = replay(SHARED, &Engines::default()).unwrap().state;
+    let e = state.after(&edit).unwrap_err();
+    assert!(e.is_corruption() && e.message().contains("not kept as storage"), "{e}");
 }
 
 #[test]

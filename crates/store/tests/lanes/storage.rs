@@ -146,6 +146,27 @@ fn a_file_is_used_again_under_another_identity() {
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
 }
 
+/// A file that has another name, in a copy of the store, is never written again: it goes, and the next group has a new one.
+#[test]
+fn the_file_of_a_shared_group_is_not_used_again() {
+    let sim = SimEnv::new(8);
+    let (mut machine, _) = filled(&sim, 3);
+    let ltn = machine.log.groups()[0].ltn;
+    let e = machine.log.share(&[99], |_| panic!("there is no edit")).unwrap_err();
+    assert!(e.kind() == ErrorKind::InvalidArgument && e.message().contains("cannot be shared"), "{e}");
+    machine.log.share(&[ltn], |edit| machine.log.commit(edit)).unwrap();
+    let file = machine.store.manifest().state().log_groups.get(&ltn).unwrap().file;
+    let (path, copy) = (Path::new(DIR).join(store::names::log(file)), Path::new("/copy"));
+    sim.env().fs.link(&path, copy).unwrap();
+    let before = sim.read_file(copy).unwrap();
+    machine.free(ltn).unwrap();
+    assert!(!sim.env().fs.exists(&path).unwrap());
+    for _ in 0..40 {
+        machine.append(&[9; 20_000], Durability::Durable).unwrap();
+    }
+    assert_eq!(sim.read_file(copy).unwrap(), before);
+}
+
 #[test]
 fn groups_are_kept_in_their_order_and_only_when_nobody_needs_them() {
     use GroupState::{Active, Closed, Passed, Retained};

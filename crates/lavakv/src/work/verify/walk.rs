@@ -21,7 +21,7 @@ use crate::large::placement::PlacedValues;
 use crate::work::jobs::Jobs;
 use crate::write::writer::Writer;
 use base::sync::MutexGuard;
-use base::{Error, ErrorKind, Result, SeqNo, ValueKind};
+use base::{Error, Result, SeqNo, ValueKind};
 use lsm::TableSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,9 +30,6 @@ use table::{CheckStep, SegmentCheck, SegmentReference, TableCheck, VsstCheck};
 use version::{FamilyId, Manifest};
 use wal::check::{GroupToCheck, LogCheck, LogFindings};
 use wal::{LoggedBatch, TenantId};
-
-/// How often a manifest is read that does not fit together: it may be rolled meanwhile.
-const MANIFEST_ATTEMPTS: u32 = 5;
 
 /// See the module.
 pub(crate) struct Walk {
@@ -433,21 +430,7 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
     if let Err(e) = jobs.files.manifest.state().verify() {
         report.errors.push(e);
     }
-    let durable_edit = jobs.files.manifest.durable_edit();
-    let read = || {
-        let found = Manifest::recover(&jobs.context.env, &jobs.context.dir, true)?;
-        found.require_edit(durable_edit)?;
-        Ok(found.report().clone())
-    };
-    let may_pass = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Corruption);
-    let mut outcome: Result<version::ManifestReport> = read();
-    for _ in 1..MANIFEST_ATTEMPTS {
-        match &outcome {
-            Err(e) if may_pass(e) => outcome = read(),
-            _ => break,
-        }
-    }
-    match outcome {
+    match jobs.files.manifest.shared().read_again() {
         Ok(found) => {
             report.checked.manifest_edits.add(found.edits + 1, found.bytes);
             found.bytes

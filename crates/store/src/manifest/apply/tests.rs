@@ -41,6 +41,7 @@ fn edits_that_contradict_the_store_are_refused_by_name() {
         ("file number 0 is out of range", vec![file(0)]),
         ("log group 1 exists already", vec![group(1, 9)]),
         ("log group 1 cannot be kept with 1 bytes", vec![Record::RetainLogGroup { ltn: 1, bytes: 1 }]),
+        ("log group 1 is not kept as storage", vec![Record::ShareLogGroup { ltn: 1 }]),
         ("there is no log group 2", vec![Record::RemoveLogGroup { ltn: 2 }]),
         ("number 18446744073709551615 is out of range", vec![Record::NextFileNumber(u64::MAX)]),
         ("sequence 18446744073709551615 is out of range", vec![Record::LastSeq(u64::MAX)]),

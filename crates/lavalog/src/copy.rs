@@ -1,0 +1,179 @@
+//! A copy of a store of logs at one moment: a store of its own in another directory ([`store::copy`]).
+//!
+//! A copy is what a crash at that moment would have left, as another store:
+//!
+//! 1. Nobody moves groups from here on ([`crate::hold`]): index files, cold files, checkpoint files and the groups that are storage
+//!    stay as they are, and the manifest's part that lists them does.
+//! 2. The moment: the sequence of the next operation, under the lock of the order. All that the files of step 1 follow from came before.
+//! 3. Files and groups are linked. A group that gets a second name is marked as shared before, durably, and never used again as
+//!    another one. Its pages hold under the identity of the store that wrote them, which the copy's manifest says of it.
+//! 4. The batches before the moment of the groups that are replayed go into groups of the copy's own.
+//!
+//! A replay of these over the files is the state at the moment, as after any crash: files may know more of a log than their groups say,
+//! never of an operation that is not replayed. Beside another engine the moment is taken under that engine's lock of order, so a batch that
+//! carries one of that engine's is in both halves of the copy or in neither.
+//!
+//! Writers go on all the time. What they append after the moment is not copied; what they trim stays on disk until the copy is
+//! done, as nothing is collected.
+
+use crate::core::Core;
+use crate::hold::Hold;
+use crate::manifest::{LavaLog, TENANT};
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use store::commit::{Lane, LogFindings, LoggedBatch};
+use store::copy::{Copy, LaneCopy};
+use store::guest::{Copies, Held};
+use store::manifest::{Engine, EngineId, LogGroupMeta, State};
+use store::names;
+
+/// Bytes of a group of the copy that are left for what confirms its end.
+const SLACK_BYTES: u64 = 64 << 10;
+
+/// The files of the engine while they stay as they are.
+#[derive(Debug)]
+pub(crate) struct HeldFiles {
+    core: Arc<Core>,
+    /// What is below comes into the copy.
+    end: SeqNo,
+    _hold: Hold,
+}
+
+/// For the engine that opened the store, which this one leads to: it does not keep this one alive.
+#[derive(Debug)]
+pub(crate) struct CoreCopies(Weak<Core>);
+
+impl CoreCopies {
+    pub fn of(core: &Arc<Core>) -> CoreCopies {
+        CoreCopies(Arc::downgrade(core))
+    }
+}
+
+impl Copies for CoreCopies {
+    fn hold(&self) -> Result<Box<dyn Held>> {
+        let core = self.0.upgrade();
+        let core =
+            core.unwrap_or_else(|| unreachable!("its background has it, as long as the store is open"));
+        Ok(Box::new(HeldFiles::of(&core)?))
+    }
+}
+
+/// Makes a checkpoint of a store that this engine opened.
+pub(crate) fn checkpoint(
+    core: &Arc<Core>,
+    one_at_a_time: &Mutex<(), rank::Checkpoint>,
+    dir: &Path,
+) -> Result<()> {
+    refuse_other_engines(core)?;
+    core.context().health.check_sound()?;
+    let copy = Copy::begin(core.context(), one_at_a_time, dir)?;
+    let mut held = HeldFiles::of(core)?;
+    held.mark();
+    let state = core.manifest.state().store.clone();
+    for (_, _, file) in state.engine_files() {
+        copy.link(&file.to_string(), core.options.access)?;
+    }
+    let groups = held.copy(&copy, &state)?;
+    copy.finish(&state, groups)
+}
+
+/// A checkpoint has everything that is in the store, or is none.
+fn refuse_other_engines(core: &Core) -> Result<()> {
+    let state = core.manifest.state();
+    let other = state.store.engines().find(|engine| engine.id != LavaLog::ID);
+    let Some(other) = other else {
+        return Ok(());
+    };
+    let name = match other.name {
+        "" if other.id == EngineId::NATIVE => "LavaKV",
+        name => name,
+    };
+    let why = format!(
+        "the store has something of engine {name}, which a checkpoint of the logs would not have: take the checkpoint where the store \
+         is opened with both, which has both at one moment"
+    );
+    Err(Error::new(ErrorKind::Unsupported, why).at_file(&core.context().dir))
+}
+
+impl HeldFiles {
+    fn of(core: &Arc<Core>) -> Result<HeldFiles> {
+        Ok(HeldFiles { core: core.clone(), end: 0, _hold: core.hold()? })
+    }
+
+    /// Links the groups that are storage.
+    fn link_groups(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+        let lane = &self.core.lane;
+        let unshared = state.log_retained(Lane::LOG).filter(|group| !group.shared);
+        let unshared: Vec<u64> = unshared.map(|group| group.ltn).collect();
+        lane.share(&unshared, |records| lane.commit(records))?;
+        let mut groups = Vec::new();
+        for group in state.log_retained(Lane::LOG) {
+            let filled = group.retained_bytes.unwrap_or(group.len);
+            let name = names::log(group.file);
+            let (len, shared) = copy.link_group(&name, self.core.options.access, group.len, filled)?;
+            groups.push(LogGroupMeta {
+                len,
+                shared,
+                store: Some(group.store.unwrap_or(state.uid)),
+                ..*group
+            });
+        }
+        Ok(groups)
+    }
+
+    /// Writes the batches of the groups that are replayed anew.
+    fn copy_end(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+        let core = &self.core;
+        // What is below the mark is in the files of groups then.
+        core.sync()?;
+        let groups = core.lane.to_retain();
+        let filled: u64 = groups.iter().map(|group| group.filled).sum();
+        let (least, most) = (crate::options::GROUP_BYTES_MIN, core.options.group_bytes);
+        let group_bytes = (filled + SLACK_BYTES).next_multiple_of(io::PAGE as u64).clamp(least, most);
+        let place = (Lane::LOG, core.options.access);
+        let mut end = LaneCopy::new(copy, core.manifest.shared(), place, group_bytes, state.next_ltn);
+        for group in groups {
+            let mut check = match core.lane.scan_written(group.ltn) {
+                // It was let go of: nobody needs anything of it.
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                check => check?,
+            };
+            let (mut found, mut outcome) = (LogFindings::default(), Ok(()));
+            let mut take = |batch: &LoggedBatch<'_>| {
+                if outcome.is_ok() {
+                    outcome = self.copy_batch(&mut end, batch);
+                }
+            };
+            while check.step(&mut found, &mut take) {}
+            outcome?;
+            if let Some((_, e)) = found.errors.into_iter().next() {
+                return Err(e.context("what is damaged cannot be copied: verify the store, or repair it"));
+            }
+        }
+        end.finish()
+    }
+
+    fn copy_batch(&self, end: &mut LaneCopy<'_>, batch: &LoggedBatch<'_>) -> Result<()> {
+        if batch.tenant != TENANT {
+            let why =
+                format!("the lane of records has a batch of engine {}, which is not here", batch.tenant.0);
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        let is_before = batch.first_seq < self.end || base::canary::is("log-checkpoint-of-no-moment");
+        if is_before { end.append(batch) } else { Ok(()) }
+    }
+}
+
+impl Held for HeldFiles {
+    fn mark(&mut self) {
+        self.end = lock(&self.core.order).next_seq;
+    }
+
+    fn copy(&self, copy: &Copy, state: &State) -> Result<Vec<LogGroupMeta>> {
+        let mut groups = self.link_groups(copy, state)?;
+        groups.extend(self.copy_end(copy, state)?);
+        Ok(groups)
+    }
+}

@@ -1,0 +1,297 @@
+//! Checks every byte that records are read from, and what leads to them, and says which records are damaged.
+//!
+//! In this order, a bounded piece at a time:
+//!
+//! 1. The manifest, as the next open would read it; and that what it lists is in the directory, and nothing else of the store.
+//! 2. Both copies of the checkpoint.
+//! 3. Index files, each with the group of the log that it is of, and cold files ([`group`], [`cold`]): checksums; that every row leads to
+//!    the record of its log, LSN and sequence; that nothing lies between them.
+//! 4. The groups that are not storage yet, as far as their pages are in their files or staged, against the index in memory.
+//! 5. The ledger: what is alive of each file, counted again from the index.
+//!
+//! Writers go on, and so does the background, but for the moment in which the directory is listed. What is collected, trimmed or
+//! overwritten meanwhile is nobody's any more: before something counts as damaged it is looked for once more where the index leads by then.
+//! After each damage it goes on with the rest.
+
+mod cold;
+mod group;
+mod report;
+
+pub use report::{Checked, CheckedCount, Damage, LostRecords, VerifyReport};
+
+use crate::checkpoint::Checkpoint;
+use crate::collect::alive as alive_of;
+use crate::core::Core;
+use crate::entry::{LogId, Lsn, Source};
+use crate::lsn_set::Size;
+use crate::manifest::{FileMeta, LavaLog, Role};
+use base::sync::{lock, read};
+use base::{Error, ErrorKind, HashMap, Result, SeqNo};
+use cold::ColdCheck;
+use group::GroupCheck;
+use io::{Access, DirEntry};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use store::commit::GroupState;
+use store::manifest::Engine;
+use store::names::{self, FileKind};
+use store::volumes::Volume;
+
+/// How often what is alive is counted anew because operations went on meanwhile.
+const COUNTS_MAX: u32 = 5;
+
+/// What is still to be checked.
+enum Part {
+    Manifest,
+    Directory,
+    File(FileMeta),
+    Open(u64, GroupState),
+    Ledger,
+}
+
+/// What is read now.
+enum Reading {
+    Group(Box<GroupCheck>),
+    Cold(Box<ColdCheck>),
+}
+
+/// A verification under way.
+pub(crate) struct Verify {
+    core: Arc<Core>,
+    parts: VecDeque<Part>,
+    reading: Option<Reading>,
+}
+
+/// Checks everything.
+pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
+    let mut report = VerifyReport { logs: read(&core.logs).len() as u64, ..VerifyReport::default() };
+    let mut verify = Verify::new(core);
+    while verify.step(&mut report) {}
+    report
+}
+
+impl Verify {
+    /// Of what there is now.
+    pub fn new(core: &Arc<Core>) -> Verify {
+        let files = core.manifest.state();
+        // Copies of the checkpoint come first: they are what cannot be made again.
+        let (first, others): (Vec<_>, Vec<_>) =
+            files.files.values().copied().partition(|meta| meta.role == Role::Checkpoint);
+        let open = core.lane.to_retain().into_iter().map(|group| Part::Open(group.ltn, group.state));
+        let parts = [Part::Manifest, Part::Directory].into_iter();
+        let parts = parts.chain(first.into_iter().chain(others).map(Part::File)).chain(open);
+        let parts = parts.chain([Part::Ledger]).collect();
+        Verify { core: core.clone(), parts, reading: None }
+    }
+
+    /// Goes on. False: it is done.
+    pub fn step(&mut self, report: &mut VerifyReport) -> bool {
+        let core = &self.core;
+        let more = match &mut self.reading {
+            Some(Reading::Group(group)) => group.step(core, report),
+            Some(Reading::Cold(cold)) => cold.step(core, report),
+            None => false,
+        };
+        if more {
+            return true;
+        }
+        let part = self.parts.pop_front();
+        let is_left = part.is_some();
+        self.reading = part.and_then(|part| begin(core, part, report));
+        is_left
+    }
+}
+
+/// Checks a part at once, or begins to read it.
+fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Reading> {
+    match part {
+        Part::Manifest => check_manifest(core, report),
+        Part::Directory => check_directory(core, report),
+        Part::Ledger => check_ledger(core, report),
+        Part::File(meta) => match meta.role {
+            Role::Checkpoint => check_checkpoint(core, &meta, report),
+            Role::Index { ltn } => {
+                return GroupCheck::retained(core, &meta, ltn, report).map(|g| Reading::Group(Box::new(g)));
+            }
+            Role::Cold { .. } => {
+                return ColdCheck::open(core, &meta, report).map(|cold| Reading::Cold(Box::new(cold)));
+            }
+        },
+        Part::Open(ltn, state) => {
+            // Pages that are on their way to the file are waited for, unless the log has stopped.
+            let whole = if state == GroupState::Active { None } else { core.lane.scan(ltn).ok() };
+            let is_whole = whole.is_some();
+            match whole.map_or_else(|| core.lane.scan_written(ltn), Ok) {
+                Ok(check) => {
+                    let group = GroupCheck::open(core, ltn, !is_whole, check);
+                    return Some(Reading::Group(Box::new(group)));
+                }
+                // It was let go of.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => report.damaged(e, Vec::new()),
+            }
+        }
+    }
+    None
+}
+
+fn check_manifest(core: &Core, report: &mut VerifyReport) {
+    if let Err(e) = core.manifest.state().verify() {
+        report.damaged(e, Vec::new());
+    }
+    match core.manifest.shared().read_again() {
+        Ok(found) => report.checked.manifest_edits.add(found.edits + 1, found.bytes),
+        Err(e) => {
+            report.damaged(e, Vec::new());
+            if core.lane.begun().is_some() {
+                // Written anew from memory. It is told already; a failure leaves things as they are.
+                let _ = core.manifest.shared().roll();
+            }
+        }
+    }
+}
+
+/// A copy of the checkpoint. The next one has both copies again.
+fn check_checkpoint(core: &Core, meta: &FileMeta, report: &mut VerifyReport) {
+    let context = core.context();
+    let read = || -> Result<u64> {
+        let file = context.open(Volume::DIRECTORY, &meta.name(), Access::Buffered)?;
+        let checkpoint = Checkpoint::open(file, meta.number, meta.uid)?;
+        let (own, floor) = (checkpoint.head().replay_from, core.manifest.state().floor);
+        if own > floor {
+            let why = format!("the checkpoint is of operations below {own}, and the manifest says {floor}");
+            return Err(Error::corruption(why).at_file(context.path(&meta.name())));
+        }
+        checkpoint.verify()
+    };
+    match read() {
+        Ok(bytes) => report.checked.checkpoints.add(1, bytes),
+        Err(_) if !is_there(core, meta.number) => {}
+        Err(e) => report.damaged(missing_is_damage(core, meta, e), Vec::new()),
+    }
+}
+
+/// A file that is listed must be there.
+fn missing_is_damage(core: &Core, meta: &FileMeta, e: Error) -> Error {
+    let e = if e.kind() == ErrorKind::NotFound { e.with_kind(ErrorKind::Corruption) } else { e };
+    e.at_file(core.context().path(&meta.name()))
+}
+
+/// What is in the directory and is not listed. (What is listed and is not there is met when it is read.)
+fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
+    // In a store that has stopped files may be on their way for ever.
+    let Ok(_hold) = core.hold() else { return };
+    let list = || core.context().env.fs.list(&core.context().dir);
+    let mut strange: BTreeSet<String> = BTreeSet::new();
+    for (nth, log) in core.lanes().enumerate() {
+        let listed = log.while_none_is_made(|| list().map(|listing| unlisted(core, &listing)));
+        match listed {
+            Ok(names) if nth == 0 => strange.extend(names),
+            Ok(names) => strange.retain(|name| names.contains(name)),
+            Err(e) => return report.damaged(e, Vec::new()),
+        }
+    }
+    for name in strange {
+        let why = "a file that the manifest does not list: it takes room, and the next open removes it";
+        report.damaged(Error::corruption(why).at_file(core.context().path(&name)), Vec::new());
+    }
+}
+
+/// The files of this engine and of the log that nobody lists and nobody keeps. Of the lanes of an engine that opened the store
+/// nothing is known here.
+fn unlisted(core: &Core, listing: &[DirEntry]) -> Vec<String> {
+    let state = core.manifest.state();
+    let kept: BTreeSet<u64> = core.lanes().flat_map(|log| log.files().file_numbers()).collect();
+    let owns_store = core.roof.own().is_some();
+    let is_strange = |entry: &&DirEntry| match names::parse(&entry.name) {
+        Some(FileKind::Engine { engine, number, .. }) if engine == LavaLog::ID.0 => {
+            !state.files.contains_key(&number)
+        }
+        Some(FileKind::Log(number)) => {
+            owns_store && state.store.log_group_in(number).is_none() && !kept.contains(&number)
+        }
+        _ => false,
+    };
+    listing.iter().filter(is_strange).map(|entry| entry.name.clone()).collect()
+}
+
+/// Counts what is alive of each file from the index, while nothing changes.
+fn check_ledger(core: &Core, report: &mut VerifyReport) {
+    for _ in 0..COUNTS_MAX {
+        let before = moment(core);
+        let mut counted: HashMap<Source, Size> = HashMap::default();
+        core.each_log(|log| {
+            log.index().sizes().for_each(|(source, size)| *counted.entry(source).or_default() += size);
+        });
+        let ledger: Vec<_> =
+            read(&core.logs).ledger().iter().map(|(source, usage)| (source, usage.live)).collect();
+        if moment(core) != before || before.is_none() {
+            continue;
+        }
+        report.ledger_checked = true;
+        for (source, live) in ledger {
+            let counted = counted.remove(&source).unwrap_or_default();
+            hold_against(core, report, source, counted, live);
+        }
+        counted.into_iter().for_each(|(source, size)| {
+            hold_against(core, report, source, size, Size::default());
+        });
+        return;
+    }
+}
+
+fn hold_against(core: &Core, report: &mut VerifyReport, source: Source, counted: Size, live: Size) {
+    if counted != live {
+        let why = format!("of {source:?} {counted:?} are alive, and the ledger has {live:?}");
+        report.damaged(Error::corruption(why).at_file(&core.context().dir), Vec::new());
+    }
+}
+
+/// What changes whenever the index does; `None` while it may be changing. (Records die by operations only.)
+fn moment(core: &Core) -> Option<(SeqNo, u64, u64)> {
+    let (sealed, collected) = (core.counters.sealed_groups.get(), core.counters.collected_files.get());
+    let is_moving = lock(&core.under_way).is_moving;
+    let next_seq = lock(&core.order).next_seq;
+    (!is_moving).then_some((next_seq, sealed, collected))
+}
+
+/// True if a file of the engine is listed still.
+fn is_there(core: &Core, number: u64) -> bool {
+    core.manifest.state().files.contains_key(&number)
+}
+
+/// What a log is called, as long as it is there.
+fn name_of(core: &Core, log: LogId) -> Option<String> {
+    read(&core.logs).get(log).map(|log| log.name().to_string())
+}
+
+/// The LSNs of all logs that are alive in a source, as runs.
+fn alive_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
+    part_runs(core, source, &mut take);
+    if let Source::Group(ltn) = source {
+        core.each_log(|log| {
+            log.index().recent_in(log.id(), ltn).for_each(|row| take(log.id(), row.lsn, row.lsn));
+        });
+    }
+}
+
+/// Those of them that are found by the rows of a file.
+fn part_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
+    core.each_log(|log| {
+        for part in log.index().parts().filter(|part| part.source() == source) {
+            part.set().runs().for_each(|run| take(log.id(), run.first, run.last()));
+        }
+    });
+}
+
+/// Where records may have been that are lost with a source whose rows could not be read when the store was opened: nobody knows more.
+fn lost_runs(core: &Core, source: Source, mut take: impl FnMut(LogId, Lsn, Lsn)) {
+    if lock(&core.under_way).damaged.contains(&source) {
+        core.each_log(|log| {
+            log.lost_runs().into_iter().for_each(|(first, last)| take(log.id(), first, last))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

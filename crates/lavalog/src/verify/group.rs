@@ -1,0 +1,346 @@
+//! A group of the log against what leads to it: its index file, or, as long as it has none, the index in memory.
+//!
+//! All pages are read once, in the order of the file, and batches put together from them. Each append in them is looked for where the
+//! index has it: by log, LSN and sequence it must be the record that the index leads to, and lie where the index says, as long as it
+//! says. What the index has and no batch had is read alone, by its place: a batch of which one page is damaged is passed over, and
+//! its records in other pages are not lost.
+//!
+//! Memory: the directory of the index file and the LSNs that are alive, as runs; blocks of rows, a bounded number of them; a run of pages
+//! and the longest batch.
+
+use super::report::{Losses, VerifyReport};
+use super::{alive_of, alive_runs, is_there, lost_runs, missing_is_damage, name_of, part_runs};
+use crate::core::{Core, place_in};
+use crate::disk::directory::{Block, Directory, LogRows};
+use crate::entry::{Entry, LogId, Lsn, Source};
+use crate::files::RowFile;
+use crate::index::Found;
+use crate::index_file::IndexHead;
+use crate::lsn_set::{Builder, LsnSet};
+use crate::manifest::{FileMeta, TENANT};
+use crate::ops::{Op, Ops};
+use crate::write::place_of;
+use base::sync::read;
+use base::{Error, HashMap, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::commit::{LogCheck, LogFindings, LoggedBatch};
+
+/// Blocks of rows that are kept at once.
+const BLOCKS_MAX: usize = 1024;
+
+/// What leads to the records of a group.
+enum Rows {
+    File { file: RowFile, directory: Directory, blocks: HashMap<(LogId, Lsn), Arc<Vec<Entry>>> },
+    Memory,
+}
+
+/// See the module.
+pub(super) struct GroupCheck {
+    ltn: u64,
+    rows: Rows,
+    check: LogCheck,
+    found: LogFindings,
+    /// What is alive and no batch had yet.
+    left: BTreeMap<LogId, LsnSet>,
+    losses: Losses,
+    records: u64,
+    record_bytes: u64,
+    /// Records are appended to it: what is not in its file yet is nobody's to check.
+    is_active: bool,
+}
+
+impl GroupCheck {
+    /// Of a group that is storage, by its index file. `None`: it cannot be read at all, which is told, or has gone.
+    pub fn retained(core: &Core, meta: &FileMeta, ltn: u64, report: &mut VerifyReport) -> Option<GroupCheck> {
+        let mut losses = Losses::default();
+        let (rows, left) = match open_rows(core, meta, ltn) {
+            Ok(file) => {
+                let alive = |rows: &LogRows| (rows.log, alive_of(core, Source::Group(ltn), rows));
+                let left = file.1.logs.iter().map(alive).collect();
+                (Rows::File { file: file.0, directory: file.1, blocks: HashMap::default() }, left)
+            }
+            Err(_) if !is_there(core, meta.number) => return None,
+            Err(e) => {
+                let e = missing_is_damage(core, meta, e);
+                losses.note(&e);
+                // As long as the store is open: the next open makes the rows again from the group.
+                part_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
+                lost_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
+                (Rows::Memory, recent_lsns(core, ltn))
+            }
+        };
+        let check = match core.lane.scan(ltn) {
+            Ok(check) => check,
+            Err(_) if !is_there(core, meta.number) => return None,
+            Err(e) => {
+                alive_runs(core, Source::Group(ltn), |log, first, last| losses.lose(&e, log, first, last));
+                losses.tell(report, |log| name_of(core, log));
+                return None;
+            }
+        };
+        let mut group = GroupCheck::new(ltn, rows, check, left, losses);
+        group.check_rows(core, report, meta.len);
+        Some(group)
+    }
+
+    /// Of a group that is not storage yet. `None`: it has become so.
+    pub fn open(core: &Core, ltn: u64, is_active: bool, check: LogCheck) -> GroupCheck {
+        let left = if is_active { BTreeMap::new() } else { recent_lsns(core, ltn) };
+        let group = GroupCheck::new(ltn, Rows::Memory, check, left, Losses::default());
+        GroupCheck { is_active, ..group }
+    }
+
+    fn new(
+        ltn: u64,
+        rows: Rows,
+        check: LogCheck,
+        left: BTreeMap<LogId, LsnSet>,
+        losses: Losses,
+    ) -> GroupCheck {
+        let (records, record_bytes, is_active) = (0, 0, false);
+        GroupCheck {
+            ltn,
+            rows,
+            check,
+            found: LogFindings::default(),
+            left,
+            losses,
+            records,
+            record_bytes,
+            is_active,
+        }
+    }
+
+    /// Reads the blocks of rows one after another.
+    fn check_rows(&mut self, core: &Core, report: &mut VerifyReport, len: u64) {
+        let Rows::File { file, directory, .. } = &self.rows else { return };
+        report.checked.index_files.add(1, len);
+        for rows in &directory.logs {
+            if file.each_of(rows, &mut |_| Ok(())).is_ok() {
+                continue;
+            }
+            let (mut bad, blocks) = (false, rows.blocks.iter());
+            for (block, next) in blocks.zip(rows.blocks.iter().skip(1).map(Some).chain([None])) {
+                let Err(e) = file.block(rows.log, *block) else { continue };
+                bad = true;
+                let (first, last) = (block.first, next.map_or(Lsn::MAX, |next| next.first - 1));
+                let lost = alive_of(core, Source::Group(self.ltn), rows);
+                let lost = lost.runs_from(first).take_while(|run| run.first <= last);
+                lost.for_each(|run| {
+                    self.losses.lose(&e, rows.log, run.first.max(first), run.last().min(last))
+                });
+                self.losses.note(&e);
+                // Nobody can say where these are.
+                self.left.get_mut(&rows.log).iter_mut().for_each(|left| {
+                    left.remove(first..=last);
+                });
+            }
+            if !bad && let Err(e) = file.each_of(rows, &mut |_| Ok(())) {
+                // Its blocks are whole, and not what the directory counts.
+                self.losses.note(&e);
+            }
+        }
+    }
+
+    /// Reads on. False: all of it was read, and what was found is told.
+    pub fn step(&mut self, core: &Core, report: &mut VerifyReport) -> bool {
+        if self.read_on(core) {
+            return true;
+        }
+        self.finish(core, report);
+        false
+    }
+
+    fn read_on(&mut self, core: &Core) -> bool {
+        let (rows, left, losses) = (&mut self.rows, &mut self.left, &mut self.losses);
+        let (records, record_bytes) = (&mut self.records, &mut self.record_bytes);
+        let (ltn, is_active) = (self.ltn, self.is_active);
+        let mut take = |batch: &LoggedBatch<'_>| {
+            let checked = each_append(batch, &mut |entry| {
+                if !has(core, ltn, rows, entry)? {
+                    return Ok(());
+                }
+                let of_log = left.get_mut(&entry.log);
+                if of_log.is_some_and(|left| left.remove(entry.lsn..=entry.lsn).records > 0) || is_active {
+                    *records += 1;
+                    *record_bytes += u64::from(entry.len);
+                }
+                Ok(())
+            });
+            if let Err(e) = checked {
+                losses.note(&e);
+            }
+        };
+        if self.check.step(&mut self.found, &mut take) {
+            return true;
+        }
+        if let Some(wal) = core.lane.begun().filter(|_| self.is_active) {
+            let context = core.context();
+            self.check.staged(wal, (&context.env, &context.dir), &mut self.found, &mut take);
+        }
+        false
+    }
+
+    /// Reads what no batch had alone, and tells what is wrong.
+    fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
+        let pages_are_bad = !self.found.errors.is_empty();
+        self.found.errors.iter().for_each(|(_, e)| self.losses.note(e));
+        for (log, left) in std::mem::take(&mut self.left) {
+            for run in left.runs() {
+                (run.first..=run.last()).for_each(|lsn| self.read_alone(core, log, lsn, pages_are_bad));
+            }
+        }
+        // Where it was freed meanwhile its file may have become another group.
+        if !core.lane.groups().iter().any(|group| group.ltn == self.ltn) {
+            return;
+        }
+        report.checked.groups.add(1, self.found.pages * io::PAGE as u64);
+        report.checked.records.add(self.records, self.record_bytes);
+        std::mem::take(&mut self.losses).tell(report, |log| name_of(core, log));
+    }
+
+    fn read_alone(&mut self, core: &Core, log: LogId, lsn: Lsn, pages_are_bad: bool) {
+        let found = read(&core.logs).get(log).and_then(|own| own.index().get(log, lsn));
+        let row = match (found, &self.rows) {
+            (Some(Found::Record(Source::Group(ltn), entry)), Rows::Memory) if ltn == self.ltn => entry,
+            (Some(Found::Block(Source::Group(ltn), _)), Rows::File { .. }) if ltn == self.ltn => {
+                match find(&mut self.rows, log, lsn) {
+                    Ok(Some(row)) => row,
+                    _ => return,
+                }
+            }
+            // It was trimmed, moved or overwritten.
+            _ => return,
+        };
+        let mut bytes = Vec::new();
+        match core.bytes_on_device(self.ltn, &row, &mut bytes) {
+            Ok(()) if pages_are_bad => {
+                self.records += 1;
+                self.record_bytes += u64::from(row.len);
+            }
+            Ok(()) => {
+                let why = format!(
+                    "the index leads to record {lsn} of log {log} in log group {}, and no batch there has it",
+                    self.ltn
+                );
+                let e = Error::corruption(why).at_file(core.index_path(self.ltn));
+                self.losses.lose(&e, log, lsn, lsn);
+            }
+            Err(e) => self.losses.lose(&e, log, lsn, lsn),
+        }
+    }
+}
+
+/// The index file of a group, if it is that of this one.
+fn open_rows(core: &Core, meta: &FileMeta, ltn: u64) -> Result<(RowFile, Directory)> {
+    let opened = RowFile::open(core.context(), meta)?;
+    let state = core.manifest.state();
+    let Some(listed) = state.store.log_groups.get(&ltn) else { return Ok(opened) };
+    if let RowFile::Index(file) = &opened.0 {
+        let IndexHead { group, filled, .. } = *file.head();
+        if Some(group) != listed.uid || listed.retained_bytes.is_some_and(|bytes| bytes != filled) {
+            let why = format!(
+                "the index file is of a group {group:?} with {filled} bytes, and log group {ltn} is {:?} with {:?}",
+                listed.uid, listed.retained_bytes
+            );
+            return Err(Error::corruption(why).at_file(core.context().path(&meta.name())));
+        }
+    }
+    Ok(opened)
+}
+
+/// The LSNs of each log that memory has in a group.
+fn recent_lsns(core: &Core, ltn: u64) -> BTreeMap<LogId, LsnSet> {
+    let mut out = BTreeMap::new();
+    for log in core.logs_in(ltn) {
+        let mut set = Builder::default();
+        if let Some(own) = read(&core.logs).get(log) {
+            // They ascend, and have lengths that records can have.
+            own.index().recent_in(log, ltn).for_each(|row| drop(set.push(row.lsn, row.len)));
+        }
+        out.insert(log, set.build());
+    }
+    out
+}
+
+/// Hands out every append of a batch, as the index would have it.
+fn each_append(batch: &LoggedBatch<'_>, take: &mut dyn FnMut(&Entry) -> Result<()>) -> Result<()> {
+    if batch.tenant != TENANT {
+        return Ok(());
+    }
+    for op in Ops::of(batch.bytes)? {
+        let op = op?;
+        if let Op::Append { log, lsn, bytes } = op.op {
+            let at = place_of(batch.place.at(op.offset)).at;
+            let (seq, len) = (batch.first_seq + op.index as u64, bytes.len() as u32);
+            take(&Entry { log, lsn, seq, at, len })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the index leads to this record.
+///
+/// # Errors
+/// `Corruption`: it leads to it by its sequence, and to another place or length.
+fn has(core: &Core, ltn: u64, rows: &mut Rows, entry: &Entry) -> Result<bool> {
+    let (row, file) = match rows {
+        Rows::Memory => {
+            let found = read(&core.logs).get(entry.log).and_then(|log| log.index().get(entry.log, entry.lsn));
+            match found {
+                Some(Found::Record(Source::Group(of), row)) if of == ltn => (Some(row), None),
+                _ => (None, None),
+            }
+        }
+        Rows::File { .. } => (find(rows, entry.log, entry.lsn).ok().flatten(), Some(core.index_path(ltn))),
+    };
+    match row.filter(|row| row.seq == entry.seq) {
+        None => Ok(false),
+        Some(row) if row == *entry => Ok(true),
+        Some(row) => {
+            let why = format!("the index has {row:?}, and log group {ltn} has {entry:?}");
+            let e = Error::corruption(why);
+            Err(file.map_or(e.clone(), |file| e.at_file(file)))
+        }
+    }
+}
+
+/// The row of a record in an index file.
+fn find(rows: &mut Rows, log: LogId, lsn: Lsn) -> Result<Option<Entry>> {
+    let Rows::File { file, directory, blocks } = rows else { return Ok(None) };
+    let Some(block) = directory.log(log).and_then(|rows| rows.block_of(lsn)) else { return Ok(None) };
+    let known = blocks.get(&(log, block.first)).cloned();
+    let entries = match known {
+        Some(entries) => entries,
+        None => {
+            let Block { first, .. } = block;
+            let read = Arc::new(file.block(log, block)?);
+            if blocks.len() >= BLOCKS_MAX {
+                blocks.clear();
+            }
+            blocks.insert((log, first), read.clone());
+            read
+        }
+    };
+    let at = entries.binary_search_by_key(&lsn, |row| row.lsn);
+    Ok(at.ok().and_then(|at| entries.get(at)).copied())
+}
+
+impl Core {
+    /// Where the index of a group is said to be damaged: its index file, or the group's own while it has none.
+    fn index_path(&self, ltn: u64) -> std::path::PathBuf {
+        let state = self.manifest.state();
+        let of_group = || state.store.log_groups.get(&ltn).map(|group| store::names::log(group.file));
+        let name = state.rows_of(Source::Group(ltn)).map(|meta| meta.name()).or_else(of_group);
+        self.context().path(&name.unwrap_or_default())
+    }
+
+    /// Reads the bytes of a record from the file of its group, whatever memory has.
+    fn bytes_on_device(&self, ltn: u64, row: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        if row.len == 0 {
+            return Ok(());
+        }
+        self.lane.read(place_in(ltn, row.at)?, row.len as usize, out)
+    }
+}

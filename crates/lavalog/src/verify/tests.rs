@@ -1,0 +1,169 @@
+//! Files that are whole and say what is not so: no damage of a device makes them, a bug would.
+
+use super::verify;
+use crate::checkpoint::{CheckpointHead, CheckpointWriter};
+use crate::cold::ColdHead;
+use crate::core::Core;
+use crate::disk::footer::FileKind;
+use crate::disk::indexed::Indexing;
+use crate::disk::output::Output;
+use crate::entry::{Entry, Source};
+use crate::index_file::{IndexFileWriter, IndexHead};
+use crate::log_store::LogStore;
+use crate::manifest::{FileMeta, Role};
+use crate::options::Options;
+use base::codec::put_varint;
+use base::sync::write;
+use io::sim::SimEnv;
+use io::{AppendFile, CreateOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::commit::Durability;
+
+/// A store with two logs in groups that are storage, and a cold file.
+fn made() -> (SimEnv, LogStore) {
+    let sim = SimEnv::new(3);
+    let options = Options { group_bytes: 256 << 10, recent_bytes: 0, ..Options::default() };
+    let store = LogStore::open(&sim.env(), Path::new("/logs"), &options).unwrap();
+    let (kept, trimmed) = (store.log("kept").unwrap(), store.log("trimmed").unwrap());
+    for lsn in 1..=900 {
+        kept.append(lsn, &[7; 200], Durability::Buffered).unwrap();
+        trimmed.append(lsn, &[1; 900], Durability::Buffered).unwrap();
+        if lsn == 450 {
+            trimmed.trim(450).unwrap();
+        }
+        if lsn % 50 == 0 {
+            store.settle().unwrap();
+        }
+    }
+    assert!(verify(store.core()).is_sound());
+    (sim, store)
+}
+
+fn file(core: &Core, is_it: impl Fn(Role) -> bool) -> FileMeta {
+    core.manifest.state().files.values().find(|meta| is_it(meta.role)).copied().unwrap()
+}
+
+/// Puts another file in the place of one.
+fn instead(core: &Core, meta: &FileMeta) -> (Box<dyn AppendFile>, PathBuf) {
+    let path = core.context().path(&meta.name());
+    core.context().env.fs.remove(&path).unwrap();
+    (core.context().env.fs.create(&path, &CreateOptions::default()).unwrap(), path)
+}
+
+fn told(core: &Arc<Core>, what: &str) -> usize {
+    let report = verify(core);
+    let told: Vec<String> = report.damages.iter().map(|damage| damage.error.to_string()).collect();
+    let found = report.damages.iter().find(|damage| damage.error.message().contains(what));
+    let damage = found.unwrap_or_else(|| panic!("{what} is not in {told:?}"));
+    damage.lost.iter().map(|lost| (lost.last - lost.first + 1) as usize).sum()
+}
+
+/// Writes the index file of a group anew, with other rows and another head.
+fn forge_index(core: &Core, change: impl Fn(&mut Entry), of: impl Fn(&mut IndexHead)) {
+    let meta = file(core, |role| matches!(role, Role::Index { .. }));
+    let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
+    let crate::files::RowFile::Index(index) = &old else { unreachable!() };
+    let mut head = *index.head();
+    of(&mut head);
+    let mut rows = Vec::new();
+    let mut keep = |row: &Entry| {
+        rows.push(*row);
+        Ok(())
+    };
+    directory.logs.iter().for_each(|log| old.each_of(log, &mut keep).unwrap());
+    let (file, path) = instead(core, &meta);
+    let mut writer = IndexFileWriter::new(file, &path, meta.uid, head);
+    for mut row in rows {
+        change(&mut row);
+        writer.add(&row).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn rows_that_lead_to_other_places_are_told_with_what_they_cost() {
+    let (_sim, store) = made();
+    forge_index(store.core(), |row| row.at += 1, |_| {});
+    told(store.core(), "the index has Entry");
+    let (_sim, store) = made();
+    let ltn = {
+        let Role::Index { ltn } = file(store.core(), |role| matches!(role, Role::Index { .. })).role else {
+            unreachable!()
+        };
+        ltn
+    };
+    forge_index(store.core(), |row| row.seq += u64::from(row.lsn % 16 == 0), |_| {});
+    let lost = told(store.core(), "no batch there has it");
+    let all = base::sync::read(&store.core().logs).ledger().usage(Source::Group(ltn)).live.records as usize;
+    assert!(lost > 0 && lost <= all / 16 + 2, "{lost} of {all}");
+}
+
+#[test]
+fn an_index_file_of_another_group_is_told() {
+    let (_sim, store) = made();
+    forge_index(store.core(), |_| {}, |head| head.group = base::Uid::from_words(1, 2));
+    told(store.core(), "the index file is of a group");
+}
+
+#[test]
+fn bytes_of_a_cold_file_that_are_no_record_are_told() {
+    for at_end in [false, true] {
+        let (_sim, store) = made();
+        let core = store.core();
+        let meta = file(core, |role| matches!(role, Role::Cold { .. }));
+        let (old, directory) = crate::files::RowFile::open(core.context(), &meta).unwrap();
+        let crate::files::RowFile::Cold(cold) = &old else { unreachable!() };
+        let ColdHead { number, generation } = *cold.head();
+        let (mut records, mut copies) = (cold.records(), Vec::new());
+        while let Some((entry, bytes)) = records.next().unwrap() {
+            copies.push((entry, bytes.to_vec()));
+        }
+        assert!(!directory.logs.is_empty());
+        let (file, path) = instead(core, &meta);
+        let (mut output, mut indexing) = (Output::new(file, &path, meta.uid), Indexing::default());
+        for (i, (mut entry, bytes)) in copies.into_iter().enumerate() {
+            if !at_end && i == 3 {
+                output.frame(&[b"what is this?"]).unwrap();
+            }
+            entry.at = output.offset();
+            let mut head = Vec::new();
+            [entry.log, entry.lsn, entry.seq, entry.len.into()]
+                .iter()
+                .for_each(|n| put_varint(&mut head, *n));
+            output.frame(&[&head, &bytes]).unwrap();
+            indexing.add(&entry).unwrap();
+        }
+        if at_end {
+            output.frame(&[b"what is this?"]).unwrap();
+        }
+        let mut head = Vec::new();
+        put_varint(&mut head, number);
+        put_varint(&mut head, generation.into());
+        let end = output.offset();
+        indexing.finish(output, FileKind::Cold, &head, end).unwrap();
+        let what = if at_end { "behind the last record" } else { "there are bytes before" };
+        told(core, what);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_operations_to_come_is_told() {
+    let (_sim, store) = made();
+    let core = store.core();
+    let meta = file(core, |role| role == Role::Checkpoint);
+    let (file, path) = instead(core, &meta);
+    let floor = core.manifest.state().floor + 1;
+    let head = CheckpointHead { number: meta.number, replay_from: floor, next_seq: floor, next_log: 9 };
+    CheckpointWriter::new(file, &path, meta.uid, head).finish().unwrap();
+    told(core, "the checkpoint is of operations below");
+}
+
+#[test]
+fn a_ledger_that_has_forgotten_a_file_is_told() {
+    let (_sim, store) = made();
+    let core = store.core();
+    let source = file(core, |role| matches!(role, Role::Cold { .. })).source().unwrap();
+    write(&core.logs).forget(&[source]);
+    told(core, "and the ledger has");
+}

@@ -1,0 +1,218 @@
+use crate::damage::DIR;
+use crate::model::{Driver, Model, contents, options, seen};
+use base::ErrorKind;
+use io::Access;
+use io::Rng;
+use io::sim::{CrashKind, SimEnv};
+use lavalog::{Durability, LogStore};
+use std::path::{Path, PathBuf};
+use store::Store;
+use store::commit::{Lane, LogTerms, TenantId};
+use store::manifest::Engines;
+use store::open::StoreTerms;
+
+fn open(sim: &SimEnv, dir: &Path) -> LogStore {
+    LogStore::open(&sim.env(), dir, &options()).unwrap()
+}
+
+fn is_sound(store: &LogStore) -> bool {
+    let report = store.verify();
+    let told: Vec<String> = report.damages.iter().map(|damage| damage.error.to_string()).collect();
+    assert!(told.is_empty(), "{told:?}");
+    true
+}
+
+/// Copies are taken of a store that lives on, and live on themselves, while the store reuses and removes what it lets go of.
+#[test]
+fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
+    let mut shared = 0;
+    for seed in 0..12 {
+        let sim = SimEnv::new(seed);
+        let mut driver = Driver::new(seed);
+        let store = open(&sim, Path::new(DIR));
+        let mut copies: Vec<(PathBuf, Model)> = Vec::new();
+        for n in 0..400 {
+            driver.one(&store, Durability::Buffered).unwrap();
+            if n % 80 == 79 {
+                let dir = PathBuf::from(format!("/copy-{n}"));
+                store.checkpoint(&dir).unwrap();
+                copies.push((dir, seen(&driver.model)));
+            }
+            if n % 50 == 49 && driver.rng.one_in(2) {
+                store.settle().unwrap();
+            }
+        }
+        store.settle().unwrap();
+        assert!(is_sound(&store));
+        let ids: Vec<[u8; 16]> = copies
+            .iter()
+            .map(|(dir, model)| {
+                let copy = open(&sim, dir);
+                assert_eq!(contents(&copy), *model, "seed {seed}, {}", dir.display());
+                assert!(is_sound(&copy));
+                let mut driver = Driver::new(seed + 1);
+                driver.model = driver_model(&copy);
+                for _ in 0..150 {
+                    driver.one(&copy, Durability::Durable).unwrap();
+                }
+                copy.settle().unwrap();
+                assert_eq!(contents(&copy), seen(&driver.model));
+                // A copy of a copy has groups of two stores.
+                let again = dir.with_extension("again");
+                copy.checkpoint(&again).unwrap();
+                assert_eq!(contents(&open(&sim, &again)), seen(&driver.model));
+                let id = copy.store_id();
+                copy.close().unwrap();
+                id
+            })
+            .collect();
+        assert!(!ids.contains(&store.store_id()) && (1..ids.len()).all(|i| !ids[i..].contains(&ids[i - 1])));
+        // Nothing that the copies did is seen here, nor what happens here by them.
+        for (dir, _) in &copies {
+            let copy = open(&sim, dir);
+            assert!(is_sound(&copy));
+        }
+        assert_eq!(contents(&store), seen(&driver.model));
+        assert!(is_sound(&store));
+        shared += u64::from(store.statistics().sealed_groups > 0);
+    }
+    assert!(shared > 6);
+}
+
+/// What a model knows that cannot be seen is learned from the store.
+fn driver_model(store: &LogStore) -> Model {
+    let mut model = contents(store);
+    for (name, log) in &mut model {
+        let own = store.open_log(name).unwrap();
+        log.trimmed_below = (0..5000).find(|lsn| own.read(*lsn).is_ok()).unwrap_or_default();
+    }
+    model
+}
+
+/// The store dies at any operation of a checkpoint: what is in the new directory is no store and says so, or all of it. Another
+/// checkpoint can be taken there.
+#[test]
+fn a_checkpoint_that_was_cut_off_is_refused_by_name_and_one_that_was_not_is_whole() {
+    let (mut cut_off, mut whole) = (0, 0);
+    for seed in 0..6 {
+        let sim = SimEnv::new(seed);
+        let mut driver = Driver::new(seed);
+        let store = open(&sim, Path::new(DIR));
+        for n in 0..150 {
+            driver.one(&store, Durability::Buffered).unwrap();
+            if n % 40 == 39 {
+                store.settle().unwrap();
+            }
+        }
+        let before = sim.op_count();
+        store.checkpoint(Path::new("/copy")).unwrap();
+        let after = sim.op_count();
+        let (record, model, mut rng) = (sim.record(), seen(&driver.model), Rng::new(seed));
+        let ops = record.mutations();
+        for op in ops.into_iter().filter(|op| (before..=after).contains(op)) {
+            let kind = if rng.one_in(2) { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
+            let left = record.crash_at(op, kind, seed);
+            let env = left.env();
+            if !env.fs.exists(Path::new("/copy")).unwrap() {
+                continue;
+            }
+            match env.fs.exists(Path::new("/copy/CURRENT")).unwrap() {
+                true => {
+                    assert_eq!(
+                        contents(&open(&left, Path::new("/copy"))),
+                        model,
+                        "seed {seed}, operation {op}"
+                    );
+                    whole += 1;
+                }
+                false => {
+                    let marked = env.fs.exists(Path::new("/copy/UNFINISHED")).unwrap();
+                    let refused = LogStore::open(&env, Path::new("/copy"), &options()).map(drop);
+                    if marked {
+                        let e = refused.unwrap_err();
+                        assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
+                        assert!(e.to_string().contains("was cut off"), "{e}");
+                    } else {
+                        assert!(
+                            env.fs
+                                .list(Path::new("/copy"))
+                                .unwrap()
+                                .iter()
+                                .all(|f| f.name == "LOCK" || refused.is_ok())
+                        );
+                        continue;
+                    }
+                    cut_off += 1;
+                }
+            }
+            // The store itself is whole, and another copy can be taken where none was made.
+            let store = open(&left, Path::new(DIR));
+            let is_there = env.fs.exists(Path::new("/copy/CURRENT")).unwrap();
+            let now = contents(&store);
+            if kind == CrashKind::ProcessKill {
+                assert_eq!(now, model);
+            }
+            match store.checkpoint(Path::new("/copy")) {
+                Err(e) => assert!(is_there && e.kind() == ErrorKind::AlreadyExists, "{e}"),
+                Ok(()) => assert_eq!(contents(&open(&left, Path::new("/copy"))), now),
+            }
+        }
+    }
+    assert!(cut_off > 60 && whole > 6, "{cut_off} {whole}");
+}
+
+/// What was acknowledged as durable, or written at all, before the call is durable in the copy when the call returns.
+#[test]
+fn a_finished_checkpoint_survives_the_power() {
+    for seed in 0..8 {
+        let sim = SimEnv::new(seed);
+        let mut driver = Driver::new(seed);
+        let store = open(&sim, Path::new(DIR));
+        for _ in 0..120 {
+            driver.one(&store, Durability::Buffered).unwrap();
+        }
+        store.checkpoint(Path::new("/copy")).unwrap();
+        let left = sim.crash(CrashKind::PowerLoss, seed);
+        assert_eq!(contents(&open(&left, Path::new("/copy"))), seen(&driver.model), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused() {
+    let sim = SimEnv::new(5);
+    let store = open(&sim, Path::new(DIR));
+    let log = store.log("a").unwrap();
+    log.append(1, &[3; 300_000], Durability::Durable).unwrap();
+    let e = store.checkpoint(Path::new(DIR)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::AlreadyExists, "{e}");
+    // A record that is damaged where the copy would have to read it.
+    let file = sim.env().fs.list(Path::new(DIR)).unwrap().into_iter().filter(|f| f.name.ends_with(".log"));
+    for file in file {
+        let path = io::fs::join(Path::new(DIR), &file.name);
+        if sim.read_file(&path).unwrap().windows(64).any(|bytes| bytes == [3; 64]) {
+            sim.flip_bit(&path, 100_000, 1).unwrap();
+        }
+    }
+    let e = store.checkpoint(Path::new("/copy")).unwrap_err();
+    assert!(e.is_corruption() && e.file().is_some() && e.offset().is_some(), "{e}");
+    assert!(e.to_string().contains("cannot be copied"), "{e}");
+    let refused = LogStore::open(&sim.env(), Path::new("/copy"), &options()).unwrap_err();
+    assert!(refused.to_string().contains("was cut off"), "{refused}");
+}
+
+/// Batches of an engine that is not here would be lost with the groups that have them.
+#[test]
+fn a_lane_with_batches_of_another_engine_is_not_copied() {
+    let sim = SimEnv::new(6);
+    open(&sim, Path::new(DIR)).close().unwrap();
+    let terms = LogTerms { access: Access::Direct, group_bytes: 256 << 10, free_groups_max: 1 };
+    let terms = StoreTerms { log: terms, records: Some(terms) };
+    let store = Store::open_lanes(&sim.env(), Path::new(DIR), terms, &Engines::default(), &mut |_, _| Ok(()));
+    let store = store.unwrap();
+    let lane = store.lane(Lane::LOG).unwrap();
+    lane.put(TenantId(7), &[b"of a stranger"], (1, 1), Durability::Durable).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let e = open(&sim, Path::new(DIR)).checkpoint(Path::new("/copy")).unwrap_err();
+    assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("a batch of engine 7"), "{e}");
+}

@@ -1,0 +1,66 @@
+//! What operators ask of a store of logs.
+
+use super::LogStore;
+use crate::{LogStatistics, LogVerifyReport, Result};
+use std::path::Path;
+
+/// What operators ask for.
+impl LogStore {
+    /// What it has, and what it did since it was opened.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// assert_eq!(store.stats().appends, 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    pub fn stats(&self) -> LogStatistics {
+        self.engine().statistics()
+    }
+
+    /// Makes a consistent copy of the store in a new directory, sharing files by hard links: a store of its own, with everything that was
+    /// written before the call, all of it durable. Writers go on meanwhile.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-log-checkpoint-{}", std::process::id()));
+    /// # use lavastore::LogStore;
+    /// let store = LogStore::open(dir.join("store"))?;
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// store.checkpoint(dir.join("monday"))?;
+    /// let monday = LogStore::open(dir.join("monday"))?;
+    /// assert_eq!(monday.open_log("orders")?.read(1)?.as_deref(), Some(&b"two apples"[..]));
+    /// # drop((store, monday));
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something in the directory; `Locked` while another checkpoint is made there; `Unsupported` if the store
+    /// has keys as well: [`Db::checkpoint`](crate::Db::checkpoint) of a store that was opened with both copies both at one moment;
+    /// `Corruption` if something is damaged that is to be copied; `NoSpace`; those of writing.
+    #[doc(alias = "backup")]
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.engine().checkpoint(dir.as_ref())
+    }
+
+    /// Reads and checks every byte that records are read from, and that the index leads to each of them. Damage is reported, not
+    /// returned as an error: each with its file, its offset, and the records that are lost with it. Writers go on meanwhile.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// let report = store.verify();
+    /// assert!(report.is_sound());
+    /// for damage in &report.damages {
+    ///     eprintln!("{}", damage.error);
+    ///     for lost in &damage.lost {
+    ///         eprintln!("  log {}, records {} to {}", lost.log, lost.first, lost.last);
+    ///     }
+    /// }
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    #[doc(alias = "scrub")]
+    pub fn verify(&self) -> LogVerifyReport {
+        self.engine().verify()
+    }
+}
