@@ -95,6 +95,11 @@ impl Verify {
         if more {
             return true;
         }
+        if let Some(Reading::Group(group)) = &self.reading
+            && let Some(meta) = group.became_storage(core)
+        {
+            self.parts.push_front(Part::File(meta));
+        }
         let part = self.parts.pop_front();
         let is_left = part.is_some();
         self.reading = part.and_then(|part| begin(core, part, report));

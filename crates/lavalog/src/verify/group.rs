@@ -48,6 +48,8 @@ pub(super) struct GroupCheck {
     record_bytes: u64,
     /// Records are appended to it: what is not in its file yet is nobody's to check.
     is_active: bool,
+    /// It was not storage yet when this was begun.
+    is_open: bool,
 }
 
 impl GroupCheck {
@@ -88,7 +90,7 @@ impl GroupCheck {
     pub fn open(core: &Core, ltn: u64, is_active: bool, check: LogCheck) -> GroupCheck {
         let left = if is_active { BTreeMap::new() } else { recent_lsns(core, ltn) };
         let group = GroupCheck::new(ltn, Rows::Memory, check, left, Losses::default());
-        GroupCheck { is_active, ..group }
+        GroupCheck { is_active, is_open: true, ..group }
     }
 
     fn new(
@@ -98,7 +100,7 @@ impl GroupCheck {
         left: BTreeMap<LogId, LsnSet>,
         losses: Losses,
     ) -> GroupCheck {
-        let (records, record_bytes, is_active) = (0, 0, false);
+        let (records, record_bytes, is_active, is_open) = (0, 0, false, false);
         GroupCheck {
             ltn,
             rows,
@@ -109,6 +111,7 @@ impl GroupCheck {
             records,
             record_bytes,
             is_active,
+            is_open,
         }
     }
 
@@ -141,6 +144,11 @@ impl GroupCheck {
                 self.losses.note(&e);
             }
         }
+    }
+
+    /// Its index file, if it has become storage since this was begun: then what was read is held against that once more.
+    pub fn became_storage(&self, core: &Core) -> Option<FileMeta> {
+        core.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open)
     }
 
     /// Reads on. False: all of it was read, and what was found is told.
@@ -184,6 +192,9 @@ impl GroupCheck {
 
     /// Reads what no batch had alone, and tells what is wrong.
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
+        if self.became_storage(core).is_some() {
+            return;
+        }
         let pages_are_bad = !self.found.errors.is_empty();
         self.found.errors.iter().for_each(|(_, e)| self.losses.note(e));
         for (log, left) in std::mem::take(&mut self.left) {

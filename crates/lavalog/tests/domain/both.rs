@@ -107,3 +107,33 @@ fn a_close_of_the_key_value_engine_ends_the_lane_of_records_too() {
     let (_db, logs) = open(&sim.env()).unwrap();
     assert_eq!(logs.open_log("raft").unwrap().read(1).unwrap().unwrap(), b"buffered only");
 }
+
+/// A repair by LavaKV would make a store without the logs: it is refused by the engine's name, also where no manifest tells of it.
+#[test]
+fn a_repair_that_would_drop_the_logs_is_refused_by_name() {
+    for lost in ["", "CURRENT", "MANIFEST"] {
+        let sim = SimEnv::new(5);
+        let (db, logs) = open(&sim.env()).unwrap();
+        let log = logs.create_log("raft").unwrap();
+        log.append(1, b"a record", Durability::Durable).unwrap();
+        logs.seal().unwrap();
+        db.put(b"key", b"value").unwrap();
+        db.flush().unwrap();
+        logs.settle().unwrap();
+        drop(log);
+        logs.close().unwrap();
+        db.close().unwrap();
+        for (path, _) in sim.files() {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if !lost.is_empty() && path.starts_with(DIR) && name.starts_with(lost) {
+                sim.erase(&path).unwrap();
+            }
+        }
+        let options = lavakv::RepairOptions { options: kv_options(), dry_run: false };
+        let error = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap_err();
+        assert_eq!(error.kind(), base::ErrorKind::Unsupported, "without {lost}: {error}");
+        let named = if lost == "MANIFEST" { "engine 1" } else { "LavaLog" };
+        assert!(error.message().contains(named), "without {lost}: {error}");
+        assert!(!sim.env().fs.exists(Path::new("/repaired")).unwrap(), "nothing was begun");
+    }
+}
