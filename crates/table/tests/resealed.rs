@@ -89,6 +89,42 @@ fn values_in_order_of_arrival_that_leave_a_gap() {
     assert!(told.contains("records that leave a gap"), "{told:#?}");
 }
 
+/// Versions of a few long keys, so that blocks of the index end inside of a key, and two of their separators fill a node.
+#[test]
+fn separators_of_a_directory_of_two_levels() {
+    let (mut builder, shared) =
+        vsst::builder(&VsstOptions { compression: Compression::None, alignment: 8 }, None);
+    for n in 0..6_u8 {
+        for seq in (1..=129).rev() {
+            builder.add(&[b'a' + n; 4096], seq, b"v").unwrap();
+        }
+    }
+    builder.finish(Vec::new()).unwrap();
+    let bytes = vsst::take(&shared);
+    let text = listing(&vsst::open(bytes.clone(), &Arc::new(Cache::new(0))).unwrap());
+    let of_index = |line: &&str| {
+        [" index frame ", " directory up to ", " root of "].iter().any(|part| line.contains(part))
+    };
+    let lines: Vec<&str> = text.lines().filter(of_index).collect();
+    let blocks = blocks(&lines.join("\n"));
+    let mut told = BTreeSet::new();
+    for &block in &blocks {
+        // A byte of each separator, of which two or so fill a node.
+        for part in 1..8 {
+            let mut damaged = bytes.clone();
+            reseal(&mut damaged, block, |payload| payload[payload.len() * part / 8] ^= 1);
+            let e = verify_vsst(damaged).expect_err("a separator that nothing compares");
+            assert!(e.file().is_some() && e.offset().is_some(), "block {block:?}: {e}");
+            told.insert(e.message().to_owned());
+        }
+    }
+    for expected in
+        ["a node that does not end at its separator", "an index frame that does not end at its separator"]
+    {
+        assert!(told.contains(expected), "{expected}: {told:#?}");
+    }
+}
+
 /// A value segment whose footer gives the value bytes of the header, so that too few are left of it.
 #[test]
 fn a_header_of_a_segment_that_is_no_longer_than_a_checksum() {

@@ -443,3 +443,6 @@ impl VsstBuilder {
         Ok(FinishedVsst { len, smallest, largest, properties: self.properties })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 
 use super::dense::DenseCursor;
 use super::reader::Vsst;
+use super::record::RECORD_LEN_MAX;
 use crate::file::{Role, Window};
 use crate::frame::BlockHandle;
 use crate::index::IndexShape;
@@ -119,14 +120,18 @@ impl VsstKeys {
         Ok(())
     }
 
-    /// The record must lie among the records.
+    /// The record must lie among the records, and be no longer than any can be: its length sizes what it is read into.
     fn check_place(&self) -> Result<()> {
+        let here = |e| self.vsst.file.locate(e, self.handle(self.partition.saturating_sub(1)).offset);
+        let len = self.cursor.row.units.saturating_mul(u64::from(self.vsst.alignment()));
+        if len > RECORD_LEN_MAX as u64 {
+            return Err(here(Error::corruption(format!("a record of {len} bytes, which cannot be"))));
+        }
         let end = self.cursor.next_offset_units().checked_mul(u64::from(self.vsst.alignment()));
         if end.is_some_and(|end| end <= self.vsst.properties.record_bytes) {
             return Ok(());
         }
-        let e = Error::corruption("a dense key whose record lies behind the last");
-        Err(self.vsst.file.locate(e, self.handle(self.partition.saturating_sub(1)).offset))
+        Err(here(Error::corruption("a dense key whose record lies behind the last")))
     }
 
     fn handle(&self, partition: usize) -> BlockHandle {

@@ -10,7 +10,6 @@ use base::{Error, Result, SeqNo};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use table::vsst::record::RECORD_LEN_MAX;
 use table::{ReadCounters, Vsst, VsstKeys};
 
 /// One record of an input.
@@ -72,18 +71,14 @@ impl Window {
                 return Err(Error::corruption("the keys of a vSST are not in order"));
             }
         }
-        let stored_len = u32::try_from(key.stored_len).ok().filter(|&len| len as usize <= RECORD_LEN_MAX);
-        let stored_len = stored_len.filter(|&len| len > 0).ok_or_else(|| {
-            let why = format!("a record of {} bytes, which cannot be", key.stored_len);
-            Error::corruption(why).at_offset(key.offset)
-        })?;
         let entry = Entry {
             key_at: self.keys.len() as u32,
             key_len: key.user_key.len() as u32,
             seq: key.seq,
             hash: key_hash(key.user_key),
             input: input as u32,
-            stored_len,
+            // The cursor stands on no record that is longer than any can be.
+            stored_len: key.stored_len as u32,
             offset: key.offset,
             live: false,
         };

@@ -1,0 +1,63 @@
+//! vSSTs whose parts contradict each other, each under its checksum, as only a faulty writer leaves them.
+
+use super::*;
+use crate::Vsst;
+use base::Uid;
+use io::sim::SimEnv;
+use io::{Access, CreateOptions, Env};
+
+const PATH: &str = "000000000007.vsst";
+
+fn begin(env: &Env) -> VsstBuilder {
+    let file = env.fs.create(Path::new(PATH), &CreateOptions::default()).unwrap();
+    let uid = Uid::from_words(3, 4);
+    let identity = TableIdentity { number: 7, uid, ..TableIdentity::default() };
+    let options = VsstOptions { compression: Compression::None, alignment: 8 };
+    VsstBuilder::new(file, Path::new(PATH), identity, &options, None)
+}
+
+/// What verification says of a file, which can be opened.
+fn told(env: &Env, builder: VsstBuilder) -> String {
+    builder.finish(Vec::new()).unwrap();
+    let file = env.fs.open(Path::new(PATH), Access::Buffered).unwrap();
+    let vsst = Vsst::open(file, 7, Uid::from_words(3, 4), Arc::new(Cache::new(0))).unwrap();
+    let e = Arc::new(vsst).verify().unwrap_err();
+    assert!(e.is_corruption() && e.offset().is_some() && e.file().is_some_and(|f| f.ends_with(PATH)), "{e}");
+    e.message().to_owned()
+}
+
+#[test]
+fn an_index_without_the_last_key_is_told() {
+    let env = SimEnv::new(1).env();
+    let mut builder = begin(&env);
+    for n in 0..10_u8 {
+        builder.add(&[b'a' + n], 5, &[n; 40]).unwrap();
+    }
+    let index = std::mem::take(&mut builder.index);
+    builder.add(b"z", 5, &[1; 40]).unwrap();
+    builder.index = index;
+    assert_eq!(told(&env, builder), "an index that ends before the last key");
+}
+
+#[test]
+fn a_record_that_no_key_leads_to_is_told() {
+    let env = SimEnv::new(1).env();
+    let mut builder = begin(&env).in_order_of_arrival();
+    for (n, key) in [b"c", b"a", b"b"].into_iter().enumerate() {
+        builder.append(key, n as u64, &[1; 40]).unwrap();
+    }
+    let gone = builder.arrived.as_mut().unwrap().remove(1);
+    builder.properties.record_bytes += gone.lens.stored_len;
+    assert_eq!(told(&env, builder), "records that leave a gap or overlap");
+}
+
+/// The length sizes what the record is read into.
+#[test]
+fn a_key_of_a_record_that_is_longer_than_any_is_told() {
+    let env = SimEnv::new(1).env();
+    let mut builder = begin(&env);
+    builder.add(b"a", 5, &[1; 40]).unwrap();
+    let units = record::RECORD_LEN_MAX as u64 / 8 + 1;
+    builder.dense.push(b"b", 0, Row { seq: 5, raw_len: 40, units, offset_units: 0 });
+    assert_eq!(told(&env, builder), format!("a record of {} bytes, which cannot be", units * 8));
+}
