@@ -287,3 +287,25 @@ fn take_few_runs(core: &mut Core, blocks: u64) -> Result<Vec<Extent>> {
     }
     Ok(extents)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::FreeMap;
+    use crate::meta::Meta;
+
+    /// One operation names all blocks that the journal gets: they must lie in few runs.
+    #[test]
+    fn a_journal_does_not_grow_into_blocks_that_are_too_scattered() {
+        let mut core = Core::new(Meta::new(10_000), FreeMap::default(), (8, 2, 4), false);
+        let blocks = GROWTH_RUNS_MAX as u64 + 1;
+        let scattered: Vec<Extent> = (0..blocks as u32).map(|n| Extent::new(100 + 2 * n, 1)).collect();
+        core.release(&scattered).unwrap();
+        let e = take_few_runs(&mut core, blocks).unwrap_err();
+        assert_eq!(e.kind(), base::ErrorKind::NoSpace);
+        let told =
+            format!("the journal needs {blocks} blocks, and the free ones are too scattered; remove files");
+        assert_eq!((e.message(), core.free.blocks()), (&*told, blocks), "they are free again");
+        assert_eq!(take_few_runs(&mut core, blocks - 1).unwrap().len(), GROWTH_RUNS_MAX);
+    }
+}

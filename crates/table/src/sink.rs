@@ -148,3 +148,29 @@ fn check_len(len: usize) -> Result<()> {
         format!("a block of {len} bytes, over the limit of {}: cut tables earlier", limits::BLOCK_LEN_MAX);
     Err(Error::new(ErrorKind::TooLarge, why))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::CreateOptions;
+    use io::sim::SimEnv;
+
+    #[test]
+    fn a_block_that_no_reader_would_take_is_not_written() {
+        let (env, path) = (SimEnv::new(1).env(), Path::new("a"));
+        let file = env.fs.create(path, &CreateOptions::default()).unwrap();
+        let mut sink = Sink::new(file, path, Uid::from_words(1, 1), Compression::None);
+        let mut longest = vec![0; limits::BLOCK_LEN_MAX];
+        sink.write_plain(&mut longest).unwrap();
+        let end = sink.offset;
+        let told = [
+            sink.write_plain(&mut vec![0; limits::BLOCK_LEN_MAX + 1]),
+            sink.write_data(&mut vec![0; limits::BLOCK_LEN_MAX + 1]),
+        ];
+        for e in told.map(Result::unwrap_err) {
+            assert_eq!((e.kind(), e.file()), (ErrorKind::TooLarge, Some(path)), "{e}");
+            assert!(e.message().ends_with("cut tables earlier"), "{e}");
+        }
+        assert_eq!(sink.offset, end);
+    }
+}

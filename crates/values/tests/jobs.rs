@@ -2,10 +2,11 @@
 
 mod store;
 
-use base::{ErrorKind, Result, SeqNo, ValueKind, key::encode};
-use io::Rng;
+use base::{Compression, ErrorKind, Result, SeqNo, ValueKind, key::encode};
+use io::{Access, CreateOptions, Rng, SyncKind};
 use lavastore_values::*;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{FAMILY, Store, World, path_of, table_meta, value_of};
 use table::{ReadCounters, Reference};
@@ -190,6 +191,71 @@ fn damaged_keys_stop_the_job() {
     let version = store.version();
     let e = run(&mut job(&version, &GcOptions::default(), &[]), &mut store.world).unwrap_err();
     assert_eq!((e.kind(), e.file()), (ErrorKind::Corruption, Some(&*path)), "{e}");
+}
+
+/// What collection says when each byte of the dense keys is changed by one, under a checksum that fits.
+fn told_of_dense_keys(store: &mut Store, meta: &VsstMeta) -> BTreeSet<String> {
+    let path = path_of(&names::vsst(meta.number));
+    let env = store.sim.env();
+    let file = env.fs.open(&path, Access::Buffered).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_at(&mut bytes, 0).unwrap();
+    let mut listing = String::new();
+    table::dump_vsst(&store.world.files.vsst(meta).unwrap(), Default::default(), &mut listing).unwrap();
+    let line = listing.lines().find(|line| line.contains(" dense partition 0")).unwrap();
+    let numbers: Vec<usize> = line.split([' ', '+']).filter_map(|word| word.parse().ok()).collect();
+    let frame = numbers[0]..numbers[0] + numbers[1];
+    let sound = bytes[frame.clone()].to_vec();
+    let version = store.version();
+    let mut told = BTreeSet::new();
+    for (at, by) in (0..sound.len() - 5).flat_map(|at| [(at, 1), (at, 255), (at, 2)]) {
+        let mut sealed = sound[..sound.len() - 5].to_vec();
+        sealed[at] = sealed[at].wrapping_add(by);
+        table::frame::seal(&mut sealed, 0, Compression::None);
+        table::frame::mask(&mut sealed, meta.uid, frame.start as u64);
+        bytes[frame.clone()].copy_from_slice(&sealed);
+        env.fs.remove(&path).unwrap();
+        let mut file = env.fs.create(&path, &CreateOptions::default()).unwrap();
+        file.append(&bytes).unwrap();
+        file.sync(SyncKind::Full).unwrap();
+        store.world.files.forget(meta.number);
+        if let Err(e) = run(&mut job(&version, &GcOptions::default(), &[]), &mut store.world) {
+            assert!(e.is_corruption(), "byte {at}: {e}");
+            told.insert(e.message().to_owned());
+        }
+    }
+    told
+}
+
+#[test]
+fn dense_keys_that_are_not_those_of_the_records_stop_the_job() {
+    let mut store = Store::new(4);
+    let (meta, references) = vsst(&mut store, 1, 5, &[0, 1, 2, 5]);
+    add_vsst(&mut store, meta.clone());
+    // The table knows a key that is one byte off another of the file.
+    let (first, last) = (references[0].1, references[3].1);
+    add_table(&mut store, 5, &[(0, first), (6, last)]);
+    let told = told_of_dense_keys(&mut store, &meta);
+    for expected in [
+        "the keys of a vSST are not in order",
+        "the record of another key where that of \"key00006\" should be: verify the store",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told:#?}");
+    }
+}
+
+/// The picker chooses none; a job that is given one all the same copies nothing under a wrong sequence.
+#[test]
+fn an_ingested_file_is_not_collected() {
+    let mut store = Store::new(4);
+    a_third_live(&mut store);
+    let version = store.version();
+    let mut gc = pick(&version, &Ledger::of(&version), &GcOptions::default(), &|_| false).unwrap();
+    let ingested = VsstMeta { global_seq: Some(9), ..VsstMeta::clone(&gc.inputs[0]) };
+    gc.inputs = vec![Arc::new(ingested)];
+    let e = run(&mut GcJob::new(gc, &version, GcOptions::default()), &mut store.world).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
+    assert!(e.message().ends_with("was ingested: its records cannot be collected yet"), "{e}");
 }
 
 #[test]

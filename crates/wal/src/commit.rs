@@ -143,8 +143,8 @@ impl Commit {
         if self.frontier.durable_end() > lpn {
             return (Completion::known(Ok(())), false);
         }
-        if state.failure.is_some() {
-            return (Completion::known(Err(poisoned(&state))), false);
+        if let Some(failure) = &state.failure {
+            return (Completion::known(Err(poisoned(failure))), false);
         }
         let is_first = self.wanted_in(&state).is_none();
         let (completer, completion) = completion::pending();
@@ -179,7 +179,10 @@ impl Commit {
 
     /// The error for everybody who comes after the first failure.
     pub fn check(&self) -> Result<()> {
-        if self.failed.load(Ordering::Relaxed) { Err(poisoned(&self.lock())) } else { Ok(()) }
+        if !self.failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.lock().failure.as_ref().map_or(Ok(()), |failure| Err(poisoned(failure)))
     }
 
     /// Waits until the page is durable, or until it is the caller's turn to write.
@@ -194,8 +197,8 @@ impl Commit {
             if self.frontier.durable_end() > lpn {
                 return Ok(Turn::Durable);
             }
-            if state.failure.is_some() {
-                return Err(poisoned(&state));
+            if let Some(failure) = &state.failure {
+                return Err(poisoned(failure));
             }
             let is_present = state.busy && state.covers > lpn;
             let round = if is_present { state.round } else { state.round + 1 };
@@ -263,10 +266,9 @@ impl Commit {
             state = model::wait(&self.freed, state);
             state.queued -= 1;
         }
-        if state.failure.is_some() {
-            Err(poisoned(&state))
-        } else {
-            Ok(Some(self.begin(turn, &mut state, 0)))
+        match &state.failure {
+            Some(failure) => Err(poisoned(failure)),
+            None => Ok(Some(self.begin(turn, &mut state, 0))),
         }
     }
 
@@ -291,7 +293,7 @@ impl Commit {
             None => state.wanted.split_off(&self.frontier.durable_end()),
         };
         let durable_end = self.frontier.durable_end();
-        let failure = state.failure.is_some().then(|| poisoned(state));
+        let failure = state.failure.as_ref().map(poisoned);
         Answered { pages: std::mem::replace(&mut state.wanted, later), durable_end, failure }
     }
 
@@ -354,9 +356,9 @@ impl Answered {
     }
 }
 
-fn poisoned(state: &State) -> Error {
-    let cause = state.failure.clone().unwrap_or_else(|| Error::new(ErrorKind::Poisoned, "the log failed"));
-    cause.with_kind(ErrorKind::Poisoned).context(
+/// What the first failure is to all who come after it.
+fn poisoned(failure: &Error) -> Error {
+    failure.clone().with_kind(ErrorKind::Poisoned).context(
         "an earlier write or sync of the log failed; nothing is acknowledged until the store is reopened",
     )
 }

@@ -1,7 +1,7 @@
 //! For tests: what surrounds a log in a store. A manifest that is durable when it says so, batches that are told apart,
 //! and the rules that a recovered log must keep.
 
-use crate::page::Owner;
+use crate::page::{self, Owner, PageHeader};
 use crate::recover::{LogGroup, LoggedBatch, RecoveryMode, RecoveryReport, recover_lane};
 use crate::{
     Durability, History, Lane, Position, PreparedGroup, TenantId, Wal, WalOptions, group_len_needed,
@@ -351,6 +351,17 @@ pub(crate) fn groups(sim: &SimEnv, manifest: &Manifest) -> Vec<LogGroup> {
 
 /// Batches as recovery hands them out.
 pub(crate) type Replayed = Vec<(u64, Vec<u8>)>;
+
+/// Changes a closed page of a group, under a checksum that fits.
+pub(crate) fn forge(sim: &SimEnv, ltn: u64, index: u64, change: impl FnOnce(&mut [u8])) {
+    let all = sim.read_file(path_of(ltn)).unwrap();
+    let at = index * PAGE as u64;
+    let mut bytes = all[at as usize..][..PAGE].to_vec();
+    change(&mut bytes);
+    let PageHeader { used, durable_end, owner, lpn, .. } = page::peek(&bytes).expect("a page stands there");
+    page::close(&mut bytes, used, durable_end, owner, lpn);
+    sim.overwrite(path_of(ltn), at, &bytes).unwrap();
+}
 
 pub(crate) fn recover_all(
     sim: &SimEnv,

@@ -110,3 +110,24 @@ fn units_that_do_not_divide_into_blocks_are_named() {
         assert!(e.message().starts_with(told), "{told}: {e}");
     }
 }
+
+/// Holes are for files that nobody writes any more.
+#[test]
+fn what_is_still_written_does_not_go_on_in_a_hole() {
+    let sim = SimEnv::new(5);
+    let fs = volume(&sim);
+    let mut file = fs.create(Path::new("/a"), &CreateOptions::default()).unwrap();
+    file.append(&[7; BLOCK as usize + 9]).unwrap();
+    file.sync(io::SyncKind::Full).unwrap();
+    fs.punch_hole(Path::new("/a"), BLOCK, BLOCK).unwrap();
+    let e = file.append(&[7; 9]).and_then(|()| file.sync(io::SyncKind::Full)).unwrap_err();
+    assert_eq!(e.kind(), base::ErrorKind::InvalidArgument, "{e}");
+    assert_eq!(e.message(), "blocks of a file that is still written were punched out of it");
+    let scratch = fs.create_scratch(Path::new("/s"), 2 * BLOCK as usize).unwrap();
+    scratch.write(0, &[1; 9]).unwrap();
+    fs.punch_hole(Path::new("/s"), BLOCK, BLOCK).unwrap();
+    let partial = scratch.write(BLOCK as usize - 4, &[1; 9]).unwrap_err();
+    assert_eq!((partial.stored_bytes, partial.error.kind()), (4, base::ErrorKind::InvalidArgument));
+    assert_eq!(partial.error.message(), "a scratch file has a hole");
+    assert_eq!(partial.error.file(), Some(Path::new("/s")));
+}

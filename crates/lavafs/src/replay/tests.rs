@@ -1,8 +1,11 @@
 //! Claims: what a crash may leave of bytes and journal that one flush should have made durable together.
 
+use crate::compaction::encode_dump;
 use crate::fs::LavaFs;
-use crate::layout::Extent;
+use crate::layout::{self, Extent};
 use crate::op::{FileRecord, Op};
+use crate::superblock;
+use crate::transaction::Owner;
 use crate::{FormatOptions, MountOptions, format, mount};
 use base::hash::key_hash;
 use base::sync::lock;
@@ -208,4 +211,61 @@ fn a_journal_that_contradicts_itself_is_told() {
         let e = mount(&sim.env(), device, MountOptions::default()).map(drop).expect_err(told);
         assert!(e.is_corruption() && e.message().contains(told), "{told}: {e}");
     }
+}
+
+/// A dump that no volume writes, at the place of the one of a fresh volume.
+fn told_of_dump(parts: Vec<Vec<u8>>, jump_by: u64) -> String {
+    let sim = machine();
+    let device = sim.device("/device", 0).unwrap();
+    let superblock = superblock::Slots::read(&*device).unwrap().choose().unwrap().0;
+    let extents = vec![Extent::new(300, 8)];
+    let jump = Op::Jump { sequence: superblock.checkpoint + jump_by, chain: 7, extents };
+    let owner = Owner { uid: superblock.uid, key: superblock.key };
+    let dump = encode_dump(owner, (superblock.checkpoint, 5), parts, &jump, &superblock.dump).unwrap();
+    let image = dump.image.as_slice();
+    for (now, offset) in layout::cut(&layout::pieces(&dump.extents, 0, image.len() as u64), image) {
+        device.write_at(now, offset.unwrap()).unwrap();
+    }
+    let e = mount(&sim.env(), device, MountOptions::default()).map(drop).unwrap_err();
+    assert!(e.is_corruption() && e.to_string().contains("the dump of metadata is damaged; run fsck"), "{e}");
+    assert!(e.file().is_some() && e.offset().is_some(), "{e}");
+    e.message().to_owned()
+}
+
+#[test]
+fn a_dump_that_contradicts_itself_is_told() {
+    let next = |ino| {
+        let mut part = Vec::new();
+        Op::NextIno { ino }.encode(&mut part);
+        part
+    };
+    let told = told_of_dump(vec![next(900)], 2);
+    assert!(told.ends_with("a jump to transaction 2"), "{told}");
+    let told = told_of_dump(vec![Vec::new()], 1);
+    assert!(told.ends_with("an empty part"), "{told}");
+}
+
+/// What fsck does on a volume whose last blocks are taken.
+#[test]
+fn metadata_without_room_for_its_dump_is_told() {
+    let sim = machine();
+    let device = sim.device("/device", 0).unwrap();
+    let superblock = superblock::Slots::read(&*device).unwrap().choose().unwrap().0;
+    let head = layout::HEAD_BLOCKS;
+    let mut meta = crate::meta::Meta::new(400);
+    let extents = vec![Extent::new(head, 400 - head - 3)];
+    let size = u64::from(400 - head - 3) * BLOCK;
+    meta.apply(&Op::File(FileRecord { ino: 1, size, closed: true, extents })).unwrap();
+    let before = sim.state_hash();
+    let e =
+        crate::format::write_journal(&sim.env(), &*device, superblock.clone(), &meta, &[], 9).unwrap_err();
+    assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
+    assert_eq!(e.message(), "there are no 8 free blocks for the journal");
+    let owner = Owner { uid: superblock.uid, key: superblock.key };
+    let jump = Op::Jump { sequence: 10, chain: 1, extents: vec![Extent::new(390, 3)] };
+    let parts = vec![vec![0; 9000]];
+    let e = encode_dump(owner, (9, 5), parts, &jump, &[Extent::new(397, 2)]).unwrap_err();
+    assert_eq!(e.kind(), base::ErrorKind::NoSpace, "{e}");
+    assert_eq!(e.message(), "there is no room for a dump of the metadata; remove files");
+    assert_eq!(sim.state_hash(), before, "nothing is written");
 }

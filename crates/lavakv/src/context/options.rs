@@ -304,21 +304,7 @@ impl FamilyOptions {
         check("gc_ratio_percent", self.gc_ratio_percent, 1, 99)?;
         check("bytes of policy.name", self.policy.name.len(), 1, POLICY_NAME_LEN_MAX)?;
         check("bytes of policy.parameters", self.policy.parameters.len(), 0, POLICY_PARAMETERS_LEN_MAX)?;
-        let available = match self.compression {
-            Compression::None => true,
-            Compression::Lz4 => cfg!(feature = "lz4"),
-            Compression::Zstd => cfg!(feature = "zstd"),
-        };
-        if !available {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "compression {} is not part of this build: enable its feature",
-                    self.compression.name()
-                ),
-            ));
-        }
-        Ok(())
+        table::compress::require(self.compression)
     }
 
     /// Fails if the policy is not known to the store, or its parameters are none.
@@ -384,25 +370,26 @@ impl FamilyOptions {
         }
         let compression = Compression::from_u8(r.u8()?)
             .ok_or_else(|| Error::corruption("unknown compression in family options"))?;
-        let size = |v: u64| usize::try_from(v).map_err(|_| Error::corruption("family option too large"));
+        // What is too large for its type is over every range, and refused as such.
+        let size = |v: u64| usize::try_from(v).unwrap_or(usize::MAX);
         let mut options = FamilyOptions {
             compression,
-            block_bytes: size(r.varint()?)?,
-            filter_bits_per_key: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
+            block_bytes: size(r.varint()?),
+            filter_bits_per_key: size(r.varint()?).try_into().unwrap_or(u32::MAX),
             file_bytes: r.varint()?,
             level_base_bytes: r.varint()?,
-            level_multiplier: size(r.varint()?)?.try_into().unwrap_or(u32::MAX),
-            levels: size(r.varint()?)?,
-            l0_compaction_files: size(r.varint()?)?,
-            l0_slowdown_files: size(r.varint()?)?,
-            l0_stop_files: size(r.varint()?)?,
+            level_multiplier: size(r.varint()?).try_into().unwrap_or(u32::MAX),
+            levels: size(r.varint()?),
+            l0_compaction_files: size(r.varint()?),
+            l0_slowdown_files: size(r.varint()?),
+            l0_stop_files: size(r.varint()?),
             min_blob_size: 0,
             ..FamilyOptions::default()
         };
         if version >= 2 {
-            options.min_blob_size = size(r.varint()?)?;
+            options.min_blob_size = size(r.varint()?);
             options.vsst_bytes = r.varint()?;
-            options.gc_ratio_percent = size(r.varint()?)?.try_into().unwrap_or(u32::MAX);
+            options.gc_ratio_percent = size(r.varint()?).try_into().unwrap_or(u32::MAX);
         }
         if version >= 3 {
             options.value_placement = match r.u8()? {

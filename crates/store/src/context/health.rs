@@ -39,8 +39,7 @@ impl Health {
         if !self.poisoned.load(Ordering::Acquire) {
             return Ok(());
         }
-        let first = lock(&self.error).clone();
-        let error = first.unwrap_or_else(|| Error::new(ErrorKind::Poisoned, "the store failed"));
+        let error = lock(&self.error).clone().expect("what poisons the store says why before it does");
         Err(if error.kind() == ErrorKind::Closed {
             error
         } else {

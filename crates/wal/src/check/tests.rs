@@ -1,7 +1,7 @@
 use super::*;
 use crate::Durability;
 use crate::recover::RecoveryMode;
-use crate::store_model::{Caller, Replayed, dir, path_of, recover_all, store, uid_of};
+use crate::store_model::{Caller, Replayed, dir, forge, path_of, recover_all, store, uid_of};
 use io::sim::CrashKind;
 use io::{Access, Rng};
 
@@ -122,4 +122,9 @@ fn a_group_that_is_cut_off_or_put_together_of_two_is_named() {
     let e = told(file().len() + 1).unwrap();
     assert!(e.is_corruption() && e.message().contains("ends before byte"), "{e}");
     assert_eq!(e.file(), Some(&*path));
+    // The second page says that another number of bytes was used of the first.
+    forge(&caller.sim, group.ltn, 1, |page| page[12] ^= 1);
+    let e = told(group.filled).unwrap();
+    assert_eq!(e.message(), "a page of the log does not continue the one before it");
+    assert_eq!((e.file(), e.offset()), (Some(&*path), Some(PAGE as u64)));
 }

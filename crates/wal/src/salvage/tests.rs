@@ -1,7 +1,7 @@
 use super::*;
 use crate::Durability;
 use crate::recover::RecoveryMode;
-use crate::store_model::{Caller, Manifest, Replayed, dir, path_of, recover_all, store, uid_of};
+use crate::store_model::{Caller, Manifest, Replayed, dir, forge, path_of, recover_all, store, uid_of};
 use io::sim::{CrashKind, SimEnv};
 use io::{Access, Rng};
 
@@ -193,4 +193,42 @@ fn after_a_crash_the_log_is_what_recovery_finds() {
             assert!(gaps.is_empty(), "seed {seed}, op {op}: {gaps:?}");
         }
     }
+}
+
+/// A batch twice would be one too many for a memtable.
+#[test]
+fn batches_whose_sequences_go_back_are_a_gap() {
+    let mut caller = Caller::new(3, 1);
+    life(&mut caller, 6);
+    let kept = caller.written.len();
+    caller.next_seq = caller.written[2].seq;
+    caller.append(200, Durability::Durable).unwrap();
+    caller.close().unwrap();
+    let manifest = caller.manifests.last().unwrap().1.clone();
+    let (found, gaps) = read(&caller.sim.fork(0), Some(&manifest));
+    assert_eq!(found.len(), kept);
+    let [gap] = &gaps[..] else { panic!("{gaps:?}") };
+    assert_eq!(gap.error.message(), "a batch in the log has sequences of one before it");
+    assert!(gap.error.is_corruption() && gap.error.file().is_some() && gap.before_seq.is_none(), "{gap:?}");
+}
+
+#[test]
+fn pages_that_only_others_can_read_are_left_alone() {
+    let refused = |sim: &SimEnv| {
+        let hash = sim.state_hash();
+        let e = salvage(&sim.env(), dir(), None, files(sim, None)).map(drop).unwrap_err();
+        assert_eq!(sim.state_hash(), hash, "nothing is written");
+        assert_eq!((e.kind(), e.offset()), (ErrorKind::Unsupported, Some(0)), "{e}");
+        e.message().to_owned()
+    };
+    let (sim, manifest, _) = closed(5);
+    let oldest = *manifest.groups.keys().next().unwrap();
+    forge(&sim, oldest, 0, |page| page[8] = page::FORMAT_VERSION + 1);
+    let told = refused(&sim);
+    assert!(told.ends_with("repair the store with the release that wrote it, or a newer one"), "{told}");
+    let mut records = Caller::on(Lane::LOG, 1, 1);
+    life(&mut records, 3);
+    records.close().unwrap();
+    let told = refused(&records.sim);
+    assert!(told.ends_with("only the engine whose records they are can save them"), "{told}");
 }

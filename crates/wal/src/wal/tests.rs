@@ -1,8 +1,8 @@
 use super::*;
-use crate::RecoveryMode;
 use crate::store_model::{
     Caller, Manifest, dir, floors_of_all, options, path_of, recover_all, store, uid_of,
 };
+use crate::{Chain, RecoveryMode};
 use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, Policy, SimEnv};
 use io::{Access, InPlaceFile};
 use std::sync::{Arc, OnceLock};
@@ -325,6 +325,32 @@ fn groups_out_of_order_or_too_small_are_refused() {
     let small = WalOptions { staging_len: PAGE, ..options() };
     let started = Wal::start(&env, dir(), small, store(), 1, group(20, 4), History::default());
     assert_eq!(started.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let start = |ltn, next_lpn, history| {
+        let e = Wal::start(&env, dir(), options(), store(), next_lpn, group(ltn, 5), history).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+        e.message().to_owned()
+    };
+    let told = start(30, page::LPN_LIMIT, History::default());
+    assert_eq!(told, format!("page number {} is over the format's limit", page::LPN_LIMIT));
+    let chain = Some(Chain { ltn: 30, end_lpn: 50, used: 200 });
+    let told = start(31, 49, History { chain, groups: Vec::new() });
+    assert_eq!(told, "log group 31 from page 49 does not follow page 50 of group 30");
+}
+
+/// Half a batch may stand where a thread panicked.
+#[test]
+fn a_panic_under_the_lock_of_the_tail_stops_the_log() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(10).unwrap();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _guard = PanicGuard(&caller.wal.commit);
+        panic!("while pages are filled");
+    }))
+    .unwrap_err();
+    let e = caller.append(10, Durability::Durable).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Poisoned);
+    assert!(e.to_string().contains("a thread panicked while it appended to the log"), "{e}");
+    poisoned_for_good(&mut caller);
 }
 
 /// Every write and sync of a short life fails once: nothing is acknowledged after it, and what a restart then

@@ -182,3 +182,30 @@ fn an_error_of_the_replay_is_handed_on() {
     let outcome = recover(&env, dir(), store(), &twice, RecoveryMode::ReadOnly, &mut |_, _, _| Ok(()));
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
+
+/// A group after half a batch, which was cut off there by a recovery: but the manifest has lost that it was.
+#[test]
+fn half_a_batch_before_a_group_is_no_end() {
+    let mut caller = Caller::new(1, 1);
+    caller.put(100).unwrap();
+    let begun = caller.sim.op_count();
+    caller.put(25_000).unwrap();
+    let mut told = 0;
+    for op in begun..caller.sim.op_count() {
+        let expected = caller.expectation(op, CrashKind::ProcessKill);
+        let sim = caller.sim.record().crash_at(op, CrashKind::ProcessKill, op);
+        let (report, replayed) = rw(&sim, &expected);
+        let kept = expected.check(&replayed);
+        let mut next = expected.resume(sim, &report, kept, op);
+        next.put(100).unwrap();
+        let mut manifest = last_manifest(&next);
+        assert!(read_only(&next, &manifest).is_ok());
+        manifest.groups.values_mut().for_each(|sealed_end| *sealed_end = None);
+        if let Err(e) = read_only(&next, &manifest) {
+            let whole = "the group before this one ends in the middle of a batch; restore from a checkpoint or backup, or run `lava repair`";
+            assert_eq!((e.message(), e.offset()), (whole, Some(0)));
+            told += 1;
+        }
+    }
+    assert!(told > 0);
+}
