@@ -122,9 +122,10 @@ fn asked_tables(plan: &Plan, is_exact: bool) -> HashMap<FamilyId, TablesAsked<'_
 /// Begins again, without the state.
 fn anew(places: &Places<'_>, options: &RepairOptions, found: Found) -> Result<RepairReport> {
     let (env, dir) = places.from;
-    let mut witness = found.witness;
+    let Found { mut witness, mut report, .. } = found;
     demote(&mut witness);
-    let mut found = super::scan::scan_with(env, dir, witness, found.report)?;
+    report.from_manifest = false;
+    let mut found = super::scan::scan_with(env, dir, witness, report)?;
     let plan = super::judge::judge(&mut found);
     rebuild(places, options, found, plan)
 }

@@ -103,3 +103,40 @@ fn a_lost_end_is_found_before_recovery_flushes() {
     let db = Db::open_in(env(&killed), DIR, small()).unwrap();
     assert!(contents(&db) == model, "the undamaged store");
 }
+
+/// The last edit made a family, which no table and no group of the log tells of: only pages of the log that were written
+/// after it saw it durable.
+#[test]
+fn a_repair_goes_by_the_edits_that_the_log_saw() {
+    if skipped_on_lavafs(because::DAMAGE) {
+        return;
+    }
+    let sim = SimEnv::new(3);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..50, 0);
+    let mut put = |i, len| {
+        let value = vec![7; len];
+        db.put_opt(db.default_column_family(), &key(i), &value, &WriteOptions::durable()).unwrap();
+        model.insert(key(i), value);
+    };
+    // The first group is full; the second, which is larger, gets the pages that are begun once there is the family.
+    put(60, 10_000);
+    db.create_column_family("later", small_family()).unwrap();
+    put(61, 5_000);
+    let killed = sim.crash(CrashKind::ProcessKill, 1);
+    drop(db);
+    let (name, edits) = edits(&killed);
+    let mut by_the_log = 0;
+    for offset in edits {
+        let damaged = without_end(&killed, &name, offset);
+        let options = RepairOptions { options: small(), dry_run: false };
+        let report = Db::repair_in(&env(&damaged), DIR, &env(&damaged), "/repaired", &options).unwrap();
+        assert!(contents(&Db::open_in(env(&damaged), "/repaired", small()).unwrap()) == model, "{offset}");
+        if report.damaged.iter().any(|damage| damage.why.contains("but the log saw edit")) {
+            assert!(!report.from_manifest, "{offset}: {report:?}");
+            refused(try_open(&damaged), ErrorKind::Corruption, &name);
+            by_the_log += 1;
+        }
+    }
+    assert!(by_the_log > 0);
+}
