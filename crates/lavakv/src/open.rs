@@ -603,3 +603,6 @@ fn flush_replayed(engine: &Engine) -> Result<()> {
         flushed => flushed,
     }
 }
+
+#[cfg(test)]
+mod tests;

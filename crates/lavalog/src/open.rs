@@ -68,8 +68,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>
         Lane::LOG => restored.replay(batch).map(drop),
         _ => Ok(()),
     })?;
-    let lane = store.lane(Lane::LOG).cloned();
-    let lane = lane.ok_or_else(|| Error::invalid("the store was opened without its lane of records"))?;
+    let lane = store.lane(Lane::LOG).cloned().expect("the terms above ask for the lane of records");
     let ground = Ground { files: store.files().clone(), space: store.space().clone(), lane };
     ground.space.gauges.set_serves();
     restored.begin(options, ground, Roof::Own(store))

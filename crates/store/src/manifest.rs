@@ -738,3 +738,19 @@ impl std::fmt::Debug for Manifest {
         write!(f, "Manifest({}, edit {})", self.dir.path.display(), self.durable_edit())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No reader would take it, and the store could not be opened any more. (Nobody touches the memory.)
+    #[test]
+    fn an_edit_that_no_reader_would_take_is_not_written() {
+        check_len(&vec![0; format::PAYLOAD_LEN_MAX]).unwrap();
+        let e = check_len(&vec![0; format::PAYLOAD_LEN_MAX + 1]).unwrap_err();
+        assert_eq!(
+            (e.kind(), e.message()),
+            (ErrorKind::TooLarge, "a manifest edit of 1073741825 bytes: split it")
+        );
+    }
+}

@@ -111,3 +111,22 @@ pub(crate) fn set_options(jobs: &Arc<Jobs>, family: &Arc<Family>, options: Famil
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Db, FamilyOptions, Options};
+    use base::ErrorKind;
+    use io::sim::SimEnv;
+
+    /// Another thread drops it between the look at the handle and the writer's lock.
+    #[test]
+    fn a_family_is_dropped_once() {
+        let sim = SimEnv::new(1);
+        let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+        let family = db.create_column_family("x", FamilyOptions::default()).unwrap();
+        let jobs = &db.engine().jobs;
+        super::drop(jobs, &family.0).unwrap();
+        let e = super::drop(jobs, &family.0).unwrap_err();
+        assert_eq!((e.kind(), e.message()), (ErrorKind::NotFound, "column family x was dropped already"));
+    }
+}

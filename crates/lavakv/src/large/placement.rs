@@ -587,3 +587,6 @@ impl Placement {
         to_freeze
     }
 }
+
+#[cfg(test)]
+mod tests;

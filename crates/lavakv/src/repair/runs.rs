@@ -185,3 +185,23 @@ impl InternalIterator for Run {
         self.iter.as_ref().map_or(&[], SalvageIter::value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::ErrorKind;
+    use io::sim::SimEnv;
+
+    #[test]
+    fn a_run_goes_forward_only() {
+        let (env, cache) = (SimEnv::new(1).env(), Arc::new(Cache::new(0)));
+        let mut run = Run { env, cache, members: Vec::new(), next: 0, iter: None, met: Heard::default() };
+        run.seek_to_first().unwrap();
+        assert!(!run.valid());
+        for refused in [run.seek_to_last(), run.seek_for_prev(b"a"), run.prev()] {
+            let e = refused.unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+            assert_eq!(e.message(), "a run of damaged tables is walked forward only");
+        }
+    }
+}

@@ -171,15 +171,19 @@ impl Values {
         let candidates = self.names.get(&name).cloned().unwrap_or_default();
         let mut first = None;
         // The index first, everywhere; only then a search through whole files.
-        for search in [false, true] {
-            for &index in &candidates {
-                match self.get_from(index, key, seq, &reference, search) {
-                    Ok(found) => {
-                        self.bytes_read += reference.stored_len;
-                        return Ok(found);
-                    }
-                    Err(e) => drop(first.get_or_insert(e)),
+        for &index in &candidates {
+            match self.get_from(index, key, seq, &reference) {
+                Ok(found) => {
+                    self.bytes_read += reference.stored_len;
+                    return Ok(found);
                 }
+                Err(e) => drop(first.get_or_insert(e)),
+            }
+        }
+        for &index in &candidates {
+            if let Some(found) = self.search(index, key, seq, &reference) {
+                self.bytes_read += reference.stored_len;
+                return Ok(Found::Bytes(found));
             }
         }
         Err(first.unwrap_or_else(|| {
@@ -188,20 +192,7 @@ impl Values {
         }))
     }
 
-    fn get_from(
-        &mut self,
-        index: usize,
-        key: &[u8],
-        seq: SeqNo,
-        reference: &Reference,
-        search: bool,
-    ) -> Result<Found> {
-        if search {
-            let Some(file) = self.files.get(index).filter(|file| file.kind == Kind::Vsst).cloned() else {
-                return Err(Error::corruption("a segment has no records to be searched for"));
-            };
-            return self.search(index, &file, key, seq, reference).map(Found::Bytes);
-        }
+    fn get_from(&mut self, index: usize, key: &[u8], seq: SeqNo, reference: &Reference) -> Result<Found> {
         match self.open(index) {
             Opened::Vsst(vsst) => {
                 let found = vsst.get(key, seq, reference, false, &mut ReadCounters::default());
@@ -227,14 +218,9 @@ impl Values {
         if self.opened.len() >= OPEN_MAX && !self.opened.contains_key(&index) {
             self.opened.clear();
         }
-        let file = self.files.get(index);
+        let ValueFile { uid, kind, place, number } = &self.files[index];
         let (env, cache) = (&self.env, &self.cache);
         self.opened.entry(index).or_insert_with(|| {
-            let Some(ValueFile { uid, kind, place, number }) = file else {
-                return Opened::No(Error::corruption(
-                    "the file of a value is not among those that were found",
-                ));
-            };
             let opened = place.open(env).and_then(|file| match kind {
                 Kind::Segment => {
                     SegmentReader::open(file, *number, *uid).map(|s| Opened::Segment(Arc::new(s)))
@@ -245,16 +231,11 @@ impl Values {
         })
     }
 
-    /// The record from wherever it lies in the file.
-    fn search(
-        &mut self,
-        index: usize,
-        file: &ValueFile,
-        key: &[u8],
-        seq: SeqNo,
-        reference: &Reference,
-    ) -> Result<BlockSlice> {
-        let open = file.place.open(&self.env)?;
+    /// The record from wherever it lies in the file, whole and as long as the reference says. Why it is not found was told where
+    /// the index did not lead to it.
+    fn search(&mut self, index: usize, key: &[u8], seq: SeqNo, reference: &Reference) -> Option<BlockSlice> {
+        let file = self.files.get(index).filter(|file| file.kind == Kind::Vsst)?;
+        let open = file.place.open(&self.env).ok()?;
         let records = match self.searched.entry(index) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -265,16 +246,9 @@ impl Values {
                 )
             }
         };
-        let place = records.get(&(key.to_vec(), seq)).copied();
-        let (offset, stored_len) = place.ok_or_else(|| {
-            Error::corruption("the record of a value is damaged or missing").at_file(&file.place.path)
-        })?;
-        let record = read_loose(&*open, file.uid, offset, stored_len)?;
-        if record.value.len() as u64 != reference.raw_len {
-            let why = "a record has another length than its reference says";
-            return Err(Error::corruption(why).at_file(&file.place.path).at_offset(offset));
-        }
-        Ok(BlockSlice::from(record.value))
+        let (offset, stored_len) = records.get(&(key.to_vec(), seq)).copied()?;
+        let record = read_loose(&*open, file.uid, offset, stored_len).ok()?;
+        (record.value.len() as u64 == reference.raw_len).then(|| BlockSlice::from(record.value))
     }
 
     /// The segment that the log refers to.

@@ -6,8 +6,8 @@ use crate::crashes::CrashRun;
 use lavastore_lavakv::io::Rng;
 use lavastore_lavakv::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavastore_lavakv::{
-    Compression, DamagedFiles, Db, ErrorKind, FamilyOptions, Options, Result, ValuePlacement, WriteBatch,
-    WriteOptions,
+    Compression, DamagedFiles, Db, ErrorKind, FamilyOptions, Options, RepairOptions, Result, ValuePlacement,
+    WriteBatch, WriteOptions,
 };
 
 fn placed_family() -> FamilyOptions {
@@ -242,6 +242,14 @@ fn a_lost_value_of_a_store_that_was_closed_is_corruption() {
     assert!(sim.read_file(path(&name)).unwrap() == whole);
     env(&sim).fs.rename(&path(&name), &path("aside")).unwrap();
     refused(Db::open_in(env(&sim), DIR, strict()), ErrorKind::Corruption, &name);
+    let gone = sim.fork(0);
+    let tails = files_like(&gone, ".tail");
+    tails.iter().chain([&"aside".to_owned()]).for_each(|name| env(&gone).fs.remove(&path(name)).unwrap());
+    let options = RepairOptions { options: placed(), dry_run: false };
+    let report = Db::repair_in(&env(&gone), DIR, &env(&gone), "/repaired", &options).unwrap();
+    let told = "a value that the log refers to was durable and is gone";
+    assert!(report.damaged.iter().any(|damage| damage.why == told && damage.file == name), "{report:?}");
+    assert!((0..5).all(|i| report.lost.iter().any(|lost| lost.covers(0, &key(i)))), "{report:?}");
     env(&sim).fs.rename(&path("aside"), &path(&name)).unwrap();
     assert_eq!(contents(&open_placed(&sim)).len(), 5);
 }

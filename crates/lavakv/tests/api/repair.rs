@@ -316,3 +316,54 @@ fn no_path_leads_a_repair_into_the_damaged_store() {
     assert!(Db::repair(&beside, &outside, &options).unwrap().is_lossless());
     assert_eq!(Db::open_with(&outside, small()).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
+
+fn told(report: &RepairReport, part: &str) -> bool {
+    report.damaged.iter().any(|damage| damage.why.contains(part))
+}
+
+/// A table says which it is, whatever it is called.
+#[test]
+fn tables_whose_names_were_exchanged_are_told_and_nothing_is_lost() {
+    let sim = SimEnv::new(11);
+    let models = store(&sim);
+    let tables = files_like(&sim, ".ksst");
+    let fs = env(&sim).fs;
+    fs.rename(&path(&tables[0]), &path("aside")).unwrap();
+    fs.rename(&path(&tables[1]), &path(&tables[0])).unwrap();
+    fs.rename(&path("aside"), &path(&tables[1])).unwrap();
+    let (report, db) = repair(&sim);
+    assert!(report.is_lossless(), "{report:?}");
+    assert!(told(&report, "this is the file of another table: names were exchanged"), "{report:?}");
+    same(&db, &models);
+}
+
+/// A crash between the removals of the inputs of a compaction, and the manifest is lost. What the input that is left has beside
+/// the outputs was deleted, for all that is known, and may come back: that is said, and nothing of the outputs is lost.
+#[test]
+fn tables_that_a_compaction_replaced_may_bring_back_what_was_deleted() {
+    let sim = SimEnv::new(12);
+    let (db, mut model) = (open(&sim), Model::new());
+    fill(&db, &mut model, 0..100, 0);
+    db.flush().unwrap();
+    for i in (0..5).chain(95..100) {
+        db.delete(&key(i)).unwrap();
+        model.remove(&key(i));
+    }
+    db.flush().unwrap();
+    let reader = db.iter(Default::default()).unwrap();
+    db.compact_range(db.default_column_family(), None, None).unwrap();
+    // The reader keeps both.
+    let killed = sim.crash(CrashKind::ProcessKill, 1);
+    drop((reader, db));
+    let mut tables = files_like(&killed, ".ksst");
+    tables.sort();
+    env(&killed).fs.remove(&path(&tables[1])).unwrap();
+    assert_eq!(erase(&killed, "MANIFEST") + erase(&killed, "CURRENT"), 2);
+    let (report, db) = repair(&killed);
+    assert!(report.lost.iter().any(|lost| lost.only_come_back && lost.covers(0, &key(0))), "{report:?}");
+    assert!(report.lost.iter().all(|lost| lost.only_come_back), "{report:?}");
+    let found = contents(&db);
+    for (k, v) in &model {
+        assert_eq!(found.get(k), Some(v), "{}", k.escape_ascii());
+    }
+}

@@ -2,11 +2,11 @@
 
 use crate::ledger::{Change, Ledger};
 use crate::machine::{A, B, BOTH, DIR, Here, Model, check, step};
-use base::{ErrorKind, Uid};
+use base::{ErrorKind, Result, SeqNo, Uid};
 use io::Rng;
 use io::sim::SimEnv;
 use lavastore_store::manifest::{
-    Commit, Engine, EngineFile, EngineId, Engines, Handle, LogGroupMeta, Manifest, Record, State,
+    Commit, Engine, EngineFile, EngineId, Engines, Ground, Handle, LogGroupMeta, Manifest, Record, State,
 };
 use lavastore_store::volumes::Volume;
 use std::path::Path;
@@ -44,10 +44,49 @@ fn an_engine_with_a_newer_format_is_as_one_that_is_away() {
     assert_eq!(entries.values.get(&100), Some(&1));
 }
 
+/// Somebody else's engine under the id of `A`.
+enum Impostor {}
+
+impl Engine for Impostor {
+    const ID: EngineId = A::ID;
+    const NAME: &'static str = "impostor";
+    const FORMAT: u32 = A::FORMAT;
+    type State = u64;
+    type Edit = ();
+
+    fn empty() -> u64 {
+        0
+    }
+    fn encode((): &()) -> Vec<u8> {
+        Vec::new()
+    }
+    fn decode(_: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn apply(state: &u64, (): &(), _: &mut Ground<'_>) -> Result<u64> {
+        Ok(*state)
+    }
+    fn snapshot(_: &u64) {}
+    fn verify(_: &u64, _: &State) -> Result<()> {
+        Ok(())
+    }
+    fn floor(_: &u64) -> SeqNo {
+        0
+    }
+    fn describe(_: &u64) -> String {
+        String::new()
+    }
+    fn list(_: &[u8]) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
 #[test]
 fn a_handle_is_only_for_engines_that_are_here() {
     let sim = SimEnv::new(2);
     let manifest = Here { a: true, b: false }.create(&sim).unwrap();
+    let e = Handle::<Impostor>::of(&manifest).map(drop).unwrap_err();
+    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "engine 3 is another one here"));
     assert_eq!(Handle::<B>::of(&manifest).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(Handle::<A>::of(&manifest).is_ok());
 }

@@ -240,3 +240,56 @@ fn a_lane_that_is_not_opened_stays_as_it_is() {
     check(&machine, &records);
     assert_eq!(machine.manifest.state().groups.len(), 2);
 }
+
+/// Another thread keeps or frees groups between the plan of one move and its edit.
+#[test]
+fn groups_are_moved_by_one_at_a_time() {
+    let sim = SimEnv::new(8);
+    let (mut machine, records) = filled(&sim, 2);
+    let ltns = machine.retained();
+    let mut second = Ok(());
+    let first = machine.log.free(&ltns[..1], |_| {
+        second = machine.log.free(&ltns[1..], |_| panic!("two moves at once"));
+        Err(base::Error::new(ErrorKind::Io, "not committed"))
+    });
+    assert_eq!(first.unwrap_err().kind(), ErrorKind::Io);
+    let e = second.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Busy);
+    assert_eq!(e.message(), "groups of the log are being retained or freed already: one at a time");
+    check(&machine, &records);
+    machine.free(ltns[1]).unwrap();
+    assert_eq!(machine.retained(), ltns[..1]);
+}
+
+/// A group that is to be replayed must be there and whole, or the store is not opened.
+#[test]
+fn a_group_to_replay_that_is_missing_or_cut_refuses_the_open_by_name() {
+    let sim = SimEnv::new(9);
+    let mut machine = Machine::open(sim.env()).unwrap();
+    machine.append(b"record", Durability::Durable).unwrap();
+    let state = machine.manifest.state();
+    let group = state.store.log_chain(Lane::LOG).next_back().expect("the log has begun");
+    let path = Path::new(DIR).join(store::names::log(group.file));
+    drop(machine);
+    let whole = sim.read_file(&path).unwrap();
+    for (len, told) in [
+        (
+            None,
+            "the manifest lists this file but it is missing, or the manifest has lost its end; ".to_owned(),
+        ),
+        (
+            Some(whole.len() - PAGE),
+            format!("the file has {} bytes instead of {}; ", whole.len() - PAGE, whole.len()),
+        ),
+    ] {
+        let sim = sim.crash(CrashKind::ProcessKill, 1);
+        match len {
+            None => sim.env().fs.remove(&path).unwrap(),
+            Some(len) => sim.write_file(&path, &whole[..len]).unwrap(),
+        }
+        let e = Machine::open(sim.env()).map(drop).unwrap_err();
+        assert!(e.is_corruption() && e.file() == Some(&path), "{e}");
+        let advice = "restore it from a checkpoint or backup, or save the rest with `lava repair`";
+        assert_eq!(e.message(), format!("{told}{advice}"));
+    }
+}

@@ -137,7 +137,7 @@ pub(crate) fn lost(context: &Context, reference: &RecordReference) -> Error {
 }
 
 /// Fails if a record is not the one that a change refers to.
-fn is_of(
+pub(super) fn is_of(
     large: &Large,
     record: &LooseRecord,
     user_key: &[u8],

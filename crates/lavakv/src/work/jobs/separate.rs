@@ -223,9 +223,9 @@ impl SeparationStep<'_> {
         let RecordReference { file, raw_len, stored_len, .. } = RecordReference::decode(bytes)?;
         let listed = self.separation.family.read_state().version.vssts.contains_key(&file);
         if !listed && !self.separation.segments.iter().any(|meta| meta.number == file) {
-            let meta = self.jobs.large.placement.lost(file).ok_or_else(|| {
-                Error::corruption(format!("a value is lost that was in file {file}, which nothing lists"))
-            })?;
+            let meta = self.jobs.large.placement.lost(file);
+            // Replay alone leaves such references in memory, and notes the file of each before.
+            let meta = meta.expect("a file that is neither listed nor lost has no lost values");
             self.separation.segments.push(meta);
         }
         Reference { blob_id: file, raw_len, stored_len }.encode_into(out);

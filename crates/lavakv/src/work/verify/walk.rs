@@ -449,3 +449,6 @@ fn check_manifest(jobs: &Arc<Jobs>, report: &mut VerifyReport) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

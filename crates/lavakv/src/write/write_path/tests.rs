@@ -80,3 +80,26 @@ fn a_dropped_family_ends_the_wait_for_its_level_0() {
     db.drop_column_family(&family).unwrap();
     assert!(db.engine().writes.is_met(&need));
 }
+
+/// The last sequence is written; behind it there is none.
+#[test]
+fn sequences_that_are_used_up_are_told_and_nothing_is_written() {
+    let sim = SimEnv::new(4);
+    let db = Db::open_in(sim.env(), "/store", Options::default()).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.engine().writes.lock().next_seq = base::MAX_SEQ;
+    let mut two = crate::WriteBatch::new();
+    two.put(b"b", b"2");
+    two.put(b"c", b"3");
+    for _ in 0..2 {
+        let e = db.write(&two).unwrap_err();
+        assert_eq!(
+            (e.kind(), e.message()),
+            (ErrorKind::TooLarge, "the store has used up its sequence numbers")
+        );
+    }
+    assert!(db.get(b"b").unwrap().is_none() && db.get(b"a").unwrap().as_deref() == Some(&b"1"[..]));
+    db.put(b"d", b"4").unwrap();
+    assert_eq!(db.get(b"d").unwrap().as_deref(), Some(&b"4"[..]));
+    assert_eq!(db.put(b"e", b"5").unwrap_err().kind(), ErrorKind::TooLarge);
+}

@@ -302,3 +302,27 @@ fn disorder_and_unknown_kinds_are_corruption() {
         assert!(job.step(&mut hooks).unwrap_err().is_corruption());
     }
 }
+
+/// A flush has a hook that puts such a value where tables can refer to it; no table holds what only the log can resolve.
+#[test]
+fn a_value_that_only_the_log_refers_to_comes_to_no_table() {
+    let list = points(&[("a", 3, ValueKind::PlacedReference, "where")]);
+    let mut job = MergeJob::new(VecIter::new(Arc::new(list)), &[], MergeOptions::new(vec![20]));
+    let mut files = MemFiles::default();
+    let mut hooks = Hooks {
+        files: &mut files,
+        cutter: &mut SizeCutter { raw_bytes: 1 },
+        below: &mut Anything,
+        values: None,
+        observer: None,
+    };
+    let e = loop {
+        match job.step(&mut hooks) {
+            Ok(Step::Done(_)) => panic!("it is in a table"),
+            Ok(_) => {}
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+    assert!(e.message().starts_with("a reference to a value segment reached a table"), "{e}");
+}

@@ -61,3 +61,21 @@ fn a_key_of_a_record_that_is_longer_than_any_is_told() {
     builder.dense.push(b"b", 0, Row { seq: 5, raw_len: 40, units, offset_units: 0 });
     assert_eq!(told(&env, builder), format!("a record of {} bytes, which cannot be", units * 8));
 }
+
+#[test]
+fn bytes_that_are_no_record_are_not_copied() {
+    let env = SimEnv::new(1).env();
+    let mut builder = begin(&env);
+    builder.add(b"a", 5, &[1; 40]).unwrap();
+    let record = Record {
+        user_key: b"b",
+        seq: 5,
+        raw_len: 0,
+        codec: Compression::None,
+        stored: b"abc",
+        alignment: 8,
+        mask: 0,
+    };
+    let e = builder.copy(&record).unwrap_err();
+    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "no record"));
+}

@@ -1,0 +1,185 @@
+//! Logs that no store writes, every page and record under its checksum: what opening, verification and repair say of them.
+
+use super::*;
+use crate::batch::header;
+use crate::{Db, RepairOptions, RepairReport};
+use base::Uid;
+use io::sim::{CrashKind, SimEnv};
+use store::commit::Durability;
+use table::segment::{RecordReference, SegmentReference};
+
+const DIR: &str = "/store";
+
+fn options() -> Options {
+    Options {
+        log_group_bytes: 128 << 10,
+        memtable_bytes: 64 << 10,
+        memory_bytes: 256 << 10,
+        ..Options::default()
+    }
+}
+
+/// A store with a table, at work.
+fn store(sim: &SimEnv) -> Db {
+    let db = Db::open_in(sim.env(), DIR, options()).unwrap();
+    db.put(b"in a table", b"1").unwrap();
+    db.flush().unwrap();
+    db
+}
+
+/// Puts a change into the log and nowhere else; the batch says that its sequence is `off` more than that of its record.
+fn log(db: &Db, (nth, off): (u64, u64), kind: ValueKind, key: &[u8], value: &[u8]) {
+    let engine = db.engine();
+    let seq = engine.tree.snapshots.visible() + nth;
+    let mut body = Vec::new();
+    Change { kind, family: DEFAULT_FAMILY, key, value }.encode_into(&mut body);
+    let head = header(seq + off, 1);
+    engine.log.shared().put(TENANT, &[&head, &body], (seq, seq), Durability::Buffered).unwrap();
+}
+
+fn killed(sim: &SimEnv, db: Db) -> SimEnv {
+    let after = sim.crash(CrashKind::ProcessKill, 1);
+    drop(db);
+    after
+}
+
+fn refusal(sim: &SimEnv) -> Error {
+    let e = Db::open_in(sim.env(), DIR, options()).map(drop).expect_err("a store that cannot be opened");
+    assert!(e.is_corruption() && e.file().is_some(), "{e}");
+    e
+}
+
+fn repaired(sim: &SimEnv) -> (RepairReport, Db) {
+    let options = RepairOptions { options: options(), dry_run: false };
+    let report = Db::repair_in(&sim.env(), DIR, &sim.env(), "/repaired", &options).unwrap();
+    (report, Db::open_in(sim.env(), "/repaired", self::options()).unwrap())
+}
+
+#[test]
+fn a_batch_that_claims_another_sequence_is_told() {
+    let sim = SimEnv::new(1);
+    let db = store(&sim);
+    log(&db, (1, 5), ValueKind::Value, b"key", b"value");
+    let told = "a batch in the log has another sequence than its record";
+    let found = db.verify().unwrap().errors;
+    assert!(found.iter().any(|e| e.is_corruption() && e.message() == told), "{found:?}");
+    let after = killed(&sim, db);
+    let e = refusal(&after);
+    assert!(e.message().ends_with(told), "{e}");
+}
+
+/// What the log has of a key is lost, and said to be; what is before it, behind it and in tables is saved.
+#[test]
+fn changes_that_lead_nowhere_are_told_by_a_repair() {
+    let sim = SimEnv::new(2);
+    let db = store(&sim);
+    db.put(b"large", &[7; 100_000]).unwrap();
+    let state = db.default_column_family().0.read_state();
+    let large = state.active.get(b"large", base::MAX_SEQ).expect("it is in memory");
+    assert_eq!(large.kind, ValueKind::PlacedReference);
+    let missing = SegmentReference {
+        file: 900,
+        uid: Uid::from_words(9, 9),
+        raw_len: 100_000,
+        stored_len: 100_200,
+        checksum: 1,
+    };
+    log(&db, (1, 0), ValueKind::Merge, b"merged", b"1");
+    log(&db, (2, 0), ValueKind::PlacedReference, b"missing", &missing.encode());
+    log(&db, (3, 0), ValueKind::PlacedReference, b"other", large.value);
+    log(&db, (4, 0), ValueKind::Value, b"behind", b"2");
+    let after = killed(&sim, db);
+    let (report, db) = repaired(&after);
+    let lost: Vec<_> = report.lost.iter().map(|lost| lost.from.clone().unwrap()).collect();
+    for (key, told) in [
+        (&b"merged"[..], "the log has a change of kind Merge, which this release cannot replay"),
+        (b"missing", "a segment that the log refers to is missing, or does not say what it is"),
+        (b"other", "a segment holds the value of another key"),
+    ] {
+        assert!(lost.iter().any(|lost| lost == key), "{report:?}");
+        assert!(report.damaged.iter().any(|damage| damage.why == told), "{told}: {report:?}");
+        assert_eq!(db.get(key).unwrap(), None);
+    }
+    assert_eq!(lost.len(), 3);
+    assert_eq!(db.get(b"in a table").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.get(b"behind").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.get(b"large").unwrap().map(|value| value.len()), Some(100_000));
+}
+
+/// A value that was durable and is gone is set aside under the number of its file; where a table has that number now, the store
+/// cannot tell what became of the value.
+#[test]
+fn a_lost_value_in_a_file_whose_number_was_given_away_is_told() {
+    let sim = SimEnv::new(3);
+    let db = store(&sim);
+    let table = db.default_column_family().0.read_state().version.files(0)[0].number;
+    let reference = RecordReference {
+        file: table,
+        uid: Uid::from_words(9, 9),
+        offset: 0,
+        raw_len: 100,
+        stored_len: 200,
+        synced_bytes: 4000,
+    };
+    log(&db, (1, 0), ValueKind::PlacedReference, b"lost", &reference.encode());
+    let e = refusal(&killed(&sim, db));
+    let told =
+        "a value that the log refers to is lost, and its file's number was given away; run `lava repair`";
+    assert!(e.message().ends_with(told), "{e}");
+}
+
+/// Every store has it from its first edit on.
+#[test]
+fn a_store_without_the_family_default_is_told() {
+    let sim = SimEnv::new(4);
+    let db = Db::open_in(sim.env(), DIR, options()).unwrap();
+    db.engine().files.manifest.commit(Edit(vec![Record::DropFamily { id: DEFAULT_FAMILY }])).unwrap();
+    let e = refusal(&killed(&sim, db));
+    assert!(e.message().ends_with("the manifest has no family `default`"), "{e}");
+}
+
+/// It stands for a group that is not there, and holds nothing.
+#[test]
+fn a_group_that_is_missing_can_be_neither_read_nor_written() {
+    let group = MissingGroup(PathBuf::from("/store/000000000001.log"));
+    let buf = AlignedBuf::zeroed(io::PAGE);
+    let tries = [
+        group.read_at(&mut [0; 1], 0),
+        group.write_at(&buf, 0),
+        group.write_durable(&buf, 0),
+        group.sync_data(),
+    ];
+    assert_eq!(group.len(), 0);
+    for e in tries.map(Result::unwrap_err) {
+        assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some(group.path())));
+        assert_eq!(e.message(), "the file of a log group is missing");
+    }
+}
+
+/// Without a byte left, and without the ballast, there is no room to begin a log. The store opens; its own writes try again, and
+/// an engine beside it, which cannot, is told who can.
+#[test]
+fn a_log_that_found_no_room_is_begun_by_who_opened_the_store() {
+    let sim = SimEnv::new(5);
+    let db = store(&sim);
+    db.put(b"in the log", b"2").unwrap();
+    let after = killed(&sim, db);
+    let env = after.env();
+    for entry in env.fs.list(Path::new(DIR)).unwrap() {
+        if entry.name.ends_with(".log") && [32 << 10, 64 << 10].contains(&entry.len) {
+            env.fs.remove(&io::fs::join(Path::new(DIR), &entry.name)).unwrap();
+        }
+    }
+    after.set_capacity(Some(after.used()));
+    let db = Db::open_in(env, DIR, options()).unwrap();
+    let beside =
+        || db.engine().log.shared().append(TENANT, &[b"batch"], (90, 90), Durability::Buffered).map(drop);
+    let e = beside().unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::NoSpace, Some(Path::new(DIR))), "{e}");
+    assert!(e.message().starts_with("there was no room on the volume to begin the log: make room"), "{e}");
+    after.set_capacity(None);
+    assert_eq!(beside().unwrap_err().kind(), ErrorKind::NoSpace, "room alone does not begin it");
+    db.put(b"behind", b"3").unwrap();
+    beside().unwrap();
+    assert_eq!(db.get(b"in the log").unwrap().as_deref(), Some(&b"2"[..]));
+}
