@@ -87,9 +87,9 @@ impl Db {
     }
 
     pub(crate) fn from_engine(engine: Arc<Engine>) -> Result<Db> {
-        let family = engine.tree.family(DEFAULT_FAMILY).ok_or_else(|| {
-            Error::corruption("the manifest has no family `default`").at_file(&engine.context.dir)
-        })?;
+        let Some(family) = engine.tree.family(DEFAULT_FAMILY) else {
+            return Err(without_default(&engine));
+        };
         Ok(Db { handle: Arc::new(Handle { engine, default: ColumnFamily(family) }) })
     }
 
@@ -641,4 +641,13 @@ impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Db({})", self.engine().context.dir.display())
     }
+}
+
+/// A store that another engine made has no families until LavaKV opens it for writing; from then on it always has this one.
+fn without_default(engine: &Engine) -> Error {
+    let e = match engine.files.manifest.state().next_family {
+        0 => Error::not_found("there are no column families in this store: another engine made it"),
+        _ => Error::corruption("the manifest has no family `default`"),
+    };
+    e.at_file(&engine.context.dir)
 }

@@ -405,3 +405,20 @@ fn a_store_that_lavakv_was_making_is_made_by_another_engine() {
         db.put(b"k", b"v").unwrap();
     }
 }
+
+/// Who only reads does not make the families that are not there yet; that they are not is no damage.
+#[test]
+fn a_store_that_another_engine_made_has_no_families_until_it_is_written() {
+    let sim = SimEnv::new(5);
+    let terms = LogTerms { access: Access::Buffered, group_bytes: 64 << 10, free_groups_max: 1 };
+    let (env, engines) = (env(&sim), Engines::of::<Stranger>());
+    let made = store::Store::open(&env, Path::new(DIR), terms, &engines, &mut |_, _, _| Ok(())).unwrap();
+    made.close().unwrap();
+    drop(made);
+    let read_only = || Db::open_read_only_in(env.clone(), DIR, small());
+    let e = read_only().map(drop).unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some(Path::new(DIR))), "{e}");
+    assert_eq!(e.message(), "there are no column families in this store: another engine made it");
+    open(&sim).put(b"k", b"v").unwrap();
+    assert_eq!(read_only().unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
