@@ -1,7 +1,8 @@
-//! Every command, without a terminal: on a good store, in a wrong directory, beside a process that holds the store, on a damaged
-//! store, and on a LavaFS volume. Whatever comes, the program says so in one line and ends with a status of the table.
+//! Every command, without a terminal: on a good store, into a pipe that nobody reads and a disk that is full, in a wrong directory,
+//! beside a process that holds the store, on a damaged store, and on a LavaFS volume. (Those of logs are in `log.rs`, those of
+//! volumes in `fs.rs`.) Whatever comes, the program says so in one line and ends with a status of the table.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
 mod common;
 
@@ -65,6 +66,36 @@ fn a_good_store() {
     for args in COMMANDS {
         let output = s.lava(args);
         assert_eq!(decent(args, &output), 0, "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Who reads may have gone before the first byte: then a command does its work, says nothing and is done. Where standard output
+/// cannot be written that is an error of the command, whatever it did before.
+#[test]
+fn nobody_reads_what_is_printed() {
+    let s = store("unread");
+    let help: [&[&str]; 5] = [
+        &["help"],
+        &["help", "import"],
+        &["help", "exit-codes"],
+        &["completions", "bash"],
+        &["man", "pages"],
+    ];
+    for args in COMMANDS.into_iter().chain(help) {
+        let on = if help.contains(&args) { &[][..] } else { &["--db", "db"] };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = lava(&s.0).args(args).args(on).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked") && !stderr.contains("lava: "), "{args:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+        let _ = std::fs::remove_dir_all(s.path("copy"));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = lava(&s.0).args(args).args(on).stdout(full).output().unwrap();
+        let status = decent(args, &output);
+        let prints = !lava(&s.0).args(args).args(on).output().unwrap().stdout.is_empty();
+        assert!(status == 6 || !prints, "{args:?}: {status}");
+        let _ = std::fs::remove_dir_all(s.path("copy"));
     }
 }
 

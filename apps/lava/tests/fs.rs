@@ -292,3 +292,65 @@ fn a_block_device_is_taken_as_it_is() {
     fs(&s, &format!("mkfs {name} --force"));
     fs(&s, &format!("fsck {name}"));
 }
+
+/// Whoever has the volume is not disturbed, and nobody waits for him.
+#[test]
+fn a_volume_in_use_is_not_touched() {
+    let s = Scratch::new("fs-held");
+    fs(&s, "mkfs image --size 64M --sparse");
+    let hold = || {
+        let mut command = lava(&s.0);
+        command.args(["import", "-", "--format", "tsv", "--db", "lavafs:image"]);
+        command.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let mut holder = hold();
+    // The first command that is refused says that it has the volume; one that is not may itself have been in its way.
+    while lava(&s.0).args(["fs", "ls", "image"]).output().unwrap().status.code() != Some(7) {
+        if holder.try_wait().unwrap().is_some() {
+            holder = hold();
+        }
+    }
+    s.file("small", b"hello\n");
+    for line in [
+        "ls image",
+        "cat image /db/CURRENT",
+        "cp image small :/small",
+        "stat image /db",
+        "df image",
+        "fsck image",
+        "fsck image --repair",
+        "dump-journal image",
+        "mkfs image --size 64M",
+        "mkfs image --size 64M --force",
+    ] {
+        assert!(fails(&s, 7, line).contains("locked"), "{line}");
+    }
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    assert!(fs(&s, "ls image").contains("db/"));
+}
+
+/// What holds no volume, and places that are not there, are named; nothing is made.
+#[test]
+fn what_is_no_volume_is_left_alone() {
+    let s = Scratch::new("fs-none");
+    s.file("text", b"dear\n");
+    s.file("large", &vec![1; 16 << 20]);
+    std::fs::create_dir(s.path("home")).unwrap();
+    for line in ["ls", "df", "fsck", "fsck --repair", "dump-journal", "cat /x", "stat /x", "cp text :/x"] {
+        for (place, statuses) in [("none", &[8][..]), ("text", &[8]), ("large", &[8]), ("home", &[2])] {
+            let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let output =
+                lava(&s.0).args(["fs", command, place]).args(rest.split_whitespace()).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let status = output.status.code().unwrap();
+            assert!(
+                statuses.contains(&status) && stderr.starts_with("lava: "),
+                "{line} {place}: {status} {stderr}"
+            );
+        }
+    }
+    assert!(!s.path("none").exists());
+    assert!(std::fs::read(s.path("text")).unwrap() == b"dear\n");
+    assert!(std::fs::read(s.path("large")).unwrap() == vec![1; 16 << 20]);
+}

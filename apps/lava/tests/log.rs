@@ -140,6 +140,22 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
     assert_eq!(ok(&s, "tail a"), "1\tx\n2\ty\n");
 }
 
+/// It is whole, and has no keys yet.
+#[test]
+fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
+    let s = Scratch::new("log-alone");
+    ok(&s, "append a x");
+    for line in ["get k", "scan", "export -", "stat", "space", "gc --dry-run", "verify", "engines"] {
+        let told = s.fails(8, &line.split(' ').collect::<Vec<_>>());
+        assert!(
+            told.contains("there are no column families in this store: another engine made it"),
+            "{told}"
+        );
+    }
+    s.ok(&["put", "k", "v"]);
+    assert_eq!((s.ok(&["get", "k"]), ok(&s, "tail a")), ("v\n".to_owned(), "1\tx\n".to_owned()));
+}
+
 #[test]
 fn a_store_that_is_held_is_not_waited_for() {
     let s = Scratch::new("log-held");
@@ -181,27 +197,82 @@ fn a_tail_follows_what_others_append() {
     assert!(tail.wait().unwrap().success(), "it ends when it has printed what it was asked for");
 }
 
+/// Damage in groups that are kept as storage costs the records that lie there, and those alone.
 #[test]
 fn a_damaged_record_is_named_and_the_others_are_read() {
     let s = Scratch::new("log-damaged");
-    for record in ["first", "second", "third"] {
-        ok(&s, &format!("append a {record}-{}", record.repeat(2000)));
+    for round in 1..=6 {
+        let records: Vec<String> = (0..10).map(|i| format!("r{round}-{i:02}-").repeat(1500)).collect();
+        ok(&s, &format!("append a {}", records.join(" ")));
     }
-    let store = |name: &str| std::fs::read(s.path("db").join(name)).unwrap();
-    let name = "second".repeat(2000);
-    let logs =
-        files(&s, ".log").into_iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
-    let (file, at) = logs
-        .filter_map(|file| {
-            let bytes = store(&file);
-            let at = bytes.windows(60).position(|part| part == &name.as_bytes()[..60])?;
-            Some((file, at))
-        })
-        .next()
-        .expect("the record is in some group");
-    damage(&s.path("db").join(file), at + 30);
-    let output = s.lava(&args("verify"));
-    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert!(ok(&s, "verify").starts_with("read 60 records"));
+    let spoil = |record: &str| {
+        let begins = record.repeat(10);
+        let find = |path: std::path::PathBuf| {
+            let bytes = std::fs::read(&path).unwrap();
+            let at = bytes.windows(begins.len()).position(|part| part == begins.as_bytes())?;
+            Some((path, at))
+        };
+        let (file, at) = files(&s, ".log").into_iter().find_map(find).expect("the record is in some group");
+        // In the middle, where no other record begins or ends.
+        damage(&file, at + 5000);
+    };
+    spoil("r1-02-");
+    let told = fails(&s, 5, "read a 3");
+    assert!(told.contains("is damaged or missing") && told.contains(".log"), "{told}");
+    assert!(ok(&s, "read a 2").starts_with("r1-01-") && ok(&s, "read a 4").starts_with("r1-03-"));
+    let verified = |last: &str| {
+        let output = s.lava(&args("verify"));
+        assert_eq!(output.status.code(), Some(5), "{output:?}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr, format!("lava: {last}\n"));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(verified("one record is damaged").contains("record 3 of a: "));
+    spoil("r1-07-");
+    let told = verified("2 records are damaged");
+    assert!(told.starts_with("read 58 records") && told.contains("record 8 of a: "), "{told}");
+}
+
+#[test]
+fn nobody_reads_what_is_printed_of_logs() {
+    let s = Scratch::new("log-unread");
+    ok(&s, "append a one two three");
+    for line in
+        ["ls", "stat", "stat a", "verify", "read a 1", "tail a", "ls --json", "trim a 2", "append a four"]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = lava(&s.0).args(args(line)).args(["--db", "db"]).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{line}");
+    }
+    assert_eq!(ok(&s, "tail a"), "2\ttwo\n3\tthree\n4\tfour\n");
+    for line in ["ls", "stat", "verify", "tail a"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = lava(&s.0).args(args(line)).args(["--db", "db"]).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(6), "{line}: {output:?}");
+    }
+}
+
+/// Whatever is damaged is told as damage, and nothing is made in its place.
+#[test]
+fn a_damaged_store_of_logs_is_named() {
+    for what in ["CURRENT", "MANIFEST", ".log"] {
+        let s = Scratch::new("log-broken");
+        ok(&s, "append a one two three");
+        let all = std::fs::read_dir(s.path("db")).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(what) || name.ends_with(what)
+        };
+        for path in all.filter(named) {
+            std::fs::write(&path, b"").unwrap();
+        }
+        for line in ["ls", "stat", "verify", "tail a", "read a 1", "trim a 2", "append a four"] {
+            let told = fails(&s, 5, line);
+            assert!(told.contains("corruption"), "{what}: {line}: {told}");
+        }
+    }
 }
 
 #[test]

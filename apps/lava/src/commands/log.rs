@@ -452,6 +452,7 @@ fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
     output::report(args.json, &report, || verify_text(&found))?;
     match found.damages.len() as u64 + found.more_damages {
         0 => Ok(()),
+        1 => Err(failure(Status::Damage, "one damage was found")),
         damages => Err(failure(Status::Damage, format!("{damages} damages were found"))),
     }
 }
