@@ -25,7 +25,7 @@ use std::path::Path;
 type Message = (String, String);
 
 /// So many messages may be made by no test; lower it when one is.
-const UNMADE_MAX: usize = 19;
+const UNMADE_MAX: usize = 18;
 
 fn all_places() -> Vec<Place> {
     let (places, unknown) = places::all(&places::sources());

@@ -5,8 +5,11 @@ use crate::device::{BLOCK, BlockDevice};
 use crate::kernel::calls::Call;
 use crate::kernel::calls::watch::{Fault, Form, Watch};
 use crate::kernel::device::{DeviceOptions, ImageRoom, create_image, open};
+use crate::kernel::flush::DeviceFlusher;
+use crate::kernel::handle::Handle;
 use crate::{Access, AlignedBuf, SyncKind};
 use base::{ErrorKind, Result};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -109,7 +112,7 @@ const OF_FILES: [(&str, Call, Try); 16] = [
     }),
 ];
 
-const OF_DEVICES: [(&str, Call, Try); 7] = [
+const OF_DEVICES: [(&str, Call, Try); 8] = [
     ("cannot look a device up", Call::Stat, |_, dir, begin| {
         drop(image(dir));
         let _watch = begin();
@@ -119,6 +122,13 @@ const OF_DEVICES: [(&str, Call, Try); 7] = [
         drop(image(dir));
         let _watch = begin();
         open(&dir.join("image"), &DeviceOptions::default()).map(drop)
+    }),
+    ("cannot map a device", Call::Map, |_, dir, begin| {
+        // Raw devices alone are mapped; an image is mapped just as well.
+        drop(image(dir));
+        let handle = Handle::open("", &dir.join("image"), OFlags::RDWR, Access::Buffered).unwrap();
+        let _watch = begin();
+        DeviceFlusher::new(&handle).map(drop)
     }),
     ("cannot write a device", Call::Write, |_, dir, begin| {
         let device = image(dir);
