@@ -228,10 +228,10 @@ fn a_damaged_record_is_named_and_the_others_are_read() {
         assert_eq!(stderr, format!("lava: {last}\n"));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(verified("one record is damaged").contains("record 3 of a: "));
+    assert!(verified("one damage was found").contains("lost: a, records 3 to 3"));
     spoil("r1-07-");
-    let told = verified("2 records are damaged");
-    assert!(told.starts_with("read 58 records") && told.contains("record 8 of a: "), "{told}");
+    let told = verified("2 damages were found");
+    assert!(told.starts_with("read 58 records") && told.contains("lost: a, records 8 to 8"), "{told}");
 }
 
 #[test]

@@ -263,10 +263,7 @@ impl Db {
     fn own<'a>(&self, family: &'a ColumnFamily) -> Result<&'a Arc<Family>> {
         match self.engine().tree.has(&family.0) {
             true => Ok(&family.0),
-            false if family.0.is_dropped() => Err(Error::not_found(format!(
-                "column family {} does not exist: it was dropped",
-                family.name()
-            ))),
+            false if family.0.is_dropped() => Err(gone(&family.0)),
             false => Err(Error::invalid(format!(
                 "the handle of column family {} is of another store",
                 family.name()
@@ -308,7 +305,8 @@ impl Db {
     fn read<'a>(&'a self, family: &ColumnFamily, key: &'a [u8], at: ReadAt<'_>) -> Result<GetOp<'a>> {
         let family = self.own(family)?;
         let snapshot = self.sequence_of(at.snapshot)?;
-        Ok(GetOp::new(&self.engine().tree, family, key, snapshot, at.fill_cache))
+        let op = GetOp::new(&self.engine().tree, family, key, snapshot, at.fill_cache);
+        still_there(family).map(|()| op)
     }
 
     /// Reads the value of a key piece by piece, in constant memory if it is large; see [`ValueReader`].
@@ -369,7 +367,9 @@ impl Db {
 
     /// Iterates over a family.
     pub fn iter_cf(&self, family: &ColumnFamily, options: ReadOptions) -> Result<DbIterator> {
-        DbIterator::new(&self.engine().tree, self.own(family)?, options)
+        let family = self.own(family)?;
+        let iterator = DbIterator::new(&self.engine().tree, family, options)?;
+        still_there(family).map(|()| iterator)
     }
 
     /// Makes a column family.
@@ -616,6 +616,16 @@ impl Db {
             None => Err(still_open(others, snapshots, iterators)),
         }
     }
+}
+
+fn gone(family: &Family) -> Error {
+    Error::not_found(format!("column family {} does not exist: it was dropped", family.name))
+}
+
+/// To be asked when a read state is pinned: a family that is dropped is marked first and emptied then, so what is pinned of one that is not
+/// marked has all that was in it.
+fn still_there(family: &Family) -> Result<()> {
+    if family.is_dropped() { Err(gone(family)) } else { Ok(()) }
 }
 
 /// What a close says that closed nothing.

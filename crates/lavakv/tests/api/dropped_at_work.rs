@@ -5,7 +5,8 @@ use crate::common::*;
 use lavastore_lavakv::io::Priority;
 use lavastore_lavakv::io::sim::threads::Plan;
 use lavastore_lavakv::{
-    ColumnFamily, Db, FamilyOptions, GcRequest, Options, ReadOptions, ValuePlacement, sim::SimEnv,
+    ColumnFamily, Db, Error, ErrorKind, FamilyOptions, GcRequest, Options, ReadOptions, ValuePlacement,
+    sim::SimEnv,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -78,4 +79,26 @@ fn a_collection() {
         db.compact_range(family, None, None).unwrap();
     };
     (0..SEEDS).for_each(|seed| run(seed, prepare, |db, _| drop(db.collect_garbage(GcRequest::default()))));
+}
+
+/// Reads: what was there, or that the family is gone, and never that there is nothing in it.
+#[test]
+fn a_read() {
+    let prepare = |db: &Db, family: &ColumnFamily| write(db, family, 0);
+    let read = |db: &Db, family: &ColumnFamily| {
+        let is_gone = |e: &Error| e.kind() == ErrorKind::NotFound;
+        for i in 0..8 {
+            match db.get_cf(family, &key(i)) {
+                Ok(found) => {
+                    assert!(found.is_some_and(|found| *found == *value(i, 0)), "key {i} is not there")
+                }
+                Err(e) => assert!(is_gone(&e), "{e}"),
+            }
+            match db.iter_cf(family, ReadOptions::default()) {
+                Ok(all) => assert_eq!(all.entries().count(), 8),
+                Err(e) => assert!(is_gone(&e), "{e}"),
+            }
+        }
+    };
+    (0..SEEDS).for_each(|seed| run(seed, prepare, read));
 }
