@@ -34,6 +34,8 @@
 //! // openraft::Raft::new(node_id, config, network, log, state_machine).await
 //! # Ok::<(), lavastore::Error>(())
 //! ```
+//!
+//! `examples/raft_kv` is a cluster of three processes: network, clients, linearizable reads, and kills under load.
 
 #![warn(missing_debug_implementations)]
 

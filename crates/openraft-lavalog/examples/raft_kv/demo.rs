@@ -1,0 +1,228 @@
+//! The demonstration: load, kills, and what is there afterwards.
+//!
+//! Writers write to keys of their own and remember what was acknowledged. Meanwhile nodes are killed with SIGKILL, every second
+//! time the one that leads, else the others in turn; a node is started again after a moment, and the next is killed only when it has
+//! caught up: a cluster of three stands one that is missing. In the end every key is read, through Raft, and must have the
+//! value of the last write to it that was acknowledged; and the three nodes must have the same state.
+//!
+//! SIGKILL leaves the page cache to the kernel: what a loss of power leaves is tested in simulation (`tests/suite.rs`).
+
+use super::client::{Client, Timed, Writer};
+use super::link::{Id, NODES, Place, Reply, Request};
+use super::processes::Processes;
+use io::Rng;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How long a node may take to catch up.
+const CATCH_UP_MAX: Duration = Duration::from_secs(120);
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Seconds of load, at least; it goes on until the last kill is made up for.
+    pub seconds: f64,
+    /// Clients that write.
+    pub writers: u64,
+    /// Kills.
+    pub kills: u64,
+    /// Where; it must not exist, and is removed afterwards.
+    pub dir: PathBuf,
+    /// Of all that is drawn.
+    pub seed: u64,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Seen {
+    writes: Vec<Timed>,
+    reads: Vec<Timed>,
+    seconds: f64,
+    /// Kills.
+    pub kills: u64,
+    /// Those of the leader.
+    pub leader_kills: u64,
+    /// Keys that were read back.
+    pub keys: u64,
+    /// The last entry that all nodes have applied.
+    applied: u64,
+    /// The last entry in each node's snapshot.
+    snapshots: Vec<u64>,
+}
+
+/// Runs it. An error if a write is lost, or a node ends by itself, or nothing goes on any more.
+pub async fn run(plan: &Plan) -> Result<Seen> {
+    std::fs::create_dir(&plan.dir)?;
+    let place = Place {
+        dir: plan.dir.clone(),
+        cluster: Rng::new(plan.seed ^ u64::from(std::process::id())).next_u64(),
+    };
+    let seen = run_at(plan, &place).await;
+    // The nodes have ended, or were killed.
+    std::fs::remove_dir_all(&plan.dir)?;
+    seen
+}
+
+async fn run_at(plan: &Plan, place: &Place) -> Result<Seen> {
+    let mut processes = Processes::start_all(place)?;
+    let mut client = Client::new(place);
+    // There is a leader once this is answered.
+    client.get(Vec::new()).await?;
+    let (begun, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+    let writers: Vec<_> = (1..=plan.writers)
+        .map(|id| tokio::spawn(Writer::new(place, id, plan.seed, begun).run(stop.clone())))
+        .collect();
+    let leader_kills = kill_again_and_again(plan, &mut processes, &mut client, begun).await;
+    stop.store(true, Ordering::Release);
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut stopped = Vec::new();
+    for writer in writers {
+        stopped.push(writer.await??);
+    }
+    let (leader_kills, mut keys) = (leader_kills?, 0);
+    let writes = stopped.iter().flat_map(|writer| writer.writes.clone()).collect();
+    let reads = stopped.iter().flat_map(|writer| writer.reads.clone()).collect();
+    let checks: Vec<_> = stopped.into_iter().map(|writer| tokio::spawn(writer.check_all())).collect();
+    for check in checks {
+        keys += check.await??;
+    }
+    let applied = same_state(&mut client).await?;
+    let mut snapshots = Vec::new();
+    for id in NODES {
+        snapshots.push(client.status(id).await?.snapshot);
+    }
+    processes.end()?;
+    Ok(Seen { writes, reads, seconds, kills: plan.kills, leader_kills, keys, applied, snapshots })
+}
+
+/// Kills of the leader.
+async fn kill_again_and_again(
+    plan: &Plan,
+    processes: &mut Processes,
+    client: &mut Client,
+    begun: Instant,
+) -> Result<u64> {
+    let (mut rng, mut leader_kills, mut turn) = (Rng::new(plan.seed), 0, 0);
+    let until = |part: f64| {
+        let at = begun + Duration::from_secs_f64(plan.seconds * part);
+        at.saturating_duration_since(Instant::now())
+    };
+    for nth in 0..plan.kills {
+        sleep(until((nth as f64 + 0.5) / (plan.kills as f64 + 0.5))).await;
+        let leader = leader(client).await?;
+        let id = match nth % 2 {
+            0 => leader,
+            _ => {
+                turn += 1;
+                (leader - 1 + 1 + turn % 2) % NODES.len() as Id + 1
+            }
+        };
+        leader_kills += u64::from(id == leader);
+        let at = begun.elapsed().as_secs_f64();
+        processes.kill(id)?;
+        let down = Duration::from_millis(rng.range(100, 800));
+        sleep(down).await;
+        let started = Instant::now();
+        processes.start(id)?;
+        caught_up(client, id).await?;
+        println!(
+            "{at:6.1} s  node {id} killed{}, started again {:.1} s later, has caught up after {:.1} s",
+            if id == leader { ", which led" } else { "" },
+            down.as_secs_f64(),
+            started.elapsed().as_secs_f64(),
+        );
+    }
+    sleep(until(1.0)).await;
+    Ok(leader_kills)
+}
+
+/// Who leads: reads are answered by nobody else, so one is asked for.
+async fn leader(client: &mut Client) -> Result<Id> {
+    client.get(Vec::new()).await?;
+    Ok(client.leader())
+}
+
+/// Waits until a node has applied what the leader has by now.
+async fn caught_up(client: &mut Client, id: Id) -> Result<()> {
+    let (begun, leader) = (Instant::now(), leader(client).await?);
+    let to = client.status(leader).await.map_or(0, |status| status.applied);
+    loop {
+        match client.status(id).await {
+            Ok(status) if status.applied >= to => return Ok(()),
+            // It is not there yet.
+            Ok(_) | Err(_) if begun.elapsed() < CATCH_UP_MAX => sleep(Duration::from_millis(10)).await,
+            other => return Err(format!("node {id} does not reach entry {to}: {other:?}").into()),
+        }
+    }
+}
+
+/// Waits until all have applied the same, and compares what that is: up to which entry.
+async fn same_state(client: &mut Client) -> Result<u64> {
+    let begun = Instant::now();
+    loop {
+        let mut digests = Vec::new();
+        for id in NODES {
+            if let Ok(Reply::Digest(applied, sum)) = client.ask_node(id, &Request::Digest).await {
+                digests.push((applied, sum));
+            }
+        }
+        match digests[..] {
+            [a, b, c] if a.0 == b.0 && b.0 == c.0 => {
+                let is_same = a == b && b == c;
+                return is_same.then_some(a.0).ok_or_else(|| format!("nodes differ at entry {}", a.0).into());
+            }
+            _ if begun.elapsed() < CATCH_UP_MAX => sleep(Duration::from_millis(20)).await,
+            _ => return Err(format!("the nodes do not come to the same entry: {digests:?}").into()),
+        }
+    }
+}
+
+/// Mean, median, 99 of 100, and the longest, of the second of each pair.
+fn latency(timed: &[Timed]) -> String {
+    let mut ns: Vec<u64> = timed.iter().map(|(_, took)| *took).collect();
+    ns.sort_unstable();
+    let ms = |part: f64| {
+        let at = ((ns.len() as f64 * part) as usize).min(ns.len().saturating_sub(1));
+        ns.get(at).map_or(0.0, |ns| *ns as f64 / 1e6)
+    };
+    format!("P50 {:.1} ms, P99 {:.1} ms, longest {:.0} ms", ms(0.5), ms(0.99), ms(1.0))
+}
+
+impl Seen {
+    /// Writes that were acknowledged.
+    pub fn writes(&self) -> u64 {
+        self.writes.len() as u64
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut at: Vec<u64> = self.writes.iter().map(|(at, _)| *at).collect();
+        at.sort_unstable();
+        let pause = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        format!(
+            "kills           {}, {} of them of the leader\n\
+             writes          {} acknowledged, {:.0}/s; {}\n\
+             reads           {} during the load; {}\n\
+             longest pause   {:.1} s without an acknowledgement\n\
+             snapshots       up to entries {:?}\n\
+             read back       {} keys, the last acknowledged write of each; none is lost\n\
+             nodes           have the same state, of entry {}\n",
+            self.kills,
+            self.leader_kills,
+            self.writes(),
+            self.writes() as f64 / self.seconds,
+            latency(&self.writes),
+            self.reads.len(),
+            latency(&self.reads),
+            pause as f64 / 1e9,
+            self.snapshots,
+            self.keys,
+            self.applied,
+        )
+    }
+}

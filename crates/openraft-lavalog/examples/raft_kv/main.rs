@@ -1,0 +1,69 @@
+//! A replicated key-value store: three processes, one of which is killed again and again under load.
+//!
+//! ```text
+//! cargo run --release -p openraft-lavalog --example raft_kv -- \
+//!     [--seconds 20] [--writers 8] [--kills 6] [--seed 1] [--dir DIR]
+//! ```
+//!
+//! openraft decides, `openraft-lavalog` stores, and this program is the rest: what is replicated ([`kv`]), what nodes and clients say
+//! to each other over TCP ([`frame`], [`link`]), a node ([`node`]), its clients ([`client`]), and the [`demo`], which ends with an
+//! error if a write that was acknowledged is lost. `DIR` must not exist; it is removed at the end, as is the temporary one
+//! that is taken without it.
+//!
+//! All of it is on one machine, so a node's address is a file beside its stores. What a real cluster has, and this has not: addresses in
+//! Raft's membership, several requests at once on a connection, authentication.
+
+#![allow(clippy::disallowed_methods, reason = "a program on the machine: processes, sockets, clocks")]
+#![allow(missing_docs, reason = "a program, not a library; openraft's macro makes a public type")]
+
+pub mod client;
+pub mod demo;
+pub mod frame;
+pub mod kv;
+pub mod link;
+pub mod node;
+pub mod processes;
+
+use demo::Plan;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The directory unless another one is named.
+pub fn default_dir() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("raft-kv-{}", std::process::id()))
+}
+
+fn parse(args: &[String]) -> Result<Plan> {
+    let mut plan = Plan { seconds: 20.0, writers: 8, kills: 6, dir: default_dir(), seed: 1 };
+    for option in args.chunks(2) {
+        let [name, value] = option else { return Err(format!("{}: of what value?", option[0]).into()) };
+        match name.as_str() {
+            "--seconds" => plan.seconds = value.parse()?,
+            "--writers" => plan.writers = value.parse()?,
+            "--kills" => plan.kills = value.parse()?,
+            "--dir" => plan.dir = value.into(),
+            "--seed" => plan.seed = value.parse()?,
+            _ => return Err(format!("there is no option {name}").into()),
+        }
+    }
+    if !(plan.seconds > 0.0 && plan.seconds < 1e6) || plan.writers == 0 {
+        return Err("--seconds is more than 0, --writers at least 1".into());
+    }
+    Ok(plan)
+}
+
+/// Runs the demonstration on threads of its own.
+pub fn demonstrate(plan: &Plan) -> Result<demo::Seen> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(demo::run(plan))
+}
+
+pub fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((first, rest)) = args.split_first()
+        && first == "node"
+    {
+        return processes::run_node(rest);
+    }
+    print!("{}", demonstrate(&parse(&args)?)?.text());
+    Ok(())
+}
