@@ -8,9 +8,12 @@
 //!
 //! With `--rate` batches are due at fixed times, and latency counts from then: two engines are then asked for the same work.
 //!
+//! With `--ingest` whole segments of pages come before all that ([`ingest`]).
+//!
 //! After the run a sample of pages is compared, byte by byte, with a model that knows which record was the last at each place;
 //! the store is then closed, opened again and compared once more.
 
+pub mod ingest;
 pub mod lava;
 pub mod redo;
 pub mod server;
@@ -20,6 +23,7 @@ use crate::host::{self, now_ns, wait_until};
 use crate::record::{Merged, Recorder, SLOT_NS, merge};
 use crate::report::{Latency, human_us};
 use clap::{Args, ValueEnum};
+use ingest::{IngestArgs, IngestReport};
 use io::Rng;
 use redo::{PAGE_BYTES, Redo};
 use serde::{Deserialize, Serialize};
@@ -89,6 +93,10 @@ pub struct PageServerArgs {
     /// Seconds of the measured part
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
+    /// What comes before that.
+    #[command(flatten)]
+    #[serde(default)]
+    pub ingest: IngestArgs,
 }
 
 impl PageServerArgs {
@@ -111,6 +119,8 @@ impl PageServerArgs {
             && self.rate.is_finite())
         {
             "--seconds is more than 0, --rate at least 0"
+        } else if let Some(complaint) = self.ingest.complaint() {
+            complaint
         } else {
             return Ok(());
         };
@@ -153,6 +163,9 @@ pub struct PageServerReport {
     pub engine: String,
     /// What was asked for.
     pub options: PageServerArgs,
+    /// Segments that came before; nothing if none were asked for.
+    #[serde(default)]
+    pub ingested: Option<IngestReport>,
     /// Length of the measured part.
     pub seconds: f64,
     /// WriteLogs a second.
@@ -205,8 +218,10 @@ impl PageServerReport {
                 human_us(l.max_us)
             )
         };
+        let ingested = self.ingested.as_ref().map(IngestReport::text).unwrap_or_default();
         format!(
             "engine                        {}\n\
+             {ingested}\
              pages, slices                 {} of 16 KiB, {}\n\
              WriteLog                      {:.0}/s of {} records of {} B\n\
              mean; P50 99 99.9 99.99 max   {}\n\
@@ -478,6 +493,7 @@ pub fn run(args: &PageServerArgs, opener: &dyn PageOpener, dir: &Path) -> Result
     let counted = opener.counted(dir).to_owned();
     let written = || host::device_counters(&counted).map(|device| device.write_bytes);
     let engine = opener.open(dir, args)?;
+    let ingested = ingest::run(&*engine, args, &counted)?;
     load(&*engine, args)?;
     let server = PageServer::open(engine, args.slices)?;
     let mut writers: Vec<Writer<'_>> = (0..args.writers).map(|writer| Writer::new(args, writer)).collect();
@@ -487,16 +503,17 @@ pub fn run(args: &PageServerArgs, opener: &dyn PageOpener, dir: &Path) -> Result
     let cpu_seconds = (host::process_counters().cpu_ns - cpu_ns) as f64 / 1e9;
     let device = start.zip(written()).map(|(from, to)| to.saturating_sub(from));
     let engine_settings = server.engine().settings().into_iter().collect();
-    let mut checked = compare(&server, args, &writers)?;
+    let mut checked = compare(&server, args, &writers)? + ingest::compare(server.engine(), args)?;
     server.close()?;
     let reopened_ns = now_ns();
     let server = PageServer::open(opener.open(dir, args)?, args.slices)?;
     let recovery_ms = (now_ns() - reopened_ns) as f64 / 1e6;
-    checked += compare(&server, args, &writers)?;
+    checked += compare(&server, args, &writers)? + ingest::compare(server.engine(), args)?;
     server.close()?;
     Ok(PageServerReport {
         engine: opener.name(),
         options: args.clone(),
+        ingested,
         seconds,
         write_log_per_s: write.ops as f64 / seconds,
         write_log: Latency::of(&write.latency_ns),

@@ -367,11 +367,12 @@ fn bench_reports_what_is_promised_and_cleans_up() {
     assert_eq!(kept["ops"], 1000);
     assert_eq!(s.ok(&["scan", "--keys-only"]).lines().count(), 1000);
     let mut command = Command::new(env!("CARGO_BIN_EXE_lava"));
-    let line = "bench page-server --pages 200 --seconds 0.2 --json r.json";
+    let line = "bench page-server --pages 200 --seconds 0.2 --ingest 2 --segment-bytes 1048576 --json r.json";
     let output = command.env_remove("LAVA_DB").current_dir(&s.0).args(line.split(' ')).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = json(&std::fs::read_to_string(s.path("r.json")).unwrap());
     assert!(report["write_log"]["count"].as_u64() > Some(0) && report["read_page"]["p9999_us"].is_number());
+    assert!(report["ingested"]["bytes"] == 2 << 20 && report["ingested"]["mb_per_s"].as_f64() > Some(0.0));
     assert!(!s.path("bench-data").exists(), "the page server left its store behind");
     assert!(s.fails(9, &["bench", "load", "--num", "10"]).contains("not empty"));
 }

@@ -16,7 +16,7 @@ fn of_import(s: &Scratch, name: &str, bytes: &[u8]) -> String {
 fn arguments_that_cannot_be_are_named() {
     let s = Scratch::new("arguments");
     s.ok(&["put", "k", "v"]);
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["put", "-e", "k\\x1", "v"], "\\x must be followed by two hexadecimal digits"),
         (&["put", "-e", "k\\q", "v"], "\\q is no escape"),
         (&["put", "-e", "k\\", "v"], "it ends in a single backslash"),
@@ -25,6 +25,10 @@ fn arguments_that_cannot_be_are_named() {
         (&["fs", "mkfs", "image", "--size", "3Q"], "a number of bytes, with K, M, G or T"),
         (&["bench", "log", "--writers", "0"], "bench log: each writer has at least one log"),
         (&["bench", "page-server", "--batch", "0"], "bench page-server: a WriteLog has 1 to 10,000 records"),
+        (
+            &["bench", "page-server", "--segment-bytes", "1"],
+            "bench page-server: --segment-bytes is a multiple of a page",
+        ),
         (&["bench", "load", "--num", "0"], "bench: --num must be at least 1"),
         (&["gc", "--until", "200%"], "a ratio is a number from 0 to 1"),
     ];

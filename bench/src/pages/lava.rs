@@ -3,6 +3,7 @@
 //! A page is 16 KiB and separated from its key; a delta is small and lives for [`super::server::FOLDED`] changes. Deltas
 //! and pages are buffered: after a loss of power they are made again from the log, which is trimmed behind a sync.
 
+use super::redo::PAGE_BYTES;
 use super::server::{Change, PageEngine};
 use super::{PageOpener, PageServerArgs};
 use crate::Result;
@@ -12,6 +13,7 @@ use lavastore::{
     WriteOptions,
 };
 use std::path::Path;
+use std::time::Duration;
 
 /// Opens it.
 pub struct LavaPages {
@@ -32,6 +34,7 @@ impl PageOpener for LavaPages {
             deltas: family(&db, "delta", &options.family)?,
             pages: family(&db, "page", &options.family)?,
             segments: family(&db, "segment", &options.family)?,
+            ingested: family(&db, "ingested", &options.family)?,
             slices: (0..args.slices)
                 .map(|slice| Ok(logs.log(&format!("slice-{slice}"))?))
                 .collect::<Result<_>>()?,
@@ -60,6 +63,8 @@ struct Pages {
     deltas: Family,
     pages: Family,
     segments: Family,
+    /// By their first page; each is one large value, which is written once, into a file of its own.
+    ingested: Family,
     logs: LogStore,
     slices: Vec<Log>,
     settings: Vec<(String, String)>,
@@ -172,13 +177,33 @@ impl PageEngine for Pages {
         Ok(())
     }
 
+    fn ingest(&self, first_page: u64, pages: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
+        let durable = WriteOptions::durable();
+        let mut segment = self.ingested.writing(&durable).put_stream(first_page.to_be_bytes())?;
+        for page in pages {
+            segment.append(&page)?;
+        }
+        Ok(segment.finish()?)
+    }
+
+    fn ingested_page(&self, first_page: u64, nth: u64, out: &mut Vec<u8>) -> Result<bool> {
+        let at = nth * PAGE_BYTES as u64;
+        let found = self.ingested.get_range(first_page.to_be_bytes(), at, PAGE_BYTES)?;
+        found.iter().for_each(|bytes| out.extend_from_slice(bytes));
+        Ok(found.is_some())
+    }
+
+    fn settle(&self, wait: Duration) {
+        self.db.wait_idle(wait);
+    }
+
     fn settings(&self) -> Vec<(String, String)> {
         self.settings.clone()
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        let Pages { db, deltas, pages, segments, logs, slices, .. } = *self;
-        drop((deltas, pages, segments, slices));
+        let Pages { db, deltas, pages, segments, ingested, logs, slices, .. } = *self;
+        drop((deltas, pages, segments, ingested, slices));
         logs.close()?;
         Ok(db.close()?)
     }

@@ -16,11 +16,13 @@
 //!
 //! After LavaStore, SIGMOD 2024 (section 2.1): log manager, delta store, page store, segment manager.
 
+use super::LOADED_LSN;
 use super::redo::{PAGE_BYTES, Redo};
 use crate::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 /// Deltas of a page from which a new version is made.
 pub const FOLDED: usize = 16;
@@ -109,6 +111,26 @@ pub trait PageEngine: Send + Sync {
     /// # Errors
     /// Those of the engine.
     fn all(&self, each: &mut dyn FnMut(u64, u64, bool)) -> Result<()>;
+    /// Takes a segment: pages of numbers from one on, that no record touches, in their order. It has survived a loss of power on return.
+    /// An engine that has nothing for it takes them as it takes other versions of pages.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn ingest(&self, first_page: u64, pages: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
+        for (page, bytes) in (first_page..).zip(pages) {
+            self.apply(&[Change::PutPage(At { page, lsn: LOADED_LSN }, &bytes)])?;
+        }
+        self.sync_pages()
+    }
+    /// One page of a segment that was ingested, by its place there, into `out`; false if there is none.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn ingested_page(&self, first_page: u64, nth: u64, out: &mut Vec<u8>) -> Result<bool> {
+        self.page(first_page + nth, LOADED_LSN, out)
+    }
+    /// Waits until there is no background work, or for so long.
+    fn settle(&self, _wait: Duration) {}
     /// How it was opened.
     fn settings(&self) -> Vec<(String, String)>;
     /// Ends it.
@@ -249,13 +271,13 @@ impl PageServer {
     }
 
     /// Waits until fewer bytes than this wait to be applied, or for `wait`.
-    pub fn wait_for_backlog(&self, below_bytes: u64, wait: std::time::Duration) {
+    pub fn wait_for_backlog(&self, below_bytes: u64, wait: Duration) {
         let held = lock(&self.backlog_bytes);
         let _ = self.changed.wait_timeout_while(held, wait, |bytes| *bytes >= below_bytes);
     }
 
     /// Waits until something is received or applied, or for `wait`.
-    pub fn wait_for_change(&self, wait: std::time::Duration) {
+    pub fn wait_for_change(&self, wait: Duration) {
         drop(self.changed.wait_timeout(lock(&self.backlog_bytes), wait));
     }
 

@@ -7,7 +7,7 @@ fn dir() -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(format!("bench-pages-{}", std::process::id()))).unwrap()
 }
 
-fn args(mix: Mix) -> PageServerArgs {
+pub fn args(mix: Mix) -> PageServerArgs {
     PageServerArgs {
         mix,
         pages: 200,
@@ -21,6 +21,7 @@ fn args(mix: Mix) -> PageServerArgs {
         backlog: 256 << 10,
         cache: 1 << 20,
         seconds: 0.5,
+        ingest: IngestArgs::default(),
     }
 }
 

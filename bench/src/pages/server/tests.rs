@@ -1,6 +1,7 @@
 use super::*;
 use crate::host::WorkDir;
 use crate::logs::LogSite;
+use crate::pages::ingest::IngestArgs;
 use crate::pages::lava::{LavaPages, page_and_lsn};
 use crate::pages::{Mix, PageOpener, PageServerArgs};
 
@@ -22,6 +23,7 @@ fn args() -> PageServerArgs {
         backlog: 1 << 20,
         cache: 8 << 20,
         seconds: 1.0,
+        ingest: IngestArgs::default(),
     }
 }
 

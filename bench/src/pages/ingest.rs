@@ -1,0 +1,168 @@
+//! `bench page-server --ingest`: whole segments of pages, as they come when a slice moves from another server.
+//!
+//! A segment is a run of pages that no record of this run touches; its pages have the numbers behind those of the mix. Before anything else
+//! is measured the writers' threads bring the segments, each whole and durable on return
+//! ([`PageEngine::ingest`]), one after the other. Bytes written are those of the ingestion alone, up to the end of all background work
+//! that it caused and that ends within [`SETTLE`]. A sample of their pages is read and compared behind it, and again after the store
+//! was opened anew, when records were written and applied beside them.
+
+use super::redo::PAGE_BYTES;
+use super::server::PageEngine;
+use super::{CHECKED_MAX, LOADED_LSN, PageServerArgs, fill};
+use crate::Result;
+use crate::host::{self, now_ns};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long background work is waited for.
+const SETTLE: Duration = Duration::from_secs(60);
+/// The longest segment: that of a value.
+const SEGMENT_BYTES_MAX: u64 = lavastore::limits::VALUE_LEN_MAX;
+
+/// What is ingested.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct IngestArgs {
+    /// Segments that are ingested whole before anything else
+    #[arg(long = "ingest", value_name = "SEGMENTS", default_value_t = 0)]
+    pub segments: u64,
+    /// Bytes of such a segment
+    #[arg(long, value_name = "BYTES", default_value_t = SEGMENT_BYTES_MAX)]
+    pub segment_bytes: u64,
+}
+
+impl Default for IngestArgs {
+    fn default() -> Self {
+        IngestArgs { segments: 0, segment_bytes: SEGMENT_BYTES_MAX }
+    }
+}
+
+impl IngestArgs {
+    /// What makes no sense.
+    pub(super) fn complaint(&self) -> Option<&'static str> {
+        let page = PAGE_BYTES as u64;
+        let is_whole = self.segment_bytes >= page && self.segment_bytes.is_multiple_of(page);
+        let complaint = "--segment-bytes is a multiple of a page, 16384, and at most 1 GiB";
+        (!is_whole || self.segment_bytes > SEGMENT_BYTES_MAX).then_some(complaint)
+    }
+
+    fn pages(&self) -> u64 {
+        self.segment_bytes / PAGE_BYTES as u64
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IngestReport {
+    /// Segments.
+    pub segments: u64,
+    /// Their bytes, together.
+    pub bytes: u64,
+    /// How long that took, until all were durable.
+    pub seconds: f64,
+    /// Bytes over that, in millions.
+    pub mb_per_s: f64,
+    /// Bytes that the device wrote, over their bytes; nothing if it does not count.
+    pub device_bytes_per_byte: Option<f64>,
+    /// Bytes that this process gave the kernel to write, over their bytes; zero where files are in memory.
+    pub process_bytes_per_byte: f64,
+}
+
+impl IngestReport {
+    /// For people.
+    pub fn text(&self) -> String {
+        let device = self.device_bytes_per_byte.map_or("-".to_owned(), |x| format!("{x:.3}"));
+        format!(
+            "ingested                      {} segments, {:.0} MB in {:.2} s: {:.0} MB/s\n\
+             written per byte of these     {device} by the device, {:.3} by the process\n",
+            self.segments,
+            self.bytes as f64 / 1e6,
+            self.seconds,
+            self.mb_per_s,
+            self.process_bytes_per_byte,
+        )
+    }
+}
+
+fn first_page(args: &PageServerArgs, segment: u64) -> u64 {
+    args.pages + segment * args.ingest.pages()
+}
+
+fn page_bytes(args: &PageServerArgs, page: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_BYTES];
+    fill(page % args.slices, LOADED_LSN, page, &mut bytes);
+    bytes
+}
+
+/// Brings all segments; nothing if none are asked for.
+///
+/// # Errors
+/// Those of the engine; a page that is another one.
+pub(super) fn run(
+    engine: &dyn PageEngine,
+    args: &PageServerArgs,
+    counted: &Path,
+) -> Result<Option<IngestReport>> {
+    if args.ingest.segments == 0 {
+        return Ok(None);
+    }
+    let written = || host::device_counters(counted).map(|device| device.write_bytes);
+    let (device, process) = (written(), host::process_counters().write_bytes);
+    let start_ns = now_ns();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..args.writers).map(|writer| scope.spawn(move || bring(engine, args, writer))).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| "a thread of the ingestion panicked")?)
+    })?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    engine.settle(SETTLE);
+    let bytes = args.ingest.segments * args.ingest.segment_bytes;
+    let per_byte = |count: u64| count as f64 / bytes as f64;
+    let device = device.zip(written()).map(|(from, to)| per_byte(to.saturating_sub(from)));
+    Ok(Some(IngestReport {
+        segments: args.ingest.segments,
+        bytes,
+        seconds,
+        mb_per_s: bytes as f64 / 1e6 / seconds,
+        device_bytes_per_byte: device,
+        process_bytes_per_byte: per_byte(host::process_counters().write_bytes.saturating_sub(process)),
+    }))
+}
+
+/// The segments of one thread.
+fn bring(engine: &dyn PageEngine, args: &PageServerArgs, writer: u64) -> Result<()> {
+    for segment in (writer..args.ingest.segments).step_by(args.writers as usize) {
+        let first = first_page(args, segment);
+        let numbers = first..first + args.ingest.pages();
+        engine.ingest(first, &mut numbers.map(|page| page_bytes(args, page)))?;
+    }
+    Ok(())
+}
+
+/// Compares a sample of the pages of all segments, the first and the last of each among them: how many.
+///
+/// # Errors
+/// Those of the engine; a page that is another one.
+pub(super) fn compare(engine: &dyn PageEngine, args: &PageServerArgs) -> Result<u64> {
+    let (mut checked, mut found) = (0, Vec::new());
+    let in_all = args.ingest.segments * args.ingest.pages();
+    let step = (in_all / CHECKED_MAX).max(1) as usize;
+    for segment in 0..args.ingest.segments {
+        let (first, last) = (first_page(args, segment), args.ingest.pages() - 1);
+        for nth in (0..last).step_by(step).chain([last]) {
+            found.clear();
+            let is_there = engine.ingested_page(first, nth, &mut found)?;
+            if !is_there || found != page_bytes(args, first + nth) {
+                return Err(format!("wrong answer: page {nth} of segment {segment} is another one").into());
+            }
+            checked += 1;
+        }
+    }
+    Ok(checked)
+}
+
+#[cfg(test)]
+mod tests;

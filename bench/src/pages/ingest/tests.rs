@@ -1,0 +1,123 @@
+use super::*;
+use crate::host::WorkDir;
+use crate::logs::LogSite;
+use crate::pages::lava::LavaPages;
+use crate::pages::server::{At, Change};
+use crate::pages::tests::args;
+use crate::pages::{Mix, PageOpener, run};
+
+fn dir() -> WorkDir {
+    WorkDir::fresh(&std::env::temp_dir().join(format!("bench-ingest-{}", std::process::id()))).unwrap()
+}
+
+/// Segments long enough for a file of their own.
+fn ingesting() -> PageServerArgs {
+    let ingest = IngestArgs { segments: 3, segment_bytes: 1 << 20 };
+    PageServerArgs { ingest, seconds: 0.2, ..args(Mix::ReadWrite) }
+}
+
+#[test]
+fn segments_are_written_about_once_and_are_there_beside_the_mix_and_after_opening_again() {
+    let dir = dir();
+    let report = run(&ingesting(), &LavaPages { site: LogSite::machine() }, dir.path()).unwrap();
+    // 200 pages of the mix and 64 of each segment, each compared twice.
+    assert_eq!(report.checked, 2 * (200 + 3 * 64));
+    let ingested = report.ingested.as_ref().unwrap();
+    assert_eq!((ingested.segments, ingested.bytes), (3, 3 << 20));
+    assert!(ingested.mb_per_s > 0.0 && ingested.process_bytes_per_byte < 1.5, "{ingested:?}");
+    assert!(report.text().contains("3 segments"), "{}", report.text());
+    assert!(
+        run(
+            &args(Mix::WriteOnly),
+            &LavaPages { site: LogSite::machine() },
+            dir.path().join("none").as_path()
+        )
+        .unwrap()
+        .ingested
+        .is_none()
+    );
+}
+
+#[test]
+fn a_segment_with_another_page_is_found() {
+    let (dir, args) = (dir(), ingesting());
+    let engine = LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap();
+    super::run(&*engine, &args, dir.path()).unwrap();
+    assert_eq!(compare(&*engine, &args).unwrap(), 3 * 64);
+    let first = first_page(&args, 1);
+    let pages = (first..first + 64).map(|page| page_bytes(&args, if page == first + 63 { 0 } else { page }));
+    engine.ingest(first, &mut pages.into_iter()).unwrap();
+    let why = compare(&*engine, &args).unwrap_err().to_string();
+    assert!(why.contains("page 63 of segment 1"), "{why}");
+    engine.close().unwrap();
+}
+
+/// What an engine does that has nothing of its own for it: pages, as the load brings them.
+struct Plain(Box<dyn PageEngine>);
+
+impl PageEngine for Plain {
+    fn write_log(&self, slice: u64, first_lsn: u64, records: &[Vec<u8>]) -> Result<()> {
+        self.0.write_log(slice, first_lsn, records)
+    }
+    fn read_log(
+        &self,
+        slice: u64,
+        from: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.0.read_log(slice, from, each)
+    }
+    fn trim_log(&self, slice: u64, below: u64) -> Result<()> {
+        self.0.trim_log(slice, below)
+    }
+    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+        self.0.apply(changes)
+    }
+    fn sync_pages(&self) -> Result<()> {
+        self.0.sync_pages()
+    }
+    fn applied(&self, slice: u64) -> Result<u64> {
+        self.0.applied(slice)
+    }
+    fn page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<bool> {
+        self.0.page(page, lsn, out)
+    }
+    fn deltas(
+        &self,
+        page: u64,
+        from: u64,
+        to: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.0.deltas(page, from, to, each)
+    }
+    fn all(&self, each: &mut dyn FnMut(u64, u64, bool)) -> Result<()> {
+        self.0.all(each)
+    }
+    fn settings(&self) -> Vec<(String, String)> {
+        self.0.settings()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        self.0.close()
+    }
+}
+
+#[test]
+fn an_engine_without_ingestion_gets_pages() {
+    let (dir, args) = (dir(), ingesting());
+    let engine = Plain(LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap());
+    super::run(&engine, &args, dir.path()).unwrap();
+    assert_eq!(compare(&engine, &args).unwrap(), 3 * 64);
+    let page = first_page(&args, 2);
+    engine.apply(&[Change::DropPage(At { page, lsn: LOADED_LSN })]).unwrap();
+    assert!(compare(&engine, &args).unwrap_err().to_string().contains("page 0 of segment 2"));
+    Box::new(engine).close().unwrap();
+}
+
+#[test]
+fn what_is_no_run_of_pages_is_refused() {
+    for segment_bytes in [0, 16_383, 16_385, 2 << 30] {
+        let ingest = IngestArgs { segments: 1, segment_bytes };
+        assert!(PageServerArgs { ingest, ..args(Mix::ReadWrite) }.check().is_err(), "{segment_bytes}");
+    }
+}
