@@ -18,7 +18,7 @@ fn every_page_is_as_of_its_lsn_under_load_and_after_opening_again() {
 
 #[test]
 fn a_page_of_another_lsn_is_found() {
-    let model = Model::new();
+    let model = Model::default();
     model.draw(0, 1);
     let record = redo(0, 1);
     let mut page = vec![0; PAGE_BYTES];

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Whatever went wrong.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const SLICES: u64 = 8;
@@ -52,11 +53,13 @@ pub fn redo(slice: u64, lsn: u64) -> Redo {
 /// Of each page the LSNs that touch it, of those that were drawn so far.
 pub struct Model(Vec<Mutex<BTreeMap<u64, Vec<u64>>>>);
 
-impl Model {
-    pub fn new() -> Model {
+impl Default for Model {
+    fn default() -> Model {
         Model((0..SLICES).map(|_| Mutex::default()).collect())
     }
+}
 
+impl Model {
     fn of(&self, slice: u64) -> std::sync::MutexGuard<'_, BTreeMap<u64, Vec<u64>>> {
         self.0[slice as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,6 +74,7 @@ impl Model {
         records.iter().map(Redo::encode).collect()
     }
 
+    /// Compares a page as it was read as of an LSN.
     pub fn check(&self, page: u64, lsn: u64, found: &[u8]) -> Result<()> {
         let (slice, mut expected) = (page % SLICES, vec![0; PAGE_BYTES]);
         let lsns = self.of(slice).get(&page).cloned().unwrap_or_default();
@@ -271,9 +275,10 @@ fn report(server: &PageServer, dir: &Path, user_bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// All of it, in a directory that is empty.
 pub fn run(dir: &Path, seconds: f64) -> Result<()> {
     show_a_gap(&dir.join("gap"))?;
-    let model = Model::new();
+    let model = Model::default();
     let server = PageServer::open(dir, SLICES)?;
     let (mut wrote, mut read) = load(&server, &model, seconds)?;
     println!("WriteLog        {}", latency(&mut wrote));

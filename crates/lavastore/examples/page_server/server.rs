@@ -86,9 +86,17 @@ impl Redo {
 #[derive(Debug)]
 pub enum ReadError {
     /// The slice is not applied so far, and these LSNs have not come.
-    NotApplied { applied: Lsn, missing: Vec<RangeInclusive<Lsn>> },
+    NotApplied {
+        /// Up to which it is.
+        applied: Lsn,
+        /// The gaps before the LSN that is asked for.
+        missing: Vec<RangeInclusive<Lsn>>,
+    },
     /// The page is kept from a later LSN on.
-    TooOld { oldest: Lsn },
+    TooOld {
+        /// That LSN.
+        oldest: Lsn,
+    },
     /// The store could not.
     Store(Error),
 }

@@ -33,9 +33,9 @@ fn open(place: &Place, id: Id) -> lavastore::Result<(LogStorage<Types>, StateMac
 fn config() -> Result<Arc<openraft::Config>> {
     let config = openraft::Config {
         cluster_name: "raft_kv".to_owned(),
-        heartbeat_interval: 200,
-        election_timeout_min: 800,
-        election_timeout_max: 1600,
+        heartbeat_interval: 150,
+        election_timeout_min: 500,
+        election_timeout_max: 900,
         install_snapshot_timeout: 10_000,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(1000),
         max_in_snapshot_log_to_keep: 100,
