@@ -39,6 +39,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod groups;
 mod log;
 mod record;
 mod snapshot;

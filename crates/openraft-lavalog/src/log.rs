@@ -7,6 +7,7 @@
 //! append, which is a task that awaits the completion of its last record. A truncation, a purge or a committed id that a loss of
 //! power takes had nothing durable behind it.
 
+use crate::groups::InUse;
 use crate::record::{decode, encode};
 use lavastore::{Error, Log, LogBatch, LogStore, Lsn, WriteOptions};
 use openraft::storage::{LogFlushed, RaftLogStorage};
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 /// Bytes of entries that are appended as one batch; one entry may be longer.
 const BATCH_BYTES: usize = 4 << 20;
@@ -46,6 +48,7 @@ pub struct LogStorage<C: RaftTypeConfig> {
     log: Log,
     store: LogStore,
     meta: Meta<C::NodeId>,
+    _in_use: Arc<InUse>,
 }
 
 /// Reads the entries of a group's log.
@@ -60,15 +63,20 @@ fn lsn_of(index: u64) -> Lsn {
 }
 
 impl<C: RaftTypeConfig> LogStorage<C> {
-    pub(crate) fn open(store: LogStore, name: &str) -> lavastore::Result<LogStorage<C>> {
+    pub(crate) fn open(store: LogStore, name: &str, in_use: Arc<InUse>) -> lavastore::Result<LogStorage<C>> {
         let log = store.log(name)?;
         let meta = log.metadata()?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default();
-        Ok(LogStorage { log, store, meta })
+        Ok(LogStorage { log, store, meta, _in_use: in_use })
     }
 
     /// The number of its log.
     pub(crate) fn id(&self) -> u64 {
         self.log.id()
+    }
+
+    /// Up to which entry it was purged.
+    pub(crate) fn purged(&self) -> Option<&LogId<C::NodeId>> {
+        self.meta.purged.as_ref()
     }
 
     fn reader(&self) -> LogReader<C> {

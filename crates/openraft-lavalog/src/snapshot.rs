@@ -1,9 +1,12 @@
 //! Snapshots in files: `docs/format/raft-snapshot.md` has the bytes.
 //!
-//! A group has one snapshot, `ID.snapshot` with the number of its log, and up to two files in the making: `ID.built`, `ID.received`. One of
-//! these is synced, renamed over the snapshot, and the directory is synced: so there is always one whole snapshot or none. Who has
-//! the one before open goes on reading it. An older one never takes the place of a newer one, however late it is finished.
+//! A group has one snapshot, `ID.snapshot` with the number of its log, and *parts*, files in the making, `ID.UID.part`, each with a name of
+//! its own: so whoever makes one, how many at once, meets no other. A part is synced, renamed over the snapshot, and the
+//! directory is synced: so there is always one whole snapshot or none. Who has the one before open goes on reading it. An
+//! older one never takes the place of a newer one, however late it is finished; a damaged one gives way to any. A part that does not
+//! become the snapshot is removed with its handle; what a crash leaves of parts, when the group is opened.
 
+use crate::groups::InUse;
 use base::codec::{Reader, put_bytes, put_u32};
 use base::sync::{Mutex, lock, rank};
 use base::{Error, ErrorKind, Result, Uid, checksum};
@@ -41,8 +44,8 @@ impl SnapshotDir {
         Ok(SnapshotDir { env: env.clone(), dir: dir.to_owned() })
     }
 
-    pub fn of(&self, group: u64) -> Snapshots {
-        Snapshots { place: self.clone(), group, turn: Arc::new(Mutex::new(())) }
+    pub fn of(&self, group: u64, in_use: Arc<InUse>) -> Snapshots {
+        Snapshots { place: self.clone(), group, turn: Arc::new(Mutex::new(())), _in_use: in_use }
     }
 }
 
@@ -53,58 +56,73 @@ pub(crate) struct Snapshots {
     group: u64,
     /// Guards the choice which of two becomes the snapshot.
     turn: Arc<Mutex<(), rank::Outside>>,
+    _in_use: Arc<InUse>,
 }
 
-/// A file in the making.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Built,
-    Received,
+/// A file in the making. If it is still there when this goes, it is removed.
+pub(crate) struct Part {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Renamed, it is not there. What cannot be removed now is removed when the group is opened.
+        if self.fs.exists(&self.path).unwrap_or(false) {
+            let _ = self.fs.remove(&self.path);
+        }
+    }
 }
 
 impl Snapshots {
-    fn path(&self, ends: &str) -> PathBuf {
-        self.place.dir.join(format!("{}.{ends}", self.group))
+    fn path(&self) -> PathBuf {
+        self.place.dir.join(format!("{}.snapshot", self.group))
     }
 
-    fn part(&self, part: Part) -> PathBuf {
-        self.path(match part {
-            Part::Built => "built",
-            Part::Received => "received",
-        })
-    }
-
-    fn create(&self, part: Part) -> Result<(PathBuf, Box<dyn AppendFile>)> {
-        let (path, fs) = (self.part(part), &self.place.env.fs);
-        if fs.exists(&path)? {
-            fs.remove(&path)?;
+    /// Removes what was left in the making.
+    pub fn clean(&self) -> Result<()> {
+        let (fs, begins) = (&self.place.env.fs, format!("{}.", self.group));
+        for entry in fs.list(&self.place.dir)? {
+            if entry.name.starts_with(&begins) && entry.name.ends_with(".part") {
+                fs.remove(&self.place.dir.join(&entry.name))?;
+            }
         }
+        Ok(())
+    }
+
+    fn create(&self) -> Result<(Part, Box<dyn AppendFile>)> {
+        let fs = self.place.env.fs.clone();
+        let path = self.place.dir.join(format!("{}.{:?}.part", self.group, self.place.env.new_uid()));
         let file = fs.create(&path, &CreateOptions::default())?;
-        Ok((path, file))
+        Ok((Part { fs, path }, file))
     }
 
     /// A file for what a leader sends.
     pub fn receive(&self) -> Result<SnapshotFile> {
-        let (path, file) = self.create(Part::Received)?;
-        Ok(SnapshotFile { fs: self.place.env.fs.clone(), path, at: 0, side: Side::Writing(file) })
+        let (part, file) = self.create()?;
+        Ok(SnapshotFile { at: 0, side: Side::Writing(file, part) })
     }
 
     /// A writer of a snapshot that begins with `meta`.
     pub fn build(&self, meta: &[u8]) -> Result<Writer> {
-        let (_, file) = self.create(Part::Built)?;
-        let mut writer = Writer { file, uid: self.place.env.new_uid(), entries: Vec::new(), count: 0 };
-        writer.file.append(&writer.uid.0)?;
-        writer.frame(META, meta)?;
-        Ok(writer)
+        let (part, file) = self.create()?;
+        Writer::begin(file, part, self.place.env.new_uid(), meta)
     }
 
-    /// Copies what was sent to a file that is not this group's, so that it is.
-    pub fn adopt(&self, sent: &SnapshotFile) -> Result<()> {
-        if matches!(&sent.side, Side::Writing(_)) && sent.path == self.part(Part::Received) {
-            return Ok(());
+    /// What was sent, durable in a part: it is one, or is copied into one.
+    pub fn adopt(&self, sent: SnapshotFile) -> Result<Part> {
+        match sent.side {
+            Side::Writing(mut file, part) if Arc::ptr_eq(&part.fs, &self.place.env.fs) => {
+                file.sync(SyncKind::Full)?;
+                Ok(part)
+            }
+            _ => self.copy(&sent),
         }
+    }
+
+    fn copy(&self, sent: &SnapshotFile) -> Result<Part> {
         let (from, len) = sent.opened()?;
-        let (_, mut to) = self.create(Part::Received)?;
+        let (part, mut to) = self.create()?;
         let mut at = 0;
         while at < len {
             let mut piece = vec![0; (len - at).min(1 << 20) as usize];
@@ -112,55 +130,83 @@ impl Snapshots {
             to.append(&piece)?;
             at += piece.len() as u64;
         }
-        to.sync(SyncKind::Full)
+        to.sync(SyncKind::Full)?;
+        Ok(part)
     }
 
     /// The frames of a file in the making.
-    pub fn frames(&self, part: Part) -> Result<Frames> {
-        Frames::open(&*self.place.env.fs, &self.part(part))
+    pub fn frames(&self, part: &Part) -> Result<Frames> {
+        Frames::open(&*self.place.env.fs, &part.path)
     }
 
     /// Makes a synced file the snapshot, unless `is_older` says of the meta of the present one that it is not to give way: then false.
-    pub fn commit(&self, part: Part, is_older: impl FnOnce(&[u8]) -> Result<bool>) -> Result<bool> {
+    pub fn commit(&self, part: &Part, is_older: impl FnOnce(&[u8]) -> Result<bool>) -> Result<bool> {
         let _turn = lock(&self.turn);
-        let (fs, path) = (&self.place.env.fs, self.part(part));
-        if let Some((meta, _)) = self.current()?
+        let fs = &self.place.env.fs;
+        let present = match self.current() {
+            Err(e) if self.is_damage(&e) => None,
+            present => present?,
+        };
+        if let Some((meta, _)) = present
             && !is_older(&meta)?
         {
-            fs.remove(&path)?;
             return Ok(false);
         }
-        fs.rename(&path, &self.path("snapshot"))?;
+        fs.rename(&part.path, &self.path())?;
         fs.sync_dir(&self.place.dir)?;
         Ok(true)
     }
 
+    /// True for the damage of the snapshot, and of nothing else.
+    pub fn is_damage(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Corruption && error.file() == Some(&self.path())
+    }
+
+    /// Removes a damaged snapshot. Nobody else makes one meanwhile.
+    pub fn remove(&self) -> Result<()> {
+        self.place.env.fs.remove(&self.path())?;
+        self.place.env.fs.sync_dir(&self.place.dir)
+    }
+
     /// The snapshot, if there is one: its meta and its frames behind that.
     pub fn current(&self) -> Result<Option<(Vec<u8>, Frames)>> {
-        let path = self.path("snapshot");
-        if !self.place.env.fs.exists(&path)? {
+        if !self.place.env.fs.exists(&self.path())? {
             return Ok(None);
         }
-        let mut frames = Frames::open(&*self.place.env.fs, &path)?;
+        let mut frames = Frames::open(&*self.place.env.fs, &self.path())?;
         Ok(Some((frames.meta()?, frames)))
     }
 
-    /// The bytes behind frames, for who sends them.
-    pub fn sent(&self, frames: Frames) -> SnapshotFile {
-        let side = Side::Reading(frames.file.clone(), frames.len);
-        SnapshotFile { fs: self.place.env.fs.clone(), path: frames.file.path().to_owned(), at: 0, side }
+    /// The snapshot, all of which was read and found whole.
+    pub fn checked(&self) -> Result<Option<(Vec<u8>, Frames)>> {
+        let Some((meta, mut frames)) = self.current()? else { return Ok(None) };
+        while frames.entries(&mut |_, _| ())? {}
+        Ok(Some((meta, frames)))
+    }
+
+    /// The bytes of a file, for who sends them.
+    pub fn sent(&self, frames: &Frames) -> SnapshotFile {
+        SnapshotFile { at: 0, side: Side::Reading(frames.file.clone(), frames.len) }
     }
 }
 
 /// Writes a snapshot.
 pub(crate) struct Writer {
     file: Box<dyn AppendFile>,
+    part: Part,
     uid: Uid,
     entries: Vec<u8>,
     count: u64,
 }
 
 impl Writer {
+    fn begin(mut file: Box<dyn AppendFile>, part: Part, uid: Uid, meta: &[u8]) -> Result<Writer> {
+        file.append(&uid.0)?;
+        let mut writer = Writer { file, part, uid, entries: Vec::new(), count: 0 };
+        writer.frame(META, meta)?;
+        Ok(writer)
+    }
+
     fn frame(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         if body.len() >= FRAME_MAX {
             let why = format!(
@@ -192,11 +238,12 @@ impl Writer {
     }
 
     /// Makes it durable.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<Part> {
         self.end_frame()?;
         let count = self.count.to_le_bytes();
         self.frame(END, &count)?;
-        self.file.sync(SyncKind::Full)
+        self.file.sync(SyncKind::Full)?;
+        Ok(self.part)
     }
 }
 
@@ -252,11 +299,12 @@ impl Frames {
     pub fn entries(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
         let (kind, body) = self.frame()?;
         let mut reader = Reader::new(&body);
+        let here = |e: Error| e.at_file(self.file.path());
         match kind {
             ENTRIES => {
                 while !reader.is_empty() {
-                    let key = reader.bytes()?;
-                    each(key, reader.bytes()?);
+                    let key = reader.bytes().map_err(here)?;
+                    each(key, reader.bytes().map_err(here)?);
                     self.count += 1;
                 }
                 Ok(true)
@@ -270,37 +318,36 @@ impl Frames {
 /// A snapshot on its way from one node to another, as openraft reads and writes it. It is written from front to back; what is sent
 /// twice is taken once.
 pub struct SnapshotFile {
-    fs: Arc<dyn FileSystem>,
-    path: PathBuf,
     at: u64,
     side: Side,
 }
 
 enum Side {
-    Writing(Box<dyn AppendFile>),
+    Writing(Box<dyn AppendFile>, Part),
     Reading(Arc<dyn ReadFile>, u64),
+    /// Of a snapshot that was not taken.
+    Nothing,
 }
 
 impl SnapshotFile {
-    /// Makes durable what was written.
-    pub(crate) fn sync(&mut self) -> Result<()> {
-        match &mut self.side {
-            Side::Writing(file) => file.sync(SyncKind::Full),
-            Side::Reading(..) => Ok(()),
-        }
+    /// What stands for a snapshot that was not taken. Nobody sends it.
+    pub(crate) fn nothing() -> SnapshotFile {
+        SnapshotFile { at: 0, side: Side::Nothing }
     }
 
     fn opened(&self) -> Result<(Arc<dyn ReadFile>, u64)> {
         match &self.side {
             Side::Reading(file, len) => Ok((file.clone(), *len)),
-            Side::Writing(written) => Ok((self.fs.open(&self.path, Access::Buffered)?, written.len())),
+            Side::Writing(written, part) => Ok((part.fs.open(&part.path, Access::Buffered)?, written.len())),
+            Side::Nothing => Err(Error::not_found("the snapshot of a Raft group was not taken")),
         }
     }
 
     fn len(&self) -> u64 {
         match &self.side {
-            Side::Writing(file) => file.len(),
+            Side::Writing(file, _) => file.len(),
             Side::Reading(_, len) => *len,
+            Side::Nothing => 0,
         }
     }
 }
@@ -327,7 +374,7 @@ impl AsyncWrite for SnapshotFile {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let this = &mut *self;
-        let Side::Writing(file) = &mut this.side else {
+        let Side::Writing(file, _) = &mut this.side else {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         };
         // What it has already is sent once more where an answer was lost.
@@ -339,8 +386,8 @@ impl AsyncWrite for SnapshotFile {
 
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         match &mut self.side {
-            Side::Writing(file) => Poll::Ready(file.flush().map_err(std::io::Error::other)),
-            Side::Reading(..) => Poll::Ready(Ok(())),
+            Side::Writing(file, _) => Poll::Ready(file.flush().map_err(std::io::Error::other)),
+            Side::Reading(..) | Side::Nothing => Poll::Ready(Ok(())),
         }
     }
 
@@ -369,6 +416,14 @@ impl AsyncSeek for SnapshotFile {
 
 impl fmt::Debug for SnapshotFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SnapshotFile({} at {})", self.path.display(), self.at)
+        let path = match &self.side {
+            Side::Writing(_, part) => part.path.as_path(),
+            Side::Reading(file, _) => file.path(),
+            Side::Nothing => Path::new("nothing"),
+        };
+        write!(f, "SnapshotFile({} at {})", path.display(), self.at)
     }
 }
+
+#[cfg(test)]
+mod tests;

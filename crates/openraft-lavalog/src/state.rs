@@ -5,12 +5,15 @@
 //! Openraft purges no more of the log than a snapshot has. So after a crash the state is the further of two, what was flushed and the
 //! snapshot, and the log has what comes behind.
 //!
+//! A damaged snapshot is no damage of a group whose log begins where the state ends, or before: it is removed, and a new one is taken. What
+//! there is no room for is not taken: the group goes on with the snapshot before, or with none, and keeps its log meanwhile.
+//!
 //! A snapshot is installed into a new family, flushed; then it becomes the group's snapshot, and then one durable write says that the
 //! group's family is the new one. Readers see the state before or the one after, and a crash leaves one of them: if it comes between
 //! the last two steps, the snapshot is found to be further than the state when the group is opened, and is installed again.
 
 use crate::record::{decode, encode};
-use crate::snapshot::{Frames, Part, SnapshotFile, Snapshots};
+use crate::snapshot::{Frames, SnapshotFile, Snapshots};
 use base::sync::{RwLock, rank, read, write};
 use lavastore::{Db, Error, ErrorKind, Family, Result, WriteBatch, WriteOptions};
 use openraft::storage::{RaftStateMachine, Snapshot};
@@ -82,14 +85,25 @@ impl Changes {
 #[derive(Clone, Debug)]
 pub struct State {
     db: Db,
-    /// Guards which family it is: another one once a snapshot was installed.
-    current: Arc<RwLock<Family, rank::Outside>>,
+    /// Guards which family it is, another one once a snapshot was installed; and why there is no newer snapshot.
+    current: Arc<RwLock<Current, rank::Outside>>,
+}
+
+#[derive(Debug)]
+struct Current {
+    family: Family,
+    not_taken: Option<Error>,
 }
 
 impl State {
     /// The family that the state is now. Keys that begin with the byte 0 are not the application's.
     pub fn family(&self) -> Family {
-        read(&self.current).clone()
+        read(&self.current).family.clone()
+    }
+
+    /// Why the last snapshot that was asked for was not taken, if it was not: there was no room. Until one is taken the log is kept.
+    pub fn snapshot_not_taken(&self) -> Option<Error> {
+        read(&self.current).not_taken.clone()
     }
 }
 
@@ -128,7 +142,13 @@ where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
     A: Application<C>,
 {
-    pub(crate) fn open(db: &Db, snapshots: Snapshots, name: &str, application: A) -> Result<Self> {
+    pub(crate) fn open(
+        db: &Db,
+        snapshots: Snapshots,
+        name: &str,
+        application: A,
+        purged: Option<&LogId<C::NodeId>>,
+    ) -> Result<Self> {
         let stored = db.get(format!("{GENERATION}{name}"))?;
         let generation: u64 = stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or(0);
         // What an installation left that came to its end, or did not.
@@ -136,19 +156,67 @@ where
             drop_family(db, &family_name(name, before))?;
         }
         drop_family(db, &family_name(name, generation + 1))?;
+        snapshots.clean()?;
         let family = db.family(&family_name(name, generation))?;
-        let state = State { db: db.clone(), current: Arc::new(RwLock::new(family)) };
+        let current = Arc::new(RwLock::new(Current { family, not_taken: None }));
+        let state = State { db: db.clone(), current };
         let (name, types) = (name.to_owned(), std::marker::PhantomData);
         let mut machine = StateMachine { name, generation, state, snapshots, application, types };
-        if let Some((meta, frames)) = machine.snapshots.current()? {
-            let meta: Meta<C> = decode(&meta)?;
-            let family = machine.state.family();
-            if meta.last_log_id > applied::<C>(|key| family.get(key))?.0 {
-                let loaded = machine.load(&meta, frames)?;
-                machine.switch(loaded)?;
-            }
+        match machine.restore() {
+            Err(e) if machine.snapshots.is_damage(&e) => machine.do_without(purged, e)?,
+            restored => restored?,
         }
         Ok(machine)
+    }
+
+    /// Makes the snapshot the state if it is further.
+    fn restore(&mut self) -> Result<()> {
+        let Some((meta, frames)) = self.snapshots.current()? else { return Ok(()) };
+        let meta: Meta<C> = decode(&meta)?;
+        let family = self.state.family();
+        if meta.last_log_id > applied::<C>(|key| family.get(key))?.0 {
+            let loaded = self.load(&meta, frames)?;
+            self.switch(loaded)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a new snapshot in the place of one that is damaged, if the log has what comes behind the state.
+    fn do_without(&mut self, purged: Option<&LogId<C::NodeId>>, damage: Error) -> Result<()> {
+        let family = self.state.family();
+        let last = applied::<C>(|key| family.get(key))?.0;
+        if last.as_ref() < purged {
+            return Err(damage);
+        }
+        // What was loaded of it.
+        drop_family(&self.state.db, &family_name(&self.name, self.generation + 1))?;
+        self.snapshots.remove()?;
+        if last.is_some() {
+            self.builder().take()?;
+        }
+        Ok(())
+    }
+
+    fn builder(&self) -> SnapshotBuilder<C> {
+        let (state, view) = (self.state.clone(), self.state.db.snapshot_named("a snapshot of Raft"));
+        let family = state.family();
+        SnapshotBuilder {
+            family,
+            view,
+            state,
+            snapshots: self.snapshots.clone(),
+            types: std::marker::PhantomData,
+        }
+    }
+
+    /// The snapshot, whole: what a leader sends. One that is found damaged is replaced by one of the state as it is, which is as far at least.
+    fn to_send(&self) -> Result<Option<Snapshot<C>>> {
+        match self.snapshots.checked() {
+            Err(e) if self.snapshots.is_damage(&e) => self.builder().build(),
+            checked => {
+                checked?.map(|(meta, frames)| snapshot_of(&self.snapshots, &meta, &frames)).transpose()
+            }
+        }
     }
 
     /// What reads the state while openraft has the machine.
@@ -187,20 +255,18 @@ where
         let db = self.state.db.clone();
         let key = format!("{GENERATION}{}", self.name);
         db.writing(&WriteOptions::durable()).put(key, encode(&(self.generation + 1))?)?;
-        *write(&self.state.current) = family;
+        write(&self.state.current).family = family;
         let before = family_name(&self.name, self.generation);
         self.generation += 1;
         drop_family(&db, &before)
     }
 
-    fn install(&mut self, meta: &Meta<C>, mut sent: Box<SnapshotFile>) -> Result<()> {
-        sent.sync()?;
-        self.snapshots.adopt(&sent)?;
-        drop(sent);
-        let mut frames = self.snapshots.frames(Part::Received)?;
+    fn install(&mut self, meta: &Meta<C>, sent: SnapshotFile) -> Result<()> {
+        let part = self.snapshots.adopt(sent)?;
+        let mut frames = self.snapshots.frames(&part)?;
         frames.meta()?;
         let loaded = self.load(meta, frames)?;
-        self.snapshots.commit(Part::Received, |_| Ok(true))?;
+        self.snapshots.commit(&part, |_| Ok(true))?;
         self.switch(loaded)
     }
 }
@@ -251,8 +317,7 @@ where
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C> {
-        let (family, view) = (self.state.family(), self.state.db.snapshot_named("a snapshot of Raft"));
-        SnapshotBuilder { family, view, snapshots: self.snapshots.clone(), types: std::marker::PhantomData }
+        self.builder()
     }
 
     async fn begin_receiving_snapshot(
@@ -267,22 +332,21 @@ where
         snapshot: Box<SnapshotFile>,
     ) -> std::result::Result<(), StorageError<C::NodeId>> {
         let signature = Some(meta.signature());
-        Ok(self.install(meta, snapshot).map_err(|e| StorageIOError::write_snapshot(signature, &e))?)
+        Ok(self.install(meta, *snapshot).map_err(|e| StorageIOError::write_snapshot(signature, &e))?)
     }
 
     async fn get_current_snapshot(
         &mut self,
     ) -> std::result::Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
-        Ok(current(&self.snapshots).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
+        Ok(self.to_send().map_err(|e| StorageIOError::read_snapshot(None, &e))?)
     }
 }
 
-fn current<C>(snapshots: &Snapshots) -> Result<Option<Snapshot<C>>>
+fn snapshot_of<C>(snapshots: &Snapshots, meta: &[u8], frames: &Frames) -> Result<Snapshot<C>>
 where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
 {
-    let Some((meta, frames)) = snapshots.current()? else { return Ok(None) };
-    Ok(Some(Snapshot { meta: decode(&meta)?, snapshot: Box::new(snapshots.sent(frames)) }))
+    Ok(Snapshot { meta: decode(meta)?, snapshot: Box::new(snapshots.sent(frames)) })
 }
 
 /// Writes the state of one moment into a file.
@@ -290,6 +354,7 @@ where
 pub struct SnapshotBuilder<C> {
     family: Family,
     view: lavastore::Snapshot,
+    state: State,
     snapshots: Snapshots,
     types: std::marker::PhantomData<fn() -> C>,
 }
@@ -308,10 +373,30 @@ where
             let (key, value) = entry?;
             writer.add(&key, &value)?;
         }
-        writer.finish()?;
+        let part = writer.finish()?;
         self.snapshots
-            .commit(Part::Built, |present| Ok(decode::<Meta<C>>(present)?.last_log_id <= meta.last_log_id))?;
-        current(&self.snapshots)
+            .commit(&part, |present| Ok(decode::<Meta<C>>(present)?.last_log_id <= meta.last_log_id))?;
+        self.present()
+    }
+
+    fn present(&self) -> Result<Option<Snapshot<C>>> {
+        let found = self.snapshots.current()?;
+        found.map(|(meta, frames)| snapshot_of(&self.snapshots, &meta, &frames)).transpose()
+    }
+
+    /// Takes a snapshot, or says why there is no room for it.
+    fn take(&self) -> Result<Option<Snapshot<C>>> {
+        let built = match self.build() {
+            // A snapshot that was installed meanwhile has taken the place of this state, and so of its snapshot.
+            Err(e) if e.kind() == ErrorKind::NotFound => self.present(),
+            built => built,
+        };
+        let (taken, not_taken) = match built {
+            Err(e) if e.kind() == ErrorKind::NoSpace => (self.present(), Some(e)),
+            built => (built, None),
+        };
+        write(&self.state.current).not_taken = not_taken;
+        taken
     }
 }
 
@@ -320,13 +405,12 @@ where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
 {
     async fn build_snapshot(&mut self) -> std::result::Result<Snapshot<C>, StorageError<C::NodeId>> {
-        let built = match self.build() {
-            // A snapshot that was installed meanwhile has taken the place of this state, and so of its snapshot.
-            Err(e) if e.kind() == ErrorKind::NotFound => current(&self.snapshots),
-            built => built,
-        };
-        let built = built.map_err(|e| StorageIOError::write_snapshot(None, &e))?;
+        let taken = self.take().map_err(|e| StorageIOError::write_snapshot(None, &e))?;
+        if taken.is_none() && self.state.snapshot_not_taken().is_some() {
+            // An error would end the node. A snapshot of nothing is older than any, and openraft takes no notice of it.
+            return Ok(Snapshot { meta: Meta::<C>::default(), snapshot: Box::new(SnapshotFile::nothing()) });
+        }
         let missing = || Error::not_found("the snapshot of a Raft group was removed while it was taken");
-        Ok(built.ok_or_else(missing).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
+        Ok(taken.ok_or_else(missing).map_err(|e| StorageIOError::read_snapshot(None, &e))?)
     }
 }

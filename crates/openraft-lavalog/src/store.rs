@@ -1,7 +1,8 @@
 //! Where the groups of a node are: the seam between Raft and the stores below it.
 //!
-//! A node's directory has `log` (a store of logs), `state` (a store of keys) and `snapshots`.
+//! A node's directory has `store` (the logs and the states, one store) and `snapshots`.
 
+use crate::groups::Groups;
 use crate::log::LogStorage;
 use crate::snapshot::SnapshotDir;
 use crate::state::{Application, StateMachine};
@@ -26,6 +27,7 @@ pub struct Store {
     logs: LogStore,
     db: Db,
     snapshots: SnapshotDir,
+    groups: Groups,
 }
 
 impl Store {
@@ -40,21 +42,25 @@ impl Store {
     /// Opens a directory in an environment: the kernel's, a volume of LavaFS, or a simulated machine.
     ///
     /// # Errors
-    /// Those of [`LogStore::open_in`] and [`Db::open_in`].
+    /// Those of [`Db::open_with_logs_in`].
     pub fn open_in(env: &Env, dir: impl AsRef<Path>, options: &Options) -> Result<Store> {
         let dir = dir.as_ref();
         env.fs.create_dir_all(dir)?;
-        let logs = LogStore::open_in(env, dir.join("log"), &options.logs)?;
-        let db = Db::open_in(env, dir.join("state"), &options.state)?;
+        let db = Db::open_with_logs_in(env, dir.join("store"), &options.state, &options.logs)?;
+        let logs = db.logs()?;
         let snapshots = SnapshotDir::open(env, &dir.join("snapshots"))?;
         env.fs.sync_dir(dir)?;
-        Ok(Store { logs, db, snapshots })
+        Ok(Store { logs, db, snapshots, groups: Groups::default() })
     }
 
-    /// The storage of a Raft group, which is made if it is missing. One at a time may be in use for a group.
+    /// The storage of a Raft group, which is made if it is missing. A group can be had again when both are gone, and the snapshot that
+    /// is perhaps in the making: after `Raft::shutdown`.
+    ///
+    /// A damaged snapshot is replaced by a new one if log and state are whole without it.
     ///
     /// # Errors
-    /// Those of [`LogStore::log`] and [`Db::family`]; `Corruption` and `Unsupported` for what the log or the snapshot of the group has.
+    /// `Locked` if the group is in use; those of [`LogStore::log`] and [`Db::family`]; `Corruption` and `Unsupported` for what the log has,
+    /// and for the snapshot if the group needs it.
     pub fn group<C, A>(&self, name: &str, application: A) -> Result<(LogStorage<C>, StateMachine<C, A>)>
     where
         C: RaftTypeConfig<SnapshotData = crate::SnapshotFile>,
@@ -62,8 +68,10 @@ impl Store {
         C::R: Default,
         A: Application<C>,
     {
-        let log = LogStorage::open(self.logs.clone(), name)?;
-        let state = StateMachine::open(&self.db, self.snapshots.of(log.id()), name, application)?;
+        let in_use = self.groups.enter(name)?;
+        let log = LogStorage::open(self.logs.clone(), name, in_use.clone())?;
+        let snapshots = self.snapshots.of(log.id(), in_use);
+        let state = StateMachine::open(&self.db, snapshots, name, application, log.purged())?;
         Ok((log, state))
     }
 
