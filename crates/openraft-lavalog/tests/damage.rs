@@ -156,7 +156,7 @@ fn a_snapshot_without_room_is_not_taken_and_the_group_goes_on() {
         let no_room = FaultPlan::nth(0, FaultEffect::NoSpace).path("/node/snapshots").kinds(&writes);
         machine.inject(no_room.sticky());
     };
-    let mut take = |state: &mut Machine| {
+    let take = |state: &mut Machine| {
         block_on(async { state.get_snapshot_builder().await.build_snapshot().await }).unwrap()
     };
     full();

@@ -176,7 +176,7 @@ fn a_sync_that_fails_is_told_by_the_callback() {
     let (store, mut log, _state) = open(&machine);
     run(&store, log.blocking_append([blank_ent(1, 0, 0)])).unwrap();
     let writes = [OpKind::Sync, OpKind::SyncData, OpKind::WriteDurable];
-    machine.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&writes).path("/node/log").sticky());
+    machine.inject(FaultPlan::nth(0, FaultEffect::Eio).kinds(&writes).path("/node/store").sticky());
     assert!(run(&store, log.blocking_append([entry(1, 5)])).is_err());
     machine.clear_faults();
     let (_store, mut log, _state) = open(&machine.crash(CrashKind::PowerLoss, 1));
