@@ -73,11 +73,14 @@ pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
 impl Verify {
     /// Of what there is now.
     pub fn new(core: &Arc<Core>) -> Verify {
+        // In this order none is missed that becomes storage meanwhile, and none is read twice.
+        let open = core.lane.to_retain();
         let files = core.manifest.state();
         // Copies of the checkpoint come first: they are what cannot be made again.
         let (first, others): (Vec<_>, Vec<_>) =
             files.files.values().copied().partition(|meta| meta.role == Role::Checkpoint);
-        let open = core.lane.to_retain().into_iter().map(|group| Part::Open(group.ltn, group.state));
+        let open = open.into_iter().filter(|group| files.rows_of(Source::Group(group.ltn)).is_none());
+        let open = open.map(|group| Part::Open(group.ltn, group.state));
         let parts = [Part::Manifest, Part::Directory].into_iter();
         let parts = parts.chain(first.into_iter().chain(others).map(Part::File)).chain(open);
         let parts = parts.chain([Part::Ledger]).collect();
@@ -96,7 +99,7 @@ impl Verify {
             return true;
         }
         if let Some(Reading::Group(group)) = &self.reading
-            && let Some(meta) = group.became_storage(core)
+            && let Some(meta) = group.became_storage()
         {
             self.parts.push_front(Part::File(meta));
         }

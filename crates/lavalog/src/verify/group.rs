@@ -50,6 +50,8 @@ pub(super) struct GroupCheck {
     is_active: bool,
     /// It was not storage yet when this was begun.
     is_open: bool,
+    /// Its index file, if it has become storage since: nothing was told of it, it is to be held against that.
+    became_storage: Option<FileMeta>,
 }
 
 impl GroupCheck {
@@ -112,6 +114,7 @@ impl GroupCheck {
             record_bytes,
             is_active,
             is_open,
+            became_storage: None,
         }
     }
 
@@ -146,9 +149,10 @@ impl GroupCheck {
         }
     }
 
-    /// Its index file, if it has become storage since this was begun: then what was read is held against that once more.
-    pub fn became_storage(&self, core: &Core) -> Option<FileMeta> {
-        core.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open)
+    /// When all of it was read: its index file, if it has become storage since this was begun. Then nothing was told of it, and it is to
+    /// be read once more with that.
+    pub fn became_storage(&self) -> Option<FileMeta> {
+        self.became_storage
     }
 
     /// Reads on. False: all of it was read, and what was found is told.
@@ -192,7 +196,8 @@ impl GroupCheck {
 
     /// Reads what no batch had alone, and tells what is wrong.
     fn finish(&mut self, core: &Core, report: &mut VerifyReport) {
-        if self.became_storage(core).is_some() {
+        self.became_storage = core.manifest.state().rows_of(Source::Group(self.ltn)).filter(|_| self.is_open);
+        if self.became_storage.is_some() {
             return;
         }
         let pages_are_bad = !self.found.errors.is_empty();

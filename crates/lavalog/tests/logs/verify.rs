@@ -1,6 +1,7 @@
 use crate::damage::{DIR, files, made};
 use crate::model::{Driver, contents, options, seen};
 use io::Access;
+use io::sim::threads::Plan;
 use io::sim::{CrashKind, SimEnv};
 use lavalog::verify::LostRecords;
 use lavalog::{Durability, LogStore, Options, VerifyReport};
@@ -171,4 +172,26 @@ fn files_that_nobody_lists_and_a_damaged_manifest_are_told() {
     assert!(errors(&report).iter().any(|e| e.contains("MANIFEST")), "{:?}", errors(&report));
     // It was written anew.
     assert!(!errors(&store.verify()).iter().any(|e| e.contains("MANIFEST")));
+}
+
+/// Each record is counted once, in the group or by the index file that it gets meanwhile.
+#[test]
+fn what_becomes_storage_meanwhile_is_counted_once() {
+    for seed in 0..40 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan { patience_ns: 200_000_000, ..Plan::new(seed) }, move |env| {
+            let store = LogStore::open(env, Path::new(DIR), &cold_options()).unwrap();
+            let log = store.log("a").unwrap();
+            for lsn in 1..=12 {
+                log.append(lsn, &[lsn as u8; 500], Durability::Durable).unwrap();
+                if lsn % 3 == 0 {
+                    store.seal().unwrap();
+                    let report = store.verify();
+                    assert!(report.is_sound(), "{report:?}");
+                    assert_eq!(report.checked.records.count, lsn, "{report:?}");
+                }
+            }
+        });
+        ran.unwrap_or_else(|stuck| panic!("seed {seed}: {stuck}"));
+    }
 }
