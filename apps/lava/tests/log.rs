@@ -308,7 +308,8 @@ fn a_volume_holds_logs() {
     assert_eq!(on("tail a"), "1\tx\n2\ty\n");
     assert_eq!(on("read a 2"), "y\n");
     on("trim a 2");
-    assert!(on("verify").starts_with("read 1 records"));
+    let verified = on("verify");
+    assert!(verified.starts_with("read 1 records"), "{verified}");
     assert_eq!(json(&on("ls --json"))["logs"][0]["first_lsn"], 2);
     assert_eq!(json(&on("stat --json"))["logs"], 1);
     on("checkpoint lavafs:image:/copy");

@@ -52,11 +52,20 @@ pub struct CreateOptions {
     /// For files written by background jobs: start writing back (or sync) every so many bytes, so that the final sync
     /// does not come as one large burst. 0: never.
     pub sync_every: u64,
+    /// The file never takes more room than its bytes need, or than was expected, whatever that costs in pieces: for who counts what files
+    /// occupy while they grow. A hint for file systems of our own; the kernel's know best.
+    pub exact: bool,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        CreateOptions { access: Access::Buffered, expected_len: 0, write_buffer_len: 64 << 10, sync_every: 0 }
+        CreateOptions {
+            access: Access::Buffered,
+            expected_len: 0,
+            write_buffer_len: 64 << 10,
+            sync_every: 0,
+            exact: false,
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct LavaAppendFile {
     allocated: u64,
     /// Blocks that its creator expects it to have.
     expected: u64,
+    /// It gets no more blocks than it needs.
+    exact: bool,
     /// The last operation on this file.
     position: u64,
     /// How far the sync goes that runs beside the writes, and whether it writes the journal.
@@ -85,6 +87,7 @@ impl LavaAppendFile {
             recorded: 0,
             allocated: 0,
             expected: blocks_for(options.expected_len),
+            exact: options.exact,
             position,
             beside: None,
             poison: None,
@@ -119,13 +122,13 @@ impl LavaAppendFile {
         let hinted = self.expected > needed;
         let grown = match hinted {
             true => self.volume.grow(&self.live, self.allocated, self.expected, true),
-            false => self.volume.grow(&self.live, self.allocated, needed, false),
+            false => self.volume.grow(&self.live, self.allocated, needed, self.exact),
         };
         let grown = match grown {
             // A hint: where there is no room for all of it, it is forgotten.
             Err(e) if hinted && e.kind() == ErrorKind::NoSpace => {
                 self.expected = 0;
-                self.volume.grow(&self.live, self.allocated, needed, false)
+                self.volume.grow(&self.live, self.allocated, needed, self.exact)
             }
             grown => grown,
         };

@@ -133,6 +133,7 @@ impl World {
         let options = CreateOptions {
             expected_len: [0, 0, 30_000, 1 << 40][self.rng.below(4) as usize],
             write_buffer_len: BLOCK,
+            exact: self.rng.one_in(3),
             ..CreateOptions::default()
         };
         let made = self.env.fs.create(Path::new(&path), &options);

@@ -134,8 +134,11 @@ fn begin(core: &Arc<Core>, part: Part, report: &mut VerifyReport) -> Option<Read
                     let group = GroupCheck::open(core, ltn, !is_whole, check);
                     return Some(Reading::Group(Box::new(group)));
                 }
-                // It was let go of.
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                // It was let go of, or has become storage.
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    let meta = core.manifest.state().rows_of(Source::Group(ltn))?;
+                    return begin(core, Part::File(meta), report);
+                }
                 Err(e) => report.damaged(e, Vec::new()),
             }
         }

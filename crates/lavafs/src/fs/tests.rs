@@ -131,3 +131,24 @@ fn what_is_still_written_does_not_go_on_in_a_hole() {
     assert_eq!(partial.error.message(), "a scratch file has a hole");
     assert_eq!(partial.error.file(), Some(Path::new("/s")));
 }
+
+/// Who counts what files occupy while they grow asks for no more than their bytes need; others get room ahead of them.
+#[test]
+fn an_exact_file_never_takes_more_blocks_than_its_bytes_need() {
+    let fs = volume(&SimEnv::new(5));
+    let path = Path::new("/a");
+    for exact in [true, false] {
+        let options = CreateOptions { exact, write_buffer_len: BLOCK as usize, ..CreateOptions::default() };
+        let mut file = fs.create(path, &options).unwrap();
+        let mut ahead = 0;
+        for _ in 0..300 {
+            file.append(&[7; 3000]).unwrap();
+            file.flush().unwrap();
+            let taken = fs.metadata(path).unwrap().allocated;
+            ahead = ahead.max(taken.saturating_sub(file.len().next_multiple_of(BLOCK)));
+        }
+        assert_eq!(ahead == 0, exact, "{ahead} bytes ahead");
+        drop(file);
+        fs.remove(path).unwrap();
+    }
+}

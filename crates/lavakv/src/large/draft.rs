@@ -43,6 +43,7 @@ impl Draft {
             expected_len: if expected_len == 0 { 0 } else { expected_len + expected_len / 4096 + 4096 },
             write_buffer_len: WRITE_BUFFER_LEN,
             sync_every: SYNC_EVERY,
+            ..CreateOptions::default()
         };
         let file: Box<dyn AppendFile> = context.env.fs.create(&path, &create)?;
         let mut draft = Draft { files: files.clone(), path, number, identity, writer: None, kept: false };

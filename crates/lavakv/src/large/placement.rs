@@ -125,6 +125,7 @@ impl ArrivalFile {
             expected_len: 0,
             write_buffer_len: WRITE_BUFFER_LEN,
             sync_every: SYNC_EVERY,
+            ..CreateOptions::default()
         };
         let file = tree.context.env.fs.create(&path, &create)?;
         let identity = output::identity(tree, family, number, 0, 0, &[]);

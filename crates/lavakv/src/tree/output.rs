@@ -88,6 +88,7 @@ fn create_options(tree: &Tree, expected_len: u64) -> CreateOptions {
         write_buffer_len: WRITE_BUFFER_LEN
             .min((expected_len as usize).next_multiple_of(io::PAGE).max(64 << 10)),
         sync_every: 1 << 20,
+        ..CreateOptions::default()
     }
 }
 

@@ -18,6 +18,21 @@ impl LogStore {
         self.engine().statistics()
     }
 
+    /// Waits until there is nothing left to do in the background: closed groups are storage, and what is to be collected is.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// store.settle()?;
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What stopped the store; `NoSpace` if there is no room for what is left to do.
+    pub fn settle(&self) -> Result<()> {
+        self.engine().settle()
+    }
+
     /// Makes a consistent copy of the store in a new directory, sharing files by hard links: a store of its own, with everything that was
     /// written before the call, all of it durable. Writers go on meanwhile.
     ///

@@ -83,6 +83,10 @@ impl Meter {
         self.ceiling_bytes.store(bytes, Ordering::Release);
     }
 
+    fn is_limited(&self) -> bool {
+        self.ceiling_bytes.load(Ordering::Acquire) < u64::MAX
+    }
+
     /// Takes over the files that are there before anybody changes them.
     pub fn take_over(&self, listing: &[DirEntry]) {
         let mut files = lock(&self.files);
@@ -224,6 +228,9 @@ fn whole(len: u64) -> (u64, Option<u64>) {
 impl FileSystem for MeteredFs {
     fn create(&self, path: &Path, options: &CreateOptions) -> Result<Box<dyn AppendFile>> {
         let reserved = pages(options.expected_len);
+        // What is counted is what the bytes need: under a limit a file is not to grow ahead of them. A manifest is there before its limit.
+        let is_manifest = self.meter.name(path).is_some_and(|name| !is_bounded(name));
+        let options = &CreateOptions { exact: is_manifest || self.meter.is_limited(), ..*options };
         let (file, id) = self.meter.make(path, (reserved, None), || self.inner.create(path, options))?;
         let bounded = self.meter.name(path).map(is_bounded);
         let (meter, path) = (self.meter.clone(), path.to_owned());
