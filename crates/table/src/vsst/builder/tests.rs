@@ -77,5 +77,5 @@ fn bytes_that_are_no_record_are_not_copied() {
         mask: 0,
     };
     let e = builder.copy(&record).unwrap_err();
-    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "no record"));
+    assert_eq!((e.kind(), e.message()), (ErrorKind::InvalidArgument, "adding to a vSST: no record"));
 }
