@@ -3,7 +3,7 @@
 //! A segment is a run of pages that no record of this run touches; its pages have the numbers behind those of the mix. Before anything else
 //! is measured the writers' threads bring the segments, each whole and durable on return
 //! ([`PageEngine::ingest`]), one after the other. Bytes written are those of the ingestion alone, up to the end of all background work
-//! that it caused and that ends within [`SETTLE`]. A sample of their pages is read and compared behind it, and again after the store
+//! that it caused and that ends within `SETTLE`. A sample of their pages is read and compared behind it, and again after the store
 //! was opened anew, when records were written and applied beside them.
 
 use super::redo::PAGE_BYTES;

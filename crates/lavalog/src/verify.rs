@@ -4,7 +4,7 @@
 //!
 //! 1. The manifest, as the next open would read it; and that what it lists is in the directory, and nothing else of the store.
 //! 2. Both copies of the checkpoint.
-//! 3. Index files, each with the group of the log that it is of, and cold files ([`group`], [`cold`]): checksums; that every row leads to
+//! 3. Index files, each with the group of the log that it is of, and cold files (`group`, `cold`): checksums; that every row leads to
 //!    the record of its log, LSN and sequence; that nothing lies between them.
 //! 4. The groups that are not storage yet, as far as their pages are in their files or staged, against the index in memory.
 //! 5. The ledger: what is alive of each file, counted again from the index.

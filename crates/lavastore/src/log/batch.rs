@@ -98,7 +98,7 @@ impl<'a> LogWriter<'a> {
     }
 }
 
-/// Operations that happen together or not at all, over any logs; written by [`LogStore::write`].
+/// Operations that happen together or not at all, over any logs; written by [`LogStore::write`](crate::LogStore::write).
 ///
 /// It borrows the bytes of its records: they go from where they are into the log, without a copy between. It keeps the first error
 /// of its calls, and the write returns it.
