@@ -23,13 +23,18 @@ fn key(writer: usize, n: u64) -> Vec<u8> {
     format!("{writer}-{n:06}").into_bytes()
 }
 
-/// The nth batch of a writer: a key and a record; some only the one or the other, which nothing is said of.
+/// What a writer puts behind its nth batch, in the lane of the keys.
+fn alone(writer: usize, n: u64) -> Vec<u8> {
+    format!("alone {writer} {n}").into_bytes()
+}
+
+/// The nth batch of a writer: a key and a record; behind some of them a key alone.
 fn write(db: &Db, log: &LogHandle, writer: usize, n: u64, durability: Durability) {
     let mut batch = WriteBatch::new();
     batch.put(&key(writer, n), &value(n));
     write_both(db, &batch, log, n, &value(n), durability).unwrap();
     if n.is_multiple_of(5) {
-        db.put(format!("alone {writer} {n}").as_bytes(), &value(n)).unwrap();
+        db.put(&alone(writer, n), &value(n)).unwrap();
     }
 }
 
@@ -46,6 +51,11 @@ fn count(db: &Db, logs: &LogStore, writer: usize) -> u64 {
         assert_eq!((lsn, bytes), (records, value(records)));
         let half = db.get(&key(writer, lsn)).unwrap().map(|found| found.to_vec());
         assert_eq!(half, Some(value(lsn)), "the key of record {lsn} of writer {writer}");
+        // What it wrote before, in the other lane, is of the same moment or of one before it.
+        if lsn > 1 && (lsn - 1).is_multiple_of(5) {
+            let before = db.get(&alone(writer, lsn - 1)).unwrap().map(|found| found.to_vec());
+            assert_eq!(before, Some(value(lsn - 1)), "what writer {writer} put before record {lsn}");
+        }
     }
     assert!(db.get(&key(writer, records + 1)).unwrap().is_none(), "a key without record {}", records + 1);
     records
