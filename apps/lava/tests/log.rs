@@ -346,3 +346,19 @@ fn keys_that_only_the_log_has_are_read_and_written() {
     assert_eq!(s.ok(&["get", "apples"]), "98\n");
     drop((db, log));
 }
+
+/// What a run leaves as a killed process would is opened by another, which looks for all that must be there.
+#[test]
+fn a_benchmark_recovers_what_another_left() {
+    let s = Scratch::new("log-recover");
+    let run = |args: &[&str]| {
+        let common = ["bench", "log", "--db", "left", "--logs", "3", "--writers", "2", "--seconds", "0.1"];
+        let output =
+            lava(&s.0).args(common).args(["--keep", "20000", "--in-place", "0"]).args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(run(&["--warmup-seconds", "0.1", "--crash", "ends"]).0, Some(0));
+    assert_eq!(run(&["--warmup-seconds", "0.1"]).0, Some(9), "there is a store");
+    let (status, told) = run(&["--recover", "ends"]);
+    assert_eq!(status, Some(0), "{told}");
+}

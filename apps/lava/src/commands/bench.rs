@@ -130,18 +130,18 @@ fn bench_log(db: Option<PathBuf>, args: &BenchLogCommand) -> Result<()> {
         let report = bench::logs::run(&args.logs, &*args.engine.opener(site, &args.logs), dir)?;
         told(args.json.as_deref(), &report, || report.text())
     };
-    at_site(db, run)
+    at_site(db, args.logs.recover.is_some(), run)
 }
 
-/// Calls `run` with where new stores of several engines may be made, and with what.
-fn at_site(db: Option<PathBuf>, run: impl FnOnce(LogSite, &Path) -> Result<()>) -> Result<()> {
+/// Calls `run` with where new stores of several engines may be made, or (`reuse`) where some are, and with what.
+fn at_site(db: Option<PathBuf>, reuse: bool, run: impl FnOnce(LogSite, &Path) -> Result<()>) -> Result<()> {
     match db {
         Some(db) if volume_of(&db).is_some() => {
-            let place = to_new_store(&db, "")?;
+            let place = if reuse { Place::to_write(&db)? } else { to_new_store(&db, "")? };
             let device = volume_of(&db).map(Path::to_owned);
             run(LogSite { env: place.env, device }, &place.dir)
         }
-        Some(dir) => run(LogSite::machine(), WorkDir::named(&dir, false)?.path()),
+        Some(dir) => run(LogSite::machine(), WorkDir::named(&dir, reuse)?.path()),
         None => run(LogSite::machine(), WorkDir::fresh(Path::new(FRESH_PARENT))?.path()),
     }
 }

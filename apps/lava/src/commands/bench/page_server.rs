@@ -24,5 +24,5 @@ pub fn bench(db: Option<PathBuf>, args: &PageServerCommand) -> Result<()> {
         let report = run(&args.bench, &LavaPages { site }, dir)?;
         told(args.json.as_deref(), &report, || report.text())
     };
-    at_site(db, run)
+    at_site(db, false, run)
 }
