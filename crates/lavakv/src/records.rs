@@ -1,8 +1,9 @@
 //! A guest with a lane of its own in LavaKV's store: how it is opened with it ([`store::guest`]).
 //!
 //! Batches of the guest's may carry LavaKV's ([`crate::write::carry`]). Those that are not in tables are kept while the guest's lane is read,
-//! and replayed in the order of their sequences with those of LavaKV's own lane: no more of them than memtables had room for. Opened without the guest, the store is refused as long as one of them is in no table: it
-//! could not be replayed without making the end of a lane final that is the guest's.
+//! and replayed in the order of their sequences with those of LavaKV's own lane: no more of them than memtables had room for. Opened for
+//! writing without the guest, the store is refused as long as one of them is in no table: it could not be replayed without making the end of
+//! a lane final that is the guest's. Who only reads makes no end final, and reads the lane without the guest ([`look`]).
 //!
 //! Its lane is replayed before LavaKV's, and is durable then. Both lanes end and begin in the same call ([`crate::service`]), and both
 //! end when LavaKV is closed. A store that has no room for the two logs is not opened with a guest.
