@@ -41,6 +41,8 @@ use std::time::Duration;
 const SEED: u64 = 1;
 /// Bytes of the file that is written in place.
 const IN_PLACE_FILE: u64 = 32 << 20;
+/// Records that a writer appends at once, at most.
+const IN_FLIGHT_MAX: u64 = 4096;
 /// Records of each log that are read after the run.
 const CHECKED_MAX: u64 = 4;
 
@@ -53,6 +55,10 @@ pub struct LogArgs {
     /// Threads that append, each to logs of its own
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub writers: u64,
+    /// Records that each writer appends at once: it waits until all of them are durable, and then appends as many again
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default)]
+    pub in_flight: u64,
     /// Bytes of a record
     #[arg(long, value_name = "BYTES", default_value_t = 1000)]
     pub record_size: usize,
@@ -113,6 +119,8 @@ impl LogArgs {
             "each writer has at least one log: --logs at least --writers, which is at least 1"
         } else if self.record_size < 16 || self.record_size > 1 << 20 {
             "a record has 16 bytes to 1 MiB"
+        } else if self.in_flight > IN_FLIGHT_MAX || self.in_flight > 1 && self.put_size.is_some() {
+            "--in-flight is at most 4096, and without --put-size"
         } else if !(0.0..=0.5).contains(&self.out_of_order) {
             "--out-of-order is a ratio from 0 to 0.5"
         } else if self.tail_readers > self.logs {
@@ -135,6 +143,17 @@ impl LogArgs {
     }
 }
 
+/// A record that is appended.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// To which log.
+    pub log: u64,
+    /// Its number there.
+    pub lsn: u64,
+    /// What it is.
+    pub bytes: Vec<u8>,
+}
+
 /// A store of logs under the benchmark.
 pub trait LogEngine: Sync {
     /// Appends a record; it has survived a loss of power on return.
@@ -142,6 +161,14 @@ pub trait LogEngine: Sync {
     /// # Errors
     /// Those of the engine.
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()>;
+    /// Appends several records, in whatever way the engine has for one thread that does not wait for each of them; all have survived a
+    /// loss of power on return.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn append_all(&self, records: &[Record]) -> Result<()> {
+        records.iter().try_for_each(|record| self.append(record.log, record.lsn, &record.bytes))
+    }
     /// Forgets what is below.
     ///
     /// # Errors
@@ -307,10 +334,10 @@ impl LogReport {
         let times = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.3}"));
         let block = self.block_size.map_or("unknown".to_owned(), human_bytes);
         let Latency { p50_us, p99_us, p999_us, max_us, .. } = self.latency;
-        let LogArgs { logs, writers, record_size, .. } = self.options;
+        let LogArgs { logs, writers, record_size, in_flight, .. } = self.options;
         format!(
             "engine                        {}\n\
-             logs, writers, record         {logs}, {writers}, {record_size} B, {:.1} % out of order\n\
+             logs, writers, record         {logs}, {writers} ({} at once), {record_size} B, {:.1} % out of order\n\
              durable appends               {:.0}/s\n\
              P50, P99, P99.9, max          {}, {}, {}, {}\n\
              over writes in place          {}\n\
@@ -322,6 +349,7 @@ impl LogReport {
              most space                    {}\n\
              followed                      {}\n{}",
             self.engine,
+            in_flight.max(1),
             self.out_of_order * 100.0,
             self.appends_per_s,
             human_us(p50_us),
@@ -372,7 +400,8 @@ struct Writer<'a> {
     args: &'a LogArgs,
     logs: Vec<OneLog>,
     rng: Rng,
-    record: Vec<u8>,
+    /// What is appended at once.
+    records: Vec<Record>,
     late: u64,
 }
 
@@ -381,7 +410,9 @@ impl Writer<'_> {
         let own = (writer..args.logs).step_by(args.writers as usize);
         let logs = own.map(|number| OneLog { number, next: 1, hole: None, first: 1 }).collect();
         let rng = Rng::new(SEED + writer);
-        Writer { engine, args, logs, rng, record: vec![0; args.record_size], late: 0 }
+        let record = Record { bytes: vec![0; args.record_size], ..Record::default() };
+        let records = vec![record; args.in_flight.max(1) as usize];
+        Writer { engine, args, logs, rng, records, late: 0 }
     }
 
     /// Appends until then; `until_long`: or until every log is as long as it is to be.
@@ -389,8 +420,8 @@ impl Writer<'_> {
         let mut record = Recorder::new(start_ns);
         let keep = self.args.keep_records();
         while !stop.load(Ordering::Relaxed) && now_ns() < end_ns {
-            for at in 0..self.logs.len() {
-                self.one(at, &mut record)?;
+            for at in (0..self.logs.len()).step_by(self.records.len()) {
+                self.some(at, &mut record)?;
                 if now_ns() >= end_ns {
                     break;
                 }
@@ -402,27 +433,44 @@ impl Writer<'_> {
         Ok(record)
     }
 
-    fn one(&mut self, at: usize, record: &mut Recorder) -> Result<()> {
-        let (gaps, keep) = (self.engine.takes_gaps(), self.args.keep_records());
+    /// The next record of a log.
+    fn next(&mut self, at: usize) -> (u64, u64) {
+        let gaps = self.engine.takes_gaps();
         let log = &mut self.logs[at];
-        let lsn = match log.hole.take() {
-            Some(hole) => {
-                self.late += 1;
-                hole
-            }
-            None => {
-                if gaps && self.args.out_of_order > 0.0 && self.rng.unit() < self.args.out_of_order {
-                    log.hole = Some(log.next);
-                    log.next += 1;
-                }
-                log.next += 1;
-                log.next - 1
-            }
-        };
-        fill(log.number, lsn, &mut self.record);
+        if let Some(hole) = log.hole.take() {
+            self.late += 1;
+            return (log.number, hole);
+        }
+        if gaps && self.args.out_of_order > 0.0 && self.rng.unit() < self.args.out_of_order {
+            log.hole = Some(log.next);
+            log.next += 1;
+        }
+        log.next += 1;
+        (log.number, log.next - 1)
+    }
+
+    /// Appends at once to this log and those after it.
+    fn some(&mut self, from: usize, recorder: &mut Recorder) -> Result<()> {
+        let ats = (from..from + self.records.len()).map(|at| at % self.logs.len()).collect::<Vec<_>>();
+        for (i, at) in ats.iter().enumerate() {
+            let (log, lsn) = self.next(*at);
+            let record = &mut self.records[i];
+            (record.log, record.lsn) = (log, lsn);
+            fill(log, lsn, &mut record.bytes);
+        }
         let begin_ns = now_ns();
-        self.engine.append(log.number, lsn, &self.record)?;
-        record.complete(begin_ns, now_ns(), 1, self.record.len() as u64);
+        match &self.records[..] {
+            [Record { log, lsn, bytes }] => self.engine.append(*log, *lsn, bytes)?,
+            records => self.engine.append_all(records)?,
+        }
+        let count = ats.len() as u64;
+        recorder.complete(begin_ns, now_ns(), count, count * self.args.record_size as u64);
+        ats.into_iter().try_for_each(|at| self.trim(at))
+    }
+
+    fn trim(&mut self, at: usize) -> Result<()> {
+        let keep = self.args.keep_records();
+        let log = &mut self.logs[at];
         let is_trimmed = log.number >= self.args.never_trimmed;
         if is_trimmed && log.next - log.first > keep + keep / 2 && log.hole.is_none() {
             log.first = log.next - keep;
@@ -434,10 +482,12 @@ impl Writer<'_> {
     /// Makes up for what is left out, and compares a sample of what is there.
     fn check(&mut self) -> Result<u64> {
         let mut checked = 0;
-        let mut found = Vec::new();
+        let (mut found, mut expected) = (Vec::new(), vec![0; self.args.record_size]);
         for at in 0..self.logs.len() {
             if self.logs[at].hole.is_some() {
-                self.one(at, &mut Recorder::new(now_ns()))?;
+                let (log, lsn) = self.next(at);
+                fill(log, lsn, &mut expected);
+                self.engine.append(log, lsn, &expected)?;
             }
             let OneLog { number, next, first, .. } = self.logs[at];
             let each = ((next - first) / CHECKED_MAX).max(1);
@@ -445,8 +495,8 @@ impl Writer<'_> {
                 if !self.engine.read(number, lsn, &mut found)? {
                     return Err(format!("wrong answer: record {lsn} of log {number} is missing").into());
                 }
-                fill(number, lsn, &mut self.record);
-                if found != self.record {
+                fill(number, lsn, &mut expected);
+                if found != expected {
                     return Err(format!("wrong answer: record {lsn} of log {number} is another one").into());
                 }
                 checked += 1;

@@ -1,8 +1,8 @@
 //! LavaKV used as a log: a key for each record, a range delete for each trim. What a log engine has to beat.
 
-use super::{LogEngine, LogOpener, LogSite};
+use super::{LogEngine, LogOpener, LogSite, Record};
 use crate::Result;
-use lavastore::{Db, Durability, Options, WriteOptions};
+use lavastore::{Db, Durability, Options, WriteBatch, WriteOptions};
 use serde_json::Value;
 use std::path::Path;
 
@@ -39,6 +39,14 @@ pub fn key(log: u64, lsn: u64) -> [u8; 16] {
 impl LogEngine for KeyedLogs {
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
         Ok(self.db.put(key(log, lsn), record)?)
+    }
+
+    fn append_all(&self, records: &[Record]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for Record { log, lsn, bytes } in records {
+            batch.put(key(*log, *lsn), bytes);
+        }
+        Ok(self.db.write(&batch)?)
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {

@@ -1,7 +1,7 @@
 //! LavaLog, the log engine.
 
 use super::keyed::key;
-use super::{Follow, LogArgs, LogEngine, LogOpener, LogSite};
+use super::{Follow, LogArgs, LogEngine, LogOpener, LogSite, Record};
 use crate::Result;
 use lavastore::{Db, Log, LogBatch, LogOptions, LogScan, LogStore, Options, WriteBatch};
 use serde_json::Value;
@@ -75,6 +75,15 @@ impl LogEngine for Logs {
             Some(keys) if keys.put_size > 0 => keys.append(handle, (log, lsn), record),
             _ => Ok(handle.append(lsn, record)?),
         }
+    }
+
+    fn append_all(&self, records: &[Record]) -> Result<()> {
+        let append = |record: &Record| {
+            let handle = &self.handles[record.log as usize];
+            handle.append_async(record.lsn, &record.bytes)
+        };
+        let all = records.iter().map(append).collect::<lavastore::Result<Vec<_>>>()?;
+        Ok(all.into_iter().try_for_each(lavastore::Completion::wait)?)
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {

@@ -101,10 +101,31 @@ fn what_makes_no_sense_is_refused() {
         (LogArgs { writers: 0, ..args() }, "writer"),
         (LogArgs { writers: 4, ..args() }, "writer"),
         (LogArgs { record_size: 8, ..args() }, "record"),
+        (LogArgs { in_flight: 2, put_size: Some(1), ..args() }, "in-flight"),
         (LogArgs { out_of_order: 0.9, ..args() }, "out-of-order"),
         (LogArgs { seconds: 0.0, ..args() }, "seconds"),
     ] {
         assert!(wrong.check().unwrap_err().to_string().contains(word));
+    }
+}
+
+#[test]
+fn a_writer_may_append_several_at_once() {
+    let parent = crate::host::WorkDir::fresh(
+        &std::env::temp_dir().join(format!("bench-at-once-{}", std::process::id())),
+    );
+    let parent = parent.unwrap();
+    // More than a writer has logs, so that some logs get two of one call.
+    for in_flight in [2, 5] {
+        let args = LogArgs { in_flight, ..args() };
+        for (engine, name) in [(OwnEngine::Lavalog, "lavalog"), (OwnEngine::Lavakv, "lavakv")] {
+            let dir = parent.path().join(format!("{name}-{in_flight}"));
+            let report = run(&args, &*engine.opener(LogSite::machine(), &args), &dir).unwrap();
+            assert!(report.checked > 0 && report.out_of_order > 0.0, "{report:?}");
+            assert!(report.appends.is_multiple_of(in_flight), "{report:?}");
+        }
+        let forgets = Shared(std::sync::Arc::new(Forgetful { forgets: true, ..Forgetful::default() }));
+        assert!(run(&args, &forgets, Path::new("/")).is_err());
     }
 }
 

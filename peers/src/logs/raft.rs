@@ -2,7 +2,7 @@
 
 use bench::Result;
 use bench::host::StopOnDrop;
-use bench::logs::{LogEngine, LogOpener};
+use bench::logs::{LogEngine, LogOpener, Record};
 use raft_engine::{Config, Engine, LogBatch, MessageExt, ReadableSize, RecoveryMode};
 use raft_proto::eraftpb::Entry;
 use serde_json::Value;
@@ -60,6 +60,13 @@ impl LogOpener for Raft {
     }
 }
 
+fn entry(index: u64, record: &[u8]) -> Entry {
+    let mut entry = Entry::default();
+    entry.index = index;
+    entry.data = record.to_vec().into();
+    entry
+}
+
 struct RaftLogs {
     engine: Arc<Engine>,
     stop: Arc<AtomicBool>,
@@ -78,11 +85,17 @@ impl Drop for RaftLogs {
 
 impl LogEngine for RaftLogs {
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
-        let mut entry = Entry::default();
-        entry.index = lsn;
-        entry.data = record.to_vec().into();
         let mut batch = LogBatch::with_capacity(1);
-        batch.add_entries::<Typed>(log + 1, &[entry])?;
+        batch.add_entries::<Typed>(log + 1, &[entry(lsn, record)])?;
+        self.engine.write(&mut batch, true)?;
+        Ok(())
+    }
+
+    fn append_all(&self, records: &[Record]) -> Result<()> {
+        let mut batch = LogBatch::with_capacity(records.len());
+        for Record { log, lsn, bytes } in records {
+            batch.add_entries::<Typed>(log + 1, &[entry(*lsn, bytes)])?;
+        }
         self.engine.write(&mut batch, true)?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use bench::Result;
 use bench::logs::keyed::key;
-use bench::logs::{LogEngine, LogOpener};
+use bench::logs::{LogEngine, LogOpener, Record};
 use rocksdb::{DB, Options, WriteBatch, WriteOptions};
 use serde_json::Value;
 use std::path::Path;
@@ -29,11 +29,21 @@ struct RocksLogs {
     db: DB,
 }
 
+fn durable() -> WriteOptions {
+    let mut durable = WriteOptions::default();
+    durable.set_sync(true);
+    durable
+}
+
 impl LogEngine for RocksLogs {
     fn append(&self, log: u64, lsn: u64, record: &[u8]) -> Result<()> {
-        let mut durable = WriteOptions::default();
-        durable.set_sync(true);
-        Ok(self.db.put_opt(key(log, lsn), record, &durable)?)
+        Ok(self.db.put_opt(key(log, lsn), record, &durable())?)
+    }
+
+    fn append_all(&self, records: &[Record]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        records.iter().for_each(|record| batch.put(key(record.log, record.lsn), &record.bytes));
+        Ok(self.db.write_opt(batch, &durable())?)
     }
 
     fn trim(&self, log: u64, below: u64) -> Result<()> {
