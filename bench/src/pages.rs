@@ -90,6 +90,10 @@ pub struct PageServerArgs {
     /// Bytes of memory for the pages in the engine's cache
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub cache: u64,
+    /// Bytes of a table in memory, of which each family has one that is filled and one that is flushed
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    #[serde(default)]
+    pub memtable: u64,
     /// Seconds of the measured part
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,

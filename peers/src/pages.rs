@@ -89,9 +89,6 @@ pub fn compare(args: &PageCompareArgs) -> Result<()> {
     comparison.run(&args.pairs, &args.bench)
 }
 
-/// Bytes of each column family's memtable: RocksDB's default.
-const WRITE_BUFFER_BYTES: usize = 64 << 20;
-
 /// Opens RocksDB with a column family for each module.
 struct Rocks {
     /// Pages in files of their own.
@@ -121,7 +118,7 @@ impl PageOpener for Rocks {
             table.set_format_version(6);
             let mut of = Options::default();
             of.set_block_based_table_factory(&table);
-            of.set_write_buffer_size(WRITE_BUFFER_BYTES);
+            of.set_write_buffer_size(args.memtable as usize);
             of.set_compression_type(rocksdb::DBCompressionType::None);
             if self.blobs && name == "page" {
                 of.set_enable_blob_files(true);
@@ -135,7 +132,7 @@ impl PageOpener for Rocks {
         let db = DB::open_cf_descriptors(&options, dir, families)?;
         let settings = [
             ("block_cache", args.cache.to_string()),
-            ("write_buffer_size", WRITE_BUFFER_BYTES.to_string()),
+            ("write_buffer_size", args.memtable.to_string()),
             ("max_background_jobs", "2".to_owned()),
             ("recycle_log_file_num", "4".to_owned()),
             ("direct I/O", "reads, flush and compaction".to_owned()),

@@ -15,6 +15,9 @@ use lavastore::{
 use std::path::Path;
 use std::time::Duration;
 
+/// Families that are written, each with tables in memory.
+const FAMILIES: usize = 4;
+
 /// Opens it.
 pub struct LavaPages {
     /// Where the stores are.
@@ -27,7 +30,13 @@ impl PageOpener for LavaPages {
     }
 
     fn open(&self, dir: &Path, args: &PageServerArgs) -> Result<Box<dyn PageEngine>> {
-        let options = Options { cache_bytes: args.cache as usize, ..Options::default() };
+        let memtable_bytes = args.memtable as usize;
+        let options = Options {
+            cache_bytes: args.cache as usize,
+            memtable_bytes,
+            memory_bytes: 2 * FAMILIES * memtable_bytes,
+            ..Options::default()
+        };
         let db = Db::open_in(&self.site.env, dir.join("pages"), &options)?;
         let logs = LogStore::open_in(&self.site.env, dir.join("logs"), &LogOptions::default())?;
         let engine = Pages {
@@ -38,7 +47,9 @@ impl PageOpener for LavaPages {
             slices: (0..args.slices)
                 .map(|slice| Ok(logs.log(&format!("slice-{slice}"))?))
                 .collect::<Result<_>>()?,
-            settings: vec![("cache_bytes".to_owned(), args.cache.to_string())],
+            settings: [("cache_bytes", args.cache), ("memtable_bytes", args.memtable)]
+                .map(|(name, value)| (name.to_owned(), value.to_string()))
+                .into(),
             db,
             logs,
         };

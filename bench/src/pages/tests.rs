@@ -20,6 +20,7 @@ pub fn args(mix: Mix) -> PageServerArgs {
         rate: 0.0,
         backlog: 256 << 10,
         cache: 1 << 20,
+        memtable: 1 << 20,
         seconds: 0.5,
         ingest: IngestArgs::default(),
     }

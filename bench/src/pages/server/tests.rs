@@ -22,6 +22,7 @@ fn args() -> PageServerArgs {
         rate: 0.0,
         backlog: 1 << 20,
         cache: 8 << 20,
+        memtable: 8 << 20,
         seconds: 1.0,
         ingest: IngestArgs::default(),
     }

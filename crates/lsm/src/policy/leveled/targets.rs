@@ -7,7 +7,9 @@
 //!
 //! Where nearly all bytes of a level are values in vSSTs, merging it moves little, and what lies above it is garbage not
 //! yet exposed. There the base level may be `SEPARATED_BASE_FACTOR` times as large: most trees then have level 0 and
-//! one level more.
+//! one level more. There, too, level 0 goes down as soon as it stands for a fifth of the deepest level and two files more,
+//! however few its files are: where memtables are long beside the store, writers are slowed down for what level 0 hides (from 22 % on)
+//! before its files are many, and nothing else exposes it.
 //!
 //! **Scores** are bytes over target, without the files that are on their way down already; for level 0 the larger of
 //! files over `l0_compaction_files` and bytes over the byte limit.
@@ -25,6 +27,9 @@ const SEPARATED_BASE_FACTOR: u64 = 48;
 
 /// Values count as separated where the tables of a level are at most this part of what the level stands for.
 const SEPARATED_PART: u64 = 16;
+
+/// Where values are separated level 0 stands for at most this part of the deepest level before it goes down.
+const SEPARATED_L0_PART: u64 = 5;
 
 /// What the levels should hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +55,8 @@ impl Leveled {
         let last = self.last_level();
         let multiplier = self.level_multiplier.max(2);
         let level_base_bytes = self.level_base_bytes.max(1);
-        let size = |level: usize| self.level_size(version, level);
         let first_used = (1..=last).find(|&level| !version.files(level).is_empty()).unwrap_or(last);
-        let largest = (1..=last).map(size).max().unwrap_or(0);
-        let tables = (1..=last).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
-        let separated = largest > 0 && tables <= largest / SEPARATED_PART;
+        let (largest, separated) = self.deepest(version);
         let base_max = level_base_bytes.saturating_mul(if separated { SEPARATED_BASE_FACTOR } else { 1 });
 
         // What the highest level in use would hold if the deepest one held the most.
@@ -79,6 +81,14 @@ impl Leveled {
         LevelTargets { base_level, bytes }
     }
 
+    /// What the largest level below level 0 stands for, and whether nearly all of that is in vSSTs.
+    fn deepest(&self, version: &Version) -> (u64, bool) {
+        let below = 1..=self.last_level();
+        let largest = below.clone().map(|level| self.level_size(version, level)).max().unwrap_or(0);
+        let tables = below.fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
+        (largest, largest > 0 && tables <= largest / SEPARATED_PART)
+    }
+
     /// The scores of the levels that can be compacted, highest first: at 1 and above a level wants to be.
     pub fn scores(&self, facts: &Facts<'_>) -> Vec<(usize, f64)> {
         self.scores_for(facts, &self.level_targets(facts.version, facts.set_aside))
@@ -91,7 +101,7 @@ impl Leveled {
         let free = |level: usize| version.files(level).iter().filter(is_free);
         let bytes = |level: usize| free(level).fold(0, |sum: u64, f| sum.saturating_add(self.size_of(f)));
         let by_files = free(0).count() as f64 / self.l0_compaction_files.max(1) as f64;
-        let by_bytes = bytes(0) as f64 / self.l0_bytes_max(targets) as f64;
+        let by_bytes = bytes(0) as f64 / self.l0_bytes_max(version, targets) as f64;
         let mut scores = vec![(0, by_files.max(by_bytes))];
         for level in targets.base_level..self.last_level() {
             scores.push((level, bytes(level) as f64 / targets.bytes[level] as f64));
@@ -103,7 +113,7 @@ impl Leveled {
 
     pub(super) fn l0_wants(&self, version: &Version, set_aside: &SetAside, targets: &LevelTargets) -> bool {
         let load = self.load_of(version, set_aside, targets);
-        load.files >= self.l0_compaction_files.max(1) || load.size >= self.l0_bytes_max(targets)
+        load.files >= self.l0_compaction_files.max(1) || load.size >= self.l0_bytes_max(version, targets)
     }
 
     /// Files and physical bytes that level 0 has to send down: all of it, but for what a table that cannot be read keeps
@@ -136,10 +146,18 @@ impl Leveled {
     }
 
     /// The byte limit of level 0 grows with the base level, or a burst would send every single file down against a base
-    /// level many times as large.
-    fn l0_bytes_max(&self, targets: &LevelTargets) -> u64 {
+    /// level many times as large. See the module for separated values.
+    fn l0_bytes_max(&self, version: &Version, targets: &LevelTargets) -> u64 {
+        let multiplier = self.level_multiplier.max(2);
         let base = targets.bytes.get(targets.base_level).copied().filter(|bytes| *bytes != u64::MAX);
-        self.l0_compaction_bytes.max(base.unwrap_or(0) / self.level_multiplier.max(2)).max(1)
+        let few = match self.deepest(version) {
+            (largest, true) => {
+                let hidden = (largest / SEPARATED_L0_PART).saturating_add(2 * self.file_bytes);
+                self.l0_compaction_bytes.min(hidden)
+            }
+            (_, false) => self.l0_compaction_bytes,
+        };
+        few.max(base.unwrap_or(0) / multiplier).max(1)
     }
 
     /// How many compensated bytes compactions will have to rewrite until every level is within its target, if nothing
