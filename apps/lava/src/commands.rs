@@ -17,8 +17,9 @@ pub mod space;
 
 use crate::Result;
 use crate::output::usage;
+use crate::status::{self, Status};
 use clap::Args;
-use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, Options};
+use lavastore::{Compression, Db, ErrorKind, Family, FamilyOptions, LogStore, Options};
 use place::Place;
 use std::path::PathBuf;
 
@@ -36,6 +37,43 @@ pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     Ok(Db::open_read_only_in(&place.env, place.dir, &Options::default())?)
 }
 
+/// The two halves of a store that a command reports on. Each is read for itself: the keys beside a process that writes them, the logs
+/// only while nobody has the store.
+pub struct Halves {
+    /// The keys; none in a store of logs alone.
+    pub keys: Option<Db>,
+    dir: PathBuf,
+    has_logs: bool,
+}
+
+impl Halves {
+    /// Opens the keys for reading.
+    pub fn open(db: Option<PathBuf>) -> Result<Halves> {
+        let dir = directory(db)?;
+        let place = Place::to_read(&dir)?;
+        let has_logs = has_logs(&place)?;
+        let keys = match Db::open_read_only_in(&place.env, &place.dir, &Options::default()) {
+            // A store of logs alone.
+            Err(e) if has_logs && e.kind() == ErrorKind::NotFound => None,
+            keys => Some(keys?),
+        };
+        Ok(Halves { keys, dir, has_logs })
+    }
+
+    /// What there is to say of the logs, once the keys were closed: on a volume both would be mounted. `None`: there are none;
+    /// `Err`: another process has the store, and what it has of logs is not known here.
+    pub fn logs<T>(&self, look: impl FnOnce(&LogStore) -> lavastore::Result<T>) -> Result<Option<Result<T>>> {
+        if !self.has_logs {
+            return Ok(None);
+        }
+        let opened = Place::to_write(&self.dir).and_then(|place| Ok(log::open(&place, false)?));
+        match opened {
+            Err(e) if status::of(&*e) == Status::InUse => Ok(Some(Err(e))),
+            store => Ok(Some(Ok(look(&store?)?))),
+        }
+    }
+}
+
 /// To be called when everything was printed: where manifest or log are damaged, a store opened for reading shows what is before
 /// the damage. Whoever asked must not take that for the whole.
 pub fn read_whole(store: &Db) -> Result<()> {
@@ -43,7 +81,7 @@ pub fn read_whole(store: &Db) -> Result<()> {
         None => Ok(()),
         Some(damage) => {
             let what = format!("this is only what is before the damage: {damage}");
-            Err(crate::status::failure(crate::status::Status::Damage, what))
+            Err(status::failure(Status::Damage, what))
         }
     }
 }
@@ -61,15 +99,19 @@ pub fn open_with(dir: PathBuf, options: Options) -> Result<Db> {
 
 /// The same in a place. What its logs hold for keys comes into tables with them, so they are opened too, if it has any.
 pub fn open_in(place: Place, options: Options) -> Result<Db> {
-    let has_logs = Db::has_logs_in(&place.env, &place.dir).or_else(|e| match e.kind() {
-        ErrorKind::NotFound => Ok(false),
-        _ => Err(e),
-    })?;
+    let has_logs = has_logs(&place)?;
     let options = with_own_family(&place, options)?;
     Ok(match has_logs {
         true => Db::open_with_logs_in(&place.env, place.dir, &options, &log::options(false))?,
         false => Db::open_in(&place.env, place.dir, &options)?,
     })
+}
+
+fn has_logs(place: &Place) -> Result<bool> {
+    match Db::has_logs_in(&place.env, &place.dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        has_logs => Ok(has_logs?),
+    }
 }
 
 /// Opens the keys of a store alone, for who takes its logs away.
@@ -125,7 +167,7 @@ pub fn family(store: &Db, name: Option<&str>) -> Result<Family> {
         Some(name) => store.open_family(name).map_err(|_| {
             let known = store.family_names().join(", ");
             let what = format!("there is no column family {name}; there are: {known}");
-            crate::status::failure(crate::status::Status::NotFound, what)
+            status::failure(Status::NotFound, what)
         }),
     }
 }

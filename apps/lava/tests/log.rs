@@ -145,7 +145,7 @@ fn what_is_not_there_is_named_and_nothing_is_made() {
 fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
     let s = Scratch::new("log-alone");
     ok(&s, "append a x");
-    for line in ["get k", "scan", "export -", "stat", "space", "gc --dry-run", "verify", "engines"] {
+    for line in ["get k", "scan", "export -", "gc --dry-run", "verify"] {
         let told = s.fails(8, &line.split(' ').collect::<Vec<_>>());
         assert!(
             told.contains("there are no column families in this store: another engine made it"),
@@ -154,6 +154,67 @@ fn a_store_of_logs_alone_is_no_damaged_store_of_keys() {
     }
     s.ok(&["put", "k", "v"]);
     assert_eq!((s.ok(&["get", "k"]), ok(&s, "tail a")), ("v\n".to_owned(), "1\tx\n".to_owned()));
+}
+
+/// What there is of logs is told where the store is asked, beside its keys and without any.
+#[test]
+fn the_ledgers_of_a_store_have_its_logs() {
+    let s = Scratch::new("log-ledgers");
+    ok(&s, "append orders apples pears");
+    ok(&s, "append a\\tb x");
+    let space = json(&s.ok(&["space", "--json"]));
+    let logs = &space["logs"];
+    let parts = [
+        "live",
+        "garbage",
+        "open",
+        "index",
+        "checkpoint",
+        "jobs",
+        "free",
+        "wal",
+        "manifest",
+        "engines",
+        "other",
+    ];
+    let sum: u64 = parts.iter().map(|part| logs[format!("{part}_bytes")].as_u64().unwrap()).sum();
+    assert_eq!(logs["total_bytes"], sum);
+    let orders = logs["logs"].as_array().unwrap().iter().find(|log| log["name"] == "orders").unwrap();
+    assert_eq!((&orders["records"], &orders["live_bytes"]), (&2.into(), &11.into()));
+    let text = s.ok(&["space"]);
+    assert!(
+        text.contains("checkpoint") && text.contains("  orders\n") && !text.contains("\nlogs\n"),
+        "{text}"
+    );
+    assert_eq!(json(&s.ok(&["stat", "--json"]))["logs"]["logs"], 2);
+    assert!(s.ok(&["stat"]).starts_with("logs                 2\n"));
+    let engines = json(&s.ok(&["engines", "--json"]))["engines"].clone();
+    assert_eq!((&engines[0]["name"], &engines[0]["known"]), (&"LavaLog".into(), &true.into()));
+
+    s.ok(&["put", "k", "v"]);
+    let both = json(&s.ok(&["space", "--json"]));
+    // Each counts the whole directory; in between the logs were opened.
+    assert!(both["engines_bytes"].as_u64() > Some(0));
+    assert!(
+        both["logs"]["logs"].as_array().unwrap().len() == 2
+            && both["families"].as_array().unwrap().len() == 1
+    );
+    let text = s.ok(&["space"]);
+    let (of_keys, of_logs) = text.split_once("\nlogs\n").unwrap();
+    assert!(of_keys.contains("in memtables") && of_logs.contains("  orders\n"), "{text}");
+    let stat = s.ok(&["stat"]);
+    assert!(stat.contains("column families") && stat.contains("\nlogs                 2\n"), "{stat}");
+    assert!(s.ok(&["engines"]).contains("LavaLog") && !s.ok(&["engines"]).contains("not known here"));
+
+    // Somebody has the store: the keys are read beside him, of the logs nothing is known.
+    let holder = lavastore::Db::open(s.path("db")).unwrap();
+    let held = json(&s.ok(&["space", "--json"]));
+    assert!(
+        held["families"].is_array() && held["logs"]["unknown"].as_str().unwrap().contains("process"),
+        "{held}"
+    );
+    assert!(s.ok(&["stat"]).contains("\nlogs: not known, "));
+    drop(holder);
 }
 
 #[test]
@@ -170,6 +231,8 @@ fn a_store_that_is_held_is_not_waited_for() {
     for line in ["append a y", "read a 1", "tail a", "tail a -f", "trim a 1", "ls", "stat", "verify"] {
         fails(&s, 7, line);
     }
+    s.fails(7, &["engines"]);
+    assert!(s.ok(&["space"]).contains("logs: not known, "));
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
 }

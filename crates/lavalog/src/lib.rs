@@ -60,4 +60,5 @@ pub use options::Options;
 pub use scan::Scan;
 pub use space_report::Space;
 pub use store::commit::{Completion, Durability};
+pub use store::engines::EngineSpace;
 pub use verify::VerifyReport;

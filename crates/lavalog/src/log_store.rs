@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Completion, Durability};
+use store::engines::{self, EngineSpace};
 use store::guest::HostWrite;
 use store::run::{Scheduler, Work};
 
@@ -222,6 +223,14 @@ impl LogStore {
     /// Those of listing the directory.
     pub fn space(&self) -> Result<Space> {
         self.core().space()
+    }
+
+    /// The engines that have something in the store, with what each has there beside the log.
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn engines(&self) -> Result<Vec<EngineSpace>> {
+        engines::list(&self.core().files)
     }
 
     /// Reads and checks everything, while writers go on: see [`crate::verify`].

@@ -180,6 +180,20 @@ pub use lavalog::Options as LogOptions;
 pub use lavalog::Statistics as LogStatistics;
 
 /// ```
+/// use lavastore::{LogSpace, LogSpaceOwners, LogSpaceStored, LogStoreSpace};
+/// # let store = lavastore::testing::log_store();
+/// store.log("orders")?.append(1, "two apples")?;
+/// let LogStoreSpace { owners, stored, logs, .. } = store.space()?;
+/// assert_eq!(owners.live_bytes, logs.iter().map(|log: &LogSpace| log.live_bytes).sum::<u64>());
+/// # let _: (LogSpaceOwners, LogSpaceStored) = (owners, stored);
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavalog::space_report::{
+    LogSpace, Owners as LogSpaceOwners, Space as LogStoreSpace, Stored as LogSpaceStored,
+};
+
+/// ```
 /// use lavastore::{LogChecked, LogCheckedCount, LogDamage, LogVerifyReport, LostRecords};
 /// # let store = lavastore::testing::log_store();
 /// let LogVerifyReport { damages, checked, .. } = store.verify();

@@ -1,16 +1,16 @@
 //! `engines`: which engines share the store, and how one that is not wanted any more is removed from it.
 
-use super::{directory, open_to_read, open_without_logs, read_whole};
+use super::{Halves, directory, open_without_logs, read_whole};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{EngineSpace, Options};
+use lavastore::{EngineSpace, LogStore, Options};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// The engine that `lava log` opens.
-const LOGS: &str = "lavalog";
+const LOGS: &str = "LavaLog";
 
 /// Options of `engines`.
 #[derive(Args)]
@@ -29,10 +29,13 @@ pub struct EnginesArgs {
 /// Lists the engines, or removes one.
 pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
     let Some(name) = &args.remove else {
-        let store = open_to_read(db)?;
-        let all = store.engines()?;
+        let mut halves = Halves::open(db)?;
+        let (all, read) = match halves.keys.take() {
+            Some(store) => (store.engines()?, read_whole(&store)),
+            None => (halves.logs(LogStore::engines)?.transpose()?.unwrap_or_default(), Ok(())),
+        };
         output::report(args.json, &json!({ "engines": as_json(&all) }), || as_text(&all))?;
-        return read_whole(&store);
+        return read;
     };
     if !args.yes {
         return output::usage(format!(

@@ -1,14 +1,14 @@
 //! `stat`, `verify`, `dump`.
 
 use super::place::Place;
-use super::space::{family_json, family_text, space_json};
-use super::{directory, open_to_read, read_whole};
+use super::space::{self, family_json, family_text, space_json};
+use super::{Halves, directory, log, open_to_read, read_whole};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, Env, ErrorKind};
+use lavastore::{Db, Env, ErrorKind, FamilySpace, Space};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -42,39 +42,76 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     if args.prometheus {
         return prometheus(db, args.metrics_file.as_deref());
     }
-    let store = open_to_read(db)?;
-    let shape = store.describe();
-    let counters = store.stats().fields();
-    let space = store.space()?;
-    let lines: Vec<&str> = shape.lines().collect();
-    let numbers: Map<String, Value> = counters.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
-    let families = space.families.iter().map(|family| {
-        let mut all = family_json(family);
-        all["options"] = options_of(&store, &family.name).into();
-        all
-    });
-    let report = json!({
-        "column_families": store.family_names(),
-        "families": families.collect::<Vec<_>>(),
-        "shape": lines,
-        "space": space_json(&space),
-        "counters_since_open": numbers,
-    });
+    let mut halves = Halves::open(db)?;
+    let keys = halves.keys.as_ref().map(StatOfKeys::of).transpose()?;
+    let read = halves.keys.take().map_or(Ok(()), |store| read_whole(&store));
+    let logs = halves.logs(|store| Ok(store.stats()))?;
+    let mut report = keys.as_ref().map_or_else(|| json!({}), StatOfKeys::json);
+    if let Some(logs) = &logs {
+        report["logs"] = space::known(logs, log::stats_json);
+    }
     output::report(args.json, &report, || {
-        let mut text = format!("column families      {}\n", store.family_names().join(", "));
-        let _ = writeln!(text, "on disk              {}", human_bytes(space.total_bytes));
-        let _ = writeln!(text, "live data, at least  {}", human_bytes(space.live_bytes_min));
-        let _ = writeln!(text, "in memtables         {}", human_bytes(space.memtable_bytes));
-        for family in &space.families {
+        let mut text = keys.as_ref().map(StatOfKeys::text).unwrap_or_default();
+        if let Some(logs) = &logs {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(&logs.as_ref().map_or_else(space::unknown_logs, log::stats_text));
+        }
+        text
+    })?;
+    read
+}
+
+/// What `stat` tells of keys.
+struct StatOfKeys {
+    families: Vec<(FamilySpace, Map<String, Value>)>,
+    names: Vec<String>,
+    shape: String,
+    space: Space,
+    counters: Map<String, Value>,
+}
+
+impl StatOfKeys {
+    fn of(store: &Db) -> lavastore::Result<StatOfKeys> {
+        let space = store.space()?;
+        let with_options = |family: &FamilySpace| (family.clone(), options_of(store, &family.name));
+        Ok(StatOfKeys {
+            families: space.families.iter().map(with_options).collect(),
+            names: store.family_names(),
+            shape: store.describe(),
+            counters: store.stats().fields().iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect(),
+            space,
+        })
+    }
+
+    fn json(&self) -> Value {
+        let families = self.families.iter().map(|(family, options)| {
+            let mut all = family_json(family);
+            all["options"] = options.clone().into();
+            all
+        });
+        json!({
+            "column_families": self.names,
+            "families": families.collect::<Vec<_>>(),
+            "shape": self.shape.lines().collect::<Vec<_>>(),
+            "space": space_json(&self.space),
+            "counters_since_open": self.counters,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("column families      {}\n", self.names.join(", "));
+        let _ = writeln!(text, "on disk              {}", human_bytes(self.space.total_bytes));
+        let _ = writeln!(text, "live data, at least  {}", human_bytes(self.space.live_bytes_min));
+        let _ = writeln!(text, "in memtables         {}", human_bytes(self.space.memtable_bytes));
+        for (family, options) in &self.families {
             let _ = write!(text, "\n{}", family_text(family));
-            for (name, value) in options_of(&store, &family.name) {
+            for (name, value) in options {
                 let _ =
                     writeln!(text, "  {name} {}", value.as_str().map_or(value.to_string(), str::to_owned));
             }
         }
         text
-    })?;
-    read_whole(&store)
+    }
 }
 
 /// Where a process that has a store open keeps its metrics, if it was told no other place.

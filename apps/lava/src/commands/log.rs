@@ -13,8 +13,8 @@ use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::{Args, Subcommand};
 use lavastore::{
-    ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStore, LogVerifyReport, LostRecords,
-    Lsn, WriteOptions,
+    ErrorKind, Log, LogBatch, LogCheckedCount, LogDamage, LogOptions, LogStatistics, LogStore,
+    LogVerifyReport, LostRecords, Lsn, WriteOptions,
 };
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -75,7 +75,8 @@ pub fn options(create: bool) -> LogOptions {
     LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() }
 }
 
-fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
+/// Opens the logs of a store.
+pub fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
     LogStore::open_in(&place.env, &place.dir, &options(create))
 }
 
@@ -386,15 +387,21 @@ fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     if let Some(name) = &args.log {
         return stat_log(&store.open_log(name)?, name, args.json);
     }
-    let s = store.stats();
-    let report =
-        json!({ "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes });
-    output::report(args.json, &report, || {
-        let mut text = format!("logs                 {}\n", human_count(s.logs));
-        let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
-        let _ = writeln!(text, "index in memory      {}", human_bytes(s.index_bytes));
-        text
-    })
+    let stats = store.stats();
+    output::report(args.json, &stats_json(&stats), || stats_text(&stats))
+}
+
+/// What a store has of logs, as JSON.
+pub fn stats_json(s: &LogStatistics) -> Value {
+    json!({ "logs": s.logs, "record_bytes": s.record_bytes, "index_memory_bytes": s.index_bytes })
+}
+
+/// The same for a person.
+pub fn stats_text(s: &LogStatistics) -> String {
+    let mut text = format!("logs                 {}\n", human_count(s.logs));
+    let _ = writeln!(text, "records              {}", human_bytes(s.record_bytes));
+    let _ = writeln!(text, "index in memory      {}", human_bytes(s.index_bytes));
+    text
 }
 
 fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {

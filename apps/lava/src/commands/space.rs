@@ -1,20 +1,97 @@
-//! `space`: who owns which bytes, as a table and a bar.
+//! `space`: who owns which bytes, as a table and a bar; of a store with keys and logs one for either, since each counts the whole
+//! directory, with the other's files as one part.
 
 use super::inspect::ReportArgs;
-use super::{open_to_read, read_whole};
-use crate::{Result, output};
+use super::{Halves, read_whole};
+use crate::formats::escape;
+use crate::{Error, Result, output};
 use bench::report::{human_bytes, human_count};
-use lavastore::{FamilySpace, Holder, Space};
+use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+/// Logs that are listed for a person: those with the most bytes.
+const LOGS_LISTED: usize = 20;
+
 /// Shows who owns which bytes.
 pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
-    let store = open_to_read(db)?;
-    let space = store.space()?;
-    output::report(args.json, &space_json(&space), || space_text(&space, output::Screen::of_stdout()))?;
-    read_whole(&store)
+    let mut halves = Halves::open(db)?;
+    let keys = halves.keys.as_ref().map(Db::space).transpose()?;
+    let read = halves.keys.take().map_or(Ok(()), |store| read_whole(&store));
+    let logs = halves.logs(LogStore::space)?;
+    let mut report = keys.as_ref().map_or_else(|| json!({}), space_json);
+    if let Some(logs) = &logs {
+        report["logs"] = known(logs, logs_json);
+    }
+    output::report(args.json, &report, || {
+        let screen = output::Screen::of_stdout();
+        let mut text = keys.as_ref().map(|space| space_text(space, screen)).unwrap_or_default();
+        if let Some(logs) = &logs {
+            text.push_str(if text.is_empty() { "" } else { "\nlogs\n" });
+            text.push_str(&logs.as_ref().map_or_else(unknown_logs, |logs| logs_text(logs, screen)));
+        }
+        text
+    })?;
+    read
+}
+
+/// What is known of the logs, as JSON; or why nothing is.
+pub fn known<T>(logs: &Result<T>, json: impl FnOnce(&T) -> Value) -> Value {
+    logs.as_ref().map_or_else(|why| json!({ "unknown": why.to_string() }), json)
+}
+
+/// Why nothing is known of the logs, for a person.
+pub fn unknown_logs(why: &Error) -> String {
+    format!("logs: not known, {why}\n")
+}
+
+/// The ledger of the logs as JSON.
+fn logs_json(space: &LogStoreSpace) -> Value {
+    let mut all: Map<String, Value> =
+        space.parts().iter().map(|(k, v)| (format!("{k}_bytes"), (*v).into())).collect();
+    let one =
+        |log: &LogSpace| json!({ "name": &*log.name, "records": log.records, "live_bytes": log.live_bytes });
+    let stored = &space.stored;
+    let more = [
+        ("total_bytes", space.total_bytes.into()),
+        ("total_to_live", ratio(space.total_bytes, space.owners.live_bytes).into()),
+        ("groups", stored.groups.into()),
+        ("group_bytes", stored.group_bytes.into()),
+        ("cold_files", stored.cold_files.into()),
+        ("cold_bytes", stored.cold_bytes.into()),
+        ("available_bytes", space.available_bytes.into()),
+        ("limit_bytes", space.limit_bytes.into()),
+        ("reserve_bytes", space.reserve_bytes.into()),
+        ("logs", space.logs.iter().map(one).collect()),
+    ];
+    all.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    all.into()
+}
+
+/// The same for a person.
+fn logs_text(space: &LogStoreSpace, screen: output::Screen) -> String {
+    let mut text = parts_text(&space.parts(), space.total_bytes, space.owners.live_bytes, screen);
+    let stored = &space.stored;
+    let [groups, cold] = [stored.group_bytes, stored.cold_bytes].map(human_bytes);
+    let _ = writeln!(
+        text,
+        "groups that are storage {}, {groups}; cold files {}, {cold}",
+        human_count(stored.groups),
+        human_count(stored.cold_files)
+    );
+    let mut logs: Vec<&LogSpace> = space.logs.iter().collect();
+    logs.sort_by(|a, b| b.live_bytes.cmp(&a.live_bytes).then_with(|| a.name.cmp(&b.name)));
+    let _ = writeln!(text, "\n{:>12} {:>14}  log", "live", "records");
+    for log in logs.iter().take(LOGS_LISTED) {
+        let (live, records) = (human_bytes(log.live_bytes), human_count(log.records));
+        let _ = writeln!(text, "{live:>12} {records:>14}  {}", escape::escape(log.name.as_bytes()));
+    }
+    if let Some(more) = logs.len().checked_sub(LOGS_LISTED).filter(|more| *more > 0) {
+        let _ = writeln!(text, "and {} more logs; --json lists all", human_count(more as u64));
+    }
+    let _ = writeln!(text, "\nfree on the volume {}", human_bytes(space.available_bytes));
+    text
 }
 
 /// The ledger as JSON.
@@ -116,7 +193,7 @@ fn ratio(bytes: u64, of: u64) -> Option<f64> {
 
 /// The ledger for a person.
 pub fn space_text(space: &Space, screen: output::Screen) -> String {
-    let mut text = parts_text(space, screen);
+    let mut text = parts_text(&space.parts(), space.total_bytes, space.live_bytes_min, screen);
     text.push_str(&hidden_text(space));
     if space.job_bytes > 0 {
         text.push_str("jobs: files that jobs are writing, or that are out of use and go with the next clean-up or open\n");
@@ -189,20 +266,19 @@ fn holders_text(space: &Space) -> String {
 }
 
 /// A line for each part, and the bar.
-fn parts_text(space: &Space, screen: output::Screen) -> String {
+fn parts_text(parts: &[(&'static str, u64)], total: u64, live: u64, screen: output::Screen) -> String {
     let mut text = format!("{:<12} {:>12} {:>8} {:>10}\n", "part", "size", "share", "to live");
-    let share = |bytes: u64| 100.0 * bytes as f64 / space.total_bytes.max(1) as f64;
-    let to_live =
-        |bytes| ratio(bytes, space.live_bytes_min).map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
+    let share = |bytes: u64| 100.0 * bytes as f64 / total.max(1) as f64;
+    let to_live = |bytes| ratio(bytes, live).map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
     let mut line = |mark: &str, name: &str, bytes: u64| {
         let (size, share, to_live) = (human_bytes(bytes), share(bytes), to_live(bytes));
         let _ = writeln!(text, "{mark} {name:<10} {size:>12} {share:>6.1} % {to_live:>10}");
     };
-    for (at, (name, bytes)) in space.parts().into_iter().enumerate() {
-        line(&screen.mark(at, mark_of(name), 1), name, bytes);
+    for (at, (name, bytes)) in parts.iter().enumerate() {
+        line(&screen.mark(at, mark_of(name), 1), name, *bytes);
     }
-    line(" ", "total", space.total_bytes);
-    let _ = writeln!(text, "\n{}", bar(&space.parts(), screen));
+    line(" ", "total", total);
+    let _ = writeln!(text, "\n{}", bar(parts, screen));
     text
 }
 

@@ -1,7 +1,7 @@
 //! What operators ask of a store of logs.
 
 use super::LogStore;
-use crate::{LogStatistics, LogVerifyReport, Result};
+use crate::{EngineSpace, LogStatistics, LogStoreSpace, LogVerifyReport, Result};
 use std::path::Path;
 
 /// What operators ask for.
@@ -16,6 +16,39 @@ impl LogStore {
     /// ```
     pub fn stats(&self) -> LogStatistics {
         self.engine().statistics()
+    }
+
+    /// Who owns the bytes on disk: every byte of the directory has an owner, and what is alive is told log by log. The cost is that of
+    /// listing the directory, and of a look at each log.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// store.log("orders")?.append(1, "two apples")?;
+    /// let space = store.space()?;
+    /// assert_eq!(space.parts().iter().map(|(_, bytes)| bytes).sum::<u64>(), space.total_bytes);
+    /// assert_eq!((space.logs[0].records, space.logs[0].live_bytes), (1, 10));
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn space(&self) -> Result<LogStoreSpace> {
+        self.engine().space()
+    }
+
+    /// The engines that have something in the store, with what each has there beside the log, which they share.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// let engines = store.engines()?;
+    /// assert!(engines.len() == 1 && engines[0].name == "LavaLog" && engines[0].is_open);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of listing the directory.
+    pub fn engines(&self) -> Result<Vec<EngineSpace>> {
+        self.engine().engines()
     }
 
     /// Waits until there is nothing left to do in the background: closed groups are storage, and what is to be collected is.
