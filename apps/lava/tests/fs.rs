@@ -22,6 +22,42 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i / 7) as u8).collect()
 }
 
+/// A pipe that nobody reads ends a command quietly, a full one with its status; the volume is what it was either way.
+#[test]
+fn nobody_reads_what_is_printed_of_volumes() {
+    let s = Scratch::new("fs-unread");
+    fs(&s, "mkfs image --size 64M --sparse");
+    s.file("small", b"hello\n");
+    fs(&s, "cp image small :/small");
+    let run = |line: &str, out: std::process::Stdio| {
+        lava(&s.0).arg("fs").args(line.split(' ')).stdout(out).output().unwrap()
+    };
+    for line in [
+        "ls image",
+        "ls image --json",
+        "cat image /small",
+        "stat image /small",
+        "df image",
+        "df image --json",
+        "fsck image",
+        "dump-journal image",
+        "mkfs other --size 64M --sparse",
+        "cp image :/small :/copy",
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = run(line, writer.into());
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{line}");
+    }
+    assert_eq!(fs(&s, "cat image /copy"), "hello\n");
+    for line in ["ls image", "cat image /small", "df image", "fsck image", "dump-journal image"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = run(line, full.into());
+        assert_eq!(output.status.code(), Some(6), "{line}: {output:?}");
+    }
+    assert_eq!(json(&fs(&s, "fsck image --json"))["clean"], true);
+}
+
 #[test]
 fn files_go_in_and_out() {
     let s = Scratch::new("fs-files");
