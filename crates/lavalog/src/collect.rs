@@ -43,7 +43,9 @@ impl Core {
     /// A file may be collected from now on; `group_len`: the bytes of the group that it is the index of.
     pub fn may_collect(&self, file: &FileMeta, group_len: u64) {
         let mut under_way = lock(&self.under_way);
-        let Some(source) = file.source().filter(|source| !under_way.damaged.contains(source)) else { return };
+        let cannot =
+            |source: &Source| under_way.damaged.contains(source) || under_way.to_remake.is_in_memory(*source);
+        let Some(source) = file.source().filter(|source| !cannot(source)) else { return };
         let (bytes, age, generation) = match file.role {
             Role::Index { ltn } => (group_len + file.len, ltn, 0),
             Role::Cold { generation } => (file.len, file.number, generation),
@@ -282,6 +284,7 @@ impl Job for Collection {
             // What is damaged stays as it is; everything else goes on.
             let (Pick::Free(inputs) | Pick::Copy { inputs, .. }) = &self.pick;
             self.core.set_damaged(inputs);
+            self.core.check_rows(inputs);
             self.abandon();
             return Ok(Progress::Done);
         }

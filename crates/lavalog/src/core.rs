@@ -14,6 +14,7 @@ use crate::options::Options;
 use crate::recent::Recent;
 use crate::tails::Tails;
 use crate::to_collect::ToCollect;
+use crate::to_remake::ToRemake;
 use base::sync::{Mutex, RwLock, rank, read};
 use base::{Error, ErrorKind, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,8 @@ pub(crate) struct UnderWay {
     pub relieved: Option<u64>,
     /// What could be.
     pub to_collect: ToCollect,
+    /// The groups whose rows are to be made again.
+    pub to_remake: ToRemake,
 }
 
 /// Truncations from this sequence on are remembered, with `kept` as in [`UnderWay`]: those before it apply to nothing that could be
@@ -79,6 +82,8 @@ pub(crate) struct Counters {
     pub collected_files: Counter,
     /// Bytes of records that were copied for it.
     pub copied_bytes: Counter,
+    /// Index files that were made again.
+    pub remade_files: Counter,
 }
 
 /// Who drives what is not of the lane of records.
@@ -182,7 +187,10 @@ impl Core {
     pub fn row_of(&self, log: LogId, lsn: Lsn, found: Found) -> Result<(Source, Entry)> {
         match found {
             Found::Record(source, entry) => Ok((source, entry)),
-            Found::Block(source, block) => Ok((source, self.rows.entry(source, log, lsn, block)?)),
+            Found::Block(source, block) => {
+                let row = self.with_rows(source, || self.rows.entry(source, log, lsn, block))?;
+                Ok((source, row))
+            }
         }
     }
 

@@ -113,6 +113,16 @@ impl RowFiles {
         }
     }
 
+    /// The number of the file that has the rows of a source.
+    pub fn number(&self, source: Source) -> Option<u64> {
+        read(&self.known).get(&source).map(|meta| meta.number)
+    }
+
+    /// Another file has taken the place of this one, which is going to be removed.
+    pub fn close(&self, number: u64) {
+        self.open.forget(number);
+    }
+
     /// The file that has the rows of a source.
     ///
     /// # Errors
@@ -124,8 +134,10 @@ impl RowFiles {
         let opened =
             self.open.find(found.number, || RowFile::open(&self.context, &found).map(|(file, _)| file));
         opened.map_err(|e| match e.kind() {
-            // It is lost, unless it was collected in this moment.
-            ErrorKind::NotFound if meta(source).is_some() => e.with_kind(ErrorKind::Corruption),
+            // It is lost, unless it was collected or made again in this moment.
+            ErrorKind::NotFound if meta(source).is_some_and(|meta| meta.number == found.number) => {
+                e.with_kind(ErrorKind::Corruption)
+            }
             _ => e,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::collect::Collection;
 use crate::core::{Core, Roof};
+use crate::remake::Remake;
 use crate::seal::Seal;
 use base::sync::lock;
 use base::{Error, ErrorKind};
@@ -104,6 +105,9 @@ impl Background {
         if let Some(ltn) = core.to_relieve() {
             return Some(Box::new(Relief { core: core.clone(), ltn }));
         }
+        if core.has_to_remake() {
+            return Some(Box::new(Remake::new(core)));
+        }
         let pick = (JobClass::Gc < below).then(|| core.to_collect()).flatten()?;
         Some(Box::new(Collection::new(core, pick)))
     }
@@ -131,7 +135,7 @@ impl Core {
     pub fn is_settled(&self) -> bool {
         let idle =
             !lock(&self.under_way).is_moving && self.to_seal().is_none() && self.to_collect().is_none();
-        idle && self.lanes().all(|log| log.task().is_none())
+        idle && !self.has_to_remake() && self.lanes().all(|log| log.task().is_none())
     }
 
     /// The lanes of the log that this engine drives.

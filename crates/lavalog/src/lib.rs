@@ -14,7 +14,7 @@
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
-//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records.
+//!   records, in memory); `jobs` find what is to do in the background: `seal` (a group becomes storage), `remake` (rows that are damaged), `collect`. `hold`: all of that stands still; `copy`: a checkpoint of the store; `space`: the space limit; `tails`: who waits for records.
 //!
 //! Beside LavaKV on a store, not on top of it: none of the two knows the other. `beside`: opened together with an engine that opens the store.
 
@@ -42,6 +42,7 @@ pub mod ops;
 pub mod options;
 pub mod pick;
 mod recent;
+mod remake;
 mod room;
 pub mod scan;
 mod seal;
@@ -49,6 +50,7 @@ mod space;
 pub mod space_report;
 mod tails;
 mod to_collect;
+mod to_remake;
 pub mod verify;
 mod write;
 

@@ -71,6 +71,8 @@ pub struct Statistics {
     pub collected_files: u64,
     /// Bytes of records that were copied for that.
     pub copied_bytes: u64,
+    /// Index files that were lost or damaged and made again from their groups since.
+    pub remade_files: u64,
     /// Writes of the log to the device, since.
     pub log_writes: u64,
     /// Bytes of these.
@@ -212,6 +214,7 @@ impl LogStore {
             sealed_groups: core.counters.sealed_groups.get(),
             collected_files: core.counters.collected_files.get(),
             copied_bytes: core.counters.copied_bytes.get(),
+            remade_files: core.counters.remade_files.get(),
             log_writes: wal.durable_writes + wal.writes,
             log_written_bytes: wal.written_bytes,
         }

@@ -281,14 +281,23 @@ impl Core {
             scan => scan?,
         };
         let (mut logs, mut found, mut failed) = (write(&self.logs), LogFindings::default(), None);
+        let mut seqs: Option<(SeqNo, SeqNo)> = None;
         let mut apply = |batch: &LoggedBatch<'_>| {
-            let applied = if batch.tenant == TENANT { apply_batch(&mut logs, batch) } else { Ok(()) };
+            if batch.tenant != TENANT {
+                return;
+            }
+            let first = seqs.map_or(batch.first_seq, |(first, _)| first);
+            seqs = Some((first, batch.last_seq));
+            let applied = apply_batch(&mut logs, batch);
             failed = failed.take().or(applied.err());
         };
         while scan.step(&mut found, &mut apply) {}
         // Whole batches were applied, those that are damaged are lost.
         if failed.is_some() || !found.errors.is_empty() {
             self.set_damaged(&[Source::Group(ltn)]);
+        } else if let Some(seqs) = seqs {
+            drop(logs);
+            self.remake_later(meta, seqs);
         }
         Ok(())
     }

@@ -184,7 +184,10 @@ impl Scan {
             let (source, rows) = match span.found {
                 Found::Record(source, row) => (source, vec![row]),
                 Found::Block(source, block) => {
-                    let mut rows = self.core.rows.of(source)?.block(self.log, block)?;
+                    let mut rows = {
+                        let core = &self.core;
+                        core.with_rows(source, || core.rows.of(source)?.block(self.log, block))?
+                    };
                     let wanted = span.first.max(from)..=span.last.min(end);
                     rows.retain(|row| wanted.contains(&row.lsn));
                     (source, rows)

@@ -138,8 +138,8 @@ pub(crate) struct Seal {
     writing: Option<Writing>,
 }
 
-/// A group whose index file is being written.
-struct Writing {
+/// A group whose index file is being written, from the recent records of memory.
+pub(crate) struct Writing {
     core: Arc<Core>,
     group: LaneGroup,
     seqs: (SeqNo, SeqNo),
@@ -158,8 +158,8 @@ impl Seal {
 }
 
 impl Writing {
-    fn begin(core: &Arc<Core>, group: LaneGroup) -> Result<Writing> {
-        let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
+    /// Begins the file; `seqs`: the first and the last sequence in the group.
+    pub fn begin(core: &Arc<Core>, group: LaneGroup, seqs: (SeqNo, SeqNo)) -> Result<Writing> {
         let logs = core.logs_in(group.ltn);
         let (file, append) = core.new_file(Role::Index { ltn: group.ltn })?;
         let state = core.manifest.state();
@@ -170,7 +170,13 @@ impl Writing {
         Ok(Writing { core: core.clone(), group, seqs, logs, at: 0, index: Some(index), files: vec![file] })
     }
 
-    fn write_some(&mut self) -> Result<()> {
+    /// True if all logs are written.
+    pub fn is_written(&self) -> bool {
+        self.at == self.logs.len()
+    }
+
+    /// Writes the rows of some logs.
+    pub fn write_some(&mut self) -> Result<()> {
         let end = (self.at + LOGS_IN_STEP).min(self.logs.len());
         let Some(index) = &mut self.index else { return Ok(()) };
         for log in &self.logs[self.at..end] {
@@ -186,12 +192,41 @@ impl Writing {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<()> {
-        let core = self.core.clone();
-        let Some(index) = self.index.take() else { return Ok(()) };
+    /// Ends the index file. Returns what it has of each log.
+    fn finish_index(&mut self) -> Result<Option<Vec<(LogId, Part)>>> {
+        let Some(index) = self.index.take() else { return Ok(None) };
         let finished = index.finish()?;
         self.files.iter_mut().for_each(|file| file.meta.len = finished.len);
-        let parts = parts_of(Source::Group(self.group.ltn), &finished.directory)?;
+        parts_of(Source::Group(self.group.ltn), &finished.directory).map(Some)
+    }
+
+    /// Removes what comes to nothing.
+    pub fn abandon(&mut self) {
+        self.index = None;
+        self.core.remove_unnamed(&self.files);
+    }
+
+    /// The group is storage already, and this its new index file in the place of one that was lost. Returns it.
+    pub fn replace(&mut self, old: &FileMeta) -> Result<Vec<FileMeta>> {
+        let core = self.core.clone();
+        let Some(parts) = self.finish_index()? else { return Ok(Vec::new()) };
+        core.files.sync_dir()?;
+        // What was left out follows from operations that may not be durable yet.
+        core.sync()?;
+        let add: Vec<FileMeta> = self.files.iter().map(|file| file.meta).collect();
+        let files = std::mem::take(&mut self.files);
+        let step = Step { floor: None, remove: vec![old.number], add: add.clone() };
+        let named = core.manifest.commit(commit(step, Vec::new()));
+        named.inspect_err(|_| core.remove_unnamed(&files))?;
+        add.iter().for_each(|meta| core.rows.add(meta));
+        core.install(self.group.ltn, &self.logs, parts);
+        lock(&core.under_way).kept.insert(self.group.ltn, self.seqs.0);
+        Ok(add)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let core = self.core.clone();
+        let Some(parts) = self.finish_index()? else { return Ok(()) };
         let floor = self.seqs.1 + 1;
         self.files.push(core.checkpoint(floor)?);
         match core.checkpoint(floor) {
@@ -345,10 +380,13 @@ impl Job for Seal {
     fn step(&mut self) -> Result<Progress> {
         match &mut self.writing {
             None => match self.core.passed()? {
-                Some(group) => self.writing = Some(Writing::begin(&self.core, group)?),
+                Some(group) => {
+                    let seqs = group.seqs.as_ref().and_then(|seqs| seqs.of(TENANT)).unwrap_or_default();
+                    self.writing = Some(Writing::begin(&self.core, group, seqs)?);
+                }
                 None => return Ok(Progress::Done),
             },
-            Some(writing) if writing.at < writing.logs.len() => writing.write_some()?,
+            Some(writing) if !writing.is_written() => writing.write_some()?,
             Some(writing) => {
                 writing.finish()?;
                 return Ok(Progress::Done);
@@ -359,8 +397,7 @@ impl Job for Seal {
 
     fn abandon(&mut self) {
         if let Some(mut writing) = self.writing.take() {
-            writing.index = None;
-            self.core.remove_unnamed(&writing.files);
+            writing.abandon();
         }
     }
 }

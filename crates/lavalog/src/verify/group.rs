@@ -23,6 +23,7 @@ use crate::write::place_of;
 use base::sync::read;
 use base::{Error, HashMap, Result};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use store::commit::{LogCheck, LogFindings, LoggedBatch};
 
@@ -43,6 +44,8 @@ pub(super) struct GroupCheck {
     found: LogFindings,
     /// What is alive and no batch had yet.
     left: BTreeMap<LogId, LsnSet>,
+    /// The LSNs of blocks of rows that cannot be read: they are lost unless the group has them, from which the rows are made again.
+    bad_blocks: Vec<(LogId, RangeInclusive<Lsn>, Error)>,
     losses: Losses,
     records: u64,
     record_bytes: u64,
@@ -84,7 +87,7 @@ impl GroupCheck {
             }
         };
         let mut group = GroupCheck::new(ltn, rows, check, left, losses);
-        group.check_rows(core, report, meta.len);
+        group.check_rows(report, meta.len);
         Some(group)
     }
 
@@ -109,6 +112,7 @@ impl GroupCheck {
             check,
             found: LogFindings::default(),
             left,
+            bad_blocks: Vec::new(),
             losses,
             records,
             record_bytes,
@@ -119,7 +123,7 @@ impl GroupCheck {
     }
 
     /// Reads the blocks of rows one after another.
-    fn check_rows(&mut self, core: &Core, report: &mut VerifyReport, len: u64) {
+    fn check_rows(&mut self, report: &mut VerifyReport, len: u64) {
         let Rows::File { file, directory, .. } = &self.rows else { return };
         report.checked.index_files.add(1, len);
         for rows in &directory.logs {
@@ -131,16 +135,8 @@ impl GroupCheck {
                 let Err(e) = file.block(rows.log, *block) else { continue };
                 bad = true;
                 let (first, last) = (block.first, next.map_or(Lsn::MAX, |next| next.first - 1));
-                let lost = alive_of(core, Source::Group(self.ltn), rows);
-                let lost = lost.runs_from(first).take_while(|run| run.first <= last);
-                lost.for_each(|run| {
-                    self.losses.lose(&e, rows.log, run.first.max(first), run.last().min(last))
-                });
                 self.losses.note(&e);
-                // Nobody can say where these are.
-                self.left.get_mut(&rows.log).iter_mut().for_each(|left| {
-                    left.remove(first..=last);
-                });
+                self.bad_blocks.push((rows.log, first..=last, e));
             }
             if !bad && let Err(e) = file.each_of(rows, &mut |_| Ok(())) {
                 // Its blocks are whole, and not what the directory counts.
@@ -167,10 +163,10 @@ impl GroupCheck {
     fn read_on(&mut self, core: &Core) -> bool {
         let (rows, left, losses) = (&mut self.rows, &mut self.left, &mut self.losses);
         let (records, record_bytes) = (&mut self.records, &mut self.record_bytes);
-        let (ltn, is_active) = (self.ltn, self.is_active);
+        let (ltn, is_active, bad_blocks) = (self.ltn, self.is_active, &self.bad_blocks);
         let mut take = |batch: &LoggedBatch<'_>| {
             let checked = each_append(batch, &mut |entry| {
-                if !has(core, ltn, rows, entry)? {
+                if bad_block(bad_blocks, entry.log, entry.lsn).is_none() && !has(core, ltn, rows, entry)? {
                     return Ok(());
                 }
                 let of_log = left.get_mut(&entry.log);
@@ -204,7 +200,10 @@ impl GroupCheck {
         self.found.errors.iter().for_each(|(_, e)| self.losses.note(e));
         for (log, left) in std::mem::take(&mut self.left) {
             for run in left.runs() {
-                (run.first..=run.last()).for_each(|lsn| self.read_alone(core, log, lsn, pages_are_bad));
+                (run.first..=run.last()).for_each(|lsn| match bad_block(&self.bad_blocks, log, lsn) {
+                    Some(e) => self.losses.lose(e, log, lsn, lsn),
+                    None => self.read_alone(core, log, lsn, pages_are_bad),
+                });
             }
         }
         // Where it was freed meanwhile its file may have become another group.
@@ -246,6 +245,12 @@ impl GroupCheck {
             Err(e) => self.losses.lose(&e, log, lsn, lsn),
         }
     }
+}
+
+/// Why the row of a record cannot be read, if it is in a block that is damaged.
+fn bad_block(blocks: &[(LogId, RangeInclusive<Lsn>, Error)], log: LogId, lsn: Lsn) -> Option<&Error> {
+    let mut of_log = blocks.iter().filter(|(of, ..)| *of == log);
+    of_log.find(|(_, lsns, _)| lsns.contains(&lsn)).map(|(.., e)| e)
 }
 
 /// The index file of a group, if it is that of this one.

@@ -1,6 +1,6 @@
 use crate::model::options;
 use io::Access;
-use io::sim::{CrashKind, SimEnv};
+use io::sim::{CrashKind, OpKind, SimEnv};
 use lavalog::{Durability, LogStore, Options};
 use std::path::{Path, PathBuf};
 
@@ -102,6 +102,125 @@ fn a_lost_index_file_is_made_again_from_its_group() {
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
     assert_eq!(count(&store, "kept"), (1200, 0));
     assert_eq!(count(&store, "trimmed"), (601, 0));
+}
+
+/// Rows are a copy of what the group says: a block of them that is damaged costs no record, and is made again once.
+#[test]
+fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_store_runs() {
+    for scans in [false, true] {
+        let sim = made(9);
+        let indexes = files(&sim, ".e1-1");
+        indexes.iter().for_each(|path| sim.flip_bit(path, 20, 3).unwrap());
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        match scans {
+            true => assert_eq!(scanned(&store.open_log("kept").unwrap()), (1200, 0)),
+            false => assert_eq!(count(&store, "kept"), (1200, 0)),
+        }
+        assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
+        let remade = store.statistics().remade_files;
+        assert!(remade > 0 && remade <= indexes.len() as u64, "{remade} of {indexes:?}");
+        let verified = store.verify();
+        store.settle().unwrap();
+        let left = files(&sim, ".e1-1").iter().filter(|path| indexes.contains(path)).count();
+        assert!(left as u64 + remade <= indexes.len() as u64, "{left} are left");
+        assert_eq!(verified.damages.is_empty(), left == 0, "{verified:?}");
+        store.close().unwrap();
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
+    }
+}
+
+/// Of records with one LSN in a group the last is in its rows, also when they are made again.
+#[test]
+fn rows_that_are_made_again_lead_to_the_record_that_was_written_last() {
+    let sim = SimEnv::new(8);
+    // Nothing is collected.
+    let options = Options { garbage_percent: 100, ..options() };
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let log = store.create_log("log").unwrap();
+    (1..=10).for_each(|lsn| log.append(lsn, b"first", Durability::Buffered).unwrap());
+    log.truncate_after(5, Durability::Buffered).unwrap();
+    (6..=8).for_each(|lsn| log.append(lsn, b"later", Durability::Buffered).unwrap());
+    store.seal().unwrap();
+    store.settle().unwrap();
+    drop(log);
+    store.close().unwrap();
+    sim.flip_bit(&files(&sim, ".e1-1")[0], 9, 1).unwrap();
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let read = |lsn| store.open_log("log").unwrap().read(lsn).unwrap();
+    assert_eq!((read(5), read(6)), (Some(b"first".to_vec()), Some(b"later".to_vec())));
+    assert_eq!((read(8), read(9), store.statistics().remade_files), (Some(b"later".to_vec()), None, 1));
+}
+
+/// Where the group is damaged as well, it stays as it was: what is there is read, what is not says so, and nobody tries for ever.
+#[test]
+fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
+    let sim = made(3);
+    let index = files(&sim, ".e1-1").remove(0);
+    sim.flip_bit(&index, 20, 3).unwrap();
+    let state = store::manifest::Manifest::recover(
+        &sim.env(),
+        Path::new(DIR),
+        true,
+        &store::manifest::Engines::default(),
+    )
+    .unwrap()
+    .state();
+    for group in state.log_groups.values().filter(|group| group.retained_bytes.is_some()) {
+        let path = io::fs::join(Path::new(DIR), &store::names::log(group.file));
+        (0..40).for_each(|n| sim.flip_bit(&path, n * 4096 + 700, 3).unwrap());
+    }
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let (kept, lost) = count(&store, "kept");
+    let (trimmed, also) = count(&store, "trimmed");
+    assert!(
+        lost + also > 0 && (kept + lost, trimmed + also) == (1200, 601),
+        "{kept} {lost} {trimmed} {also}"
+    );
+    let reads = || sim.count_ops(Some(OpKind::Read), "");
+    let before = reads();
+    (1..=5).for_each(|lsn| drop(store.open_log("kept").unwrap().read(lsn)));
+    assert!(reads() - before <= 10, "{} reads: the group was read once more", reads() - before);
+    assert_eq!(store.statistics().remade_files, 0);
+    assert!(files(&sim, ".e1-1").contains(&index));
+}
+
+/// A group whose index file is lost is read at one open, not at each.
+#[test]
+fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
+    let sim = made(1);
+    let state = store::manifest::Manifest::recover(
+        &sim.env(),
+        Path::new(DIR),
+        true,
+        &store::manifest::Engines::default(),
+    )
+    .unwrap()
+    .state();
+    let kept = state.log_groups.values().filter(|group| group.retained_bytes.is_some());
+    let kept: Vec<String> = kept.map(|group| store::names::log(group.file)).collect();
+    let opening = |sim: &SimEnv| {
+        let reads = || kept.iter().map(|name| sim.count_ops(Some(OpKind::Read), name)).sum::<u64>();
+        let before = reads();
+        let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+        (reads() - before, store)
+    };
+    let (whole, store) = opening(&sim);
+    store.close().unwrap();
+    let indexes = files(&sim, ".e1-1");
+    indexes.iter().for_each(|path| sim.env().fs.remove(path).unwrap());
+    let (lost, store) = opening(&sim);
+    assert!(lost >= whole + indexes.len() as u64, "{lost} reads of groups, with the files {whole}");
+    store.settle().unwrap();
+    assert_eq!(store.statistics().remade_files, indexes.len() as u64);
+    assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
+    store.close().unwrap();
+    // Those of groups that were sealed meanwhile beside them.
+    assert!(files(&sim, ".e1-1").len() >= indexes.len());
+    let (again, store) = opening(&sim);
+    assert_eq!(again, whole, "reads of groups that are storage");
+    assert_eq!((count(&store, "kept"), count(&store, "trimmed")), ((1200, 0), (601, 0)));
+    assert!(store.verify().damages.is_empty());
 }
 
 /// What a truncation took before a group became storage is in none of its files, and still in the group: it stays gone when the rows are

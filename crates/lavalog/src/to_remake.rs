@@ -1,0 +1,67 @@
+//! Which groups' rows are to be made again, and what was tried: each file once, so that who meets the same damage again and again reads
+//! no group again and again.
+
+use crate::entry::Source;
+use base::SeqNo;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why the rows of a group are to be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// They are in memory, and in no file; the sequences of the group.
+    InMemory((SeqNo, SeqNo)),
+    /// Somebody met a block that is damaged.
+    Damaged,
+}
+
+/// What is to be made again, and what was tried.
+#[derive(Debug, Default)]
+pub(crate) struct ToRemake {
+    /// By group: the number of the index file.
+    wanted: BTreeMap<u64, (u64, Why)>,
+    /// The numbers of files that were tried, with whatever outcome.
+    tried: BTreeSet<u64>,
+}
+
+impl ToRemake {
+    /// True if there is something to do.
+    pub fn is_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// True if the rows of a group are in memory and in no file: they cannot be collected by it.
+    pub fn is_in_memory(&self, source: Source) -> bool {
+        let wanted = |ltn| self.wanted.get(&ltn);
+        matches!(source, Source::Group(ltn) if matches!(wanted(ltn), Some((_, Why::InMemory(_)))))
+    }
+
+    /// Somebody met damage in the file of this number. False if that was tried already.
+    pub fn want(&mut self, ltn: u64, number: u64) -> bool {
+        let is_new = !self.tried.contains(&number);
+        if is_new {
+            self.wanted.entry(ltn).or_insert((number, Why::Damaged));
+        }
+        is_new
+    }
+
+    /// It was tried.
+    pub fn done(&mut self, ltn: u64, number: u64) {
+        self.wanted.remove(&ltn);
+        self.tried.insert(number);
+    }
+
+    /// The rows of a group are in memory, and the file of this number is lost; with the sequences of the group.
+    pub fn in_memory(&mut self, ltn: u64, number: u64, seqs: (SeqNo, SeqNo)) {
+        self.wanted.insert(ltn, (number, Why::InMemory(seqs)));
+    }
+
+    /// The oldest group whose rows are to be made again, and the number of its index file.
+    pub fn first(&self) -> Option<(u64, u64, Why)> {
+        self.wanted.first_key_value().map(|(ltn, (number, why))| (*ltn, *number, *why))
+    }
+
+    /// True if the file of this number was tried.
+    pub fn is_tried(&self, number: u64) -> bool {
+        self.tried.contains(&number)
+    }
+}

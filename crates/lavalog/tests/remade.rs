@@ -1,0 +1,116 @@
+//! Rows that are damaged are made again from their group while many read by them, others append and trim, and files are collected:
+//! under every schedule of the threads each reader gets its record, whoever met the damage first.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use io::sim::threads::Plan;
+use io::sim::{CrashKind, SimEnv};
+use io::{Priority, Rng};
+use lavalog::{Durability, LogHandle, LogStore, Options};
+use lavastore_lavalog as lavalog;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const DIR: &str = "/logs";
+const SEEDS: u64 = 60;
+const LOGS: u64 = 3;
+const RECORDS: u64 = 600;
+
+fn options() -> Options {
+    Options { group_bytes: 256 << 10, garbage_percent: 40, ..Options::default() }
+}
+
+fn bytes(log: u64, lsn: u64) -> Vec<u8> {
+    let mut out = vec![0; 300];
+    Rng::new(log << 32 ^ lsn).fill(&mut out);
+    out
+}
+
+/// A store whose index files are damaged, or some of them gone.
+fn damaged(seed: u64) -> SimEnv {
+    let sim = SimEnv::new(seed);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let logs: Vec<LogHandle> = (0..LOGS).map(|n| store.create_log(&format!("log {n}")).unwrap()).collect();
+    for lsn in 1..=RECORDS {
+        for (n, log) in (0..).zip(&logs) {
+            log.append(lsn, &bytes(n, lsn), Durability::Buffered).unwrap();
+        }
+        if lsn % 100 == 0 {
+            store.settle().unwrap();
+        }
+    }
+    store.seal().unwrap();
+    store.settle().unwrap();
+    drop(logs);
+    store.close().unwrap();
+    let sim = sim.crash(CrashKind::ProcessKill, seed);
+    let mut rng = Rng::new(seed);
+    let files = sim.env().fs.list(Path::new(DIR)).unwrap();
+    for file in files.iter().filter(|file| file.name.ends_with(".e1-1")) {
+        let path = io::fs::join(Path::new(DIR), &file.name);
+        match rng.below(5) {
+            0 => sim.env().fs.remove(&path).unwrap(),
+            _ => sim.flip_bit(&path, rng.below(60), 3).unwrap(),
+        }
+    }
+    sim
+}
+
+fn read_all(log: &LogHandle, n: u64, trimmed: &AtomicU64, rng: &mut Rng) {
+    for _ in 0..40 {
+        let lsn = rng.range(1, RECORDS + 1);
+        match log.read(lsn) {
+            Ok(found) => assert_eq!(found, Some(bytes(n, lsn)), "record {lsn} of log {n}"),
+            Err(e) => {
+                assert_eq!(e.kind(), base::ErrorKind::Trimmed, "record {lsn} of log {n}: {e}");
+                assert!(n == 0 && lsn <= trimmed.load(Ordering::SeqCst));
+            }
+        }
+        if rng.one_in(10) {
+            let all = log.scan(RECORDS / 2).map(|record| {
+                let (lsn, record) = record.unwrap();
+                assert_eq!(record, bytes(n, lsn), "record {lsn} of log {n}");
+                lsn
+            });
+            let all: Vec<u64> = all.filter(|lsn| *lsn <= RECORDS).collect();
+            assert!(n == 0 || all.len() as u64 == RECORDS / 2 + 1, "{} of log {n}", all.len());
+        }
+    }
+}
+
+#[test]
+fn every_reader_gets_its_record_while_rows_are_made_again() {
+    let mut remade = 0;
+    for seed in 0..SEEDS {
+        let sim = damaged(seed);
+        let plan = Plan { patience_ns: 20_000_000_000, ..Plan::new(seed) };
+        let ran = sim.run_threads(&plan, move |env| {
+            let mut rng = Rng::new(seed);
+            let store = LogStore::open(env, Path::new(DIR), &options()).unwrap();
+            let trimmed = Arc::new(AtomicU64::new(0));
+            let spawner = env.spawner.clone().unwrap();
+            let mut threads = Vec::new();
+            for n in 0..LOGS {
+                let log = store.open_log(&format!("log {n}")).unwrap();
+                let (mut rng, trimmed) = (rng.fork(), trimmed.clone());
+                let body = Box::new(move || read_all(&log, n, &trimmed, &mut rng));
+                threads.push(spawner.spawn(&format!("reader-{n}"), Priority::Foreground, body).unwrap());
+            }
+            let log = store.open_log("log 0").unwrap();
+            for below in 1..=20 {
+                trimmed.store(below * 25, Ordering::SeqCst);
+                log.trim(below * 25).unwrap();
+                log.append(RECORDS + below, &bytes(0, RECORDS + below), Durability::Durable).unwrap();
+            }
+            assert!(threads.into_iter().all(|thread| thread.join()));
+            store.settle().unwrap();
+            let remade = store.statistics().remade_files;
+            drop(log);
+            store.close().unwrap();
+            remade
+        });
+        remade += ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value;
+    }
+    assert!(remade > SEEDS, "{remade} files were made again");
+}
