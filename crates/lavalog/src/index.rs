@@ -27,7 +27,7 @@ use crate::entry::{Entry, LogId, Lsn, Source};
 use crate::ledger::Ledger;
 use crate::lsn_set::{Builder, LsnSet, Size};
 use base::SeqNo;
-use parts::Parts;
+use parts::{Detached, Parts};
 use recent::{Item, Recent};
 
 /// Where a record is.
@@ -67,6 +67,8 @@ pub struct LogIndex {
     /// One for each group that has something of the log and no index file, in order of their coming.
     recent: Vec<Recent>,
     parts: Parts,
+    /// What was truncated, and is in the ledger still.
+    detached: Vec<Detached>,
     /// Above all LSNs.
     end: Lsn,
 }
@@ -186,8 +188,9 @@ impl LogIndex {
         self.parts.cut_below(lsn, from, pieces, ledger)
     }
 
-    /// Takes out all above an LSN that came by an operation before `seq`. True if a part lost something: its file still has it.
-    pub fn remove_above(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
+    /// Takes out all above an LSN that came by an operation before `seq`. True if a part lost something: its file still has it. Of more
+    /// than a `few` parts the ledger is not told yet: that is for [`LogIndex::cut_detached`].
+    pub fn remove_above(&mut self, lsn: Lsn, seq: SeqNo, few: usize, ledger: &mut Ledger) -> bool {
         if self.end == 0 || lsn >= self.end - 1 {
             return false;
         }
@@ -195,9 +198,22 @@ impl LogIndex {
         for recent in &mut self.recent {
             ledger.lose(Source::Group(recent.ltn), recent.remove(&range, seq));
         }
-        let lost = self.parts.cut(&range, seq, ledger);
+        let detached = self.parts.split_above(lsn, seq, few);
+        let lost = self.parts.cut(&range, seq, ledger) || !detached.is_empty();
+        self.detached.extend(Some(detached).filter(|detached| !detached.is_empty()));
         self.end = self.last().map_or(0, |last| last + 1);
         lost
+    }
+
+    /// Tells the ledger of some parts that were truncated. True if there are more.
+    pub fn cut_detached(&mut self, mut limit: usize, ledger: &mut Ledger) -> bool {
+        while let Some(last) = self.detached.last_mut().filter(|_| limit > 0) {
+            last.cut(&mut limit, ledger);
+            if last.is_empty() {
+                self.detached.pop();
+            }
+        }
+        !self.detached.is_empty()
     }
 
     /// The recent records in a group, in the order of their LSNs: what its index file is written from.
@@ -319,7 +335,8 @@ impl LogIndex {
     /// Bytes it has allocated, besides its own size.
     pub fn memory_bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(Recent::memory_bytes).sum();
-        self.recent.capacity() * size_of::<Recent>() + recent + self.parts.memory_bytes()
+        let detached: usize = self.detached.iter().map(Detached::memory_bytes).sum();
+        self.recent.capacity() * size_of::<Recent>() + recent + self.parts.memory_bytes() + detached
     }
 }
 

@@ -9,7 +9,7 @@
 //! What an operation costs does not depend on the number of logs, but for the logarithm in the look-up of a name. What goes through
 //! many logs, because a file that has something of each comes or goes, does so in pieces ([`Logs::install`], [`Logs::relocate`],
 //! [`Logs::forget_truncations`]): its caller lets others in between. That is right since each log changes as a whole, and no file that
-//! it leads to goes before the last has changed. A trim or deletion of a log that has many files holds at once, and what it takes is taken
+//! it leads to goes before the last has changed. A trim, truncation or deletion of a log that has many files holds at once, and what it takes is taken
 //! out of the index in pieces as well ([`Logs::cut_some`]).
 //!
 //! Order of restoring: [`Logs::restore`] each log of the checkpoint, [`Logs::load`] what each file has of each log, and
@@ -187,7 +187,9 @@ impl Logs {
                 }
             }
             Op::TruncateAfter { lsn, .. } => {
-                log.truncate_after(lsn, seq, ledger);
+                if log.truncate_after(lsn, seq, ledger) {
+                    self.to_cut.insert(id);
+                }
                 self.truncated.insert(id);
             }
             Op::SetMetadata { bytes, .. } => log.set_metadata(seq, bytes),
@@ -234,7 +236,7 @@ impl Logs {
         }
     }
 
-    /// True if something is in the index that was trimmed, or is of a log that was deleted.
+    /// True if something is in the index or the ledger that was trimmed or truncated, or is of a log that was deleted.
     pub fn has_to_cut(&self) -> bool {
         !self.deleted.is_empty() || !self.to_cut.is_empty()
     }

@@ -228,7 +228,8 @@ impl Core {
 
     /// What these operations took goes out of the index, a bounded part of it at a time: who trims does it, and others come in between.
     fn cut_trimmed(&self, ops: &[Op<'_>]) {
-        let takes = |op: &Op<'_>| matches!(op, Op::Trim { .. } | Op::Delete { .. });
+        let takes =
+            |op: &Op<'_>| matches!(op, Op::Trim { .. } | Op::TruncateAfter { .. } | Op::Delete { .. });
         if ops.iter().any(takes) && read(&self.logs).has_to_cut() {
             self.cut_all();
         }

@@ -8,7 +8,8 @@
 //!
 //! A log may have a hundred thousand parts, and whoever looks at them or changes them holds a lock that all others wait for. So what is
 //! done at once is bounded by what an operation finds: sums are kept up to date, parts go from the front without moving those behind,
-//! and a trim of many takes out some at a time ([`Parts::cut_below`]).
+//! and a trim of many takes out some at a time ([`Parts::cut_below`]). A truncation of many detaches them, moving those that stay if they are fewer, and
+//! they are taken from the ledger some at a time ([`Detached::cut`]).
 //!
 //! Invariants: `size` and `heap_bytes` are the sums over all parts; ordered by `low`; reaches ascend, and none is below the last LSN of its part (it may lie above all of them, after what
 //! was highest has gone); no part is empty.
@@ -33,6 +34,37 @@ impl Placed {
     }
 }
 
+/// What is alive of some parts, and the bytes that they have allocated.
+fn sums(placed: &VecDeque<Placed>) -> (Size, usize) {
+    let size = placed.iter().map(|placed| placed.part.set().size()).sum();
+    (size, placed.iter().map(|placed| placed.part.memory_bytes()).sum())
+}
+
+/// Parts of which nobody finds anything any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Detached(VecDeque<Placed>);
+
+impl Detached {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes so many at most from the ledger.
+    pub fn cut(&mut self, limit: &mut usize, ledger: &mut Ledger) {
+        let count = self.0.len().min(*limit);
+        *limit -= count;
+        for placed in self.0.drain(..count) {
+            ledger.lose(placed.part.source(), placed.part.set().size());
+        }
+    }
+
+    /// Bytes it has allocated.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Placed>()
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
@@ -41,6 +73,8 @@ pub(super) struct Parts {
     size: Size,
     /// Bytes that they have allocated, besides their own sizes.
     heap_bytes: usize,
+    /// No part that was ever here has a higher sequence.
+    newest: SeqNo,
 }
 
 impl Parts {
@@ -123,6 +157,7 @@ impl Parts {
     pub fn insert(&mut self, part: Part) {
         self.size += part.set().size();
         self.heap_bytes += part.memory_bytes();
+        self.newest = self.newest.max(part.last_seq());
         let at = self.placed.partition_point(|placed| placed.part.low() <= part.low());
         if self.placed.len() == self.placed.capacity() {
             self.placed.reserve_exact(1 + self.placed.len() / 8);
@@ -152,6 +187,33 @@ impl Parts {
             self.cut_at(start..stop, &(0..=last), u64::MAX, ledger);
         }
         next
+    }
+
+    /// Detaches the parts that lie above an LSN as a whole, if they are more than `few` and all are older than a sequence. They are out
+    /// of here at once; what each of them has is for the caller to take from the ledger.
+    pub fn split_above(&mut self, lsn: Lsn, seq: SeqNo, few: usize) -> Detached {
+        let from = self.placed.partition_point(|placed| placed.part.low() <= lsn);
+        let behind = self.placed.len() - from;
+        let is_old = |placed: &Placed| placed.part.last_seq() < seq;
+        // No walk but in a replay: what is truncated is older than the truncation.
+        let all_old = || self.newest < seq || self.placed.range(from..).all(is_old);
+        if behind <= few || !all_old() {
+            return Detached::default();
+        }
+        // Reaches before it do not change: each is the highest of its own and those before it. What is fewer is moved and counted.
+        let tail = if from < behind {
+            let mut tail = std::mem::take(&mut self.placed);
+            self.placed = tail.drain(..from).collect();
+            (self.size, self.heap_bytes) = sums(&self.placed);
+            tail
+        } else {
+            let tail = self.placed.split_off(from);
+            let (size, heap_bytes) = sums(&tail);
+            self.size -= size;
+            self.heap_bytes -= heap_bytes;
+            tail
+        };
+        Detached(tail)
     }
 
     /// Takes a range out of the parts in some places.
@@ -212,7 +274,7 @@ mod tests {
     use super::*;
     use crate::disk::directory::{Block, LogRows};
     use crate::lsn_set::{Builder, Size};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn part(number: u64, seq: SeqNo, lsns: &[Lsn]) -> Part {
         let mut set = Builder::default();
@@ -270,6 +332,23 @@ mod tests {
                     let gone = |lsn: &Lsn, number: &u64| (low..=high).contains(lsn) && *number < seq;
                     parts.cut(&(low..=high), seq, &mut ledger);
                     model.retain(|lsn, number| !gone(lsn, number));
+                }
+                if rng.one_in(12) {
+                    let (lsn, seq, few) =
+                        (rng.below(2_000), rng.range(1, number + 3), rng.below(30) as usize);
+                    let mut detached = parts.split_above(lsn, seq, few);
+                    let gone = |number: &u64| lows[number] > lsn;
+                    let all = model.values().filter(|number| gone(number)).collect::<BTreeSet<_>>();
+                    let whole = all.len() > few && all.iter().all(|number| **number < seq);
+                    assert_eq!(detached.is_empty(), !whole);
+                    if whole {
+                        model.retain(|_, number| !gone(number));
+                    }
+                    while !detached.is_empty() {
+                        detached.cut(&mut 3, &mut ledger);
+                    }
+                    let live = model.len() as u64;
+                    assert_eq!(ledger.live().records, live, "what was detached is out of the ledger");
                 }
                 if rng.one_in(12) {
                     let (below, mut from) = (rng.below(2_000), Some(0));

@@ -8,7 +8,8 @@
 //!
 //! A trim holds from the moment that it is applied, but what it takes is taken out of the index some at a time ([`Log::cut_some`]), because
 //! that may be a hundred thousand parts, and all others wait meanwhile. Until then the index has what nobody finds: who asks for a record
-//! is told of the trim first, and who asks for a range begins at it.
+//! is told of the trim first, and who asks for a range begins at it. What a truncation takes is out of the index at once, and out of the
+//! ledger some at a time.
 //!
 //! Invariants: of two truncations the later one has the higher LSN (else the earlier one would say nothing more); nothing in the index
 //! is below the trim, but for the parts whose files have nothing below `cut_from`, and recent records, as long as that is not [`DONE`].
@@ -254,13 +255,14 @@ impl Log {
         self.cut_some(ledger)
     }
 
-    /// Takes some of what is below the trim out of the index. True if there is more.
+    /// Takes some of what is below the trim out of the index, and of what was truncated out of the ledger. True if there is more.
     pub(super) fn cut_some(&mut self, ledger: &mut Ledger) -> bool {
         if self.cut_from != DONE {
             let next = self.index.remove_below(self.trimmed_below, self.cut_from, CUT_AT_ONCE, ledger);
             self.cut_from = next.unwrap_or(DONE);
+            return self.cut_from != DONE || self.index.cut_detached(0, ledger);
         }
-        self.cut_from != DONE
+        self.index.cut_detached(CUT_AT_ONCE, ledger)
     }
 
     /// It was deleted: as [`Log::trim`], of everything.
@@ -268,13 +270,15 @@ impl Log {
         self.trim(Lsn::MAX, ledger)
     }
 
-    pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) {
-        let in_files = self.index.remove_above(lsn, seq, ledger);
+    /// Truncates it; true if [`Log::cut_some`] has something to do.
+    pub(super) fn truncate_after(&mut self, lsn: Lsn, seq: SeqNo, ledger: &mut Ledger) -> bool {
+        let in_files = self.index.remove_above(lsn, seq, CUT_AT_ONCE, ledger);
         self.remember(seq, lsn, in_files);
         // What is above it still came after it.
         let left = self.index.last().filter(|last| *last > lsn);
         self.last = left.or(self.last.map(|last| last.min(lsn)));
         self.lost.iter_mut().for_each(|(lost_to, _)| *lost_to = lsn.min(*lost_to));
+        self.index.cut_detached(0, ledger)
     }
 
     /// Adds a truncation to those that are remembered, unless it says nothing new, and forgets those that it makes needless.
@@ -312,7 +316,8 @@ impl Log {
         self.index.load(part, ledger);
         self.index.remove_below(self.trimmed_below, 0, usize::MAX, ledger);
         for truncation in &mut self.truncations {
-            truncation.in_files |= self.index.remove_above(truncation.lsn, truncation.seq, ledger);
+            truncation.in_files |=
+                self.index.remove_above(truncation.lsn, truncation.seq, usize::MAX, ledger);
         }
         self.last = self.last.max(self.index.last());
     }
