@@ -104,6 +104,37 @@ fn a_lost_index_file_is_made_again_from_its_group() {
     assert_eq!(count(&store, "trimmed"), (601, 0));
 }
 
+/// A page of a group that is replayed, and was durable: what is in it may be a trim, a truncation or a deletion as well as a record, so
+/// nothing behind it can be right. As with keys the store is not opened for writing, says where the damage is and what can be
+/// done, and is left as it is. A torn end is none.
+#[test]
+fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
+    let sim = SimEnv::new(12);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let log = store.create_log("log").unwrap();
+    (1..=200).for_each(|lsn| log.append(lsn, &[7; 300], Durability::Durable).unwrap());
+    let sim = sim.crash(CrashKind::ProcessKill, 1);
+    let at = files(&sim, ".log").into_iter().find_map(|path| {
+        let file = sim.env().fs.open(&path, Access::Buffered).unwrap();
+        let mut page = [0; 4096];
+        file.read_at(&mut page, 8192).ok().filter(|_| page[2000..].iter().any(|byte| *byte == 7))?;
+        Some(path)
+    });
+    let path = at.expect("a group with records");
+    let torn = sim.fork(2);
+    sim.flip_bit(&path, 8192 + 2000, 3).unwrap();
+    let before = sim.durable_hash();
+    for _ in 0..2 {
+        let e = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap_err();
+        assert!(e.is_corruption() && e.file() == Some(&*path), "{e}");
+        let said = e.to_string();
+        assert!(said.contains("offset") && said.contains("read-only") && said.contains("repair"), "{said}");
+    }
+    assert_eq!(sim.durable_hash(), before, "the refused store was changed");
+    let store = LogStore::open(&torn.env(), Path::new(DIR), &options()).unwrap();
+    assert_eq!(store.open_log("log").unwrap().read(200).unwrap(), Some(vec![7; 300]));
+}
+
 /// Rows are a copy of what the group says: a block of them that is damaged costs no record, and is made again once.
 #[test]
 fn damaged_blocks_of_index_files_are_made_again_from_their_groups_while_the_store_runs() {
