@@ -4,7 +4,7 @@
 //! `cargo run --release -p lavastore-lavalog --example scale_logs [FILES [LOGS [PARTS]]]`
 //!
 //! First one log gets a record in each of so many groups, which become storage with an index file each (a simulated machine keeps its history:
-//! a megabyte or more for each of them); then so many logs are created; then the index of one log gets so many parts, in memory alone, and
+//! some 40 KB for each of them); then so many logs are created; then the index of one log gets so many parts, in memory alone, and
 //! what is done to it while all others wait is timed piece by piece; last, what the checkpoints of seals cost with 10,000 logs is counted. Of each operation its time in microseconds is printed, and the most of a
 //! few tries, at the sizes on the way.
 

@@ -1,7 +1,7 @@
 //! The state behind a [`super::SimEnv`]: the volume, the record of what was done to it, and the faults in force.
 //!
 //! Every operation gets a number, in the order in which they begin. An operation logs its effects as [`Change`]s under
-//! its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes the log keeps a copy of the volume (pointers to
+//! its number; reads log nothing. Every [`CHECKPOINT_CHANGES`] changes, or as many as there are files, the log keeps a copy of the volume (pointers to
 //! shared pages), so that the state at any number is a copy of the nearest earlier one plus a short replay.
 
 use super::clock::{SimClock, SimEntropy};
@@ -178,10 +178,15 @@ impl World {
 
     /// Performs a change and logs it under the current operation.
     pub(super) fn apply(&mut self, change: Change) {
-        if self.log.len() >= self.checkpoints.last().map_or(0, |c| c.changes) + CHECKPOINT_CHANGES {
+        if !self.log.is_empty() && self.log.len().is_multiple_of(CHECKPOINT_CHANGES) {
             let open = &self.open;
             self.disk.sweep(|ino| open.contains_key(&ino));
-            self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
+            // A copy has a pointer for each file, and the names: with thousands of files a copy as often as with few would make the history
+            // grow with their square.
+            let since = self.log.len() - self.checkpoints.last().map_or(0, |c| c.changes);
+            if since >= self.disk.files.len() {
+                self.checkpoints.push(Checkpoint { changes: self.log.len(), disk: self.disk.clone() });
+            }
         }
         self.disk.apply(&change);
         self.log.push(Logged { op: self.op_count() - 1, change });
