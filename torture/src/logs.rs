@@ -9,6 +9,7 @@ pub(crate) mod io_errors;
 pub(crate) mod joint;
 pub(crate) mod kill;
 pub(crate) mod lives;
+pub(crate) mod repair;
 
 #[path = "../../crates/lavalog/tests/logs/model.rs"]
 mod model;
@@ -41,6 +42,7 @@ pub(crate) mod seen {
     pub(crate) const STRUCK: &str = "operations of the file system that failed";
     pub(crate) const LOST: &str = "records reported as damaged";
     pub(crate) const HARMLESS: &str = "damaged copies of what is there twice";
+    pub(crate) const SAVED: &str = "damage that cost a repair nothing";
     pub(crate) const ACKNOWLEDGED: &str = "records acknowledged";
     pub(crate) const JOINT: &str = "batches of both engines";
     pub(crate) const FLUSHED: &str = "flushes of tables beside logs";

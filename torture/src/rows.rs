@@ -89,6 +89,22 @@ pub(crate) const ROWS: &[Row] = &[
         case: |context, seed| machine::on_lavafs(|| logs::flip::case(context, seed)),
     },
     Row {
+        name: "log-repair",
+        about: "logs: damaged as in log-flip and repaired: what is not reported as lost is there, and nothing else",
+        unit: Unit::Checks,
+        ci: 3_000,
+        alone: false,
+        case: logs::repair::case,
+    },
+    Row {
+        name: "log-repair-on-lavafs",
+        about: "the row log-repair, on LavaFS",
+        unit: Unit::Checks,
+        ci: 300,
+        alone: false,
+        case: |context, seed| machine::on_lavafs(|| logs::repair::case(context, seed)),
+    },
+    Row {
         name: "log-io-errors",
         about: "logs: an operation of the file system fails: once, for good; EIO, ENOSPC, EMFILE, short",
         unit: Unit::Checks,

@@ -89,12 +89,13 @@ fn of_logs(row: &str) -> &'static [&'static str] {
     use seen::{
         ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, OVERWRITTEN,
     };
-    use seen::{RECREATED, REFUSED, SEALED, STRUCK, TRIMS, TRUNCATIONS};
+    use seen::{RECREATED, REFUSED, SAVED, SEALED, STRUCK, TRIMS, TRUNCATIONS};
     match row {
         "log-model" => {
             &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED, REFUSED]
         }
         "log-flip" => &[SEALED, COPIED, LOST, HARMLESS],
+        "log-repair" => &[SEALED, COPIED, LOST, SAVED],
         "log-io-errors" => &[STRUCK],
         "log-kill" => &[SEALED, COLLECTED, ACKNOWLEDGED],
         "log-joint" => &[JOINT, FLUSHED, TRIMS, SEALED, COLLECTED, ALONE],

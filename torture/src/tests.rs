@@ -47,6 +47,7 @@ fn some_logs() {
     run_some("log-model", 20);
     run_some("log-crash", 500);
     run_some("log-flip", 100);
+    run_some("log-repair", 100);
     run_some("log-io-errors", 20);
     run_some("log-joint", 100);
     run_some("log-crash-on-lavafs", 50);

@@ -11,6 +11,7 @@ pub mod import;
 pub mod inspect;
 pub mod keys;
 pub mod log;
+pub mod log_repair;
 pub mod place;
 pub mod repair;
 pub mod space;

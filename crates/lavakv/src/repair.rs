@@ -31,11 +31,12 @@ pub use report::{LostRange, RepairDamage, RepairReport, RepairedFamily};
 use crate::context::options::Options;
 use crate::db::Db;
 use crate::files::other_engines;
-use base::{Error, ErrorKind, Result};
-use io::{Env, FileLock};
-use std::path::{Component, Path};
-use store::files::unfinished::{self, Work};
+use base::Result;
+use io::Env;
+use std::path::Path;
+use store::files::unfinished;
 use store::manifest::EngineId;
+use store::repair::Places;
 use version::names::{self, FileKind};
 
 /// How a store is repaired.
@@ -45,14 +46,6 @@ pub struct RepairOptions {
     pub options: Options,
     /// Reads everything, and writes nothing.
     pub dry_run: bool,
-}
-
-/// Where a repair reads and writes.
-pub(crate) struct Places<'a> {
-    /// The damaged store.
-    pub from: (&'a Env, &'a Path),
-    /// The new one.
-    pub into: (&'a Env, &'a Path),
 }
 
 impl Db {
@@ -91,9 +84,9 @@ impl Db {
 /// See [`crate::Db::repair`].
 pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<RepairReport> {
     options.options.validate()?;
-    let _lock = keep_writers_away(places.from.0, places.from.1)?;
+    let _lock = places.keep_writers_away()?;
     if !options.dry_run {
-        check_target(places)?;
+        places.check_target()?;
     }
     let (env, dir) = places.from;
     let listing = env.fs.list(dir)?;
@@ -117,66 +110,4 @@ pub(crate) fn repair(places: &Places<'_>, options: &RepairOptions) -> Result<Rep
     }
     let plan = judge::judge(&mut found);
     rebuild::rebuild(places, options, found, plan)
-}
-
-/// Takes the lock of the store; a store whose lock file is gone has nobody who holds it.
-fn keep_writers_away(env: &Env, dir: &Path) -> Result<Option<Box<dyn FileLock>>> {
-    match env.fs.lock_to_read(&io::fs::join(dir, names::LOCK)) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            // The directory itself must be there.
-            env.fs.list(dir).map(|_| None)
-        }
-        Err(e) => Err(e),
-    }
-}
-
-/// The new store must not be put where anything is, nor into the damaged one, in which nothing is changed.
-fn check_target(places: &Places<'_>) -> Result<()> {
-    let (env, dir) = places.into;
-    let (from_env, from) = places.from;
-    let one_volume = std::sync::Arc::ptr_eq(&env.fs, &from_env.fs);
-    if one_volume && dir.starts_with(from) || lies_in((env, dir), (from_env, from))? {
-        let why = "the repaired store would lie in the damaged one: choose a directory outside";
-        return Err(Error::invalid(why).at_file(dir));
-    }
-    match env.fs.list(dir) {
-        // What a repair left that was cut off makes room for the next.
-        Ok(entries) if unfinished::of(&entries) == Some(Work::Repair) => Ok(()),
-        Ok(entries) if entries.iter().all(|entry| entry.name == names::LOCK) => Ok(()),
-        Ok(_) => {
-            let why = "the directory for the repaired store is not empty: choose another";
-            Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir))
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
-    }
-}
-
-/// True if one directory, which need not be there yet, is or would be in the other, by whatever path: over `..`, over links, over
-/// a second mount. Asks the file system for every directory above it.
-fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<bool> {
-    let identity = |env: &Env, dir: &Path| env.fs.metadata(dir).map(|found| found.identity);
-    let Some(wanted) = identity(of_env, of)? else { return Ok(false) };
-    // What is missing will be made in the last directory that is there.
-    let is_there = |dir: &&Path| env.fs.metadata(dir).is_ok_and(|found| found.is_dir);
-    let Some(mut here) = dir.ancestors().find(is_there).map(Path::to_owned) else { return Ok(false) };
-    let missing = dir.strip_prefix(&here).unwrap_or(dir);
-    if missing.components().any(|part| part == Component::ParentDir) {
-        let why = "the path goes back over `..` from a directory that is not there: name it without";
-        return Err(Error::invalid(why).at_file(dir));
-    }
-    let mut at = identity(env, &here)?;
-    loop {
-        let above = here.join("..");
-        let next = identity(env, &above)?;
-        if at == Some(wanted) {
-            return Ok(true);
-        }
-        // The root is above itself.
-        if at.is_none() || at == next {
-            return Ok(false);
-        }
-        (here, at) = (above, next);
-    }
 }

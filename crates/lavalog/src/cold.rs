@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The longest head of a record.
-const HEAD_LEN_MAX: usize = 4 * 10;
+pub(crate) const HEAD_LEN_MAX: usize = 4 * 10;
 
 /// Which file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,7 +335,7 @@ impl Records<'_> {
     }
 }
 
-fn decode_head(bytes: &[u8], at: u64) -> Result<Entry> {
+pub(crate) fn decode_head(bytes: &[u8], at: u64) -> Result<Entry> {
     let mut reader = Reader::new(bytes);
     let (log, lsn, seq) = (reader.varint()?, reader.varint()?, reader.varint()?);
     let len = reader.length(crate::limits::RECORD_LEN_MAX)? as u32;

@@ -10,7 +10,8 @@
 //! * [`entry`]: what the index says of a record. [`lsn_set`]: which LSNs a file has. [`limits`]: how large things may be.
 //! * [`index_file`]: where the records of one group are. [`checkpoint`]: what is known of logs beside that. [`cold`]: records that
 //!   outlived their group. [`disk`]: what these three kinds of files have in common.
-//! * [`space_report`]: who owns the bytes on disk. [`verify`]: whether all of it is whole.
+//! * [`space_report`]: who owns the bytes on disk. [`verify`]: whether all of it is whole. [`repair`]: a new
+//!   store of what can be proved in a damaged one.
 //! * [`mod@pick`]: which files to collect next.
 //! * [`log_store`]: what a user has in hand. `core` puts the parts together: [`options`], `manifest` (this engine's part of it), `open`, `write`,
 //!   `room` (a full volume), [`scan`], `files` (open files of rows), `recent` (the newest
@@ -43,6 +44,7 @@ pub mod options;
 pub mod pick;
 mod recent;
 mod remake;
+pub mod repair;
 mod room;
 pub mod scan;
 mod seal;
@@ -59,6 +61,7 @@ pub use entry::{Entry, LogId, Lsn, Source};
 pub use log_store::{LogBatch, LogHandle, LogStore, Statistics};
 pub use manifest::NAME;
 pub use options::Options;
+pub use repair::{LostBatches, RepairDamage, RepairGap, RepairOptions, RepairReport, RepairedLog};
 pub use scan::Scan;
 pub use space_report::Space;
 pub use store::commit::{Completion, Durability};

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Completion, Durability};
 use store::engines::{self, EngineSpace};
+use store::files::unfinished::Mark;
 use store::guest::HostWrite;
 use store::run::{Scheduler, Work};
 
@@ -86,7 +87,17 @@ impl LogStore {
     /// `InvalidArgument` for an option out of range; `Locked` if somebody else has it; `Corruption` if what was durable is lost;
     /// `Unsupported` if a newer release wrote it; `NoSpace`; those of the file system.
     pub fn open(env: &Env, dir: &Path, options: &Options) -> Result<LogStore> {
-        let core = crate::open::open(env, dir, options)?;
+        Self::open_marked(env, dir, options, None)
+    }
+
+    /// As [`LogStore::open`], also of the store that a repair makes, with its `mark`.
+    pub(crate) fn open_marked(
+        env: &Env,
+        dir: &Path,
+        options: &Options,
+        mark: Option<&Mark>,
+    ) -> Result<LogStore> {
+        let core = crate::open::open(env, dir, options, mark)?;
         let work: Arc<dyn Work> = Arc::new(Background(core.clone()));
         let scheduler = Scheduler::new(core.context(), options.background_threads, work);
         scheduler.start()?;

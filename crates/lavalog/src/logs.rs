@@ -198,6 +198,14 @@ impl Logs {
         Ok(())
     }
 
+    /// Takes a record as [`Logs::apply`] takes an append, without its bytes: for repair.
+    pub(crate) fn claim(&mut self, entry: &Entry, place: GroupPlace) {
+        if let Some(log) = self.logs.get_mut(&entry.log) {
+            let entry = Entry { at: place.at, ..*entry };
+            log.append(place.ltn, &entry, &mut self.ledger);
+        }
+    }
+
     fn check_deleted(&self, id: LogId) -> Result<()> {
         if id < self.next_id {
             return Ok(());

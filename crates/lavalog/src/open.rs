@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::context::Context;
-use store::files::unfinished;
+use store::files::unfinished::{self, Mark};
 use store::guest::{Carried, Ground};
 use store::manifest::{Engine, Engines, Handle, Manifest};
 use store::names::{self, FileKind};
@@ -52,13 +52,15 @@ pub(crate) struct Restored {
     carried: BTreeMap<u64, SeqNo>,
 }
 
-/// Opens the engine on a store of its own.
-pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
+/// Opens the engine on a store of its own; with a `mark`, the one that a repair makes.
+pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>) -> Result<Arc<Core>> {
     options.check()?;
-    check_place(env, dir, options)?;
+    if mark.is_none() {
+        check_place(env, dir, options)?;
+    }
     let terms = StoreTerms { log: options.first_lane_terms(), records: Some(options.lane_terms()) };
-    let opening =
-        Opening::begin_within(env, dir, terms, crate::space::terms(options), &Engines::of::<LavaLog>())?;
+    let (space, engines) = (crate::space::terms(options), Engines::of::<LavaLog>());
+    let opening = Opening::begin_within(env, dir, terms, space, &engines, mark)?;
     let mut restored = Restored::of(opening.context(), opening.manifest())?;
     if !options.create_if_missing && !is_known(&restored.manifest) {
         return Err(Error::not_found("there are no logs in this store").at_file(dir));

@@ -206,6 +206,18 @@ pub use lavalog::verify::{
     VerifyReport as LogVerifyReport,
 };
 
+/// ```no_run
+/// use lavastore::{LogRepairOptions, LogRepairReport, LogStore, LostBatches, RepairGap, RepairedLog};
+/// let dry_run = LogRepairOptions { dry_run: true, ..Default::default() };
+/// let report: LogRepairReport = LogStore::repair("damaged", "repaired", &dry_run)?;
+/// # let _: Option<(LostBatches, RepairGap, RepairedLog)> = None;
+/// # Ok::<(), lavastore::Error>(())
+/// ```
+#[doc(inline)]
+pub use lavalog::{
+    LostBatches, RepairGap, RepairOptions as LogRepairOptions, RepairReport as LogRepairReport, RepairedLog,
+};
+
 /// ```
 /// use lavastore::{Compression, FamilyOptions, PolicyChoice, ValuePlacement};
 /// # let db = lavastore::testing::store();

@@ -15,7 +15,7 @@ pub use handle::Log;
 pub use scan::LogScan;
 
 use crate::handle::StoreId;
-use crate::{Env, Error, ErrorKind, LogOptions, Result, WriteOptions};
+use crate::{Env, Error, ErrorKind, LogOptions, LogRepairOptions, LogRepairReport, Result, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -161,6 +161,58 @@ impl LogStore {
     pub fn open_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
         let engine = lavalog::LogStore::open(env, path.as_ref(), options)?;
         Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
+    }
+
+    /// Makes a new store in `into` of every record that can be proved in the store of logs at `path`, and says, log by log, what is
+    /// lost. The damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
+    /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-log-repair-{}", std::process::id()));
+    /// # let (damaged, repaired) = (dir.join("damaged"), dir.join("repaired"));
+    /// use lavastore::{LogRepairOptions, LogStore};
+    /// # LogStore::open(&damaged)?.log("orders")?.append(1, "two apples")?;
+    /// let report = LogStore::repair(&damaged, &repaired, &LogRepairOptions::default())?;
+    /// assert!(report.is_lossless());
+    /// assert!(LogStore::open(&repaired)?.log("orders")?.read(1)?.is_some());
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer release
+    /// wrote the store, or if it has keys as well and [`LogRepairOptions::leave_out_others`] does not say that these may stay behind;
+    /// those of writing the new store. Damage is no error: the report tells it.
+    pub fn repair(
+        path: impl AsRef<Path>,
+        into: impl AsRef<Path>,
+        options: &LogRepairOptions,
+    ) -> Result<LogRepairReport> {
+        let env = Env::kernel();
+        Self::repair_in(&env, path, &env, into, options)
+    }
+
+    /// As [`LogStore::repair`], from one environment into another, or into the same.
+    ///
+    /// ```
+    /// use lavastore::{LogOptions, LogRepairOptions, LogStore, testing::SimEnv};
+    /// let env = SimEnv::new(1).env();
+    /// LogStore::open_in(&env, "/logs", &LogOptions::default())?.log("orders")?.append(1, "two apples")?;
+    /// let report = LogStore::repair_in(&env, "/logs", &env, "/repaired", &LogRepairOptions::default())?;
+    /// assert_eq!(report.records(), 1);
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::repair`].
+    pub fn repair_in(
+        from: &Env,
+        path: impl AsRef<Path>,
+        to: &Env,
+        into: impl AsRef<Path>,
+        options: &LogRepairOptions,
+    ) -> Result<LogRepairReport> {
+        lavalog::LogStore::repair(from, path.as_ref(), to, into.as_ref(), options)
     }
 
     /// The engine underneath, for the torture programs.

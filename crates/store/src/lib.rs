@@ -8,6 +8,7 @@
 //! * [`engines`]: which engines there are, and how one leaves for good. [`mod@copy`]: a copy that is a store of its own.
 //! * [`context`]: what every part is given: the machine, health, signals. [`run`]: who does the work in the background.
 //! * [`volumes`]: where files are, and what they occupy there. [`space`]: how much they may. [`files`]: how they come and go.
+//! * [`repair`]: what every repair does around its own work.
 //! * [`numbers`]: how large numbers of files, log groups, pages and edits may be; [`field`]: how they are read.
 //! * [`idmap`]: the copy-on-write ordered map in which states keep their files: cheap to clone and to change a little.
 //!
@@ -28,6 +29,7 @@ pub mod manifest;
 pub mod names;
 pub mod numbers;
 pub mod open;
+pub mod repair;
 pub mod run;
 pub mod space;
 pub mod volumes;

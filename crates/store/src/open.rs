@@ -15,7 +15,8 @@
 use crate::commit::{Lane, Log, LogTerms, LoggedBatch, ballast_bytes, read};
 use crate::context::Context;
 use crate::engines;
-use crate::files::{Files, unfinished};
+use crate::files::Files;
+use crate::files::unfinished::{self, Mark};
 use crate::manifest::{Engines, InitialState, Manifest};
 use crate::names::{self, FileKind};
 use crate::space::{Sizes, SpaceBudget, Terms};
@@ -72,11 +73,11 @@ impl Opening {
     /// # Errors
     /// As there, without those of the logs.
     pub fn begin(env: &Env, dir: &Path, terms: StoreTerms, engines: &Engines) -> Result<Opening> {
-        Opening::begin_within(env, dir, terms, unlimited(&terms.log), engines)
+        Opening::begin_within(env, dir, terms, unlimited(&terms.log), engines, None)
     }
 
     /// As [`Opening::begin`], by an engine that says what the store may occupy, and keeps to it: it refreshes the budget
-    /// ([`Store::space`]) from when the store is open on.
+    /// ([`Store::space`]) from when the store is open on. With the `mark` that it is not whole yet, for whoever set it.
     ///
     /// # Errors
     /// As there.
@@ -86,12 +87,15 @@ impl Opening {
         terms: StoreTerms,
         space: Terms,
         engines: &Engines,
+        mark: Option<&Mark>,
     ) -> Result<Opening> {
         crate::directory::make(env, dir)?;
         let context = Arc::new(Context::new(env, Location::metered(env, dir)));
         let env = &context.env;
         let held = crate::directory::lock(env, dir)?;
-        unfinished::refuse_beside_current(&*env.fs, dir)?;
+        if mark.is_none() {
+            unfinished::refuse_beside_current(&*env.fs, dir)?;
+        }
         let manifest = match env.fs.exists(&context.path(names::CURRENT))? {
             true => Manifest::recover(env, dir, false, engines)?,
             false => Manifest::create(env, dir, InitialState::default(), engines)?,

@@ -15,12 +15,16 @@
 //! **Gaps.** Batches are handed out whole or not at all. Of a gap it is told which sequences are missing: those between the
 //! last batch before it and the first behind it. Nothing tells their keys.
 //!
+//! **The lane of records** is read in the same way, with two differences. Groups that are kept as storage come before the chain, with
+//! whatever gaps collection has left between them: each is read as far as it was filled. And without a manifest every group counts of
+//! which no later one says that a recovery passed it over ([`not_passed_over`]): one that was freed may be among them.
+//!
 //! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the longest batch.
 
 use crate::page::{self, FragmentKind, Fragments, Owner, PageHeader, Verdict};
 use crate::recover::Assembly;
 use crate::staging::Staging;
-use crate::{Lane, LogPlace, Place, STAGING_NAME, TenantId};
+use crate::{Lane, LogPlace, Place, TenantId};
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
 use io::{Env, PAGE, ReadFile};
 use std::collections::BTreeMap;
@@ -52,6 +56,10 @@ pub struct ListedGroup {
     pub sealed_end: Option<u64>,
     /// Bytes of its file.
     pub len: u64,
+    /// The store that wrote its pages, if that is another one.
+    pub store: Option<Uid>,
+    /// Bytes of its pages, if it is kept as storage.
+    pub retained_bytes: Option<u64>,
 }
 
 /// Gets a batch: where it ends, its first sequence, its bytes.
@@ -75,7 +83,10 @@ pub struct SalvagedLog {
     pub store: Uid,
     /// The highest edit of the manifest that a page saw durable.
     pub witness_edit: u64,
+    lane: Lane,
     files: Vec<LogFile>,
+    /// Of the files of groups that are kept as storage, those that have no page of them.
+    silent: Vec<usize>,
     /// Of the groups, in order.
     owners: Vec<Owner>,
     staging: Staging,
@@ -86,7 +97,7 @@ pub struct SalvagedLog {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A page at `index` of a file.
-    Page { file: usize, index: u64, lpn: u64 },
+    Page { file: usize, index: u64, lpn: u64, used: u16 },
     /// A page that is in staging only.
     Staged { ltn: u64, lpn: u64 },
     /// The group at this index begins: half a batch before it was cut off by a recovery.
@@ -154,12 +165,18 @@ impl Group {
     }
 }
 
-/// Looks through the log in `files` of the store `store`; of the store that most pages belong to, if it is not known.
+/// Looks through a lane of the log in `files` of the store `store`; of the store that most pages belong to, if it is not known.
 ///
 /// # Errors
 /// `Unsupported` if a newer release wrote it; those of reading the staging file.
-pub fn salvage(env: &Env, dir: &Path, store: Option<Uid>, files: Vec<LogFile>) -> Result<SalvagedLog> {
-    let staging_path = io::fs::join(dir, STAGING_NAME);
+pub fn salvage(
+    env: &Env,
+    dir: &Path,
+    lane: Lane,
+    store: Option<Uid>,
+    files: Vec<LogFile>,
+) -> Result<SalvagedLog> {
+    let staging_path = io::fs::join(dir, lane.staging_name());
     let store = match store {
         Some(store) => store,
         None => most_common_store(env, &staging_path, &files),
@@ -167,7 +184,7 @@ pub fn salvage(env: &Env, dir: &Path, store: Option<Uid>, files: Vec<LogFile>) -
     let staging = Staging::read(env, &staging_path, store)?;
     let mut groups = Vec::new();
     for (file, log) in files.iter().enumerate() {
-        groups.extend(read_group(file, log, store)?);
+        groups.extend(read_group(file, log, lane, store)?);
     }
     let has_manifest = files.iter().any(|log| log.listed.is_some());
     if !has_manifest {
@@ -182,13 +199,24 @@ pub fn salvage(env: &Env, dir: &Path, store: Option<Uid>, files: Vec<LogFile>) -
         }
         let staged = staging.of_group(group.owner, group.ltn).next().map(|page| page.header);
         group.any = group.pages.values().next().copied().or(staged);
+        let filled = files.get(group.file).and_then(|log| log.listed?.retained_bytes);
+        if let Some((filled, any)) = filled.zip(group.any) {
+            group.end = Some(any.first_lpn.saturating_add(filled / lane.unit() as u64));
+            group.is_sealed = true;
+        }
     }
     if !has_manifest {
-        groups = chain(groups, &staging);
+        groups = if lane.retains() { not_passed_over(groups) } else { chain(groups, &staging) };
     }
     end_groups(&mut groups);
+    let is_silent = |group: &&Group| {
+        let listed = files.get(group.file).and_then(|log| log.listed);
+        group.any.is_none() && listed.is_some_and(|listed| listed.retained_bytes.is_some_and(|n| n > 0))
+    };
+    let silent = groups.iter().filter(is_silent).map(|group| group.file).collect();
     let owners = groups.iter().map(|group| group.owner).collect();
-    let mut log = SalvagedLog { store, witness_edit: 0, files, owners, staging, steps: Vec::new() };
+    let mut log =
+        SalvagedLog { store, witness_edit: 0, lane, files, silent, owners, staging, steps: Vec::new() };
     log.arrange(&groups);
     Ok(log)
 }
@@ -198,74 +226,85 @@ fn most_common_store(env: &Env, staging: &Path, files: &[LogFile]) -> Uid {
     let mut votes: BTreeMap<Uid, u64> = BTreeMap::new();
     let staging = env.fs.open(staging, io::Access::Buffered).ok();
     for file in files.iter().filter_map(|log| log.file.as_ref()).chain(&staging) {
-        each_page(&**file, &mut |_, bytes| {
-            let Some(header) = page::peek(bytes) else { return Ok(()) };
+        each_page(&**file, PAGE, &mut |_, bytes| {
+            let Some(header) = page::peek(bytes) else { return Ok(PAGE) };
             let store = header.owner.store;
             let verdicts =
                 [page::read_closed(bytes, header.owner, header.ltn), page::read_open(bytes, store)];
             if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Valid(_))) {
                 *votes.entry(store).or_default() += 1;
             }
-            Ok(())
+            Ok(PAGE)
         })
         .unwrap_or_default();
     }
     votes.into_iter().max_by_key(|(_, n)| *n).map(|(store, _)| store).unwrap_or_default()
 }
 
-/// Hands out every page of a file that can be read, with its index.
-fn each_page(file: &dyn ReadFile, visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-    let len = file.len()? / PAGE as u64 * PAGE as u64;
+/// Shows what is at every offset of a file where a page may begin, and goes on so many bytes behind it as `visit` says. What cannot be
+/// read is zeros.
+fn each_page(
+    file: &dyn ReadFile,
+    unit: usize,
+    visit: &mut dyn FnMut(u64, &[u8]) -> Result<usize>,
+) -> Result<()> {
+    let len = file.len()? / unit as u64 * unit as u64;
     let mut buf = vec![0; READ_LEN];
-    let mut offset = 0;
+    let (mut start, mut end, mut offset) = (0, 0, 0);
     while offset < len {
-        let n = (len - offset).min(READ_LEN as u64) as usize;
-        let bytes = buf.get_mut(..n).unwrap_or_default();
-        let whole = file.read_at(bytes, offset).is_ok();
-        for (at, page) in (offset..).step_by(PAGE).zip(bytes.chunks_exact_mut(PAGE)) {
-            if whole || file.read_at(page, at).is_ok() {
-                visit(at / PAGE as u64, page)?;
+        if end < len.min(offset + PAGE as u64) {
+            start = offset;
+            end = len.min(start + READ_LEN as u64);
+            let bytes = buf.get_mut(..(end - start) as usize).unwrap_or_default();
+            if file.read_at(bytes, start).is_err() {
+                for (at, page) in (start..).step_by(PAGE).zip(bytes.chunks_mut(PAGE)) {
+                    if file.read_at(page, at).is_err() {
+                        page.fill(0);
+                    }
+                }
             }
         }
-        offset += n as u64;
+        let rest = buf.get((offset - start) as usize..(end - start) as usize).unwrap_or_default();
+        offset += visit(offset, rest.get(..PAGE).unwrap_or(rest))?.max(unit) as u64;
     }
     Ok(())
 }
 
 /// The pages of the group that a file holds; `None` if it holds none and the manifest does not list it.
-fn read_group(file: usize, log: &LogFile, store: Uid) -> Result<Option<Group>> {
+fn read_group(file: usize, log: &LogFile, lane: Lane, store: Uid) -> Result<Option<Group>> {
     let mut by_group: BTreeMap<(u64, Owner), BTreeMap<u64, PageHeader>> = BTreeMap::new();
     let mut len = 0;
     if let Some(open) = &log.file {
         len = open.len()?;
-        each_page(&**open, &mut |index, bytes| {
-            let Some(peeked) = page::peek(bytes).filter(|header| header.owner.store == store) else {
-                return Ok(());
-            };
+        let unit = lane.unit();
+        each_page(&**open, unit, &mut |offset, bytes| {
+            let counts = |header: &PageHeader| is_of(header.owner.store, log.listed, lane, store);
+            let Some(peeked) = page::peek(bytes).filter(counts) else { return Ok(unit) };
             match page::read_closed(bytes, peeked.owner, peeked.ltn) {
+                Verdict::Valid(header) if header.lane() == lane && header.offset() == Some(offset) => {
+                    by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
+                    Ok(header.page_len())
+                }
                 // In a group that is listed it is what a former use of the file left.
-                Verdict::Valid(header) if header.lane() != Lane::FIRST && log.listed.is_some() => {}
-                Verdict::Valid(header) if header.lane() != Lane::FIRST => {
+                Verdict::Valid(header)
+                    if header.lane().retains() && !lane.retains() && log.listed.is_none() =>
+                {
                     let why = "a page of the lane that keeps records: only the engine whose records they are can save them";
                     let error = Error::new(ErrorKind::Unsupported, why).at_file(&log.path);
-                    return Err(error.at_offset(index * PAGE as u64));
-                }
-                Verdict::Valid(header) if header.lpn.checked_sub(header.first_lpn) == Some(index) => {
-                    by_group.entry((header.ltn, header.owner)).or_default().insert(header.lpn, header);
+                    Err(error.at_offset(offset))
                 }
                 Verdict::Newer(unknown) => {
                     let error =
                         unknown.error("repair the store with the release that wrote it, or a newer one");
-                    return Err(error.at_file(&log.path).at_offset(index * PAGE as u64));
+                    Err(error.at_file(&log.path).at_offset(offset))
                 }
-                Verdict::Valid(_) | Verdict::Invalid => {}
+                Verdict::Valid(_) | Verdict::Invalid => Ok(unit),
             }
-            Ok(())
         })?;
     }
     Ok(match log.listed {
-        Some(ListedGroup { ltn, uid, sealed_end, len: listed }) => {
-            let owner = Owner { store, group: uid };
+        Some(ListedGroup { ltn, uid, sealed_end, len: listed, store: of, retained_bytes: _ }) => {
+            let owner = Owner { store: of.unwrap_or(store), group: uid };
             let pages = by_group.remove(&(ltn, owner)).unwrap_or_default();
             let (is_sealed, is_cut) = (sealed_end.is_some(), len < listed);
             Some(Group { end: sealed_end, is_sealed, is_cut, ..Group::unlisted(file, owner, ltn, pages) })
@@ -276,6 +315,31 @@ fn read_group(file: usize, log: &LogFile, store: Uid) -> Result<Option<Group>> {
             last.map(|((ltn, owner), pages)| Group::unlisted(file, owner, ltn, pages))
         }
     })
+}
+
+/// Whether pages of a store may be of a group of this one: a copy of a store has groups that another one wrote.
+fn is_of(pages: Uid, listed: Option<ListedGroup>, lane: Lane, store: Uid) -> bool {
+    match listed {
+        Some(listed) => pages == listed.store.unwrap_or(store),
+        None => pages == store || lane.retains(),
+    }
+}
+
+/// Without a manifest, in the lane of records: the groups but for those that a later one does not go on from, although they came after the
+/// group that it does go on from. A recovery cut them off, and gave their sequences away again.
+fn not_passed_over(groups: Vec<Group>) -> Vec<Group> {
+    let mut bound = u64::MAX;
+    let mut counts = |group: &Group| {
+        let is_passed_over = group.ltn > bound;
+        if !is_passed_over {
+            let before = group.any.filter(|header| header.prev_ltn > 0);
+            bound = before.map_or(group.ltn, |header| header.prev_ltn);
+        }
+        !is_passed_over
+    };
+    let mut left: Vec<Group> = groups.into_iter().rev().filter(|group| counts(group)).collect();
+    left.reverse();
+    left
 }
 
 /// Without a manifest: the groups from which the last one goes on, as far back as they are there.
@@ -364,11 +428,13 @@ impl SalvagedLog {
                 used.is_none_or(|used| page.header.prev_used == used).then_some(end)
             };
             if let Some(header) = found {
-                steps.push(Step::Page { file: group.file, index, lpn });
+                steps.push(Step::Page { file: group.file, index, lpn, used: header.used });
                 (used, in_gap) = (Some(header.used), false);
+                lpn = header.end_lpn();
             } else if let Some(n) = staged() {
                 steps.push(Step::Staged { ltn: group.ltn, lpn });
                 (used, in_gap) = (Some(n), false);
+                lpn += self.lane_numbers(group, lpn, n);
             } else if lpn >= durable_end {
                 return false;
             } else {
@@ -383,7 +449,6 @@ impl SalvagedLog {
                 lpn = next.min(next_staged).min(durable_end.max(lpn + 1)).min(end);
                 continue;
             }
-            lpn += 1;
             *end_lpn = lpn;
         }
         if group.is_cut && is_last && group.end.is_none() {
@@ -398,6 +463,22 @@ impl SalvagedLog {
         let page = self.staging.get(group.owner, group.ltn, lpn)?;
         let end = page::extent(&page.bytes, &page.header).ok()?;
         (end > group.owner.header_len()).then_some(end as u16)
+    }
+
+    /// The files of groups that are kept as storage in which no page of them is left, or that are missing.
+    pub fn silent(&self) -> impl Iterator<Item = &Path> + '_ {
+        self.silent.iter().filter_map(|file| self.files.get(*file)).map(|log| &*log.path)
+    }
+
+    /// How many files there are.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// How many numbers a page has that is in staging only, once it is closed.
+    fn lane_numbers(&self, group: &Group, lpn: u64, used: u16) -> u64 {
+        let page = self.staging.get(group.owner, group.ltn, lpn);
+        page.map_or(1, |page| page.header.shape().numbers(used.into()))
     }
 
     /// Hands out every whole batch of a tenant in order: where it ends, its first sequence, its bytes. Can be called again.
@@ -417,17 +498,18 @@ impl SalvagedLog {
                     reading.assembly.forget();
                 }
                 Step::Gap { file, index } => reading.gap(self.missing(file, index)),
-                Step::Page { file, index, lpn } => {
+                Step::Page { file, index, lpn, used } => {
                     let Some(LogFile { file: Some(open), path, .. }) = self.files.get(file) else { continue };
-                    let place = LogPlace { path: path.clone(), offset: index * PAGE as u64 };
-                    match open.read_at(&mut buf, place.offset) {
-                        Ok(()) => reading.page(Fragments::new(&buf, owner, lpn), &place)?,
+                    let place = LogPlace { path: path.clone(), offset: index * self.lane.unit() as u64 };
+                    let bytes = buf.get_mut(..usize::from(used)).unwrap_or_default();
+                    match open.read_at(bytes, place.offset) {
+                        Ok(()) => reading.page(Fragments::new(bytes, owner, lpn), &place)?,
                         Err(e) => reading.gap(e.at_file(path).at_offset(place.offset)),
                     }
                 }
                 Step::Staged { ltn, lpn } => {
                     let Some(page) = self.staging.get(owner, ltn, lpn) else { continue };
-                    let place = LogPlace { path: STAGING_NAME.into(), offset: 0 };
+                    let place = LogPlace { path: self.lane.staging_name().into(), offset: 0 };
                     reading.page(Fragments::new(&page.bytes, owner, lpn), &place)?;
                 }
             }
@@ -441,7 +523,7 @@ impl SalvagedLog {
     fn missing(&self, file: usize, index: u64) -> Error {
         let path = self.files.get(file).map(|log| log.path.clone()).unwrap_or_default();
         let why = "log pages are damaged or missing that were durable";
-        Error::corruption(why).at_file(path).at_offset(index * PAGE as u64)
+        Error::corruption(why).at_file(path).at_offset(index * self.lane.unit() as u64)
     }
 }
 

@@ -599,6 +599,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         Some(2),
         "records of a file that cannot be read are called absent",
     ),
+    row(
+        "log-repair-takes-an-older-record",
+        "log-repair",
+        Some(2),
+        "a repair takes the first record that has an LSN, also one that was truncated and written anew",
+    ),
+    row(
+        "log-repair-forgets-a-gap",
+        "log-repair",
+        Some(2),
+        "a repair does not tell of records that are lost for certain",
+    ),
     test(
         "log-truncations-forgotten-before-their-groups",
         ("lavastore-lavalog", "--test logs"),

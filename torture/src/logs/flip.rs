@@ -19,7 +19,7 @@ use lavastore::{Error, ErrorKind};
 use std::path::Path;
 
 /// What is damaged: log groups, index files, checkpoints, cold files, and what every store has.
-const KINDS: [&str; 11] = [
+pub(super) const KINDS: [&str; 11] = [
     ".log",
     ".log",
     ".log",
@@ -33,12 +33,12 @@ const KINDS: [&str; 11] = [
     "/LOCK",
 ];
 
-struct Store {
+pub(super) struct Store {
     /// As it was left.
-    sim: SimEnv,
+    pub sim: SimEnv,
     /// As it was earlier.
-    older: SimEnv,
-    model: Model,
+    pub older: SimEnv,
+    pub model: Model,
 }
 
 /// What came of damage.
@@ -51,7 +51,7 @@ struct Seen {
 }
 
 impl Store {
-    fn make(seed: u64, outcome: &mut Outcome) -> Check<Store> {
+    pub fn make(seed: u64, outcome: &mut Outcome) -> Check<Store> {
         let sim = machine::new(seed);
         let (mut driver, mut watch) = (driver(&sim, seed), Watch::default());
         let mut session = |driver: &mut Driver| -> Check {

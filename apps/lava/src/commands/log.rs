@@ -5,6 +5,7 @@
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
 use super::directory;
+use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, volume_of};
 use crate::formats::{escape, jsonl};
 use crate::status::{Status, about, failure};
@@ -54,6 +55,8 @@ pub enum LogCommand {
     Verify(ListArgs),
     /// Make a copy of the store of logs, sharing files by hard links
     Checkpoint(CheckpointArgs),
+    /// Make a new store of all that is undamaged; exit status 5 if anything is lost
+    Repair(LogRepairArgs),
 }
 
 /// Runs a command.
@@ -67,6 +70,7 @@ pub fn run(db: Option<PathBuf>, command: LogCommand) -> Result<()> {
         LogCommand::Stat(args) => stat(db, &args),
         LogCommand::Verify(args) => verify(db, &args),
         LogCommand::Checkpoint(args) => checkpoint(db, &args),
+        LogCommand::Repair(args) => log_repair::run(db, &args),
     }
 }
 

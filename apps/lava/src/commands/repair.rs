@@ -8,7 +8,7 @@ use crate::{Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::Args;
-use lavastore::{Db, LostRange, RepairOptions, RepairReport};
+use lavastore::{Db, LostRange, RepairDamage, RepairOptions, RepairReport};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Where the new store goes on the volume that holds the damaged one.
 const SAME_VOLUME_DIR: &str = "/repaired";
 /// Lines of losses that are printed for a person; JSON has all.
-const LINES_MAX: usize = 100;
+pub const LINES_MAX: usize = 100;
 
 /// Options of `repair`.
 #[derive(Args)]
@@ -24,13 +24,13 @@ pub struct RepairArgs {
     /// Where the repaired store goes: a directory that is missing or empty, or lavafs:PATH. On the volume of the damaged
     /// store itself it goes to /repaired, or where lavafs:PATH:/DIR says
     #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
-    into: Option<PathBuf>,
+    pub into: Option<PathBuf>,
     /// Only say what would be saved and what is lost
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Print the report as JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Repairs. The damaged store is only read. Losses are an error, after the report.
@@ -57,7 +57,7 @@ pub fn repair(db: Option<PathBuf>, args: &RepairArgs) -> Result<()> {
 }
 
 /// Where it is read from, and where to.
-fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
+pub fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
     let Some(into) = &args.into else {
         let from = Place::to_read(db)?;
         let into = Place { env: from.env.clone(), dir: SAME_VOLUME_DIR.into() };
@@ -83,6 +83,21 @@ fn places(db: &Path, args: &RepairArgs) -> Result<(Place, Place)> {
     }
 }
 
+/// What is damaged, for a program.
+pub fn damages_as_json(damaged: &[RepairDamage]) -> Vec<Value> {
+    damaged.iter().map(|d| json!({ "file": d.file, "offset": d.offset, "why": d.why })).collect()
+}
+
+/// The same for a person, a line each.
+pub fn damages_as_text(damaged: &[RepairDamage]) -> String {
+    let mut text = String::new();
+    for damaged in damaged {
+        let at = damaged.offset.map_or(String::new(), |offset| format!(" at {offset}"));
+        let _ = writeln!(text, "damaged: {}{at}: {}", damaged.file, output::one_line(&damaged.why));
+    }
+    text
+}
+
 fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
     let key = |key: &Option<Vec<u8>>| key.as_ref().map(|key| escape(key));
     let families: Vec<Value> = report
@@ -95,8 +110,7 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
             })
         })
         .collect();
-    let damaged: Vec<Value> =
-        report.damaged.iter().map(|d| json!({ "file": d.file, "offset": d.offset, "why": d.why })).collect();
+    let damaged = damages_as_json(&report.damaged);
     let lost: Vec<Value> = report
         .lost
         .iter()
@@ -121,11 +135,7 @@ fn as_json(report: &RepairReport, dry_run: bool, seconds: f64) -> Value {
 const MAX_SEQ: u64 = (1 << 56) - 1;
 
 fn as_text(report: &RepairReport, args: &RepairArgs, seconds: f64) -> String {
-    let mut text = String::new();
-    for damaged in &report.damaged {
-        let at = damaged.offset.map_or(String::new(), |offset| format!(" at {offset}"));
-        let _ = writeln!(text, "damaged: {}{at}: {}", damaged.file, output::one_line(&damaged.why));
-    }
+    let mut text = damages_as_text(&report.damaged);
     let line = |lost: &LostRange| if lost.only_come_back { "may have come back" } else { "lost" };
     for lost in report.lost.iter().take(LINES_MAX) {
         let _ = writeln!(text, "{}: {lost}", line(lost));

@@ -26,30 +26,7 @@ pub(super) struct Place {
 impl Place {
     /// Opens it for reading.
     pub fn open(&self, env: &Env) -> Result<Arc<dyn ReadFile>> {
-        let inner = env.fs.open(&self.path, Access::Buffered)?;
-        Ok(Arc::new(Clipped { inner, len: self.len }))
-    }
-}
-
-/// A file of which only the first bytes count.
-#[derive(Debug)]
-struct Clipped {
-    inner: Arc<dyn ReadFile>,
-    len: u64,
-}
-
-impl ReadFile for Clipped {
-    fn len(&self) -> Result<u64> {
-        Ok(self.len.min(self.inner.len()?))
-    }
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.inner.read_at(buf, offset)
-    }
-    fn will_need(&self, offset: u64, len: u64) {
-        self.inner.will_need(offset, len);
-    }
-    fn path(&self) -> &Path {
-        self.inner.path()
+        Ok(store::repair::clipped(env.fs.open(&self.path, Access::Buffered)?, self.len))
     }
 }
 

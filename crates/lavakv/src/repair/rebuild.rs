@@ -9,6 +9,7 @@
 //! if they have something newer. Such a question goes to the tables alone whose range has the key ([`Ranges`]), about one for
 //! each sorted run, and costs there what a get costs; [`OPEN_MAX`] tables are held open for the next ones.
 
+use super::RepairOptions;
 use super::judge::{Counted, Plan};
 use super::ranges::Ranges;
 use super::report::{LostRange, RepairReport, RepairedFamily};
@@ -16,25 +17,23 @@ use super::runs::{Heard, Met, runs_of};
 use super::scan::{Found, Table, demote};
 use super::target::Target;
 use super::values::{self, Values};
-use super::{Places, RepairOptions};
 use crate::batch::{self, Change, DEFAULT_FAMILY};
 use crate::files::log::TENANT;
 use base::hash::key_hash;
 use base::sync::lock;
 use base::{Error, HashMap, MAX_SEQ, Result, SeqNo, ValueKind};
 use cache::Cache;
-use io::{Access, Env};
+use io::Env;
 use lsm::{MergingIterator, VisibleIterator, VisibleOptions};
-use std::path::Path;
 use std::sync::Arc;
 use store::manifest::EngineId;
+use store::repair::{Places, SalvagedLog, open_lane};
 use table::salvage::{self, Missing};
 use table::segment::RecordReference;
 use table::{Ksst, ReadCounters, SegmentReference};
-use version::names::{self, FileKind};
+use version::names;
 use version::{FamilyId, ManifestWitness};
 use wal::Lane;
-use wal::salvage::{ListedGroup, LogFile, SalvagedLog};
 
 /// Repairs, once it is decided what counts.
 pub(super) fn rebuild(
@@ -44,7 +43,8 @@ pub(super) fn rebuild(
     mut plan: Plan,
 ) -> Result<RepairReport> {
     let (env, dir) = places.from;
-    let log = open_log(env, dir, &found)?;
+    let state = found.witness.state.as_ref().map(|state| &*state.store);
+    let log = open_lane(env, dir, Lane::FIRST, state, found.witness.store)?;
     if let Some(state) = &found.witness.state
         && log.witness_edit > state.store.edit_number
     {
@@ -151,33 +151,6 @@ fn names_of(plan: &Plan) -> HashMap<FamilyId, String> {
         names.insert(*id, name);
     }
     names
-}
-
-fn open_log(env: &Env, dir: &Path, found: &Found) -> Result<SalvagedLog> {
-    let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
-    let files = match &found.witness.state {
-        Some(state) => {
-            let groups = state.store.log_chain(Lane::FIRST).filter(|group| !group.discarded);
-            let file = |group: &version::LogGroupMeta| {
-                let path = dir.join(names::log(group.file));
-                let listed = ListedGroup {
-                    ltn: group.ltn,
-                    uid: group.uid,
-                    sealed_end: group.sealed_end,
-                    len: group.len,
-                };
-                LogFile { file: open(&path), path, listed: Some(listed) }
-            };
-            groups.map(file).collect()
-        }
-        None => {
-            let is_log = |(kind, _): &(&FileKind, _)| matches!(kind, FileKind::Log(_));
-            let logs = found.files.named.iter().filter(is_log);
-            logs.map(|(_, place)| LogFile { file: open(&place.path), path: place.path.clone(), listed: None })
-                .collect()
-        }
-    };
-    wal::salvage::salvage(env, dir, found.witness.store, files)
 }
 
 /// The families that the log names.

@@ -2,6 +2,7 @@
 
 use base::{Error, SeqNo};
 use std::fmt;
+pub use store::repair::RepairDamage;
 
 /// A column family in the new store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,17 +21,6 @@ pub struct RepairedFamily {
     pub bytes: u64,
     /// Changes replayed from the log.
     pub log_changes: u64,
-}
-
-/// A file that is damaged or missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepairDamage {
-    /// Its name in the directory of the store.
-    pub file: String,
-    /// Where the damage is, bytes from the beginning, if it is at one place.
-    pub offset: Option<u64>,
-    /// What is wrong.
-    pub why: String,
 }
 
 /// What is lost. Both ends of a range of keys are inclusive.
@@ -91,15 +81,7 @@ impl RepairReport {
     }
 
     pub(super) fn damage(&mut self, error: &Error) {
-        let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
-        let damaged = RepairDamage {
-            file: file.to_string_lossy().into_owned(),
-            offset: error.offset(),
-            why: error.message().to_owned(),
-        };
-        if !self.damaged.contains(&damaged) && self.damaged.len() < 10 * RANGES_OF_A_FILE_MAX {
-            self.damaged.push(damaged);
-        }
+        RepairDamage::note(error, &mut self.damaged);
     }
 
     /// Notes a loss. Of a file with very many, all that follow become one range.

@@ -4,20 +4,18 @@
 //! ([`store::files::unfinished`]), and opened by nobody. Nothing else is special about it: what its background jobs do with it, they
 //! do as always.
 
-use super::Places;
 use super::judge::Plan;
 use crate::batch::{Change, DEFAULT_FAMILY};
 use crate::context::options::{FamilyOptions, Options, WriteOptions};
 use crate::db::Db;
 use crate::read::options::ReadOptions;
 use crate::tree::family::ColumnFamily;
-use base::{Error, ErrorKind, HashMap, Result, ValueKind};
-use io::Env;
-use std::path::Path;
+use base::{HashMap, Result, ValueKind};
 use std::sync::Arc;
-use store::files::unfinished::{self, Mark, Work};
+use store::files::unfinished::Mark;
+use store::repair::Places;
 use table::SegmentReader;
-use version::{FamilyId, names};
+use version::FamilyId;
 
 /// See the module.
 pub(super) enum Target {
@@ -49,7 +47,7 @@ impl Target {
         let options =
             Options { create_if_missing: true, error_if_exists: true, family: own, ..options.clone() };
         let (env, into) = places.into;
-        let mark = mark(env, into)?;
+        let mark = places.mark_target()?;
         let db = Db::from_engine(crate::open::make_marked(env.clone(), into, options, &mark)?)?;
         let mut families = HashMap::default();
         families.insert(DEFAULT_FAMILY, db.default_column_family().clone());
@@ -157,16 +155,4 @@ impl Target {
             }
         }
     }
-}
-
-/// Makes the directory and marks it. Under the lock, so that two repairs do not clear away each other's files: whenever
-/// nobody holds it the mark is there, or the store is whole.
-fn mark(env: &Env, dir: &Path) -> Result<Mark> {
-    store::directory::make(env, dir)?;
-    let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
-    if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
-        let why = "the directory for the repaired store is not empty: choose another";
-        return Err(Error::new(ErrorKind::AlreadyExists, why).at_file(dir));
-    }
-    Mark::set(&env.fs, dir, Work::Repair)
 }

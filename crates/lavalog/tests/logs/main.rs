@@ -10,6 +10,7 @@ mod crashes;
 mod damage;
 mod faults;
 mod model;
+mod repair;
 mod scans;
 mod space;
 mod strikes;

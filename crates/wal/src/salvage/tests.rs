@@ -13,7 +13,18 @@ fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
         let path = path_of(ltn);
         let file = open(&path);
         let len = file.as_ref().map_or(0, |f| f.len().unwrap());
-        LogFile { file, path, listed: Some(ListedGroup { ltn, uid: Some(uid_of(ltn)), sealed_end, len }) }
+        LogFile {
+            file,
+            path,
+            listed: Some(ListedGroup {
+                ltn,
+                uid: Some(uid_of(ltn)),
+                sealed_end,
+                len,
+                store: None,
+                retained_bytes: None,
+            }),
+        }
     };
     let unlisted = |entry: io::DirEntry| {
         let path = dir().join(entry.name);
@@ -32,7 +43,7 @@ fn files(sim: &SimEnv, manifest: Option<&Manifest>) -> Vec<LogFile> {
 fn read(sim: &SimEnv, manifest: Option<&Manifest>) -> (Replayed, Vec<LogGap>) {
     let known = manifest.map(|_| store());
     let hash = sim.state_hash();
-    let log = salvage(&sim.env(), dir(), known, files(sim, manifest)).unwrap();
+    let log = salvage(&sim.env(), dir(), Lane::FIRST, known, files(sim, manifest)).unwrap();
     let mut all = Replayed::new();
     let gaps = log.replay(TenantId::FIRST, &mut |_, seq, bytes| {
         all.push((seq, bytes.to_vec()));
@@ -89,7 +100,7 @@ fn pages_under_an_identity_that_the_manifest_does_not_list_do_not_count() {
     for listed in files.iter_mut().filter_map(|log| log.listed.as_mut()) {
         listed.uid = Some(uid_of(listed.ltn + 1000 * u64::from(listed.ltn == of_another)));
     }
-    let log = salvage(&sim.env(), dir(), Some(store()), files).unwrap();
+    let log = salvage(&sim.env(), dir(), Lane::FIRST, Some(store()), files).unwrap();
     let mut found = Replayed::new();
     let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
         found.push((seq, bytes.to_vec()));
@@ -149,7 +160,7 @@ fn a_missing_or_shorter_file_is_told() {
             }
             let mut now = files(&damaged, Some(&manifest));
             now.iter_mut().zip(listed).for_each(|(now, then)| now.listed = then.listed);
-            let log = salvage(&damaged.env(), dir(), Some(store()), now).unwrap();
+            let log = salvage(&damaged.env(), dir(), Lane::FIRST, Some(store()), now).unwrap();
             let mut found = Replayed::new();
             let mut keep = |_: &LogPlace, seq: SeqNo, bytes: &[u8]| {
                 found.push((seq, bytes.to_vec()));
@@ -216,7 +227,7 @@ fn batches_whose_sequences_go_back_are_a_gap() {
 fn pages_that_only_others_can_read_are_left_alone() {
     let refused = |sim: &SimEnv| {
         let hash = sim.state_hash();
-        let e = salvage(&sim.env(), dir(), None, files(sim, None)).map(drop).unwrap_err();
+        let e = salvage(&sim.env(), dir(), Lane::FIRST, None, files(sim, None)).map(drop).unwrap_err();
         assert_eq!(sim.state_hash(), hash, "nothing is written");
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Unsupported, Some(0)), "{e}");
         e.message().to_owned()

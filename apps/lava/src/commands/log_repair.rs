@@ -1,0 +1,123 @@
+//! `log repair`: a new store of every record that can be proved in a damaged store of logs.
+
+use super::directory;
+use super::repair::{self, LINES_MAX, RepairArgs, places};
+use crate::status::{Status, failure};
+use crate::{Result, output};
+use bench::host::now_ns;
+use bench::report::{human_bytes, human_count};
+use clap::Args;
+use lavastore::{LogRepairOptions, LogRepairReport, LogStore};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Options of `log repair`.
+#[derive(Args)]
+pub struct LogRepairArgs {
+    #[command(flatten)]
+    common: RepairArgs,
+    /// Of a store that has keys as well: save the logs alone
+    #[arg(long)]
+    logs_only: bool,
+}
+
+/// Repairs. The damaged store is only read. Losses are an error, after the report.
+pub fn run(db: Option<PathBuf>, args: &LogRepairArgs) -> Result<()> {
+    let (db, common) = (directory(db)?, &args.common);
+    let (from, into) = places(&db, common)?;
+    let start_ns = now_ns();
+    let options = LogRepairOptions {
+        options: super::log::options(true),
+        dry_run: common.dry_run,
+        leave_out_others: args.logs_only,
+    };
+    let report = LogStore::repair_in(&from.env, &from.dir, &into.env, &into.dir, &options)?;
+    let seconds = (now_ns() - start_ns) as f64 / 1e9;
+    output::report(common.json, &as_json(&report, common.dry_run, seconds), || {
+        as_text(&report, common.dry_run, seconds)
+    })?;
+    match report.losses() {
+        _ if report.found_nothing() => Err(failure(
+            Status::NotFound,
+            format!("there is no store of logs in {}, nor a part of one", db.display()),
+        )),
+        0 => Ok(()),
+        count => {
+            let what =
+                format!("{count} ranges of records or operations are lost, or something may have come back");
+            Err(failure(Status::Damage, what))
+        }
+    }
+}
+
+fn as_json(report: &LogRepairReport, dry_run: bool, seconds: f64) -> Value {
+    let logs: Vec<Value> = report
+        .logs
+        .iter()
+        .map(|log| {
+            let gaps = log.gaps.iter().map(|gap| {
+                json!({ "first": gap.first, "last": gap.last, "is_certain": gap.is_certain })
+            });
+            json!({
+                "name": log.name, "name_is_lost": log.name_is_lost, "records": log.records, "bytes": log.bytes,
+                "trimmed_below": log.trimmed_below, "gaps": gaps.collect::<Vec<Value>>(),
+            })
+        })
+        .collect();
+    let lost: Vec<Value> = report
+        .lost_batches
+        .iter()
+        .map(|lost| {
+            json!({
+                "file": lost.file, "offset": lost.offset, "first_sequence": lost.sequences.0,
+                "last_sequence": lost.sequences.1, "may_come_back": lost.may_come_back,
+            })
+        })
+        .collect();
+    json!({
+        "dry_run": dry_run, "from_manifest": report.from_manifest, "from_checkpoint": report.from_checkpoint,
+        "logs": logs, "files_used": report.files_used, "bytes_read": report.bytes_read,
+        "carried": report.carried, "damaged": repair::damages_as_json(&report.damaged), "lost_batches": lost,
+        "may_come_back": report.may_come_back, "seconds": seconds,
+    })
+}
+
+fn as_text(report: &LogRepairReport, dry_run: bool, seconds: f64) -> String {
+    let mut text = repair::damages_as_text(&report.damaged);
+    let batches = report.lost_batches.iter().map(|lost| format!("lost: {lost}"));
+    let of_log = |log: &lavastore::RepairedLog| {
+        let name = output::one_line(&log.name);
+        log.gaps.iter().map(move |gap| format!("lost: {gap} of log {name}")).collect::<Vec<_>>()
+    };
+    let back = report.may_come_back.iter().map(|what| format!("may have come back: {what}"));
+    let lines: Vec<String> = batches.chain(report.logs.iter().flat_map(of_log)).chain(back).collect();
+    lines.iter().take(LINES_MAX).for_each(|line| {
+        let _ = writeln!(text, "{line}");
+    });
+    if lines.len() > LINES_MAX {
+        let _ = writeln!(text, "and {} more (--json lists all)", lines.len() - LINES_MAX);
+    }
+    if report.carried > 0 {
+        let _ =
+            writeln!(text, "{} batches had keys with them, which are not saved", human_count(report.carried));
+    }
+    for log in report.logs.iter().take(LINES_MAX) {
+        let note = if log.name_is_lost { " (its name is lost; it may have been deleted before)" } else { "" };
+        let (records, bytes) = (human_count(log.records), human_bytes(log.bytes));
+        let _ = writeln!(text, "log {}{note}: {records} records, {bytes}", output::one_line(&log.name));
+    }
+    if report.logs.len() > LINES_MAX {
+        let _ = writeln!(text, "and {} more logs", report.logs.len() - LINES_MAX);
+    }
+    let done = if dry_run { "would be saved" } else { "saved" };
+    let way = if report.from_manifest { "the manifest" } else { "what the files say of themselves" };
+    let _ = writeln!(
+        text,
+        "{done} by {way}: {} records, {} read from {} files in {seconds:.2} s",
+        human_count(report.records()),
+        human_bytes(report.bytes_read),
+        human_count(report.files_used)
+    );
+    text
+}

@@ -1,0 +1,90 @@
+//! Repair: a new store of every record that can be proved in a damaged one.
+//!
+//! 1. [`sources`] looks at every file of the directory: the manifest, or what intact records of a damaged one tell; checkpoints, index
+//!    files and cold files, by what they say of themselves; the groups of the lane of records, page by page.
+//! 2. [`known`] replays all of it into the state that an open would come to ([`crate::logs`]): the checkpoint, every operation of every
+//!    group, every record of every cold file. What a row of an index says is taken as well, although it proves nothing: so it is known of
+//!    a record that is lost that it was there, and a record that a newer one had replaced does not come up in its place.
+//! 3. [`save`] reads groups and cold files once more, and appends each record that is alive by that state, with the bytes under whose
+//!    checksum it was found, to a new store. What is alive and was not found is lost, and the [`report`] tells it, log by log.
+//!
+//! A record is saved only from a batch or a cold record whose checksum holds, and only under the log and LSN that stand under the same
+//! checksum; so nothing is saved that was never appended. What is trimmed, truncated or deleted stays so, as far as the checkpoint or an
+//! operation that is left tells; where these are damaged the report says what may have come back.
+//!
+//! The original is opened for reading only, under its lock where it has one. Nothing is linked: the two stores share no file.
+//!
+//! Memory: the index of all records (a few bytes for each), about 150 bytes for each page of the lane, and what the new store is allowed.
+
+mod known;
+mod loose;
+mod report;
+mod save;
+mod sources;
+
+pub use report::{LostBatches, RepairGap, RepairReport, RepairedLog};
+pub use store::repair::RepairDamage;
+
+use crate::log_store::LogStore;
+use crate::options::Options;
+use base::{Error, ErrorKind, Result};
+use io::Env;
+use known::Known;
+use sources::Sources;
+use std::path::Path;
+use store::files::unfinished;
+use store::repair::Places;
+
+/// How a store of logs is repaired.
+#[derive(Clone, Debug, Default)]
+pub struct RepairOptions {
+    /// Of the new store.
+    pub options: Options,
+    /// Reads everything, and writes nothing.
+    pub dry_run: bool,
+    /// Of a store that another engine has something in as well, which is refused otherwise: the logs alone are saved.
+    pub leave_out_others: bool,
+}
+
+impl LogStore {
+    /// Makes a new store in `into` of every record that can be proved in the store at `path`, and says what is lost. The damaged store is
+    /// only read. `into` must be missing or empty, or what a repair left that was cut off; until the report it is refused by every open.
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; `AlreadyExists` if there is something in `into`; `Unsupported` if a newer release
+    /// wrote the store, or another engine has something in it; those of writing the new store. Damage is no error: the report tells it.
+    pub fn repair(
+        from: &Env,
+        path: &Path,
+        to: &Env,
+        into: &Path,
+        options: &RepairOptions,
+    ) -> Result<RepairReport> {
+        options.options.check()?;
+        let places = Places { from: (from, path), into: (to, into) };
+        let _lock = places.keep_writers_away()?;
+        if !options.dry_run {
+            places.check_target()?;
+        }
+        let listing = from.fs.list(path)?;
+        if let Some(work) = unfinished::of(&listing) {
+            return Err(unfinished::refusal(path, work));
+        }
+        let mut report = RepairReport::default();
+        let sources = Sources::look(from, path, &listing, &mut report)?;
+        if !sources.others.is_empty() && !options.leave_out_others {
+            let why = format!(
+                "engine {} keeps something in this store that the new store would not have: ask for the logs alone, and repair the \
+                 rest with that engine",
+                sources.others.join(", ")
+            );
+            return Err(Error::new(ErrorKind::Unsupported, why).at_file(path));
+        }
+        let known = Known::of(&sources, &mut report)?;
+        save::save(&places, options, &sources, &known, &mut report)?;
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests;

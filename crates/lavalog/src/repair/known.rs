@@ -1,0 +1,248 @@
+//! The state that all sources together lead to.
+//!
+//! Groups come first, in their order, since logs are created and deleted there; then what cold files have, and what rows say, for which
+//! the order means nothing ([`crate::logs`]). A log of which neither the checkpoint nor an operation tells the creation, nor the deletion,
+//! is there under a name that is made up: what created it is in a part that is lost.
+
+use super::loose;
+use super::report::RepairReport;
+use super::sources::{Found, Sources};
+use crate::checkpoint::SavedLog;
+use crate::cold::ColdFile;
+use crate::disk::directory::{Block, Directory, LogRows};
+use crate::entry::{Entry, LogId, Lsn};
+use crate::index::{self};
+use crate::index_file::IndexFile;
+use crate::logs::{GroupPlace, Logs};
+use crate::manifest::TENANT;
+use crate::ops::{Op, OpRead, Ops};
+use base::{Error, ErrorKind, Result, SeqNo};
+use std::collections::BTreeSet;
+use std::path::Path;
+use store::guest::Carried;
+
+/// Where a record is does not matter: all are read again from front to back.
+const ANYWHERE: GroupPlace = GroupPlace { ltn: 0, at: 0 };
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Known {
+    pub logs: Logs,
+    /// Logs whose names are made up.
+    pub invented: BTreeSet<LogId>,
+    /// Records may be lost of which no row says that they were there.
+    pub has_uncertain_gaps: bool,
+    /// Numbers below were given when the checkpoint was begun: a log that it does not have was deleted.
+    given: LogId,
+    created: BTreeSet<LogId>,
+    deleted: BTreeSet<LogId>,
+    first_seq: Option<SeqNo>,
+}
+
+impl Known {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// `Unsupported` if a newer release wrote any of it.
+    pub fn of(sources: &Sources, report: &mut RepairReport) -> Result<Known> {
+        let mut known = Known::default();
+        let mut replay_from = 0;
+        if let Some((head, saved)) = &sources.checkpoint {
+            known.logs.reach_id(head.next_log);
+            (known.given, replay_from) = (head.next_log, head.replay_from);
+            for log in saved {
+                if let Err(e) = known.logs.restore(log.clone()) {
+                    report.damage(&e);
+                }
+            }
+        }
+        let indexed = known.take_indexes(sources, report, true)?;
+        let gaps = sources.log.replay(TENANT, &mut |place, first_seq, payload| {
+            let blame = |e: Error| e.at_file(&place.path).at_offset(place.offset);
+            report.bytes_read += payload.len() as u64;
+            known.first_seq.get_or_insert(first_seq);
+            if Carried::read(payload).is_ok_and(|carried| carried.is_some()) {
+                report.carried += 1;
+            }
+            known.batch(first_seq, payload).or_else(|e| skip(&blame(e), report))
+        })?;
+        for gap in &gaps {
+            let is_covered = gap.before_seq.is_some_and(|before| before <= replay_from);
+            report.lose(gap, !is_covered);
+            known.has_uncertain_gaps |= !is_indexed(sources, &indexed, gap.error.file());
+        }
+        for path in sources.log.silent() {
+            let why = "no page is left of a log group that is kept as storage, or its file is missing";
+            report.damage(&Error::corruption(why).at_file(path));
+            known.has_uncertain_gaps |= !is_indexed(sources, &indexed, Some(path));
+        }
+        known.has_uncertain_gaps |= sources.cold_is_lost;
+        sources.cold.iter().try_for_each(|found| known.take_cold(found, report))?;
+        known.take_indexes(sources, report, false)?;
+        while known.logs.cut_some() {}
+        known.tell_what_may_come_back(sources, !gaps.is_empty(), report);
+        Ok(known)
+    }
+
+    /// True if the record of this sequence is what its log has under the LSN.
+    pub fn is_alive(&self, log: LogId, lsn: Lsn, seq: SeqNo) -> bool {
+        let Some(own) = self.logs.get(log).filter(|own| lsn >= own.trimmed_below()) else { return false };
+        match own.index().get(log, lsn) {
+            Some(index::Found::Record(_, entry)) => {
+                entry.seq == seq || base::canary::is("log-repair-takes-an-older-record")
+            }
+            _ => false,
+        }
+    }
+
+    fn batch(&mut self, first_seq: SeqNo, bytes: &[u8]) -> Result<()> {
+        // All of it or nothing.
+        let ops: Vec<OpRead<'_>> = Ops::of(bytes)?.collect::<Result<_>>()?;
+        ops.iter().try_for_each(|op| self.apply(first_seq + op.index as u64, &op.op))
+    }
+
+    fn apply(&mut self, seq: SeqNo, op: &Op<'_>) -> Result<()> {
+        match op {
+            Op::Create { log, .. } => drop(self.created.insert(*log)),
+            Op::Delete { log } => drop(self.deleted.insert(*log)),
+            _ => self.invent(op.log())?,
+        }
+        self.logs.apply(seq, op, ANYWHERE)
+    }
+
+    /// A log that nobody tells of.
+    fn invent(&mut self, id: LogId) -> Result<()> {
+        let is_known = self.logs.get(id).is_some()
+            || id < self.given
+            || self.created.contains(&id)
+            || self.deleted.contains(&id);
+        if is_known {
+            return Ok(());
+        }
+        let mut name = format!("recovered-{id}");
+        while self.logs.named(&name).is_ok() {
+            name.push('-');
+        }
+        self.invented.insert(id);
+        self.logs.restore(SavedLog { id, name, ..SavedLog::default() })
+    }
+
+    /// A record, or what a row says of one.
+    fn claim(&mut self, entry: &Entry) -> Result<()> {
+        self.invent(entry.log)?;
+        if self.logs.get(entry.log).is_some() {
+            self.logs.claim(entry, ANYWHERE);
+        }
+        Ok(())
+    }
+
+    fn take_cold(&mut self, found: &Found, report: &mut RepairReport) -> Result<()> {
+        let mut end = found.file.len()?;
+        report.bytes_read += end;
+        let is_whole = match ColdFile::open(found.file.clone(), found.number, found.uid) {
+            Ok((file, directory)) => {
+                end = file.records_end();
+                self.take_rows(&directory, report, &mut |rows, block| file.block(rows.log, block))?
+            }
+            Err(e) => {
+                skip(&e, report)?;
+                false
+            }
+        };
+        let damage = loose::each_record(&*found.file, found.uid, end, &mut |entry, _| self.claim(entry))?;
+        if is_whole || end != found.file.len()? {
+            damage.iter().for_each(|at| report.damage(&loose::damaged(&*found.file, *at)));
+        }
+        // Behind what is there more may have been.
+        self.has_uncertain_gaps |= !is_whole;
+        Ok(())
+    }
+
+    /// What index files say; with `only_check`, of which groups all of it can be read.
+    fn take_indexes(
+        &mut self,
+        sources: &Sources,
+        report: &mut RepairReport,
+        only_check: bool,
+    ) -> Result<BTreeSet<u64>> {
+        let mut indexed = BTreeSet::new();
+        for found in &sources.indexes {
+            match IndexFile::open(found.file.clone(), found.number, found.uid) {
+                Ok((file, directory)) if only_check => {
+                    if file.verify(&directory).is_ok() {
+                        indexed.insert(file.head().ltn);
+                    }
+                }
+                Ok((file, directory)) => {
+                    self.take_rows(&directory, report, &mut |rows, block| file.block(rows.log, block))?;
+                }
+                Err(e) => skip(&e, report)?,
+            }
+        }
+        Ok(indexed)
+    }
+
+    /// Takes what rows say. True if all of them could be read.
+    fn take_rows(
+        &mut self,
+        directory: &Directory,
+        report: &mut RepairReport,
+        read: &mut dyn FnMut(&LogRows, Block) -> Result<Vec<Entry>>,
+    ) -> Result<bool> {
+        let mut is_whole = true;
+        for rows in &directory.logs {
+            for block in &rows.blocks {
+                match read(rows, *block) {
+                    Ok(entries) => entries.iter().try_for_each(|entry| self.claim(entry))?,
+                    Err(e) => {
+                        is_whole = false;
+                        skip(&e, report)?;
+                    }
+                }
+            }
+        }
+        Ok(is_whole)
+    }
+
+    fn tell_what_may_come_back(&self, sources: &Sources, has_gaps: bool, report: &mut RepairReport) {
+        // All that ever happened is in the groups that are there.
+        if self.first_seq.is_none_or(|first| first <= 1) && !has_gaps && sources.cold.is_empty() {
+            return;
+        }
+        let never_made = sources.state.as_ref().is_some_and(|state| state.checkpoints().next().is_none());
+        if sources.checkpoint.is_none() && !never_made {
+            report.may_come_back.push(
+                "the checkpoint is lost: logs that were deleted, records that were trimmed or truncated, and older metadata, where the \
+                 operation that did it is in no group any more"
+                    .into(),
+            );
+        }
+        if sources.state.is_none() {
+            report.may_come_back.push(
+                "the manifest is lost: records that were truncated, where the group with the truncation was let go of and a file of \
+                 their own was not removed yet"
+                    .into(),
+            );
+        }
+    }
+}
+
+/// Goes on without what is damaged.
+///
+/// # Errors
+/// `Unsupported`: a newer release wrote it.
+fn skip(e: &Error, report: &mut RepairReport) -> Result<()> {
+    if e.kind() == ErrorKind::Unsupported {
+        return Err(e.clone());
+    }
+    report.damage(e);
+    Ok(())
+}
+
+/// True if an index file tells which records a group had that is in this file.
+fn is_indexed(sources: &Sources, indexed: &BTreeSet<u64>, file: Option<&Path>) -> bool {
+    let Some((state, file)) = sources.state.as_ref().zip(file) else { return false };
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let group = state.store.log_groups.values().find(|group| store::names::log(group.file) == name);
+    group.is_some_and(|group| indexed.contains(&group.ltn))
+}

@@ -1,0 +1,243 @@
+//! Into the new store: the logs as they are known, then every record that is alive and was found.
+//!
+//! All of it goes the ordinary way of writes, without waiting, and is made durable at the end. Until then the store is marked as
+//! unfinished ([`store::files::unfinished`]), and opened by nobody.
+
+use super::RepairOptions;
+use super::known::Known;
+use super::loose;
+use super::report::{RepairGap, RepairReport, RepairedLog};
+use super::sources::Sources;
+use crate::cold::ColdFile;
+use crate::entry::{LogId, Lsn};
+use crate::limits::LSN_MAX;
+use crate::log_store::LogStore;
+use crate::logs::Log;
+use crate::manifest::TENANT;
+use crate::ops::{Op, Ops};
+use base::{HashMap, Result, SeqNo};
+use std::collections::{BTreeMap, BTreeSet};
+use store::commit::Durability;
+use store::files::unfinished::Mark;
+use store::repair::Places;
+
+/// Bytes that are written in one batch, about.
+const BATCH_BYTES: usize = 1 << 20;
+/// Records that are.
+const BATCH_RECORDS: usize = 4096;
+
+/// LSNs that were saved, as runs: the last of each by the first.
+#[derive(Debug, Default)]
+pub(super) struct Runs(BTreeMap<Lsn, Lsn>);
+
+impl Runs {
+    /// False if it is there already.
+    pub fn insert(&mut self, lsn: Lsn) -> bool {
+        let before = self.0.range(..=lsn).next_back().map(|(first, last)| (*first, *last));
+        if before.is_some_and(|(_, last)| lsn <= last) {
+            return false;
+        }
+        let first = before.filter(|(_, last)| last + 1 == lsn).map_or(lsn, |(first, _)| first);
+        let last = self.0.remove(&(lsn + 1)).unwrap_or(lsn);
+        self.0.insert(first, last);
+        true
+    }
+
+    /// What of `first` to `last` is not there.
+    pub fn missing(&self, first: Lsn, last: Lsn) -> Vec<(Lsn, Lsn)> {
+        let (mut next, mut out) = (first, Vec::new());
+        if first > last {
+            return out;
+        }
+        let begin = self.0.range(..=first).next_back().map_or(first, |(first, _)| *first);
+        for (from, to) in self.0.range(begin..=last) {
+            if next < *from {
+                out.push((next, from - 1));
+            }
+            next = next.max(to + 1);
+        }
+        if next <= last {
+            out.push((next, last));
+        }
+        out
+    }
+}
+
+/// A log on its way.
+#[derive(Debug, Default)]
+struct Saved {
+    runs: Runs,
+    report: RepairedLog,
+}
+
+/// Where it goes.
+struct Saving<'a> {
+    known: &'a Known,
+    /// `None`: nowhere.
+    into: Option<LogStore>,
+    /// The numbers of the logs in the new store, by those that they had.
+    ids: HashMap<LogId, LogId>,
+    logs: BTreeMap<LogId, Saved>,
+    batch: Vec<(LogId, Lsn, Vec<u8>)>,
+    batch_bytes: usize,
+}
+
+/// Saves what is known.
+///
+/// # Errors
+/// Those of writing the new store.
+pub(super) fn save(
+    places: &Places<'_>,
+    options: &RepairOptions,
+    sources: &Sources,
+    known: &Known,
+    report: &mut RepairReport,
+) -> Result<()> {
+    let (into, mark) = match options.dry_run {
+        true => (None, None),
+        false => {
+            let mark = places.mark_target()?;
+            let (env, dir) = places.into;
+            let options = crate::Options { create_if_missing: true, ..options.options.clone() };
+            (Some(LogStore::open_marked(env, dir, &options, Some(&mark))?), Some(mark))
+        }
+    };
+    let (ids, logs) = (HashMap::default(), BTreeMap::new());
+    let mut saving = Saving { known, into, ids, logs, batch: Vec::new(), batch_bytes: 0 };
+    saving.make_logs()?;
+    sources.log.replay(TENANT, &mut |_, first_seq, payload| {
+        let Ok(ops) = Ops::of(payload).and_then(Iterator::collect::<Result<Vec<_>>>) else { return Ok(()) };
+        for op in ops {
+            if let Op::Append { log, lsn, bytes } = op.op {
+                saving.record(log, lsn, first_seq + op.index as u64, bytes)?;
+            }
+        }
+        Ok(())
+    })?;
+    for found in &sources.cold {
+        let opened = ColdFile::open(found.file.clone(), found.number, found.uid);
+        let end = opened.map_or(found.file.len()?, |(file, _)| file.records_end());
+        loose::each_record(&*found.file, found.uid, end, &mut |entry, bytes| {
+            saving.record(entry.log, entry.lsn, entry.seq, bytes)
+        })?;
+    }
+    saving.finish(mark, report)
+}
+
+impl Saving<'_> {
+    /// The logs, without records.
+    fn make_logs(&mut self) -> Result<()> {
+        let mut all: Vec<&Log> = self.known.logs.iter().collect();
+        all.sort_by_key(|log| std::cmp::Reverse(log.id()));
+        let mut names: BTreeSet<String> = all.iter().map(|log| log.name().to_string()).collect();
+        let mut taken: BTreeSet<&str> = BTreeSet::new();
+        for log in &all {
+            // Of two logs with one name the older was deleted, in a part that is lost.
+            let mut name = log.name().to_string();
+            let is_second = !taken.insert(log.name());
+            if is_second {
+                name = format!("recovered-{}", log.id());
+                while !names.insert(name.clone()) {
+                    name.push('-');
+                }
+            }
+            let report = RepairedLog {
+                name,
+                name_is_lost: is_second || self.known.invented.contains(&log.id()),
+                trimmed_below: log.trimmed_below(),
+                ..RepairedLog::default()
+            };
+            self.logs.insert(log.id(), Saved { report, ..Saved::default() });
+        }
+        let Some(into) = &self.into else { return Ok(()) };
+        for log in all.iter().rev() {
+            let Some(saved) = self.logs.get(&log.id()) else { continue };
+            let id = into.core().create(&saved.report.name, Durability::Buffered)?;
+            self.ids.insert(log.id(), id);
+            let mut ops = Vec::new();
+            // A writer goes on behind the last that there was, though that was trimmed, or is lost.
+            if let Some(last) = log.last().filter(|last| *last < LSN_MAX) {
+                ops.push(Op::Append { log: id, lsn: last + 1, bytes: &[] });
+                ops.push(Op::TruncateAfter { log: id, lsn: last });
+            }
+            if log.trimmed_below() > 0 {
+                ops.push(Op::Trim { log: id, below: log.trimmed_below() });
+            }
+            if let Some(bytes) = log.metadata() {
+                ops.push(Op::SetMetadata { log: id, bytes });
+            }
+            if !ops.is_empty() {
+                into.core().write(&ops, Durability::Buffered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A record that was found.
+    fn record(&mut self, log: LogId, lsn: Lsn, seq: SeqNo, bytes: &[u8]) -> Result<()> {
+        if !self.known.is_alive(log, lsn, seq) {
+            return Ok(());
+        }
+        let Some(saved) = self.logs.get_mut(&log) else { return Ok(()) };
+        if !saved.runs.insert(lsn) {
+            return Ok(());
+        }
+        saved.report.records += 1;
+        saved.report.bytes += bytes.len() as u64;
+        if let Some(id) = self.ids.get(&log) {
+            self.batch.push((*id, lsn, bytes.to_vec()));
+            self.batch_bytes += bytes.len();
+        }
+        let is_full = self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_RECORDS;
+        if is_full { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let Some(into) = self.into.as_ref().filter(|_| !batch.is_empty()) else { return Ok(()) };
+        let ops: Vec<Op<'_>> =
+            batch.iter().map(|(log, lsn, bytes)| Op::Append { log: *log, lsn: *lsn, bytes }).collect();
+        into.core().write(&ops, Durability::Buffered)
+    }
+
+    /// Tells what is missing, and makes all of it durable; then it is a store.
+    fn finish(mut self, mark: Option<Mark>, report: &mut RepairReport) -> Result<()> {
+        self.write()?;
+        for (id, saved) in &mut self.logs {
+            let Some(log) = self.known.logs.get(*id) else { continue };
+            saved.report.gaps = gaps(log, &saved.runs, self.known.has_uncertain_gaps);
+        }
+        report.logs = self.logs.into_values().map(|saved| saved.report).collect();
+        let Some((into, mark)) = self.into.zip(mark) else { return Ok(()) };
+        into.sync()?;
+        into.settle()?;
+        // Still under the lock: with the mark there, the next repair would clear away what this one has made.
+        mark.finish()?;
+        into.close()
+    }
+}
+
+/// What of a log is alive and was not found, and where it has no records although there may have been some.
+fn gaps(log: &Log, saved: &Runs, with_uncertain: bool) -> Vec<RepairGap> {
+    let mut out: Vec<RepairGap> = Vec::new();
+    let floor = log.trimmed_below();
+    let mut next = floor;
+    for (first, last) in log.index().runs_from(floor) {
+        let first = first.max(floor);
+        if with_uncertain && next < first {
+            out.push(RepairGap { first: next, last: first - 1, is_certain: false });
+        }
+        let mut lost = saved.missing(first, last);
+        if base::canary::is("log-repair-forgets-a-gap") {
+            lost.clear();
+        }
+        let lost = lost.into_iter();
+        out.extend(lost.map(|(first, last)| RepairGap { first, last, is_certain: true }));
+        next = last.saturating_add(1);
+    }
+    if let Some(last) = log.last().filter(|last| with_uncertain && next <= *last) {
+        out.push(RepairGap { first: next, last, is_certain: false });
+    }
+    out
+}

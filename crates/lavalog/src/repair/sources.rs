@@ -1,0 +1,265 @@
+//! What is in the directory: the manifest, checkpoints, index files, cold files, and the lane of records.
+//!
+//! A file is known by the identity in its footer, not by its name; one whose footer is damaged by its name, if a manifest, or an intact
+//! record of a damaged one, tells its identity. Without a manifest all files count but those that a record removes.
+
+use super::report::RepairReport;
+use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
+use crate::disk::footer::FileKind as Kind;
+use crate::disk::input::identity_of;
+use crate::manifest::{FileMeta, LavaLog, Role, file_name};
+use base::{Error, ErrorKind, HashMap, Result, Uid};
+use io::{Access, DirEntry, Env, ReadFile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::commit::{Lane, read};
+use store::manifest::{Engine, EngineId, Engines, Seen, StateOf, look_through};
+use store::names::{self, FileKind};
+use store::repair::{SalvagedLog, clipped, open_lane};
+
+/// A file with rows, or a checkpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub number: u64,
+    pub uid: Uid,
+    pub file: Arc<dyn ReadFile>,
+}
+
+/// See the module.
+pub(super) struct Sources {
+    /// The state, if a manifest tells it whole.
+    pub state: Option<StateOf<LavaLog>>,
+    pub log: SalvagedLog,
+    pub checkpoint: Option<(CheckpointHead, Vec<SavedLog>)>,
+    pub indexes: Vec<Found>,
+    pub cold: Vec<Found>,
+    /// A cold file is there, or should be, of which nothing can be read.
+    pub cold_is_lost: bool,
+    /// The names of other engines that have something in the store.
+    pub others: Vec<String>,
+}
+
+/// What damaged manifests tell of files.
+#[derive(Debug, Default)]
+struct Hints {
+    added: BTreeMap<u64, FileMeta>,
+    removed: BTreeSet<u64>,
+    has_keys: bool,
+}
+
+impl Hints {
+    fn take(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Step(EngineId::NATIVE, _) => self.has_keys = true,
+            Seen::Step(id, step) if *id == LavaLog::ID => {
+                let Ok(step) = LavaLog::decode(step) else { return };
+                self.removed.extend(step.remove);
+                self.added.extend(step.add.into_iter().map(|meta| (meta.number, meta)));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sources {
+    /// Looks at everything.
+    ///
+    /// # Errors
+    /// `Unsupported` if a newer release wrote any of it; those of listing the directory.
+    pub fn look(env: &Env, dir: &Path, listing: &[DirEntry], report: &mut RepairReport) -> Result<Sources> {
+        let mut hints = Hints::default();
+        let witness = look_through(env, dir, &Engines::of::<LavaLog>(), |seen| hints.take(&seen))?;
+        witness.damage.iter().for_each(|e| report.damage(e));
+        let mut state = witness.state.map(|state| StateOf::<LavaLog>::of(Arc::new(state))).transpose()?;
+        let names = witness.engines.iter().filter(|(id, _)| **id != LavaLog::ID);
+        let mut others: Vec<String> = names.map(|(id, name)| name_of(*id, name)).collect();
+        let mut log = lane(env, dir, state.as_ref(), witness.store)?;
+        if let Some(e) = state.as_ref().and_then(|state| lost_end(env, dir, listing, state, &log)) {
+            report.damage(&e);
+            let lost = state.take();
+            hints.added.extend(lost.iter().flat_map(|state| state.files.iter()).map(|(n, meta)| (n, *meta)));
+            log = lane(env, dir, None, witness.store)?;
+        }
+        let is_of_keys = |entry: &DirEntry| {
+            matches!(
+                names::parse(&entry.name),
+                Some(FileKind::Ksst(_) | FileKind::Vsst(_) | FileKind::Tail(_))
+            )
+        };
+        let lists_keys =
+            state.as_ref().is_some_and(|state| state.store.engines().any(|e| e.id == EngineId::NATIVE));
+        if lists_keys || hints.has_keys || listing.iter().any(is_of_keys) {
+            others.push("LavaKV".into());
+        }
+        report.from_manifest = state.is_some();
+        let mut sources = Sources {
+            state,
+            log,
+            checkpoint: None,
+            indexes: Vec::new(),
+            cold: Vec::new(),
+            cold_is_lost: false,
+            others,
+        };
+        sources.take_files(env, dir, listing, &hints, report)?;
+        report.files_used += (sources.log.files() + sources.indexes.len() + sources.cold.len()) as u64;
+        Ok(sources)
+    }
+
+    fn take_files(
+        &mut self,
+        env: &Env,
+        dir: &Path,
+        listing: &[DirEntry],
+        hints: &Hints,
+        report: &mut RepairReport,
+    ) -> Result<()> {
+        let disk = Disk::of(env, dir, listing);
+        let mut checkpoints = Vec::new();
+        let listed: Vec<FileMeta> = match &self.state {
+            Some(state) => state.files.values().copied().collect(),
+            None => disk.unlisted(hints),
+        };
+        for meta in listed {
+            match disk.open(&meta) {
+                Ok(found) => match meta.role {
+                    Role::Index { .. } => self.indexes.push(found),
+                    Role::Cold { .. } => self.cold.push(found),
+                    Role::Checkpoint => checkpoints.push(found),
+                },
+                Err(e) => {
+                    report.damage(&e);
+                    self.cold_is_lost |= matches!(meta.role, Role::Cold { .. });
+                }
+            }
+        }
+        for (name, number) in &disk.silent {
+            let is_hinted = hints.added.contains_key(number);
+            if self.state.is_none() && !is_hinted && !hints.removed.contains(number) {
+                let why =
+                    "the footer of a file of logs is damaged: without a manifest nothing tells what it is";
+                report.damage(&Error::corruption(why).at_file(dir.join(name)));
+                self.cold_is_lost |= name.ends_with(".e1-3");
+            }
+        }
+        self.take_checkpoint(&checkpoints, report)
+    }
+
+    /// The newest checkpoint that can be read whole.
+    fn take_checkpoint(&mut self, files: &[Found], report: &mut RepairReport) -> Result<()> {
+        for found in files {
+            let mut saved = Vec::new();
+            let read = Checkpoint::open(found.file.clone(), found.number, found.uid).and_then(|checkpoint| {
+                checkpoint.each(&mut |log| {
+                    saved.push(log);
+                    Ok(())
+                })?;
+                Ok(*checkpoint.head())
+            });
+            match read {
+                Ok(head) => {
+                    report.files_used += 1;
+                    let newest = self.checkpoint.as_ref().map(|(head, _)| (head.next_seq, head.replay_from));
+                    if newest.is_none_or(|newest| newest < (head.next_seq, head.replay_from)) {
+                        self.checkpoint = Some((head, saved));
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Unsupported => return Err(e),
+                Err(e) => report.damage(&e),
+            }
+        }
+        report.from_checkpoint = self.checkpoint.is_some();
+        Ok(())
+    }
+}
+
+fn name_of(id: EngineId, name: &str) -> String {
+    if name.is_empty() { id.to_string() } else { name.to_owned() }
+}
+
+fn lane(env: &Env, dir: &Path, state: Option<&StateOf<LavaLog>>, store: Option<Uid>) -> Result<SalvagedLog> {
+    open_lane(env, dir, Lane::LOG, state.map(|state| &*state.store), store)
+}
+
+/// How it is known that a manifest has lost its end, if it has.
+fn lost_end(
+    env: &Env,
+    dir: &Path,
+    listing: &[DirEntry],
+    state: &StateOf<LavaLog>,
+    log: &SalvagedLog,
+) -> Option<Error> {
+    let lost = |why: String| Some(Error::corruption(why).at_file(dir.join("MANIFEST")));
+    let (last, seen) = (state.store.edit_number, log.witness_edit);
+    if seen > last {
+        return lost(format!(
+            "the manifest ends at edit {last}, but the log saw edit {seen} durable: its end is missing"
+        ));
+    }
+    let newest = read::newest_group(env, dir, listing, state.store.uid).ok()?;
+    let (file, ltn) = newest.filter(|(_, ltn)| *ltn >= state.store.next_ltn)?;
+    lost(format!("{file} holds log group {ltn}, which the manifest does not know: its end is missing"))
+}
+
+/// The files of the engine on disk.
+struct Disk<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    /// By the identity in the footer: what it is, its number by its name, its path.
+    known: HashMap<Uid, (Kind, u64, PathBuf)>,
+    /// Those that do not say what they are, by name, with their numbers.
+    silent: Vec<(String, u64)>,
+}
+
+impl<'a> Disk<'a> {
+    fn of(env: &'a Env, dir: &'a Path, listing: &[DirEntry]) -> Disk<'a> {
+        let mut disk = Disk { env, dir, known: HashMap::default(), silent: Vec::new() };
+        for entry in listing {
+            let Some(FileKind::Engine { engine, number, .. }) = names::parse(&entry.name) else { continue };
+            if engine != LavaLog::ID.0 {
+                continue;
+            }
+            let path = io::fs::join(dir, &entry.name);
+            let identity = env.fs.open(&path, Access::Buffered).and_then(|file| identity_of(&*file));
+            match identity {
+                Ok((kind, uid)) => drop(disk.known.insert(uid, (kind, number, path))),
+                Err(_) => disk.silent.push((entry.name.clone(), number)),
+            }
+        }
+        disk
+    }
+
+    /// Without a manifest: all that say what they are, and those of which a record tells it, but those that a record removes.
+    fn unlisted(&self, hints: &Hints) -> Vec<FileMeta> {
+        let mut metas: BTreeMap<u64, FileMeta> = hints.added.clone();
+        for (uid, (kind, number, path)) in &self.known {
+            let len = self.env.fs.metadata(path).map_or(0, |found| found.len);
+            let role = match kind {
+                // The file itself says of which group it is.
+                Kind::Index => Role::Index { ltn: 0 },
+                Kind::Checkpoint => Role::Checkpoint,
+                Kind::Cold => Role::Cold { generation: 0 },
+            };
+            metas.entry(*number).or_insert(FileMeta { number: *number, uid: *uid, len, role });
+        }
+        metas.retain(|number, _| !hints.removed.contains(number));
+        metas.into_values().collect()
+    }
+
+    fn open(&self, meta: &FileMeta) -> Result<Found> {
+        let name = file_name(meta.number, meta.role.kind());
+        let path = match self.known.get(&meta.uid) {
+            Some((_, _, path)) => path.clone(),
+            None => io::fs::join(self.dir, &name),
+        };
+        let missing = |e: Error| match e.kind() {
+            ErrorKind::NotFound => {
+                Error::corruption("a file of logs that the manifest names is missing").at_file(&path)
+            }
+            _ => e,
+        };
+        let file = self.env.fs.open(&path, Access::Buffered).map_err(missing)?;
+        Ok(Found { number: meta.number, uid: meta.uid, file: clipped(file, meta.len) })
+    }
+}

@@ -1,0 +1,302 @@
+//! Repair: whatever file is damaged or missing, every record of a place that is undamaged is in the new store, none is wrong, and what is
+//! lost is told.
+
+use crate::damage::{DIR, files};
+use crate::model::options;
+use base::ErrorKind;
+use io::sim::{CrashKind, SimEnv};
+use io::{Access, Rng};
+use lavalog::{Durability, LogBatch, LogStore, Options, RepairOptions, RepairReport};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const NEW: &str = "/new";
+
+/// What each log has, by its name: the last LSN, metadata, records.
+type Content = BTreeMap<String, (Option<u64>, Option<Vec<u8>>, BTreeMap<u64, Vec<u8>>)>;
+
+fn content(store: &LogStore) -> Content {
+    let mut all = Content::new();
+    for name in store.list_logs("", usize::MAX) {
+        let log = store.open_log(&name).unwrap();
+        let mut records = BTreeMap::new();
+        let mut scan = log.scan(0);
+        while let Some((lsn, bytes)) = scan.read_next().unwrap() {
+            records.insert(lsn, bytes.to_vec());
+        }
+        let metadata = log.metadata().unwrap().map(|bytes| bytes.to_vec());
+        all.insert(name, (log.last_lsn().unwrap(), metadata, records));
+    }
+    all
+}
+
+/// A store with everything: groups that are storage, cold files, a checkpoint, groups that are replayed; logs that were deleted, trimmed,
+/// truncated and written again.
+fn made(seed: u64, closed: bool) -> (SimEnv, Content) {
+    let sim = SimEnv::new(seed);
+    let options = Options { garbage_percent: 60, ..options() };
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options).unwrap();
+    let log = |name: &str| store.create_log(name).unwrap();
+    let (kept, trimmed, cut, gone) = (log("kept"), log("trimmed"), log("cut"), log("gone"));
+    let mut next_cut = 1;
+    for lsn in 1..=1200_u64 {
+        kept.append(lsn, &[lsn as u8; 200], Durability::Buffered).unwrap();
+        trimmed.append(lsn, &[1; 900], Durability::Buffered).unwrap();
+        let record = format!("record {next_cut} at {lsn}");
+        cut.append(next_cut, record.as_bytes(), Durability::Buffered).unwrap();
+        next_cut += 1;
+        match lsn {
+            100 => kept.set_metadata(b"first", Durability::Buffered).unwrap(),
+            150 => gone.append(1, &[7; 500], Durability::Buffered).unwrap(),
+            300 => store.delete_log("gone").unwrap(),
+            600 => trimmed.trim(600).unwrap(),
+            900 => kept.set_metadata(b"second", Durability::Buffered).unwrap(),
+            1150 => trimmed.trim(700).unwrap(),
+            _ => {}
+        }
+        if lsn % 170 == 0 {
+            next_cut -= 60;
+            cut.truncate_after(next_cut - 1, Durability::Buffered).unwrap();
+        }
+        if lsn % 50 == 0 {
+            store.settle().unwrap();
+        }
+    }
+    store.create_log("late").unwrap().append(5, b"five", Durability::Durable).unwrap();
+    let found = store.statistics();
+    assert!(found.sealed_groups >= 3 && found.copied_bytes > 0, "{found:?}");
+    let whole = content(&store);
+    assert_eq!(whole.keys().collect::<Vec<_>>(), ["cut", "kept", "late", "trimmed"]);
+    drop((kept, trimmed, cut, gone));
+    if closed {
+        store.close().unwrap();
+    }
+    (sim.crash(CrashKind::ProcessKill, seed), whole)
+}
+
+fn repair(sim: &SimEnv) -> base::Result<RepairReport> {
+    let options = RepairOptions { options: options(), ..RepairOptions::default() };
+    LogStore::repair(&sim.env(), Path::new(DIR), &sim.env(), Path::new(NEW), &options)
+}
+
+/// Repairs, and holds the new store against what there was.
+fn check(sim: &SimEnv, whole: &Content, what: &str) -> RepairReport {
+    let before = image(sim);
+    let report = repair(sim).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(image(sim), before, "{what}: the damaged store was changed");
+    let store = LogStore::open(&sim.env(), Path::new(NEW), &options()).unwrap();
+    let found = content(&store);
+    for log in &report.logs {
+        let records = &found[&log.name].2;
+        assert_eq!(log.records, records.len() as u64, "{what}: {}", log.name);
+    }
+    let guarded =
+        report.may_come_back.is_empty() && report.lost_batches.iter().all(|lost| !lost.may_come_back);
+    for (name, (_, metadata, records)) in whole {
+        let Some((_, found_metadata, found_records)) = found.get(name) else {
+            assert!(!guarded || !report.lost_batches.is_empty(), "{what}: log {name} is gone: {report:?}");
+            continue;
+        };
+        let log = report.logs.iter().find(|log| log.name == *name).unwrap();
+        let is_told = |lsn: u64| log.gaps.iter().any(|gap| (gap.first..=gap.last).contains(&lsn));
+        for (lsn, bytes) in records {
+            match found_records.get(lsn) {
+                Some(found) if found == bytes => {}
+                Some(_) => assert!(!guarded, "{what}: record {lsn} of {name} is another"),
+                None => assert!(is_told(*lsn) || !report.lost_batches.is_empty(), "{what}: {lsn} of {name}"),
+            }
+        }
+        if guarded {
+            let extra: Vec<_> = found_records.keys().filter(|lsn| !records.contains_key(lsn)).collect();
+            assert!(extra.is_empty(), "{what}: records of {name} came back: {extra:?}");
+            assert_eq!(found_metadata, metadata, "{what}: {name}");
+        }
+    }
+    if guarded {
+        assert!(found.keys().all(|name| whole.contains_key(name)), "{what}: {:?}", found.keys());
+    }
+    if report.is_lossless() {
+        assert_eq!(&found, whole, "{what}");
+    }
+    // It takes writes, and what it is is durable.
+    if let Some(name) = found.keys().next() {
+        let log = store.open_log(name).unwrap();
+        let next = log.last_lsn().unwrap().map_or(1, |last| last + 1);
+        log.append(next, b"after", Durability::Durable).unwrap();
+    }
+    drop(store);
+    report
+}
+
+fn image(sim: &SimEnv) -> BTreeMap<String, Vec<u8>> {
+    let env = sim.env();
+    let entries = env.fs.list(Path::new(DIR)).unwrap();
+    let read = |name: &str| env.fs.read_all(&io::fs::join(Path::new(DIR), name), 1 << 30).unwrap();
+    entries.into_iter().map(|entry| (entry.name.clone(), read(&entry.name))).collect()
+}
+
+#[test]
+fn a_whole_store_is_copied() {
+    for closed in [true, false] {
+        let (sim, whole) = made(1, closed);
+        let report = check(&sim, &whole, "undamaged");
+        assert!(report.is_lossless() && report.damaged.is_empty(), "{report:?}");
+        assert!(report.from_manifest && report.from_checkpoint, "{report:?}");
+        let again = repair(&sim).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+    }
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_says_the_same() {
+    let (sim, whole) = made(2, true);
+    sim.flip_bit(&files(&sim, ".e1-3")[0], 20_000, 2).unwrap();
+    let options = RepairOptions { options: options(), dry_run: true, ..RepairOptions::default() };
+    let dry = LogStore::repair(&sim.env(), Path::new(DIR), &sim.env(), Path::new(NEW), &options).unwrap();
+    assert!(sim.env().fs.list(Path::new(NEW)).is_err());
+    let report = check(&sim, &whole, "damaged");
+    assert_eq!((dry.logs, dry.damaged, dry.lost_batches), (report.logs, report.damaged, report.lost_batches));
+}
+
+/// One kind of file at a time, all of it: nothing is lost that is in another.
+#[test]
+fn what_is_missing_costs_no_more_than_what_was_in_it() {
+    for (kind, lossless) in [
+        ("CURRENT", true),
+        (".e1-1", true),
+        ("LOCK", true),
+        (".e1-2", false),
+        (".e1-3", false),
+        ("STAGING-1", true),
+        ("MANIFEST", false),
+    ] {
+        let (sim, whole) = made(3, true);
+        let all = sim.env().fs.list(Path::new(DIR)).unwrap();
+        let of_kind = all.iter().filter(|entry| entry.name.ends_with(kind) || entry.name.starts_with(kind));
+        for entry in of_kind {
+            sim.env().fs.remove(&io::fs::join(Path::new(DIR), &entry.name)).unwrap();
+        }
+        let report = check(&sim, &whole, kind);
+        assert_eq!(report.is_lossless(), lossless, "{kind}: {report:?}");
+        if kind == "MANIFEST" {
+            let gaps = report.logs.iter().any(|log| !log.gaps.is_empty());
+            assert!(
+                !gaps && report.lost_batches.is_empty() && !report.may_come_back.is_empty(),
+                "{report:?}"
+            );
+        }
+    }
+}
+
+/// A bit of any file, at many places.
+#[test]
+fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
+    let (sim, whole) = made(4, true);
+    let listing = sim.env().fs.list(Path::new(DIR)).unwrap();
+    let mut rng = Rng::new(4);
+    for entry in listing {
+        let path = io::fs::join(Path::new(DIR), &entry.name);
+        let len = sim.env().fs.open(&path, Access::Buffered).unwrap().len().unwrap();
+        for _ in 0..12 {
+            let damaged = sim.crash(CrashKind::ProcessKill, 4);
+            let at = rng.below(len.max(1));
+            if damaged.flip_bit(&path, at, rng.below(8) as u32).is_err() {
+                continue;
+            }
+            let what = format!("{} at {at}", entry.name);
+            let report = check(&damaged, &whole, &what);
+            let lost: u64 = report
+                .logs
+                .iter()
+                .flat_map(|log| &log.gaps)
+                .filter(|gap| gap.is_certain)
+                .map(|gap| gap.last - gap.first + 1)
+                .sum();
+            // A page has a few records, a cold file's record is one; a row in a block costs none.
+            assert!(lost <= 64, "{what}: {report:?}");
+        }
+    }
+}
+
+/// Half of each file is gone, and of two at a time.
+#[test]
+fn files_that_were_cut_are_read_as_far_as_they_go() {
+    for seed in 0..24 {
+        let (sim, whole) = made(5, seed % 2 == 0);
+        let mut rng = Rng::new(seed);
+        let listing = sim.env().fs.list(Path::new(DIR)).unwrap();
+        let mut what = format!("seed {seed}");
+        for _ in 0..1 + rng.below(2) {
+            let entry = &listing[rng.below(listing.len() as u64) as usize];
+            let path = io::fs::join(Path::new(DIR), &entry.name);
+            let Ok(bytes) = sim.env().fs.read_all(&path, 1 << 30) else { continue };
+            let keep = rng.below(bytes.len() as u64 + 1) as usize;
+            what += &format!(", {} cut to {keep}", entry.name);
+            sim.env().fs.remove(&path).unwrap();
+            let mut file = sim.env().fs.create(&path, &io::CreateOptions::default()).unwrap();
+            file.append(&bytes[..keep]).unwrap();
+            file.sync(io::SyncKind::Full).unwrap();
+        }
+        check(&sim, &whole, &what);
+    }
+}
+
+/// The creation of a log is lost, its records are not.
+#[test]
+fn a_log_whose_creation_is_lost_has_a_name_that_is_made_up() {
+    let sim = SimEnv::new(9);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let log = store.create_log("log").unwrap();
+    // Each in a page of its own.
+    (1..=20).for_each(|lsn| log.append(lsn, &[lsn as u8; 4000], Durability::Durable).unwrap());
+    drop(log);
+    store.close().unwrap();
+    let sim = sim.crash(CrashKind::ProcessKill, 9);
+    let env = sim.env();
+    // The first page of the lane of records: where the creation is.
+    let group = env.fs.list(Path::new(DIR)).unwrap().into_iter().filter(|entry| entry.name.ends_with(".log"));
+    let is_of_records = |entry: &io::DirEntry| {
+        env.fs
+            .read_all(&io::fs::join(Path::new(DIR), &entry.name), 1 << 30)
+            .unwrap()
+            .windows(3)
+            .any(|w| w == b"log")
+    };
+    let group = group.into_iter().find(is_of_records).unwrap();
+    sim.flip_bit(io::fs::join(Path::new(DIR), &group.name), 120, 1).unwrap();
+    let report = repair(&sim).unwrap();
+    assert_eq!(report.logs.len(), 1, "{report:?}");
+    assert!(report.logs[0].name_is_lost && report.logs[0].records >= 15, "{report:?}");
+    assert!(report.lost_batches[0].may_come_back && report.lost_batches[0].file == group.name, "{report:?}");
+    let store = LogStore::open(&env, Path::new(NEW), &options()).unwrap();
+    assert_eq!(
+        store.open_log(&report.logs[0].name).unwrap().read(20).unwrap().as_deref(),
+        Some(&[20; 4000][..])
+    );
+}
+
+/// Other bytes are appended in the place of what a recovery cut off.
+#[test]
+fn batches_are_whole_or_not_there() {
+    let sim = SimEnv::new(10);
+    let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
+    let (a, b) = (store.create_log("a").unwrap(), store.create_log("b").unwrap());
+    for lsn in 1..=50 {
+        let bytes = vec![lsn as u8; 3000];
+        let mut batch = LogBatch::new();
+        batch.append(&a, lsn, &bytes).append(&b, lsn, &bytes);
+        store.write(&batch, Durability::Durable).unwrap();
+    }
+    drop((a, b));
+    store.close().unwrap();
+    for at in (0..40).map(|i| 4096 * 2 + i * 4000) {
+        let damaged = sim.crash(CrashKind::ProcessKill, 10);
+        let groups = files(&damaged, ".log");
+        groups.iter().for_each(|path| drop(damaged.flip_bit(path, at, 3)));
+        repair(&damaged).unwrap();
+        let store = LogStore::open(&damaged.env(), Path::new(NEW), &options()).unwrap();
+        let found = content(&store);
+        assert_eq!(found["a"].2, found["b"].2, "{at}");
+        assert!(found["a"].2.len() >= 47, "{at}: {}", found["a"].2.len());
+    }
+}

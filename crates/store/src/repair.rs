@@ -1,0 +1,218 @@
+//! What every repair does around its own work: it keeps writers away from the damaged store, and makes the directory of the new one.
+//!
+//! The damaged store is opened for reading only, under its lock where it has one. The new one is marked as unfinished
+//! ([`crate::files::unfinished`]) until all of it is durable, and is never put where anything is, nor into the damaged one, by
+//! whatever path.
+//!
+//! Here is as well what repairs of any engine read in the same way: a lane of the log ([`open_lane`]), a file that is longer than it was
+//! ([`clipped`]); and how they tell what is damaged ([`RepairDamage`]).
+
+use crate::files::unfinished::{self, Mark, Work};
+use crate::manifest::{LogGroupMeta, State};
+use crate::names::{self, FileKind};
+use base::{Error, ErrorKind, Result, Uid};
+use io::{Access, Env, FileLock, ReadFile};
+use std::path::{Component, Path};
+use std::sync::Arc;
+use wal::Lane;
+use wal::salvage::{ListedGroup, LogFile};
+pub use wal::salvage::{LogGap, SalvagedLog};
+
+/// Where a repair reads and writes.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// The damaged store.
+    pub from: (&'a Env, &'a Path),
+    /// The new one.
+    pub into: (&'a Env, &'a Path),
+}
+
+impl Places<'_> {
+    /// Takes the lock of the damaged store, as one who reads; a store whose lock file is gone has nobody who holds it.
+    ///
+    /// # Errors
+    /// `Locked` if a process has the store open; those of listing the directory, which must be there.
+    pub fn keep_writers_away(&self) -> Result<Option<Box<dyn FileLock>>> {
+        let (env, dir) = self.from;
+        match env.fs.lock_to_read(&io::fs::join(dir, names::LOCK)) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                // The directory itself must be there.
+                env.fs.list(dir).map(|_| None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The new store must not be put where anything is, nor into the damaged one, in which nothing is changed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a place inside the damaged store, `AlreadyExists` if there is something; those of looking.
+    pub fn check_target(&self) -> Result<()> {
+        let (env, dir) = self.into;
+        let (from_env, from) = self.from;
+        let one_volume = std::sync::Arc::ptr_eq(&env.fs, &from_env.fs);
+        if one_volume && dir.starts_with(from) || lies_in((env, dir), (from_env, from))? {
+            let why = "the repaired store would lie in the damaged one: choose a directory outside";
+            return Err(Error::invalid(why).at_file(dir));
+        }
+        match env.fs.list(dir) {
+            // What a repair left that was cut off makes room for the next.
+            Ok(entries) if unfinished::of(&entries) == Some(Work::Repair) => Ok(()),
+            Ok(entries) if entries.iter().all(|entry| entry.name == names::LOCK) => Ok(()),
+            Ok(_) => Err(not_empty(dir)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Makes the directory of the new store and marks it. Under the lock, so that two repairs do not clear away each other's files:
+    /// whenever nobody holds it the mark is there, or the store is whole.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is something; `Locked`; those of the file system.
+    pub fn mark_target(&self) -> Result<Mark> {
+        let (env, dir) = self.into;
+        crate::directory::make(env, dir)?;
+        let _lock = env.fs.lock(&io::fs::join(dir, names::LOCK), "a repair")?;
+        if !unfinished::clear(&*env.fs, dir, Work::Repair)? {
+            return Err(not_empty(dir));
+        }
+        Mark::set(&env.fs, dir, Work::Repair)
+    }
+}
+
+fn not_empty(dir: &Path) -> Error {
+    let why = "the directory for the repaired store is not empty: choose another";
+    Error::new(ErrorKind::AlreadyExists, why).at_file(dir)
+}
+
+/// True if one directory, which need not be there yet, is or would be in the other, by whatever path: over `..`, over links, over
+/// a second mount. Asks the file system for every directory above it.
+fn lies_in((env, dir): (&Env, &Path), (of_env, of): (&Env, &Path)) -> Result<bool> {
+    let identity = |env: &Env, dir: &Path| env.fs.metadata(dir).map(|found| found.identity);
+    let Some(wanted) = identity(of_env, of)? else { return Ok(false) };
+    // What is missing will be made in the last directory that is there.
+    let is_there = |dir: &&Path| env.fs.metadata(dir).is_ok_and(|found| found.is_dir);
+    let Some(mut here) = dir.ancestors().find(is_there).map(Path::to_owned) else { return Ok(false) };
+    let missing = dir.strip_prefix(&here).unwrap_or(dir);
+    if missing.components().any(|part| part == Component::ParentDir) {
+        let why = "the path goes back over `..` from a directory that is not there: name it without";
+        return Err(Error::invalid(why).at_file(dir));
+    }
+    let mut at = identity(env, &here)?;
+    loop {
+        let above = here.join("..");
+        let next = identity(env, &above)?;
+        if at == Some(wanted) {
+            return Ok(true);
+        }
+        // The root is above itself.
+        if at.is_none() || at == next {
+            return Ok(false);
+        }
+        (here, at) = (above, next);
+    }
+}
+
+/// A lane of the log, as far as it can be read: the groups that a state lists, or else all files in which there are pages of it. `store`:
+/// whose pages they are; without it those of whom most are.
+///
+/// # Errors
+/// `Unsupported` if a newer release wrote it; those of reading what is no page.
+pub fn open_lane(
+    env: &Env,
+    dir: &Path,
+    lane: Lane,
+    state: Option<&State>,
+    store: Option<Uid>,
+) -> Result<SalvagedLog> {
+    let open = |path: &Path| env.fs.open(path, Access::Buffered).ok();
+    let mut files = Vec::new();
+    match state {
+        Some(state) => {
+            let counts = |group: &&LogGroupMeta| group.lane == lane && !group.discarded;
+            for group in state.log_groups.values().filter(counts) {
+                let path = io::fs::join(dir, &names::log(group.file));
+                let listed = ListedGroup {
+                    ltn: group.ltn,
+                    uid: group.uid,
+                    sealed_end: group.sealed_end,
+                    len: group.len,
+                    store: group.store,
+                    retained_bytes: group.retained_bytes,
+                };
+                files.push(LogFile { file: open(&path), path, listed: Some(listed) });
+            }
+        }
+        None => {
+            for entry in env.fs.list(dir)? {
+                if let Some(FileKind::Log(_)) = names::parse(&entry.name) {
+                    let path = io::fs::join(dir, &entry.name);
+                    files.push(LogFile { file: open(&path), path, listed: None });
+                }
+            }
+        }
+    }
+    wal::salvage::salvage(env, dir, lane, store, files)
+}
+
+/// A file of which only the first `len` bytes count.
+pub fn clipped(inner: Arc<dyn ReadFile>, len: u64) -> Arc<dyn ReadFile> {
+    Arc::new(Clipped { inner, len })
+}
+
+#[derive(Debug)]
+struct Clipped {
+    inner: Arc<dyn ReadFile>,
+    len: u64,
+}
+
+impl ReadFile for Clipped {
+    fn len(&self) -> Result<u64> {
+        Ok(self.len.min(self.inner.len()?))
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+    fn will_need(&self, offset: u64, len: u64) {
+        self.inner.will_need(offset, len);
+    }
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+}
+
+/// A file that is damaged or missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairDamage {
+    /// Its name in the directory of the store.
+    pub file: String,
+    /// Where the damage is, bytes from the beginning, if it is at one place.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// So much damage is told apart.
+const DAMAGES_MAX: usize = 10_000;
+
+impl RepairDamage {
+    /// What an error says of a file.
+    pub fn of(error: &Error) -> RepairDamage {
+        let file = error.file().and_then(|path| path.file_name()).unwrap_or_default();
+        RepairDamage {
+            file: file.to_string_lossy().into_owned(),
+            offset: error.offset(),
+            why: error.message().to_owned(),
+        }
+    }
+
+    /// Notes down what an error says, once, and not without end.
+    pub fn note(error: &Error, all: &mut Vec<RepairDamage>) {
+        let damage = RepairDamage::of(error);
+        if !all.contains(&damage) && all.len() < DAMAGES_MAX {
+            all.push(damage);
+        }
+    }
+}
