@@ -4,7 +4,7 @@
 //! plans may be active; each counts for itself and the first that strikes decides.
 
 use crate::Rng;
-use base::Error;
+use base::{Error, ErrorKind};
 use std::path::Path;
 
 /// What an operation does.
@@ -101,6 +101,8 @@ pub enum FaultEffect {
     Misdirected,
     /// A read returns one flipped bit. Other operations succeed.
     FlippedRead,
+    /// The file system cannot do that (EXDEV, EMLINK, EOPNOTSUPP): nothing happens.
+    Unsupported,
 }
 
 /// Which operation fails, and how.
@@ -210,6 +212,10 @@ impl Verdict {
             FaultEffect::Lost => Verdict::Lost,
             FaultEffect::Misdirected => Verdict::Misdirected,
             FaultEffect::FlippedRead => Verdict::FlippedRead,
+            FaultEffect::Unsupported => {
+                let why = format!("{kind:?} is not possible here, by plan");
+                Verdict::Refused(Error::new(ErrorKind::Unsupported, why).at_file(path))
+            }
         }
     }
 

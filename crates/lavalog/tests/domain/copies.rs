@@ -4,7 +4,7 @@ use crate::life::{DIR, log_options, open, open_at, write_both};
 use base::ErrorKind;
 use base::sync::{Mutex, lock, rank};
 use io::sim::threads::Plan;
-use io::sim::{CrashKind, SimEnv};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use io::{Env, Priority, Rng};
 use lavakv::{Db, Durability, WriteBatch};
 use lavalog::{LogHandle, LogStore};
@@ -188,4 +188,33 @@ fn a_copy_of_both_lives_on_with_both_and_with_each_alone() {
     let e = db.checkpoint("/other").unwrap_err();
     assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("LavaLog"), "{e}");
     assert!(!sim.env().fs.exists(Path::new("/other")).unwrap());
+}
+
+/// As into another file system: the files of both engines are copied, and are all that the copy needs.
+#[test]
+fn a_copy_of_both_where_nothing_can_be_linked_needs_no_file_of_the_store() {
+    for seed in 0..6 {
+        let sim = SimEnv::new(seed);
+        let (db, logs) = open(&sim.env()).unwrap();
+        let log = logs.log("log 0").unwrap();
+        for n in 1..=300 {
+            write(&db, &log, 0, n, Durability::Buffered);
+            if n % 70 == 0 {
+                logs.seal().unwrap();
+                db.flush().unwrap();
+                logs.settle().unwrap();
+            }
+        }
+        let plan = FaultPlan::nth(seed, FaultEffect::Unsupported).kinds(&[OpKind::Link]);
+        sim.inject(if seed < 3 { plan.sticky() } else { plan });
+        db.checkpoint(COPY).unwrap();
+        assert!(sim.faults_fired() > 0, "nothing was to be linked");
+        write(&db, &log, 0, 301, Durability::Durable);
+        drop(log);
+        logs.close().unwrap();
+        db.close().unwrap();
+        let of_the_store = sim.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(DIR));
+        of_the_store.for_each(|path| sim.erase(&path).unwrap());
+        assert_eq!(copied(&sim.crash(CrashKind::PowerLoss, seed).env(), 1), [300], "seed {seed}");
+    }
 }

@@ -3,7 +3,7 @@ use crate::model::{Driver, Model, contents, options, seen};
 use base::ErrorKind;
 use io::Access;
 use io::Rng;
-use io::sim::{CrashKind, SimEnv};
+use io::sim::{CrashKind, FaultEffect, FaultPlan, OpKind, SimEnv};
 use lavalog::{Durability, LogStore};
 use std::path::{Path, PathBuf};
 use store::Store;
@@ -77,6 +77,50 @@ fn a_copy_is_the_store_at_its_moment_and_lives_on_alone() {
         shared += u64::from(store.statistics().sealed_groups > 0);
     }
     assert!(shared > 6);
+}
+
+/// Into another file system, or where a file has no room for one more name, from the nth link on or for one file: what cannot be linked is
+/// copied. The copy is the same, outlives every file of the store that it was made of, and can be copied itself.
+#[test]
+fn where_files_cannot_be_linked_they_are_copied() {
+    let mut copied = 0;
+    for seed in 0..10 {
+        let sim = SimEnv::new(seed);
+        let mut driver = Driver::new(seed);
+        let store = open(&sim, Path::new(DIR));
+        for n in 0..200 {
+            driver.one(&store, Durability::Buffered).unwrap();
+            if n % 40 == 39 {
+                store.settle().unwrap();
+            }
+        }
+        let plan = FaultPlan::nth(seed % 5, FaultEffect::Unsupported).kinds(&[OpKind::Link]);
+        let all = seed < 5;
+        sim.inject(if all { plan.sticky() } else { plan });
+        let before = sim.faults_fired();
+        store.checkpoint(Path::new("/copy")).unwrap();
+        copied += sim.faults_fired() - before;
+        let model = seen(&driver.model);
+        driver.one(&store, Durability::Buffered).unwrap();
+        store.settle().unwrap();
+        store.close().unwrap();
+        assert!(is_sound(&open(&sim, Path::new(DIR))));
+        // Linked or copied: nothing of it is the store's any more.
+        let of_the_store = sim.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(DIR));
+        of_the_store.for_each(|path| sim.erase(&path).unwrap());
+        let copy = open(&sim.crash(CrashKind::PowerLoss, seed), Path::new("/copy"));
+        assert_eq!(contents(&copy), model, "seed {seed}");
+        assert!(is_sound(&copy));
+        let mut driver = Driver::new(seed + 1);
+        driver.model = driver_model(&copy);
+        for _ in 0..100 {
+            driver.one(&copy, Durability::Durable).unwrap();
+        }
+        copy.settle().unwrap();
+        copy.checkpoint(Path::new("/copy-of-the-copy")).unwrap();
+        assert_eq!(contents(&copy), seen(&driver.model));
+    }
+    assert!(copied > 20, "only {copied} files were copied");
 }
 
 /// What a model knows that cannot be seen is learned from the store.

@@ -213,3 +213,16 @@ fn damage() {
     assert_eq!(outcomes(&sim, "/c"), [Some(b"new".to_vec())]);
     assert_eq!(older.files().len(), 2, "a fork is its own");
 }
+
+#[test]
+fn what_a_file_system_cannot_do_changes_nothing() {
+    let sim = SimEnv::new(1);
+    let fs = sim.env().fs;
+    let path = Path::new("/file");
+    drop(fs.create(path, &CreateOptions::default()).unwrap());
+    sim.inject(FaultPlan::nth(0, FaultEffect::Unsupported).kinds(&[OpKind::Link]));
+    let e = fs.link(path, Path::new("/other")).unwrap_err();
+    assert_eq!((e.kind(), e.file()), (ErrorKind::Unsupported, Some(Path::new("/other"))));
+    assert!(!fs.exists(Path::new("/other")).unwrap());
+    fs.link(path, Path::new("/other")).unwrap();
+}
