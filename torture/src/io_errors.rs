@@ -26,7 +26,7 @@ const EFFECTS: [(FaultEffect, &str); 3] =
     [(FaultEffect::Eio, "EIO"), (FaultEffect::NoSpace, "ENOSPC"), (FaultEffect::Short, "a short transfer")];
 
 /// The calls that need a descriptor. (So does the sync of a directory, of which the simulator says that any failure is one.)
-const OPENS: [OpKind; 7] = [
+pub(crate) const OPENS: [OpKind; 7] = [
     OpKind::Open,
     OpKind::Create,
     OpKind::CreateInPlace,

@@ -46,6 +46,10 @@ pub(crate) mod seen {
     pub(crate) const ACKNOWLEDGED: &str = "records acknowledged";
     pub(crate) const JOINT: &str = "batches of both engines";
     pub(crate) const FLUSHED: &str = "flushes of tables beside logs";
+    pub(crate) const REFUSED_BOTH: &str = "batches of both engines refused for want of room";
+    pub(crate) const STOPPED: &str = "stores that a failure stopped";
+    pub(crate) const LACKED: &str = "lacks of descriptors";
+    pub(crate) const CUT: &str = "ends of killed stores cut as torn";
     pub(crate) const ALONE: &str = "stores opened with one of two engines";
 }
 

@@ -89,15 +89,20 @@ fn of_logs(row: &str) -> &'static [&'static str] {
     use seen::{
         ACKNOWLEDGED, ALONE, BATCHES, COLLECTED, COPIED, DURING, FLUSHED, HARMLESS, JOINT, LOST, OVERWRITTEN,
     };
-    use seen::{RECREATED, REFUSED, SAVED, SEALED, STRUCK, TRIMS, TRUNCATIONS};
+    use seen::{
+        LACKED, RECREATED, REFUSED, REFUSED_BOTH, SAVED, SEALED, STOPPED, STRUCK, TRIMS, TRUNCATIONS,
+    };
     match row {
         "log-model" => {
             &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED, REFUSED]
         }
         "log-flip" => &[SEALED, COPIED, LOST, HARMLESS],
         "log-repair" => &[SEALED, COPIED, LOST, SAVED],
-        "log-io-errors" => &[STRUCK],
+        "log-io-errors" => &[STRUCK, LACKED],
         "log-kill" => &[SEALED, COLLECTED, ACKNOWLEDGED],
+        "log-joint-io-errors" => &[STRUCK, STOPPED, LACKED],
+        "log-joint-full" => &[REFUSED, REFUSED_BOTH],
+        "log-joint-flip" => &[JOINT, FLUSHED, SEALED, LOST],
         "log-joint" => &[JOINT, FLUSHED, TRIMS, SEALED, COLLECTED, ALONE],
         _ => &[SEALED, COLLECTED, COPIED, DURING, BATCHES, TRIMS, TRUNCATIONS, OVERWRITTEN, RECREATED],
     }

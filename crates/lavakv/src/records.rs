@@ -139,7 +139,12 @@ pub(crate) fn begin(
     guest: &mut dyn Guest,
 ) -> Result<()> {
     let Some(lane) = log.records() else { return Ok(()) };
-    let ground = Ground { files: files.store().clone(), space: log.space().clone(), lane: lane.clone() };
+    let ground = Ground {
+        files: files.store().clone(),
+        space: log.space().clone(),
+        lane: lane.clone(),
+        first: log.shared().clone(),
+    };
     let served = guest.begin(ground, relieve)?;
     log.set_guest(served.copies);
     scheduler.join(served.work);

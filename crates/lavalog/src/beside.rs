@@ -72,7 +72,8 @@ impl Guest for Beside {
 
     fn begin(&mut self, ground: Ground, relieve: Relieve) -> Result<Served> {
         let restored = self.restored.take().ok_or_else(not_opened)?;
-        let core = restored.begin(&self.options, ground, Roof::Host(relieve))?;
+        let roof = Roof::Host(relieve, ground.first.clone());
+        let core = restored.begin(&self.options, ground, roof)?;
         self.opened = Some(LogStore::on(core.clone()));
         let copies = Arc::new(CoreCopies::of(&core));
         Ok(Served { work: Arc::new(Background(core)), copies })

@@ -90,8 +90,8 @@ pub(crate) struct Counters {
 pub(crate) enum Roof {
     /// This engine, which opened the store.
     Own(Store),
-    /// The one that did, which can be asked for relief.
-    Host(Relieve),
+    /// The one that did, which can be asked for relief, and the first lane of the log, which is its.
+    Host(Relieve, Arc<Lane>),
 }
 
 impl Roof {
@@ -99,7 +99,15 @@ impl Roof {
     pub fn own(&self) -> Option<&Store> {
         match self {
             Roof::Own(store) => Some(store),
-            Roof::Host(_) => None,
+            Roof::Host(..) => None,
+        }
+    }
+
+    /// The first lane of the log, which has the ballast.
+    pub fn first(&self) -> &Arc<Lane> {
+        match self {
+            Roof::Own(store) => store.log(),
+            Roof::Host(_, first) => first,
         }
     }
 }

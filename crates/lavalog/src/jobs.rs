@@ -46,7 +46,7 @@ impl Job for Relief {
     }
 
     fn step(&mut self) -> base::Result<Progress> {
-        let Roof::Host(relieve) = &self.core.roof else { return Ok(Progress::Done) };
+        let Roof::Host(relieve, _) = &self.core.roof else { return Ok(Progress::Done) };
         if !relieve() {
             // A writer is at it, perhaps for as long as a sync takes: to ask again at once would be to spin until he has done.
             return Ok(Progress::Wait(ASK_AGAIN_NS));
@@ -121,12 +121,21 @@ impl Core {
         can_move && (is_moving || self.to_seal().is_some() || self.to_collect().is_some())
     }
 
-    /// True if what a job met is of a file that is nobody's before the job has come to its end.
-    fn is_thrown_away(&self, error: &Error) -> bool {
+    /// True if nothing is in doubt when a job met something at this file: it is nobody's before the job has come to its end, or is
+    /// written once, so that what is listed of the engine's own was only to be read.
+    fn leaves_no_doubt(&self, error: &Error) -> bool {
         let name = error.file().and_then(|path| path.file_name()?.to_str());
         match name.and_then(names::parse) {
-            Some(FileKind::Engine { number, .. }) => !self.manifest.state().files.contains_key(&number),
-            Some(FileKind::Log(number)) => self.manifest.state().store.log_group_in(number).is_none(),
+            Some(FileKind::Engine { .. }) => !base::canary::is("log-lack-of-descriptors-stops-the-store"),
+            Some(FileKind::CurrentTemp) => true,
+            // A group that is listed: it was to be opened, or a write to it has stopped its lane.
+            Some(FileKind::Log(number)) => {
+                let goes_on = |lane: &Arc<Log>| lane.begun().is_none_or(|wal| wal.check().is_ok());
+                self.manifest.state().store.log_group_in(number).is_none() || self.lanes().all(goes_on)
+            }
+            Some(FileKind::Manifest(number)) => {
+                !self.manifest.shared().live_manifest_files().contains(&names::manifest(number))
+            }
             _ => false,
         }
     }
@@ -166,7 +175,7 @@ impl Work for Background {
                 }
             }
             ErrorKind::Busy => context.health.busy_at(context.now_ns(), &error),
-            _ if error.is_passing() && self.0.is_thrown_away(&error) => {
+            _ if error.is_passing() && self.0.leaves_no_doubt(&error) => {
                 context.health.busy_at(context.now_ns(), &error);
             }
             ErrorKind::Closed => {}

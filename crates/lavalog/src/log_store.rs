@@ -268,13 +268,22 @@ impl LogStore {
     /// # Errors
     /// `NoSpace`; those of the log.
     pub fn seal(&self) -> Result<()> {
-        self.core().lane.seal_active().map(drop)
+        let core = self.core();
+        core.lane.seal_active().map(drop).map_err(|e| match core.lane.wal().check() {
+            // The end of the group could not be written: that is no refusal, whatever it was.
+            Err(failed) if failed.kind() == ErrorKind::Poisoned => {
+                core.context().health.poison(&failed);
+                failed
+            }
+            _ => e,
+        })
     }
 
     /// Waits until there is nothing left to do in the background.
     ///
     /// # Errors
-    /// What stopped the store; `NoSpace` if there is no room for what is left to do.
+    /// What stopped the store; `NoSpace` if there is no room for what is left to do; what should have passed by itself and has not, such
+    /// as a lack of descriptors.
     pub fn settle(&self) -> Result<()> {
         let (core, context) = (self.core(), self.core().context());
         // There may be room by now for what found none.
@@ -285,6 +294,10 @@ impl LogStore {
             let sound = context.health.check_sound();
             if sound.is_err() || core.is_settled() {
                 return Some(sound);
+            }
+            if let Some(e) = context.health.held_up(context.now_ns()) {
+                let why = "what the log engine has to do in the background is held up; it goes on when this has passed";
+                return Some(Err(e.context(why)));
             }
             let refused = context.health.out_of_space() && context.now_ns() >= end_ns;
             let why = "there is no room for what the log engine has to do in the background: trim or delete, or make room";

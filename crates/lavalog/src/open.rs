@@ -71,7 +71,8 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options, mark: Option<&Mark>
         _ => Ok(()),
     })?;
     let lane = store.lane(Lane::LOG).cloned().expect("the terms above ask for the lane of records");
-    let ground = Ground { files: store.files().clone(), space: store.space().clone(), lane };
+    let (files, space, first) = (store.files().clone(), store.space().clone(), store.log().clone());
+    let ground = Ground { files, space, lane, first };
     ground.space.gauges.set_serves();
     restored.begin(options, ground, Roof::Own(store))
 }
@@ -226,7 +227,7 @@ impl Restored {
     /// The log has begun: the engine serves.
     pub fn begin(self, options: &Options, ground: Ground, roof: Roof) -> Result<Arc<Core>> {
         let Restored { manifest, logs, next_seq, lost_rows, damaged, kept, carried } = self;
-        let Ground { files, space, lane } = ground;
+        let Ground { files, space, lane, first: _ } = ground;
         if !is_known(&manifest) {
             // The manifest knows the engine before the log has anything of it.
             manifest.commit(commit(Step { floor: Some(1), ..Step::default() }, Vec::new()))?;

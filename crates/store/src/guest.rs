@@ -47,6 +47,8 @@ pub struct Ground {
     pub space: Arc<SpaceBudget>,
     /// The lane of records.
     pub lane: Arc<Log>,
+    /// The first lane, which has the ballast of both: what trims and jobs are given where the volume is full.
+    pub first: Arc<Log>,
 }
 
 /// A batch of the host's inside one of the guest's.

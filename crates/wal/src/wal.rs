@@ -284,7 +284,11 @@ impl Wal {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Fails if nothing can be appended any more.
+    ///
+    /// # Errors
+    /// `Closed`; what failed first of its writes and syncs, as `Poisoned`.
+    pub fn check(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Closed, "the log is closed"));
         }

@@ -539,6 +539,18 @@ pub(crate) const CANARIES: &[Canary] = &[
         "a failed sync is returned and not remembered by the logs",
     ),
     row(
+        "log-lack-of-descriptors-stops-the-store",
+        "log-io-errors",
+        Some(1),
+        "a job of the logs that finds no descriptor for a file to read stops the store for good",
+    ),
+    row(
+        "log-beside-keys-has-no-ballast",
+        "log-joint-full",
+        Some(14),
+        "beside keys, logs have nothing of what is kept for trims and jobs on a full volume",
+    ),
+    row(
         "log-sealed-before-it-is-durable",
         "log-crash",
         Some(58),

@@ -1,5 +1,6 @@
 //! Row `log-io-errors`: a store of logs with a past is opened and used, once for each operation of the file system that it makes, and
-//! that one fails: EIO, ENOSPC, EMFILE, or a part of its work is done; once, or everything from it on.
+//! that one fails: EIO, ENOSPC, EMFILE, or a part of its work is done; once, or everything from it on. EMFILE that lasts, for seconds or to
+//! the end of the session, strikes what opens something: then nothing may be given up, and all goes on in the same process.
 //!
 //! What must hold is said in the tests of `lavalog` (`strikes`), which try every operation of one life; here, some of many.
 
@@ -7,7 +8,7 @@ use super::strikes::Lived;
 use super::{options, seen};
 use crate::case::{Context, Outcome, guarded};
 use crate::check::Check;
-use crate::io_errors::a_sync_failed;
+use crate::io_errors::{OPENS, a_sync_failed};
 use crate::machine::{self, DIR};
 use io::Rng;
 use lavalog::LogStore;
@@ -25,6 +26,13 @@ const EFFECTS: [(FaultEffect, bool, &str); 6] = [
 
 /// Of the operations of a life one in so many fails.
 const ONE_IN: u64 = 40;
+/// Of those that open something.
+const OPENS_ONE_IN: u64 = 8;
+/// How long descriptors are away.
+const WHILE_NS: u64 = 3_000_000_000;
+
+/// Descriptors that are away for a time: whether for seconds.
+const LACKS: [(bool, &str); 2] = [(true, "EMFILE for seconds"), (false, "EMFILE for good")];
 
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
@@ -35,22 +43,33 @@ pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     };
     // On LavaFS the scratch file, in which writes wait that are not to be durable, is under the device's sync like everything else.
     let loses = |sim: &SimEnv| machine::is_lavafs() && a_sync_failed(sim);
-    for (nth, (effect, sticky, name)) in EFFECTS.into_iter().enumerate() {
-        for call in ((seed * 7 + nth as u64) % ONE_IN..).step_by(ONE_IN as usize) {
-            let plan = FaultPlan::nth(call, effect);
-            let plan = if sticky { plan.sticky() } else { plan };
-            let struck: Check<bool> = guarded(|| lived.strikes(seed, plan, &open, &loses, name));
+    let mut strike = |from: u64, one_in: u64, name: &str, plan: &dyn Fn(u64) -> (FaultPlan, bool)| {
+        for call in (from % one_in..).step_by(one_in as usize) {
+            let struck: Check<bool> = guarded(|| lived.strikes(seed, plan(call), &open, &loses, name));
             match struck {
                 Ok(false) => break,
                 struck => {
                     outcome.note(seen::STRUCK, 1);
+                    outcome.note(seen::LACKED, u64::from(plan(call).1));
                     outcome.take(struck.map(drop).map_err(|why| format!("operation {call}: {why}")));
                 }
             }
             if outcome.failures.len() > 4 {
-                return outcome;
+                break;
             }
         }
+    };
+    for (nth, (effect, sticky, name)) in EFFECTS.into_iter().enumerate() {
+        strike(seed * 7 + nth as u64, ONE_IN, name, &|call| {
+            let plan = FaultPlan::nth(call, effect);
+            (if sticky { plan.sticky() } else { plan }, false)
+        });
+    }
+    for (for_seconds, name) in LACKS {
+        strike(seed, OPENS_ONE_IN, name, &|call| {
+            let plan = FaultPlan::nth(call, FaultEffect::NoDescriptor).kinds(&OPENS);
+            (if for_seconds { plan.lasting_ns(WHILE_NS) } else { plan.sticky() }, true)
+        });
     }
     outcome
 }

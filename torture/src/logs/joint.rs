@@ -4,9 +4,19 @@
 //! groups that become storage and are collected, reopened and closed stores. After a death the store opens, with both engines or first
 //! with one of them alone; each holds a prefix of what was done to it, a batch of both is there with both halves or not at all; and the
 //! store lives on, dies once more, and is judged again.
+//!
+//! Below are the rows in which something else goes wrong under both engines: operations that fail (`io_errors`), no room (`full`), damage
+//! to files (`flip`).
 
+#[path = "../../../crates/lavalog/tests/domain/answers.rs"]
+mod answers;
+pub(crate) mod flip;
+pub(crate) mod full;
+pub(crate) mod io_errors;
 #[path = "../../../crates/lavalog/tests/domain/life.rs"]
 mod life;
+#[path = "../../../crates/lavalog/tests/domain/strikes.rs"]
+mod strikes;
 
 use super::seen;
 use crate::case::{Context, Outcome, guarded};
@@ -14,13 +24,9 @@ use crate::check::Check;
 use crate::crash::{crash, each_state};
 use crate::machine;
 use io::Rng;
-use lavastore::Env;
 use lavastore::testing::SimEnv;
 use life::{Done, Found, Life, find_left};
-
-fn env(sim: &SimEnv) -> Env {
-    machine::env(sim).expect("the volume can be mounted")
-}
+use strikes::Past;
 
 /// Lives some sessions.
 fn live(life: &mut Life, rng: &mut Rng) {
@@ -38,16 +44,24 @@ fn note(done: Done, outcome: &mut Outcome) {
     outcome.note("stores closed as they should be", done.closes);
 }
 
+/// A store with some past that was closed.
+fn past(seed: u64, rng: &mut Rng) -> (Past, Done) {
+    let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
+    life.live(rng.range(20, 100));
+    life.live_on(rng.range(20, 100), true);
+    (Past { sim: life.sim.clone(), found: life.now, env: machine::try_env }, life.done)
+}
+
 /// Opens what a crash left, judges it, and goes on with it. True if an engine was opened alone.
 fn recover(life: &Life, left: &SimEnv, at: (u64, lavastore::testing::CrashKind), rng: &mut Rng) -> bool {
-    let (found, alone) = find_left(left, env, rng.below(8));
+    let (found, alone) = find_left(left, machine::try_env, rng.below(8));
     life.judge(found, at.0, at.1);
     if rng.one_in(4) {
-        let mut next = Life::new(left.fork(rng.next_u64()), env, rng.next_u64(), found);
+        let mut next = Life::new(left.fork(rng.next_u64()), machine::try_env, rng.next_u64(), found);
         next.live(rng.range(5, 40));
         let record = next.sim.record();
         let (op, kind, again) = crash(&record, &record.mutations(), rng);
-        next.judge(find_left(&again, env, rng.below(8)).0, op, kind);
+        next.judge(find_left(&again, machine::try_env, rng.below(8)).0, op, kind);
     }
     alone
 }
@@ -55,7 +69,7 @@ fn recover(life: &Life, left: &SimEnv, at: (u64, lavastore::testing::CrashKind),
 pub(crate) fn case(_: &Context, seed: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(seed ^ 0x6c6f_672d_6a6f);
-    let mut life = Life::new(machine::new(seed), env, seed, Found::NOTHING);
+    let mut life = Life::new(machine::new(seed), machine::try_env, seed, Found::NOTHING);
     if let Err(why) = guarded(|| live(&mut life, &mut rng)) {
         outcome.failures.push(format!("while recording: {why}"));
         return outcome;

@@ -1,6 +1,7 @@
 //! Lives of a store with both engines, with a crash at every operation.
 
 use crate::life::{Found, Life, find_left};
+use crate::simulated;
 use io::Rng;
 use io::sim::{CrashKind, Policy, SimEnv};
 
@@ -9,7 +10,7 @@ fn both_come_back_after_a_crash_at_every_operation() {
     let (mut states, mut moments) = (0, 0);
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
-        let mut life = Life::new(SimEnv::new(seed), SimEnv::env, seed, Found::NOTHING);
+        let mut life = Life::new(SimEnv::new(seed), simulated, seed, Found::NOTHING);
         for nth in 0..3 {
             life.live(20 + rng.below(60));
             let record = life.sim.record();
@@ -20,16 +21,16 @@ fn both_come_back_after_a_crash_at_every_operation() {
                 }
                 let kind = if rng.one_in(2) { CrashKind::PowerLoss } else { CrashKind::ProcessKill };
                 let left = record.crash_at(op, kind, seed);
-                life.judge(find_left(&left, SimEnv::env, rng.below(8)).0, op, kind);
+                life.judge(find_left(&left, simulated, rng.below(8)).0, op, kind);
                 states += 1;
             }
             moments += ops.len();
             // Life goes on from one of them.
             let op = ops[rng.below(ops.len() as u64) as usize];
             let left = record.crash_at(op, CrashKind::PowerLoss, seed + 1);
-            let (at, _) = find_left(&left, SimEnv::env, 0);
+            let (at, _) = find_left(&left, simulated, 0);
             life.judge(at, op, CrashKind::PowerLoss);
-            life = Life::new(left.crash(CrashKind::ProcessKill, nth), SimEnv::env, rng.next_u64(), at);
+            life = Life::new(left.crash(CrashKind::ProcessKill, nth), simulated, rng.next_u64(), at);
         }
     }
     assert!(states > 500, "{states} states of {moments}");
@@ -41,13 +42,13 @@ fn both_come_back_after_a_crash_at_every_operation() {
 fn a_batch_beside_unreadable_sectors_is_seen_by_who_opens_lavakv_alone() {
     let mut alone = 0;
     for seed in 0..20 {
-        let mut life = Life::new(SimEnv::new(seed), SimEnv::env, seed, Found::NOTHING);
+        let mut life = Life::new(SimEnv::new(seed), simulated, seed, Found::NOTHING);
         life.live(12);
         let record = life.sim.record();
         for op in record.mutations() {
             let kind = CrashKind::PowerLossWith(Policy::Unreadable);
             let left = record.crash_at(op, kind, seed);
-            let (found, was_alone) = find_left(&left, SimEnv::env, 1);
+            let (found, was_alone) = find_left(&left, simulated, 1);
             life.judge(found, op, kind);
             alone += u64::from(was_alone);
         }

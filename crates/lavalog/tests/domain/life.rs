@@ -2,16 +2,18 @@
 //!
 //! Key-value writes are numbered, and so are records of the log, whose oldest are trimmed now and then; batches of both engines have a
 //! number of each. A crash leaves a prefix of what was done to each engine: at least what was acknowledged and at most what was begun,
-//! and of a batch of both both halves or neither.
+//! and of a batch of both both halves or neither. Where operations may fail, a session goes on to the first failure that is no refusal
+//! for want of room; of what was refused nothing was done, by neither engine.
 
+use base::ErrorKind;
 use io::sim::{CrashKind, SimEnv};
 use io::{Env, Rng};
 use lavakv::beside::{open_with_records, write_carried};
-use lavakv::{Db, Durability, Options, WriteBatch, WriteOptions};
+use lavakv::{ColumnFamily, Db, Durability, Options, WriteBatch, WriteOptions};
 use lavalog::{Beside, LogBatch, LogHandle, LogStore};
 use std::path::Path;
 
-pub const DIR: &str = "/both";
+pub const DIR: &str = "/db";
 
 pub fn log_options() -> lavalog::Options {
     lavalog::Options { group_bytes: 256 << 10, garbage_percent: 30, ..lavalog::Options::default() }
@@ -33,13 +35,17 @@ pub fn open(env: &Env) -> base::Result<(Db, LogStore)> {
 }
 
 pub fn open_at(env: &Env, dir: &str) -> base::Result<(Db, LogStore)> {
+    open_with(env, dir, kv_options())
+}
+
+pub fn open_with(env: &Env, dir: &str, options: Options) -> base::Result<(Db, LogStore)> {
     let mut guest = Beside::new(&log_options())?;
-    let db = open_with_records(env.clone(), Path::new(dir), kv_options(), &mut guest)?;
+    let db = open_with_records(env.clone(), Path::new(dir), options, &mut guest)?;
     Ok((db, guest.store()?))
 }
 
 /// The file system of a machine.
-pub type EnvOf = fn(&SimEnv) -> Env;
+pub type EnvOf = fn(&SimEnv) -> base::Result<Env>;
 
 /// Something that was done, and from which operation on it must survive which crash.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +86,26 @@ pub struct Done {
     pub sealed: u64,
     pub collected: u64,
     pub closes: u64,
+    /// What was refused for want of room, and how much of it were batches of both, or trims.
+    pub refused: u64,
+    pub refused_of_both: u64,
+    pub refused_trims: u64,
+}
+
+/// A store that is open.
+struct Session<'a> {
+    db: &'a Db,
+    logs: &'a LogStore,
+    other: ColumnFamily,
+    log: LogHandle,
+}
+
+/// Whether it is over with it for good: `false` for what was refused for want of room.
+fn done_or_refused(result: base::Result<()>) -> base::Result<bool> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NoSpace => Ok(false),
+        result => result.map(|()| true),
+    }
 }
 
 /// See the module.
@@ -90,23 +116,23 @@ pub struct Life {
     /// What was there when it began.
     begin: Found,
     /// What there is.
-    now: Found,
+    pub now: Found,
     written: Vec<Written>,
     pub done: Done,
 }
 
-fn value(n: u64) -> Vec<u8> {
+pub fn value(n: u64) -> Vec<u8> {
     vec![n as u8; 20 + (n as usize * 37) % 900]
 }
 
-fn key(n: u64) -> Vec<u8> {
+pub fn key(n: u64) -> Vec<u8> {
     format!("k{n:06}").into_bytes()
 }
 
 /// The key that every key-value write sets, and what number `n` sets it to: garbage for the next one to leave.
-const HEAD: &[u8] = b"head";
+pub const HEAD: &[u8] = b"head";
 
-fn head(n: u64) -> Vec<u8> {
+pub fn head(n: u64) -> Vec<u8> {
     let mut value = n.to_le_bytes().to_vec();
     value.resize(600, 7);
     value
@@ -154,10 +180,11 @@ pub fn find_records(logs: &LogStore) -> InLog {
 /// What a crash left, opened together, or first (1: LavaKV, 2: LavaLog) one alone, which changes nothing for the other, or (3) by who only
 /// reads the keys, who sees the same. True if one was opened alone.
 pub fn find_left(left: &SimEnv, env: EnvOf, alone: u64) -> (Found, bool) {
+    let env = |left: &SimEnv| env(left).unwrap();
     if alone == 1 {
         match Db::open_in(env(left), DIR, kv_options()) {
             // Changes that only the log of records has: that is opened with it.
-            Err(e) if e.kind() == base::ErrorKind::Unsupported => {}
+            Err(e) if e.kind() == ErrorKind::Unsupported => {}
             opened => {
                 let db = opened.unwrap();
                 let keys = find_keys(&db);
@@ -197,46 +224,83 @@ impl Life {
 
     /// Lives for some steps. Nothing fails.
     pub fn live(&mut self, steps: u64) {
-        let (db, logs) = open(&(self.env)(&self.sim)).unwrap();
+        let closes = |life: &mut Life| life.rng.one_in(4);
+        self.live_until(steps, closes);
+    }
+
+    /// The same, and the store is closed at the end, or not.
+    pub fn live_on(&mut self, steps: u64, closes: bool) {
+        self.live_until(steps, |_| closes);
+    }
+
+    fn live_until(&mut self, steps: u64, closes: impl FnOnce(&mut Life) -> bool) {
+        let (db, logs) = open(&(self.env)(&self.sim).unwrap()).unwrap();
         assert_eq!(find(&db, &logs), self.now);
-        let other = db.column_family("other");
-        let other = other.unwrap_or_else(|| db.create_column_family("other", Default::default()).unwrap());
-        let log = logs.log("log").unwrap();
-        for _ in 0..steps {
-            let durability = if self.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
-            match self.rng.below(24) {
-                0 => {
-                    db.flush().unwrap();
-                    self.done.flushes += 1;
-                }
-                1 => logs.seal().unwrap(),
-                2 => logs.settle().unwrap(),
-                3 => {
-                    db.sync().unwrap();
-                    self.durable(self.op(), |w| w.keys.is_some());
-                }
-                4 => {
-                    let volatile = WriteOptions { durability: Some(Durability::Volatile) };
-                    db.put_opt(db.default_column_family(), b"volatile", b"v", &volatile).unwrap();
-                }
-                5..9 => self.put(&db, &other, durability),
-                9..13 => self.both(&db, &other, &log, durability),
-                13..15 => (0..self.rng.below(6)).for_each(|_| _ = db.run_background_step()),
-                15 => self.trim(&log),
-                _ => self.append(&log, durability),
-            }
+        self.go_on(&db, &logs, steps).unwrap();
+        self.note(&logs);
+        if closes(self) {
+            logs.close().unwrap();
+            db.close().unwrap();
+            self.closed();
         }
+    }
+
+    /// All that there is is durable: the store was closed.
+    pub fn closed(&mut self) {
+        self.durable(self.op(), |_| true);
+        self.done.closes += 1;
+    }
+
+    /// Notes what an open store has done by itself.
+    pub fn note(&mut self, logs: &LogStore) {
         let statistics = logs.statistics();
         self.done.sealed += statistics.sealed_groups;
         self.done.collected += statistics.collected_files;
-        if self.rng.one_in(4) {
-            drop(log);
-            logs.close().unwrap();
-            db.close().unwrap();
-            let op = self.op();
-            self.durable(op, |_| true);
-            self.done.closes += 1;
-        }
+    }
+
+    /// Goes on in an open store, for some steps or to the first failure that is no refusal for want of room.
+    pub fn go_on(&mut self, db: &Db, logs: &LogStore, steps: u64) -> base::Result<()> {
+        let other = match db.column_family("other") {
+            Some(other) => other,
+            None => db.create_column_family("other", Default::default())?,
+        };
+        let at = Session { db, logs, other, log: logs.log("log")? };
+        (0..steps).try_for_each(|_| self.step(&at))
+    }
+
+    fn step(&mut self, at: &Session<'_>) -> base::Result<()> {
+        let (db, logs) = (at.db, at.logs);
+        let durability = if self.rng.one_in(2) { Durability::Durable } else { Durability::Buffered };
+        let done = match self.rng.below(24) {
+            0 => {
+                let flushed = done_or_refused(db.flush())?;
+                self.done.flushes += u64::from(flushed);
+                flushed
+            }
+            1 => done_or_refused(logs.seal())?,
+            2 => done_or_refused(logs.settle())?,
+            3 => {
+                let synced = done_or_refused(db.sync())?;
+                if synced {
+                    self.durable(self.op(), |w| w.keys.is_some());
+                }
+                synced
+            }
+            4 => {
+                let volatile = WriteOptions { durability: Some(Durability::Volatile) };
+                done_or_refused(db.put_opt(db.default_column_family(), b"volatile", b"v", &volatile))?
+            }
+            5..9 => self.put(at, durability)?,
+            9..13 => self.both(at, durability)?,
+            13..15 => {
+                (0..self.rng.below(6)).for_each(|_| _ = db.run_background_step());
+                true
+            }
+            15 => self.trim(at)?,
+            _ => self.append(at, durability)?,
+        };
+        self.done.refused += u64::from(!done);
+        Ok(())
     }
 
     /// What is like this is durable from this operation on.
@@ -269,39 +333,90 @@ impl Life {
         InLog { last: self.now.log.last + 1, ..self.now.log }
     }
 
-    fn put(&mut self, db: &Db, other: &lavakv::ColumnFamily, durability: Durability) {
+    /// Does what leads to this of the key-value engine, and to that of the log; false if it was refused for want of room.
+    fn write(
+        &mut self,
+        at: &Session<'_>,
+        (keys, log): (Option<u64>, Option<InLog>),
+        durability: Durability,
+        write: impl FnOnce() -> base::Result<()>,
+    ) -> base::Result<bool> {
+        let before = self.now;
+        self.begin(keys, log);
+        let done = done_or_refused(write())?;
+        if done {
+            self.acknowledged(durability);
+        } else {
+            self.written.pop();
+            self.now = before;
+            self.check_nothing_of(at, keys, log);
+        }
+        Ok(done)
+    }
+
+    /// What was refused is not there, nor a half of it.
+    fn check_nothing_of(&self, at: &Session<'_>, keys: Option<u64>, log: Option<InLog>) {
+        if let Some(Ok(Some(_))) = keys.map(|keys| at.db.get(&key(keys - 1))) {
+            panic!("key-value write {keys:?} was refused, with {log:?}, and is there");
+        }
+        let appended = log.filter(|log| log.last > self.now.log.last);
+        if let Some(Ok(Some(_))) = appended.map(|log| at.log.read(log.last)) {
+            panic!("record {log:?} was refused, with {keys:?}, and is there");
+        }
+    }
+
+    fn put(&mut self, at: &Session<'_>, durability: Durability) -> base::Result<bool> {
         let n = self.now.keys;
-        self.begin(Some(n + 1), None);
         let options = WriteOptions { durability: Some(durability) };
-        db.write_opt(&changes(other, n), &options).unwrap();
-        self.acknowledged(durability);
+        let changes = changes(&at.other, n);
+        self.write(at, (Some(n + 1), None), durability, || at.db.write_opt(&changes, &options))
     }
 
-    fn both(&mut self, db: &Db, other: &lavakv::ColumnFamily, log: &LogHandle, durability: Durability) {
+    fn both(&mut self, at: &Session<'_>, durability: Durability) -> base::Result<bool> {
         let (n, with) = (self.now.keys, self.appended());
-        self.begin(Some(n + 1), Some(with));
-        write_both(db, &changes(other, n), log, with.last, &value(with.last + 1), durability).unwrap();
-        self.acknowledged(durability);
-        self.done.batches_of_both += 1;
+        let (changes, record) = (changes(&at.other, n), value(with.last + 1));
+        let done = self.write(at, (Some(n + 1), Some(with)), durability, || {
+            write_both(at.db, &changes, &at.log, with.last, &record, durability)
+        })?;
+        self.done.batches_of_both += u64::from(done);
+        self.done.refused_of_both += u64::from(!done);
+        Ok(done)
     }
 
-    fn append(&mut self, log: &LogHandle, durability: Durability) {
+    fn append(&mut self, at: &Session<'_>, durability: Durability) -> base::Result<bool> {
         let with = self.appended();
-        self.begin(None, Some(with));
-        log.append(with.last, &value(with.last + 1), durability).unwrap();
-        self.acknowledged(durability);
+        let record = value(with.last + 1);
+        self.write(at, (None, Some(with)), durability, || at.log.append(with.last, &record, durability))
     }
 
     /// Trims most of the log; one record stays.
-    fn trim(&mut self, log: &LogHandle) {
+    fn trim(&mut self, at: &Session<'_>) -> base::Result<bool> {
         let InLog { first, last } = self.now.log;
         let below = last.saturating_sub(self.rng.below(30));
-        if below > first {
-            self.begin(None, Some(InLog { first: below, last }));
-            log.trim(below).unwrap();
-            self.acknowledged(Durability::Buffered);
-            self.done.trims += 1;
+        if below <= first {
+            return Ok(true);
         }
+        let with = InLog { first: below, last };
+        let done = self.write(at, (None, Some(with)), Durability::Buffered, || at.log.trim(below))?;
+        self.done.trims += u64::from(done);
+        self.done.refused_trims += u64::from(!done);
+        Ok(done)
+    }
+
+    /// What failed last is done or not: what is found says which.
+    pub fn resolve(&mut self, found: Found) {
+        let op = self.op();
+        if let Some(last) = self.written.pop_if(|last| last.buffered_op.is_none())
+            && self.now == found
+        {
+            self.written.push(Written { buffered_op: Some(op), ..last });
+        }
+        self.now = found;
+    }
+
+    /// The batches of both: the number of each key-value write, and the LSN of its record.
+    pub fn joint(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.written.iter().filter_map(|w| Some((w.keys? - 1, w.log?.last)))
     }
 
     /// Judges what a crash at an operation left.
@@ -356,7 +471,7 @@ pub fn write_both(
 }
 
 /// The changes of key-value write `n`.
-pub fn changes(other: &lavakv::ColumnFamily, n: u64) -> WriteBatch {
+pub fn changes(other: &ColumnFamily, n: u64) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(&key(n), &value(n));
     batch.put(HEAD, &head(n));

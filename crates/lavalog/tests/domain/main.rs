@@ -4,10 +4,19 @@
 
 extern crate lavastore_lavalog as lavalog;
 
+mod answers;
 mod both;
 mod carried;
 mod copies;
 mod crashes;
+mod damage;
+mod faults;
 mod life;
 mod readers;
 mod schedules;
+mod strikes;
+
+/// The file system of a simulation.
+fn simulated(sim: &io::sim::SimEnv) -> base::Result<io::Env> {
+    Ok(sim.env())
+}

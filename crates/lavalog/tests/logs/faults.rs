@@ -27,7 +27,7 @@ fn fails_at(lived: &Lived, nth: u64, effect: FaultEffect, sticky: bool) -> bool 
 
 /// The same, with any fault.
 fn strikes(lived: &Lived, plan: FaultPlan, told: &str) -> bool {
-    lived.strikes(1, plan, &open, &|_| false, told)
+    lived.strikes(1, (plan, false), &open, &|_| false, told)
 }
 
 fn fails_everywhere(effect: FaultEffect, sticky: bool) {
@@ -74,6 +74,20 @@ fn nothing_acknowledged_is_lost_when_an_append_fails() {
 #[test]
 fn nothing_acknowledged_is_lost_when_descriptors_run_out_once() {
     fails_everywhere(FaultEffect::NoDescriptor, false);
+}
+
+/// As long as nothing can be opened, however long; then everything goes on in the same process.
+#[test]
+fn nothing_is_given_up_while_descriptors_are_away() {
+    let lived = lived(1);
+    let opens =
+        [OpKind::Open, OpKind::Create, OpKind::CreateInPlace, OpKind::OpenInPlace, OpKind::CreateScratch];
+    let lacks = |nth: u64| {
+        let plan = FaultPlan::nth(nth, FaultEffect::NoDescriptor).kinds(&opens).sticky();
+        lived.strikes(1, (plan, true), &open, &|_| false, &format!("no descriptor from {nth} on"))
+    };
+    let opened = (0..).take_while(|&nth| lacks(nth)).count();
+    assert!(opened > 30, "only {opened} calls that open something");
 }
 
 /// A job that fails stops what follows from it: appends would go on being acknowledged over an index that cannot follow.
@@ -238,4 +252,17 @@ fn who_waits_for_the_background_is_told_that_it_finds_no_room() {
     sim.clear_faults();
     store.settle().unwrap();
     assert_eq!(store.statistics().sealed_groups, 1);
+}
+
+/// The end of a group could not be written, for want of room as it says: the log takes nothing any more, and neither does the store.
+#[test]
+fn a_seal_that_could_not_write_the_end_of_its_group_stops_the_store() {
+    let sim = SimEnv::new(11);
+    let store = open(&sim).unwrap();
+    let log = store.log("a").unwrap();
+    log.append(1, b"one", Durability::Buffered).unwrap();
+    sim.inject(FaultPlan::nth(0, FaultEffect::NoSpace).kinds(&OpKind::WRITES).path(".log"));
+    let stopped = store.seal().unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Poisoned, "{stopped}");
+    assert_eq!(store.log("b").map(drop).unwrap_err().kind(), ErrorKind::Poisoned);
 }

@@ -321,6 +321,22 @@ impl Driver {
         Ok(())
     }
 
+    /// What failed last is done or not: what is found says which. Trims that nobody can see are done again.
+    pub fn resolve(&mut self, store: &LogStore, found: &Model) -> Result<()> {
+        let Some(last) = self.changes.pop_if(|last| last.ended.is_none()) else { return Ok(()) };
+        if seen(&last.after) != *found {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.model, last.after.clone());
+        self.changes.push(Change { ended: Some((self.clock)()), durable: false, ..last });
+        for (name, log) in &self.model {
+            if before.get(name).is_some_and(|before| before.trimmed_below < log.trimmed_below) {
+                store.open_log(name)?.trim(log.trimmed_below)?;
+            }
+        }
+        Ok(())
+    }
+
     /// How many changes were promised to be there after a crash at a time: the last of them, and all before it.
     /// `power`: what survives the process alone may be gone.
     pub fn promised(&self, at: u64, power: bool) -> usize {

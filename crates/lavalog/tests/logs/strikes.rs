@@ -14,6 +14,9 @@ fn without_another(mut found: Model) -> Model {
     found
 }
 
+/// How long what passes by itself lasts, at most: simulated nanoseconds.
+const PATIENCE_NS: u64 = 20_000_000_000;
+
 /// How a store is opened.
 pub type Open<'a> = &'a dyn Fn(&SimEnv) -> Result<LogStore>;
 
@@ -46,12 +49,12 @@ impl Lived {
         (sim, driver)
     }
 
-    /// Goes on, on a copy of the machine, with a fault; false if nothing failed. `loses`: whether a failure took what was not durable
-    /// from a store that goes on in the same process.
+    /// Goes on, on a copy of the machine, with a fault; false if nothing failed. `passes`: it passes by itself, so nothing may be given up.
+    /// `loses`: whether a failure took what was not durable from a store that goes on in the same process.
     pub fn strikes(
         &self,
         seed: u64,
-        plan: FaultPlan,
+        (plan, passes): (FaultPlan, bool),
         open: Open<'_>,
         loses: &dyn Fn(&SimEnv) -> bool,
         told: &str,
@@ -67,6 +70,10 @@ impl Lived {
         sim.clear_faults();
         if let Ok(store) = &opened {
             still_serves(&mut driver, store, &ran, told);
+            if passes {
+                sim.advance_ns(PATIENCE_NS);
+                goes_on_again(&mut driver, store, &ran, told);
+            }
         }
         for (kind, power) in [(CrashKind::ProcessKill, false), (CrashKind::PowerLoss, true)] {
             let left = sim.crash(kind, seed);
@@ -79,6 +86,19 @@ impl Lived {
         }
         struck
     }
+}
+
+/// What passes by itself has passed: all goes on.
+fn goes_on_again(driver: &mut Driver, store: &LogStore, ran: &Result<()>, told: &str) {
+    let stopped = matches!(ran, Err(e) if e.kind() == ErrorKind::Poisoned);
+    assert!(!stopped, "{told}: what passes by itself stopped the store: {ran:?}");
+    let again = driver.resolve(store, &contents(store)).and_then(|()| goes_on(driver, store, 20));
+    let again = again.and_then(|()| store.settle());
+    again.unwrap_or_else(|e| panic!("{told}: after {ran:?} it does not go on: {e:#}"));
+    assert!(
+        contents(store) == seen(&driver.model),
+        "{told}: after {ran:?} and some more there is something else"
+    );
 }
 
 /// Goes on until it is over or something fails that is no refusal.

@@ -1,0 +1,97 @@
+//! Operations of the file system that fail, and volumes without room, under both engines at once.
+
+use crate::life::{DIR, Found, Life};
+use crate::simulated;
+use crate::strikes::{Past, Room, Struck};
+use io::sim::{FaultEffect, FaultPlan, OpKind, SimEnv};
+
+/// The calls that need a descriptor.
+const OPENS: [OpKind; 6] = [
+    OpKind::Open,
+    OpKind::Create,
+    OpKind::CreateInPlace,
+    OpKind::OpenInPlace,
+    OpKind::CreateScratch,
+    OpKind::List,
+];
+
+fn past(seed: u64) -> Past {
+    let mut life = Life::new(SimEnv::new(seed), simulated, seed, Found::NOTHING);
+    life.live(60);
+    life.live(60);
+    Past { sim: life.sim.clone(), found: life.now, env: simulated }
+}
+
+/// Each seventh operation fails; how many stores went on, and how many were stopped.
+fn fails_everywhere(plan: impl Fn(u64) -> FaultPlan, passes: bool) -> (u64, u64) {
+    let (past, mut went_on, mut stopped) = (past(1), 0, 0);
+    for nth in (0..).step_by(7) {
+        match past.strikes(nth, plan(nth), passes, &|_| false) {
+            Struck::Nothing => break,
+            Struck::WentOn => went_on += 1,
+            Struck::Stopped => stopped += 1,
+        }
+    }
+    (went_on, stopped)
+}
+
+#[test]
+fn neither_engine_loses_what_it_acknowledged_when_an_operation_fails() {
+    let (went_on, stopped) = fails_everywhere(|nth| FaultPlan::nth(nth, FaultEffect::Eio), false);
+    assert!(went_on > 3 && stopped > 20, "{went_on} {stopped}");
+}
+
+#[test]
+fn neither_engine_loses_what_it_acknowledged_when_operations_fail_from_one_on() {
+    let (_, stopped) = fails_everywhere(|nth| FaultPlan::nth(nth + 1, FaultEffect::Eio).sticky(), false);
+    assert!(stopped > 20, "{stopped}");
+}
+
+#[test]
+fn neither_engine_gives_anything_up_while_there_are_no_descriptors() {
+    let plan = |nth| FaultPlan::nth(nth, FaultEffect::NoDescriptor).kinds(&OPENS);
+    let (once, stopped) = fails_everywhere(plan, true);
+    assert!(once > 3 && stopped == 0, "{once} {stopped}");
+    let (lasting, stopped) = fails_everywhere(|nth| plan(nth).sticky(), true);
+    assert!(lasting > 3 && stopped == 0, "{lasting} {stopped}");
+}
+
+struct Simulated;
+
+impl Room for Simulated {
+    fn set(&self, sim: &SimEnv, more: Option<u64>) {
+        sim.set_capacity(more.map(|more| sim.used() + more));
+    }
+
+    fn watch(&self, sim: &SimEnv) {
+        sim.watch(DIR);
+    }
+
+    fn peak(&self, sim: &SimEnv) -> u64 {
+        sim.peak()
+    }
+
+    fn trims_pass(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_full_volume_refuses_batches_of_both_whole() {
+    let (mut refused, mut of_both) = (0, 0);
+    for seed in 0..8 {
+        let more = [0, 100 << 10, 400 << 10, 900 << 10][seed as usize % 4];
+        let counts = past(seed).fills_up(seed, &Simulated, more);
+        (refused, of_both) = (refused + counts.0, of_both + counts.1);
+    }
+    assert!(of_both > 8 && refused > of_both, "{refused} {of_both}");
+}
+
+#[test]
+fn a_limit_that_is_reached_refuses_batches_of_both_whole() {
+    let mut of_both = 0;
+    for seed in 0..8 {
+        of_both += past(seed).reaches_limit(seed, &Simulated, (seed % 3) * (200 << 10)).1;
+    }
+    assert!(of_both > 4, "{of_both}");
+}

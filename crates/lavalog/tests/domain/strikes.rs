@@ -1,0 +1,206 @@
+//! An operation of the file system fails, or room runs out, while a store with both engines is opened and used: what is acknowledged is
+//! there afterwards, of a batch of both both halves are or neither is, in the same process and after a crash.
+
+use super::life::{
+    DIR, EnvOf, Found, Life, changes, find, find_left, key, kv_options, open, open_with, write_both,
+};
+use base::{ErrorKind, Result};
+use io::sim::{CrashKind, FaultPlan, SimEnv};
+use lavakv::{Db, Durability, FamilyOptions, Options, SpaceLimit};
+use lavalog::LogStore;
+
+/// How long everything was tried again that a full volume or a lack of descriptors had stopped, simulated nanoseconds.
+const PATIENCE_NS: u64 = 20_000_000_000;
+/// The time between two tries.
+const TRY_NS: u64 = 100_000_000;
+
+/// A store with some past that was closed, and how it lived.
+pub struct Past {
+    pub sim: SimEnv,
+    pub found: Found,
+    pub env: EnvOf,
+}
+
+/// How much room a machine has.
+pub trait Room {
+    /// So many bytes beside those that are in use, or as many as anybody wants.
+    fn set(&self, sim: &SimEnv, more: Option<u64>);
+    /// From here on it is watched what the store's files occupy.
+    fn watch(&self, sim: &SimEnv);
+    /// The most that they occupied since then.
+    fn peak(&self, sim: &SimEnv) -> u64;
+    /// Whether what makes room passes on a volume that is full, always.
+    fn trims_pass(&self) -> bool;
+}
+
+/// What came of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Struck {
+    /// Nothing: there are not so many operations.
+    Nothing,
+    /// The store went on all the same.
+    WentOn,
+    /// It refused writes until it was opened again.
+    Stopped,
+}
+
+/// All that was done: what was begun in the process that died.
+const ALWAYS: u64 = u64::MAX;
+
+impl Past {
+    /// Goes on, on a copy of the machine, with a fault. `passes`: it passes by itself, so nothing may be given up. `loses`: whether a
+    /// failure took what was not durable from a store that goes on in the same process.
+    pub fn strikes(
+        &self,
+        seed: u64,
+        plan: FaultPlan,
+        passes: bool,
+        loses: &dyn Fn(&SimEnv) -> bool,
+    ) -> Struck {
+        let sim = self.sim.fork(seed);
+        let mut life = Life::new(sim.clone(), self.env, seed, self.found);
+        sim.inject(plan);
+        let opened = (self.env)(&sim).and_then(|env| open(&env));
+        let ran = match &opened {
+            Ok((db, logs)) => life.go_on(db, logs, 80).and_then(|()| logs.settle()),
+            Err(_) => Ok(()),
+        };
+        let struck = sim.faults_fired() > 0;
+        sim.clear_faults();
+        let mut stopped = false;
+        if let Ok((db, logs)) = &opened {
+            stopped = still_serves(&mut life, db, logs, &ran, passes);
+        }
+        let power = loses(&sim);
+        drop(opened);
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
+            let left = sim.crash(kind, seed);
+            let (found, _) = find_left(&left, self.env, seed % 3);
+            life.judge(found, ALWAYS, if power { CrashKind::PowerLoss } else { kind });
+            Life::new(left, self.env, seed, found).live(6);
+        }
+        match (struck, stopped) {
+            (false, _) => Struck::Nothing,
+            (true, false) => Struck::WentOn,
+            (true, true) => Struck::Stopped,
+        }
+    }
+
+    /// Goes on, on a copy of the machine that has so many bytes left, until calls are refused, and then with room again. How many calls were
+    /// refused, and how many of them were batches of both.
+    pub fn fills_up(&self, seed: u64, room: &dyn Room, more: u64) -> (u64, u64) {
+        let sim = self.sim.fork(seed);
+        let mut life = Life::new(sim.clone(), self.env, seed, self.found);
+        let (db, logs) = open(&(self.env)(&sim).unwrap()).unwrap();
+        room.set(&sim, Some(more));
+        for _ in 0..60 {
+            life.go_on(&db, &logs, 20).unwrap();
+            assert_eq!(find(&db, &logs), life.now, "without room");
+            if life.done.refused_of_both > 3 {
+                break;
+            }
+        }
+        let refused = life.done.refused_trims;
+        assert!(refused == 0 || !room.trims_pass(), "{refused} trims were refused, which make room");
+        for kind in [CrashKind::ProcessKill, CrashKind::PowerLoss] {
+            let left = sim.crash(kind, seed);
+            room.set(&left, None);
+            life.judge(find_left(&left, self.env, seed % 3).0, ALWAYS, kind);
+        }
+        room.set(&sim, None);
+        let tries = PATIENCE_NS / TRY_NS;
+        let resumes = (0..tries).any(|_| {
+            sim.advance_ns(TRY_NS);
+            let before = life.done.refused;
+            life.go_on(&db, &logs, 10).unwrap();
+            life.done.refused == before
+        });
+        assert!(resumes, "writes do not resume where there is room again");
+        assert_eq!(find(&db, &logs), life.now, "where there is room again");
+        logs.close().unwrap();
+        db.close().unwrap();
+        life.closed();
+        let left = sim.crash(CrashKind::PowerLoss, seed);
+        life.judge(find_left(&left, self.env, 0).0, ALWAYS, CrashKind::PowerLoss);
+        (life.done.refused, life.done.refused_of_both)
+    }
+}
+
+impl Past {
+    /// Goes on, on a copy of the machine, under a limit that leaves so many bytes, until calls are refused, and then without it. Returns what
+    /// [`Past::fills_up`] does.
+    pub fn reaches_limit(&self, seed: u64, room: &dyn Room, more: u64) -> (u64, u64) {
+        let sim = self.sim.fork(seed);
+        let mut life = Life::new(sim.clone(), self.env, seed, self.found);
+        room.watch(&sim);
+        let limit = room.peak(&sim) + least_limit() + more;
+        let (db, logs) = open_with(&(self.env)(&sim).unwrap(), DIR, limited(limit)).unwrap();
+        for round in 0..300 {
+            life.go_on(&db, &logs, 20).unwrap();
+            if round % 20 == 0 || life.done.refused_of_both > 0 {
+                assert_eq!(find(&db, &logs), life.now, "at the limit");
+            }
+            let most = room.peak(&sim);
+            assert!(most <= limit, "{most} bytes were occupied of {limit}");
+            if life.done.refused_of_both > 3 {
+                break;
+            }
+        }
+        assert_eq!(life.done.refused_trims, 0, "a trim was refused, which makes room");
+        let counts = (life.done.refused, life.done.refused_of_both);
+        drop((db, logs));
+        let left = sim.crash(CrashKind::PowerLoss, seed);
+        let (found, _) = find_left(&left, self.env, seed % 3);
+        life.judge(found, ALWAYS, CrashKind::PowerLoss);
+        Life::new(left, self.env, seed, found).live(40);
+        counts
+    }
+}
+
+/// Options with a limit. Files of values are short, so that a low one is allowed.
+fn limited(limit: u64) -> Options {
+    let options = kv_options();
+    let family = FamilyOptions { vsst_bytes: 16 << 10, ..options.family };
+    Options { space_limit: Some(SpaceLimit::Bytes(limit)), family, ..options }
+}
+
+/// The lowest limit that a store may have.
+fn least_limit() -> u64 {
+    let is_allowed = |limit: &u64| limited(*limit).validate().is_ok();
+    (1..).map(|n| n * (64 << 10)).find(is_allowed).unwrap()
+}
+
+/// What was not stopped goes on; what was refuses writes of either engine. Everybody reads. True if it was stopped.
+fn still_serves(life: &mut Life, db: &Db, logs: &LogStore, ran: &Result<()>, passes: bool) -> bool {
+    let found = find(db, logs);
+    life.judge(found, ALWAYS, CrashKind::ProcessKill);
+    let stopped = matches!(ran, Err(e) if e.kind() == ErrorKind::Poisoned);
+    if stopped {
+        assert!(!passes, "what passes by itself stopped the store: {ran:?}");
+        refuses(life, db, logs, ran);
+    } else if passes || ran.is_ok() {
+        life.resolve(found);
+        life.sim.advance_ns(PATIENCE_NS);
+        let went_on = life.go_on(db, logs, 20).and_then(|()| logs.settle()).and_then(|()| db.flush());
+        went_on.unwrap_or_else(|e| panic!("after {ran:?} it does not go on: {e:#}"));
+        assert_eq!(find(db, logs), life.now);
+    }
+    stopped
+}
+
+/// Each engine alone, and both together.
+fn refuses(life: &Life, db: &Db, logs: &LogStore, ran: &Result<()>) {
+    let is_refused = |what: &str, done: Result<()>| {
+        let e = done.err().unwrap_or_else(|| panic!("{what} was done by a store that was stopped: {ran:?}"));
+        // A volume of LavaFS that was stopped says so itself, until the engine has heard of it.
+        let by_volume = e.kind() == ErrorKind::Io && format!("{e}").contains("mount it again");
+        assert!(e.kind() == ErrorKind::Poisoned || by_volume, "{what}: {e}");
+    };
+    is_refused("a put", db.put(&key(life.now.keys), b"never"));
+    let Some(other) = db.column_family("other") else { return };
+    let Ok(log) = logs.open_log("log") else { return };
+    let lsn = life.now.log.last + 2;
+    is_refused("an append", log.append(lsn, b"never", Durability::Durable));
+    let both = changes(&other, life.now.keys);
+    is_refused("a batch of both", write_both(db, &both, &log, lsn, b"never", Durability::Durable));
+}
