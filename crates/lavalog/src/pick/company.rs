@@ -8,7 +8,8 @@
 //!
 //! So of a log that is never trimmed nothing is copied a third time: its own file has no garbage, and nothing without garbage is
 //! collected. Neither has one that it shares with others that were never trimmed, for as long as they are not. (What is left open is a log
-//! that was not trimmed before its second copy and is later, with a share so small that it has no file of its own.)
+//! that was not trimmed before its second copy and is later, with a share so small that it has no file of its own: those beside it are
+//! copied once more then, as the tests show.)
 //!
 //! Files of a second copy are never put together with others for being small: that would be a third one. Instead second copies wait until
 //! they are worth a file, see [`super::PickOptions::second_bytes_min`] and [`super::merge`].

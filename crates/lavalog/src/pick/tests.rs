@@ -394,3 +394,54 @@ fn of_a_log_that_is_never_trimmed_among_a_hundred_that_are_each_record_is_copied
     }
     assert!(twice > 0, "no cold file was ever collected");
 }
+
+/// When a record is copied a third time: it shares a file with others since its second copy, because its log had little then, and one of
+/// them died that had not been trimmed before. Returns the most often that a record of a never trimmed log was copied: of those with
+/// enough for a file of their own, of those without.
+fn run_with_late_trims(seed: u64, trims_late: bool) -> (u32, u32) {
+    let mut rng = Rng::new(seed);
+    let logs = 101;
+    let mut world =
+        World { files: BTreeMap::new(), trimmed: vec![0; logs], copies: Copies::new(), next: 0, copied: 0 };
+    // Of small logs each tenth group has a record; they are trimmed late, if at all.
+    let is_small = |log: u64| (1..=8).contains(&log);
+    let is_late = |log: u64| log > 1 && is_small(log);
+    let keeps: Vec<u64> = (0..logs).map(|_| rng.below(12 * EACH + 1)).collect();
+    let budget = 8 * logs as u64 * EACH * (RECORD + RECORD_COST);
+    for round in 0..110 {
+        world.write_group();
+        let group = world.files.get_mut(&Source::Group(world.next - 1)).unwrap();
+        group.records.retain(|(log, lsn)| !is_small(*log) || lsn % (10 * EACH) == 0);
+        let end = world.next * EACH;
+        for log in 9..logs {
+            let point = &mut world.trimmed[log];
+            *point = (*point).max(end.saturating_sub(keeps[log]));
+        }
+        if trims_late && round == 80 {
+            (0..logs as u64).filter(|log| is_late(*log)).for_each(|log| world.trimmed[log as usize] = end);
+        }
+        world.make_room(budget);
+    }
+    let most = |wanted: &dyn Fn(u64) -> bool| {
+        let of = world.copies.iter().filter(|((log, _), _)| wanted(*log) && !is_late(*log));
+        of.map(|(_, copies)| *copies).max().unwrap_or(0)
+    };
+    (most(&|log| log == 0), most(&is_small))
+}
+
+#[test]
+fn a_third_copy_needs_a_small_log_beside_one_that_is_trimmed_after_the_second() {
+    let mut thrice = 0;
+    for seed in 0..8 {
+        let (long, small) = run_with_late_trims(900 + seed, false);
+        assert!(
+            long <= 2 && small <= 2,
+            "seed {seed}: {long} and {small} copies, and nobody is trimmed late"
+        );
+        let (long, small) = run_with_late_trims(900 + seed, true);
+        assert!(long <= 2, "seed {seed}: a log with a file of its own was copied {long} times");
+        assert!(small <= 3, "seed {seed}: {small} copies after one late trim");
+        thrice += u32::from(small == 3);
+    }
+    assert!(thrice > 0, "no late trim cost others a copy");
+}
