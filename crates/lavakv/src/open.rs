@@ -31,8 +31,8 @@ use crate::tree::family::Family;
 use base::sync::atomic::Ordering;
 use base::sync::lock;
 use base::{Error, ErrorKind, HashMap, Result, SeqNo, ValueKind};
-use io::{AlignedBuf, DirEntry, Env, FileLock, InPlaceFile};
-use std::path::{Path, PathBuf};
+use io::{DirEntry, Env, FileLock};
+use std::path::Path;
 use std::sync::Arc;
 use store::commit::LogTerms;
 use store::commit::read::check_known;
@@ -415,13 +415,7 @@ pub(crate) fn replay_up_to_damage(
 ) -> Result<(RecoveryReport, Replayed)> {
     let state = engine.files.manifest.state();
     let groups = engine.log.groups_to_read(|path| {
-        let opened =
-            io::open_in_place_read_only(&*engine.context.env.fs, path, engine.context.options.access);
-        match opened {
-            // A group that is missing is one without pages, so that the log does not begin behind it.
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Arc::new(MissingGroup(path.to_owned()))),
-            opened => opened,
-        }
+        store::commit::read::open_group(&engine.context.env, path, engine.context.options.access)
     })?;
     let mut placed = Replayed::new(groups.clone(), true);
     let mut on_batch = wal::only(TENANT, |first_seq: SeqNo, payload: &[u8]| {
@@ -436,37 +430,6 @@ pub(crate) fn replay_up_to_damage(
         damage.extend(engine.files.manifest.require_edit(report.witness_edit).err());
     }
     Ok((report, placed))
-}
-
-/// The file of a log group that is not there.
-#[derive(Debug)]
-struct MissingGroup(PathBuf);
-
-impl MissingGroup {
-    fn fails<T>(&self) -> Result<T> {
-        Err(Error::not_found("the file of a log group is missing").at_file(&self.0))
-    }
-}
-
-impl InPlaceFile for MissingGroup {
-    fn len(&self) -> u64 {
-        0
-    }
-    fn write_at(&self, _: &AlignedBuf, _: u64) -> Result<()> {
-        self.fails()
-    }
-    fn write_durable(&self, _: &AlignedBuf, _: u64) -> Result<()> {
-        self.fails()
-    }
-    fn sync_data(&self) -> Result<()> {
-        self.fails()
-    }
-    fn read_at(&self, _: &mut [u8], _: u64) -> Result<()> {
-        self.fails()
-    }
-    fn path(&self) -> &Path {
-        &self.0
-    }
 }
 
 /// Values that were read go into tables, now: they may not be durable in the files they were read from, and if they are,

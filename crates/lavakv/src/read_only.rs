@@ -5,8 +5,8 @@
 //! the log into memory. Pages are contiguous, so every group before the one in which the log ended was read whole. But a
 //! group that was recycled meanwhile looks like the end of the log; so the manifest is read once more: a group is recycled
 //! only after the edit that drops it is durable, and if the last group is still listed, the end is real. If something was
-//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times. What is
-//! found [`SAME_MAX`] times in a row, the same, is no writer at work.
+//! missing or did not fit together, the writer has moved on: try again from the start, a bounded number of times
+//! ([`store::read_only`]).
 //!
 //! **Two lanes.** What a guest's lane carries ([`crate::records`]) is read without the guest. Somebody may write both lanes meanwhile, so
 //! the guest's is looked at before LavaKV's own is read, and if that has more, once more after it. A batch is appended to a lane only when all
@@ -43,13 +43,6 @@ use version::names::FileKind;
 use version::{Manifest, State, names};
 use wal::{Lane, RecoveryMode, RecoveryReport};
 
-/// Attempts before the last error is believed.
-const ATTEMPTS: u32 = 100;
-/// A failure that comes so often in a row, without any difference, is believed at once.
-const SAME_MAX: u32 = 5;
-/// Pause between two attempts, nanoseconds.
-const PAUSE_NS: u64 = 2_000_000;
-
 /// The options of all families, by name, as the manifest has them.
 pub(crate) fn family_options(env: &Env, dir: &Path) -> Result<Vec<(String, FamilyOptions)>> {
     attempt(env, dir, || {
@@ -83,7 +76,7 @@ pub(crate) fn open(env: Env, dir: &Path, mut options: Options) -> Result<Arc<Eng
 }
 
 /// Tries until the writer, if there is one, stands still for long enough.
-fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Result<T> {
+fn attempt<T>(env: &Env, dir: &Path, once: impl FnMut() -> Result<T>) -> Result<T> {
     if env.fs.metadata(dir).is_ok_and(|found| !found.is_dir) {
         return Err(is_a_file(dir));
     }
@@ -100,24 +93,7 @@ fn attempt<T>(env: &Env, dir: &Path, mut once: impl FnMut() -> Result<T>) -> Res
         }
     }
     store::files::unfinished::refuse_beside_current(&*env.fs, dir)?;
-    let (mut attempt, mut same, mut last) = (1, 0, String::new());
-    loop {
-        match once() {
-            Err(e) if attempt < ATTEMPTS && same < SAME_MAX && may_be_the_writer(e.kind()) => {
-                env.clock.sleep_ns(PAUSE_NS);
-                attempt += 1;
-                let text = e.to_string();
-                same = if text == last && e.is_corruption() { same + 1 } else { 0 };
-                last = text;
-            }
-            other => return other,
-        }
-    }
-}
-
-/// True for what a writer at work can look like.
-fn may_be_the_writer(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Busy)
+    store::read_only::attempt(env, once)
 }
 
 /// Opens all files of data. True if some cannot be opened: they are set aside.

@@ -66,6 +66,7 @@ pub(crate) fn checkpoint(
     one_at_a_time: &Mutex<(), rank::Checkpoint>,
     dir: &Path,
 ) -> Result<()> {
+    core.check_writable()?;
     refuse_other_engines(core)?;
     core.context().health.check_sound()?;
     let copy = Copy::begin(core.context(), one_at_a_time, dir)?;

@@ -11,6 +11,7 @@ use crate::index::Found;
 use crate::logs::{GroupPlace, Logs};
 use crate::manifest::LavaLog;
 use crate::options::Options;
+use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::tails::Tails;
 use crate::to_collect::ToCollect;
@@ -92,6 +93,8 @@ pub(crate) enum Roof {
     Own(Store),
     /// The one that did, which can be asked for relief, and the first lane of the log, which is its.
     Host(Relieve, Arc<Lane>),
+    /// Nobody: the store is only read.
+    Reader(Reader),
 }
 
 impl Roof {
@@ -99,15 +102,16 @@ impl Roof {
     pub fn own(&self) -> Option<&Store> {
         match self {
             Roof::Own(store) => Some(store),
-            Roof::Host(..) => None,
+            Roof::Host(..) | Roof::Reader(_) => None,
         }
     }
 
-    /// The first lane of the log, which has the ballast.
-    pub fn first(&self) -> &Arc<Lane> {
+    /// The first lane of the log, which has the ballast; none where nothing is written.
+    pub fn first(&self) -> Option<&Arc<Lane>> {
         match self {
-            Roof::Own(store) => store.log(),
-            Roof::Host(_, first) => first,
+            Roof::Own(store) => Some(store.log()),
+            Roof::Host(_, first) => Some(first),
+            Roof::Reader(_) => None,
         }
     }
 }
@@ -181,7 +185,7 @@ impl Core {
             match self.row_of(log, lsn, found).and_then(|(source, row)| self.bytes_of(source, &row, out)) {
                 // It was there a moment ago: it was moved, or has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
-                done => return done.map(|()| true),
+                done => return done.map(|()| true).map_err(|e| self.judge(e)),
             }
         }
         let why = "a record was moved again and again while it was read: read it again";

@@ -42,6 +42,7 @@ mod open;
 pub mod ops;
 pub mod options;
 pub mod pick;
+mod reader;
 mod recent;
 mod remake;
 pub mod repair;

@@ -104,6 +104,22 @@ impl LogStore {
         Ok(LogStore(Arc::new(Inner { core, scheduler: Some(scheduler), checkpointing: Mutex::new(()) })))
     }
 
+    /// Opens the store of logs in a directory for reading, also beside the process that writes it: what was acknowledged before the call is
+    /// seen. Nothing is locked or written. Where the log or the manifest is damaged, what is before that is seen, and [`LogStore::damage`]
+    /// says so.
+    ///
+    /// # Errors
+    /// `NotFound` if there are no logs; `Busy` if they change faster than they can be read; `Corruption`; `Unsupported` if a newer release
+    /// wrote it; those of the file system.
+    pub fn open_read_only(env: &Env, dir: &Path, options: &Options) -> Result<LogStore> {
+        Ok(LogStore::on(crate::open::read_only::open(env, dir, options)?))
+    }
+
+    /// What is wrong with log and manifest, of a store that was opened for reading.
+    pub fn damage(&self) -> Vec<Error> {
+        self.core().reader().map_or_else(Vec::new, |reader| reader.damage.clone())
+    }
+
     /// On a store that another engine opened, and whose threads do the work.
     pub(crate) fn on(core: Arc<Core>) -> LogStore {
         LogStore(Arc::new(Inner { core, scheduler: None, checkpointing: Mutex::new(()) }))
@@ -208,7 +224,7 @@ impl LogStore {
     /// What it did and has.
     pub fn statistics(&self) -> Statistics {
         let core = self.core();
-        let wal = core.lane.wal().stats();
+        let wal = core.lane.begun().map(|wal| wal.stats()).unwrap_or_default();
         let (logs, record_bytes, map_bytes) = {
             let logs = read(&core.logs);
             (logs.len() as u64, logs.ledger().live().bytes, logs.map_bytes())
@@ -269,6 +285,7 @@ impl LogStore {
     /// `NoSpace`; those of the log.
     pub fn seal(&self) -> Result<()> {
         let core = self.core();
+        core.check_writable()?;
         core.lane.seal_active().map(drop).map_err(|e| match core.lane.wal().check() {
             // The end of the group could not be written: that is no refusal, whatever it was.
             Err(failed) if failed.kind() == ErrorKind::Poisoned => {
@@ -285,6 +302,7 @@ impl LogStore {
     /// What stopped the store; `NoSpace` if there is no room for what is left to do; what should have passed by itself and has not, such
     /// as a lack of descriptors.
     pub fn settle(&self) -> Result<()> {
+        self.core().check_writable()?;
         let (core, context) = (self.core(), self.core().context());
         // There may be room by now for what found none.
         context.health.retry();
@@ -320,6 +338,7 @@ impl LogStore {
         self.0.stop();
         match self.core().roof.own() {
             Some(store) => store.close(),
+            None if self.core().reader().is_some() => Ok(()),
             None => self.core().sync(),
         }
     }

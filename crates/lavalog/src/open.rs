@@ -6,6 +6,8 @@
 //! 3. Replay of the groups that are not storage yet: whatever the state has already changes nothing.
 //! 4. Files of this engine that no edit names are removed: what was not finished when the process died.
 
+pub(crate) mod read_only;
+
 use crate::checkpoint::{Checkpoint, CheckpointHead, SavedLog};
 use crate::core::{Core, Counters, Followers, Order, Roof, UnderWay, needed_from};
 use crate::disk::directory::Directory;
@@ -252,7 +254,9 @@ impl Restored {
             under_way: Mutex::new(UnderWay { damaged, kept, carried, ..UnderWay::default() }),
             counters: Counters::default(),
         };
-        core.remove_strangers()?;
+        if core.reader().is_none() {
+            core.remove_strangers()?;
+        }
         lost_rows.iter().try_for_each(|meta| core.remake_rows(meta))?;
         core.cut_all();
         core.set_lost();

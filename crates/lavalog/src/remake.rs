@@ -59,7 +59,8 @@ impl Core {
     pub fn with_rows<T>(&self, source: Source, read: impl Fn() -> Result<T>) -> Result<T> {
         let number = self.rows.number(source);
         match (read(), source, number) {
-            (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() => {
+            // Who only reads has nobody who makes them again.
+            (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && self.reader().is_none() => {
                 if self.wait_for_rows(ltn, number) { read() } else { Err(e) }
             }
             (rows, ..) => rows,

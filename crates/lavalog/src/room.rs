@@ -21,11 +21,12 @@ use base::{Error, ErrorKind, Result};
 use store::commit::{Ballast, Need};
 
 impl Core {
-    /// Refuses what frees no room while the ballast is not whole.
+    /// Refuses what frees no room while the ballast is not whole, and everything in a store that is only read.
     ///
     /// # Errors
-    /// `NoSpace`.
+    /// `NoSpace`; `ReadOnly`.
     pub fn admit_room(&self, frees: bool) -> Result<()> {
+        self.check_writable()?;
         if frees || !self.lane.files().ballast_is_short() {
             return Ok(());
         }
@@ -40,8 +41,9 @@ impl Core {
 
     /// Makes the ballast whole, if there is room for it. Files that wait to be used again go for it: they are room that is had.
     fn fill_ballast(&self) -> Result<bool> {
+        let Some(first) = self.roof.first() else { return Ok(true) };
         loop {
-            match self.roof.first().fill_ballast() {
+            match first.fill_ballast() {
                 Err(e) if e.kind() == ErrorKind::NoSpace => {}
                 filled => return filled.map(|()| true),
             }
@@ -55,7 +57,7 @@ impl Core {
         if self.roof.own().is_none() && base::canary::is("log-beside-keys-has-no-ballast") {
             return false;
         }
-        self.roof.first().files().give_ballast(part)
+        self.roof.first().is_some_and(|first| first.files().give_ballast(part))
     }
 
     /// Gives the log a group for a batch that frees room, where there is none for a new one: a shorter one, one that waits to be used

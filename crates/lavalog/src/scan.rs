@@ -169,7 +169,7 @@ impl Scan {
                 // Something was moved since it was found, or has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Ok(()) if self.ahead.is_empty() => from = last.saturating_add(1),
-                done => return done,
+                done => return done.map_err(|e| self.core.judge(e)),
             }
         }
         let why = "records were moved again and again while they were read: read on";

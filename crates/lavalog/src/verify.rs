@@ -65,9 +65,18 @@ pub(crate) struct Verify {
 /// Checks everything.
 pub(crate) fn verify(core: &Arc<Core>) -> VerifyReport {
     let mut report = VerifyReport { logs: read(&core.logs).len() as u64, ..VerifyReport::default() };
+    for e in core.reader().iter().flat_map(|reader| &reader.damage) {
+        report.damaged(e.clone(), Vec::new());
+    }
     let mut verify = Verify::new(core);
-    while verify.step(&mut report) {}
-    report
+    loop {
+        let told = report.damages.len();
+        let more = verify.step(&mut report);
+        report.let_go_of(told, |e| core.reader().is_some() && core.has_gone(e));
+        if !more {
+            return report;
+        }
+    }
 }
 
 impl Verify {
@@ -190,6 +199,10 @@ fn missing_is_damage(core: &Core, meta: &FileMeta, e: Error) -> Error {
 
 /// What is in the directory and is not listed. (What is listed and is not there is met when it is read.)
 fn check_directory(core: &Arc<Core>, report: &mut VerifyReport) {
+    if core.reader().is_some() {
+        // What its writer is about to name, or to remove, is not listed either.
+        return;
+    }
     // In a store that has stopped files may be on their way for ever.
     let Ok(_hold) = core.hold() else { return };
     let list = || core.context().env.fs.list(&core.context().dir);

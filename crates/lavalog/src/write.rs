@@ -223,6 +223,7 @@ impl Core {
     /// # Errors
     /// Those of the log.
     pub fn sync(&self) -> Result<()> {
+        self.check_writable()?;
         self.sync_if(Durability::Durable, self.lane.wal().last_position())
     }
 

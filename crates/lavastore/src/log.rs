@@ -163,6 +163,50 @@ impl LogStore {
         Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
     }
 
+    /// Opens a store of logs for reading, also while another process has it open, and also one that has keys too. It shows what was
+    /// acknowledged before the call, at one moment: to see more, open it again. It takes no lock and changes nothing; writes are
+    /// refused as `ReadOnly`. If the log or the manifest is damaged it shows what is before that, and [`LogStore::damage`] says so.
+    ///
+    /// A reader may stay open beside its writer. A record that the writer has collected since fails with `Busy`: open the store again,
+    /// and go on with the same LSN.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("lavastore-logs-read-only-{}", std::process::id()));
+    /// use lavastore::{ErrorKind, LogOptions, LogStore};
+    /// let writer = LogStore::open(&dir)?;
+    /// writer.log("orders")?.append(1, "two apples")?;
+    /// let reader = LogStore::open_read_only(&dir, &LogOptions::default())?;
+    /// let orders = reader.open_log("orders")?;
+    /// assert_eq!(orders.read(1)?.as_deref(), Some(&b"two apples"[..]));
+    /// assert_eq!(orders.append(2, "one pear").unwrap_err().kind(), ErrorKind::ReadOnly);
+    /// # drop((orders, reader, writer));
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), lavastore::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if there are no logs; `Busy` if its writer changes them faster than they can be read; `Corruption` if nothing of it can
+    /// be shown; `Unsupported` if a newer release wrote it; `InvalidArgument`.
+    pub fn open_read_only(path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
+        Self::open_read_only_in(&Env::kernel(), path, options)
+    }
+
+    /// As [`LogStore::open_read_only`], in an environment.
+    ///
+    /// ```
+    /// use lavastore::{ErrorKind, LogOptions, LogStore, testing::SimEnv};
+    /// let env = SimEnv::new(1).env();
+    /// let none = LogStore::open_read_only_in(&env, "/logs", &LogOptions::default());
+    /// assert_eq!(none.map(drop).unwrap_err().kind(), ErrorKind::NotFound);
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`LogStore::open_read_only`].
+    pub fn open_read_only_in(env: &Env, path: impl AsRef<Path>, options: &LogOptions) -> Result<LogStore> {
+        let engine = lavalog::LogStore::open_read_only(env, path.as_ref(), options)?;
+        Ok(LogStore { shared: Arc::new(Shared { engine, closed: false }), host: None })
+    }
+
     /// Makes a new store in `into` of every record that can be proved in the store of logs at `path`, and says, log by log, what is
     /// lost. The damaged store is only read: it stays as it is, byte for byte, and no write permission is needed. `into` must be
     /// missing or empty, or what a repair left that was cut off; until the report it is refused by every open.

@@ -29,6 +29,7 @@ pub mod manifest;
 pub mod names;
 pub mod numbers;
 pub mod open;
+pub mod read_only;
 pub mod repair;
 pub mod run;
 pub mod space;

@@ -44,7 +44,8 @@ pub use lane::Lane;
 pub use page::{group_len_needed, group_of};
 pub use place::{Place, ReadGroup};
 pub use recover::{
-    LogGroup, LoggedBatch, OnBatch, RecoveryMode, RecoveryReport, recover, recover_lane, recover_up_to_damage,
+    LaneRead, LogGroup, LoggedBatch, OnBatch, RecoveryMode, RecoveryReport, StagedPages, read_lane, recover,
+    recover_lane, recover_up_to_damage,
 };
 pub use staging::newest_staged_group;
 pub use tenant::{OnReplay, Span, Spans, TenantId, only};

@@ -12,13 +12,17 @@
 //! Invariants: nothing is written before the whole log was judged, and nothing in read-only mode. When [`recover`]
 //! returns, every page it accepted is durable in its group file.
 
+mod read_only;
+
+pub use read_only::{LaneRead, StagedPages, read_lane};
+
 use crate::page::{self, Fragment, FragmentKind, Fragments, Owner, PageHeader, Unknown, Verdict};
 use crate::staging::Staging;
 use crate::walk::{READ_LEN, Walk};
 use crate::{Chain, History, Lane, OnReplay, Place, PriorGroup, STAGING_NAME, Spans, TenantId};
 use base::limits::BATCH_LEN_MAX;
 use base::{Error, ErrorKind, Result, SeqNo, Uid};
-use io::{AlignedBuf, Env, InPlaceFile, PAGE};
+use io::{AlignedBuf, Env, InPlaceFile};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -571,20 +575,24 @@ impl<'a> Scan<'a> {
     /// Puts the closed form of a page that was accepted from staging in the place of what the file has, as far as that is
     /// in `out`, which begins at `start`.
     fn overlay(&self, group: &LogGroup, from: &FromStaging, start: u64, out: &mut [u8]) {
-        let owner = self.owner(group);
-        let Some(staged) = self.staging.get(owner, group.ltn, from.lpn) else { return };
         let part = common(&from.range(), &(start..start + out.len() as u64));
         if part.is_empty() {
             return;
         }
-        let mut page = [0; PAGE];
-        page.copy_from_slice(&staged.bytes);
-        let (page, _) = page.split_at_mut(from.len);
-        page::close(page, from.used as u16, staged.header.durable_end, owner, from.lpn);
+        let Some(page) = self.closed(group, from) else { return };
         let within = |base: u64| (part.start - base) as usize..(part.end - base) as usize;
         if let (Some(to), Some(from)) = (out.get_mut(within(start)), page.get(within(from.offset))) {
             to.copy_from_slice(from);
         }
+    }
+
+    /// A page that was accepted from staging, as it is when it is closed.
+    fn closed(&self, group: &LogGroup, from: &FromStaging) -> Option<Vec<u8>> {
+        let owner = self.owner(group);
+        let staged = self.staging.get(owner, group.ltn, from.lpn)?;
+        let mut page = staged.bytes.get(..from.len)?.to_vec();
+        page::close(&mut page, from.used as u16, staged.header.durable_end, owner, from.lpn);
+        Some(page)
     }
 
     /// Groups at the end that hold watermarks and no batch are not needed: the seal of the group before them confirms

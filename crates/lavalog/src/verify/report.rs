@@ -96,6 +96,13 @@ impl VerifyReport {
         self.damages.is_empty()
     }
 
+    /// Takes back those of the damages behind the first `told` that are of what `has_gone`.
+    pub(super) fn let_go_of(&mut self, told: usize, has_gone: impl Fn(&Error) -> bool) {
+        let kept: Vec<Damage> =
+            self.damages.drain(told..).filter(|damage| !has_gone(&damage.error)).collect();
+        self.damages.extend(kept);
+    }
+
     pub(super) fn damaged(&mut self, error: Error, lost: Vec<LostRecords>) {
         match self.damages.len() < DAMAGES_MAX {
             true => self.damages.push(Damage { error, lost }),

@@ -10,6 +10,7 @@ mod crashes;
 mod damage;
 mod faults;
 mod model;
+mod read_only;
 mod repair;
 mod scans;
 mod space;

@@ -1,7 +1,7 @@
 //! What operators ask of a store of logs.
 
 use super::LogStore;
-use crate::{EngineSpace, LogStatistics, LogStoreSpace, LogVerifyReport, Result};
+use crate::{EngineSpace, Error, LogStatistics, LogStoreSpace, LogVerifyReport, Result};
 use std::path::Path;
 
 /// What operators ask for.
@@ -49,6 +49,17 @@ impl LogStore {
     /// Those of listing the directory.
     pub fn engines(&self) -> Result<Vec<EngineSpace>> {
         self.engine().engines()
+    }
+
+    /// What is wrong with the log or the manifest of a store that was opened for reading all the same: it shows what is before the
+    /// damage. Empty: nothing, and this is all there is.
+    ///
+    /// ```
+    /// # let store = lavastore::testing::log_store();
+    /// assert!(store.damage().is_empty());
+    /// ```
+    pub fn damage(&self) -> Vec<Error> {
+        self.engine().damage()
     }
 
     /// Waits until there is nothing left to do in the background: closed groups are storage, and what is to be collected is.

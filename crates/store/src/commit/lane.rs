@@ -141,7 +141,11 @@ impl GroupFiles {
 
     fn open_retained(&self, ltn: u64, number: u64, len: u64) -> Result<Arc<dyn InPlaceFile>> {
         let path = self.context.path(&names::log(number));
-        match self.context.env.fs.open_in_place(&path, self.terms.access) {
+        let opened = match self.manifest.is_read_only() {
+            false => self.context.env.fs.open_in_place(&path, self.terms.access),
+            true => io::open_in_place_read_only(&*self.context.env.fs, &path, self.terms.access),
+        };
+        match opened {
             Ok(file) if file.len() == len => Ok(file),
             Ok(file) => Err(not_whole(ltn, Some(file.len()), len).at_file(path)),
             Err(e) if e.kind() == ErrorKind::NotFound => Err(not_whole(ltn, None, len).at_file(path)),
@@ -491,6 +495,36 @@ impl Log {
         let report = wal::recover_lane(env, dir, of, &groups, RecoveryMode::ReadWrite, on_batch)?;
         self.manifest.require_edit(report.witness_edit)?;
         Ok(report)
+    }
+
+    /// As [`Log::replay`], for somebody who only reads: the lane never begins, and what was handed out is read by its places. With
+    /// `up_to_damage` it ends where it is damaged, which is told with the report.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn replay_to_read(
+        &self,
+        up_to_damage: bool,
+        on_batch: &mut OnBatch<'_>,
+    ) -> Result<(RecoveryReport, Option<Error>)> {
+        let (env, dir) = (&self.context.env, &self.context.dir);
+        let groups = self.groups_to_read(|path| match up_to_damage {
+            true => super::read::open_group(env, path, self.terms.access),
+            false => io::open_in_place_read_only(&*env.fs, path, self.terms.access),
+        })?;
+        let of = (self.manifest.store(), self.lane());
+        let read = wal::read_lane(env, dir, of, &groups, up_to_damage, on_batch)?;
+        let lost = self.manifest.require_edit(read.report.witness_edit).err();
+        for (ltn, file) in read.staged {
+            if let Some(group) = self.files.file_of(ltn) {
+                self.files.adopt(ltn, GroupFile { file, ..group });
+            }
+        }
+        self.set_replayed(read.report.history.groups.clone());
+        match read.damage.or(lost) {
+            Some(e) if !up_to_damage => Err(e),
+            damage => Ok((read.report, damage)),
+        }
     }
 
     /// Goes on where the replay ended, in a new group.

@@ -5,9 +5,9 @@
 
 use crate::manifest::State;
 use crate::names::{self, FileKind};
-use base::{Error, HashMap, Result, Uid};
-use io::{DirEntry, Env, FileRead, ReadFile};
-use std::path::Path;
+use base::{Error, ErrorKind, HashMap, Result, Uid};
+use io::{Access, AlignedBuf, DirEntry, Env, FileRead, InPlaceFile, ReadFile};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wal::Lane;
 
@@ -105,4 +105,47 @@ pub fn check_whole(dir: &Path, listing: &[DirEntry], state: &State) -> Result<()
         return Err(Error::corruption(format!("{problem}; {advice}")).at_file(io::fs::join(dir, &name)));
     }
     Ok(())
+}
+
+/// Opens the file of a log group for somebody who reads what is before the damage: one that is missing is a group without pages, so that the
+/// log does not begin behind it.
+///
+/// # Errors
+/// Those of opening it.
+pub fn open_group(env: &Env, path: &Path, access: Access) -> Result<Arc<dyn InPlaceFile>> {
+    match io::open_in_place_read_only(&*env.fs, path, access) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Arc::new(MissingGroup(path.to_owned()))),
+        opened => opened,
+    }
+}
+
+/// The file of a log group that is not there.
+#[derive(Debug)]
+struct MissingGroup(PathBuf);
+
+impl MissingGroup {
+    fn fails<T>(&self) -> Result<T> {
+        Err(Error::not_found("the file of a log group is missing").at_file(&self.0))
+    }
+}
+
+impl InPlaceFile for MissingGroup {
+    fn len(&self) -> u64 {
+        0
+    }
+    fn write_at(&self, _: &AlignedBuf, _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn write_durable(&self, _: &AlignedBuf, _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.fails()
+    }
+    fn read_at(&self, _: &mut [u8], _: u64) -> Result<()> {
+        self.fails()
+    }
+    fn path(&self) -> &Path {
+        &self.0
+    }
 }

@@ -1,0 +1,100 @@
+//! Opening a store of logs for reading only, beside the process that writes it, if there is one.
+//!
+//! No lock is taken, nothing is written, and no permission to write is asked for. What is shown is the store at one moment: all that was
+//! acknowledged before the call, and no operation without those before it. Who wants to see more opens it again.
+//!
+//! Opening is an attempt ([`store::read_only`]), since the writer collects, seals, and uses files of groups again meanwhile: the manifest,
+//! the files it names, the groups that are replayed; then the manifest once more. If each of those groups is still what it was, what looked like
+//! their end is their end; and a file is lost only if the manifest did not change since it was named. A store of both engines
+//! is read by the lane of records alone: what batches of both carry is of the keys, and comes whole with their records or not at all.
+//!
+//! **Damage.** Where the lane or the manifest is damaged, what is before the damage is shown, and [`Reader`] says what is wrong. Files of rows
+//! and copies of the checkpoint are as at any open.
+
+use super::{Restored, check_place, is_known};
+use crate::core::{Core, Roof};
+use crate::manifest::LavaLog;
+use crate::options::Options;
+use crate::reader::{Reader, changed, is_same_group};
+use base::{Error, Result};
+use io::Env;
+use std::path::Path;
+use std::sync::Arc;
+use store::commit::read::{check_known, check_whole};
+use store::commit::{Lane, Log};
+use store::context::Context;
+use store::files::{Files, unfinished};
+use store::guest::Ground;
+use store::manifest::{Engines, Manifest};
+use store::names;
+use store::read_only::attempt;
+use store::space::SpaceBudget;
+use store::volumes::Location;
+
+/// Opens for reading.
+pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Arc<Core>> {
+    options.check()?;
+    if let Err(e) = check_place(env, dir, &Options { create_if_missing: false, ..options.clone() })
+        // Whoever makes a store gives it files of data after its CURRENT: he may have done so meanwhile.
+        && !env.fs.exists(&io::fs::join(dir, names::CURRENT)).unwrap_or(false)
+    {
+        return Err(e);
+    }
+    unfinished::refuse_beside_current(&*env.fs, dir)?;
+    let engines = Engines::of::<LavaLog>();
+    let whole = || open_once(env, dir, options, Manifest::recover(env, dir, true, &engines)?, None);
+    match attempt(env, whole) {
+        Err(e) if e.is_corruption() => {
+            let up_to_damage = || {
+                let (manifest, damage) = Manifest::recover_up_to_damage(env, dir, &engines)?;
+                open_once(env, dir, options, manifest, Some(damage))
+            };
+            // Where not even that can be read, the first failure says best what is wrong.
+            up_to_damage().map_err(|_| e)
+        }
+        opened => opened,
+    }
+}
+
+/// `damage`: what is known to be wrong; what is before it is to be opened.
+fn open_once(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    manifest: Manifest,
+    damage: Option<Vec<Error>>,
+) -> Result<Arc<Core>> {
+    let manifest = Arc::new(manifest);
+    let (up_to_damage, mut damage) = (damage.is_some(), damage.unwrap_or_default());
+    // Nothing is written, and so nothing counted.
+    let context = Arc::new(Context::new(env, Location::unmetered(env, dir)));
+    let then = manifest.state();
+    let listing = env.fs.list(dir)?;
+    for found in
+        [check_whole(dir, &listing, &then), check_known(env, dir, &listing, &then, &manifest.report().name)]
+    {
+        if up_to_damage { damage.extend(found.err()) } else { found? }
+    }
+    let files = Arc::new(Files::new(&context, manifest.clone(), None));
+    let space = Arc::new(SpaceBudget::new(&context, crate::space::terms(options)));
+    let mut restored = Restored::of(&context, &manifest)?;
+    if !is_known(&restored.manifest) {
+        return Err(Error::not_found("there are no logs in this store").at_file(dir));
+    }
+    let has_lost = !restored.lost_rows.is_empty() || !restored.damaged.is_empty();
+    let lane = Arc::new(Log::of_lane(Lane::LOG, options.lane_terms(), files.clone(), space.clone()));
+    let (report, of_lane) =
+        lane.replay_to_read(up_to_damage, &mut |batch| restored.replay(batch).map(drop))?;
+    damage.extend(of_lane);
+    if !up_to_damage {
+        let now = Manifest::recover(env, dir, true, &Engines::of::<LavaLog>())?.state();
+        let moved = then.edit_number != now.edit_number;
+        let group_moved = then.log_chain(Lane::LOG).any(|group| !is_same_group(&then, &now, group.ltn));
+        // Pages behind a hole are what a crash leaves, too; then nobody edits the manifest.
+        if group_moved || moved && (has_lost || report.discarded_pages > 0) {
+            return Err(changed(dir));
+        }
+    }
+    let first = Arc::new(Log::new(options.first_lane_terms(), files.clone(), space.clone()));
+    restored.begin(options, Ground { files, space, lane, first }, Roof::Reader(Reader { damage }))
+}

@@ -1,0 +1,124 @@
+//! A lane for somebody who only reads, and who goes on reading what was replayed by its places.
+//!
+//! Recovery makes what it found staged durable in the files of groups, so that a place leads to a file. Who may not write keeps these pages
+//! instead, closed, and reads each file with them over it ([`StagedPages`]). They are no more than the ring of open pages holds. A page
+//! of a group is written once, as it is closed; if its writer has written it meanwhile, it has all that the staged one had, at the same
+//! places: so what is over the file is never wrong.
+
+use super::{LogGroup, OnBatch, RecoveryReport, Scan};
+use crate::Lane;
+use crate::staging::Staging;
+use base::{Error, Result, Uid};
+use io::{AlignedBuf, Env, InPlaceFile};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was read of a lane.
+#[derive(Debug)]
+pub struct LaneRead {
+    /// As a recovery reports it.
+    pub report: RecoveryReport,
+    /// Why the lane ends where it does; `None`: it is not damaged.
+    pub damage: Option<Error>,
+    /// The files of the groups with pages in staging, by the numbers of the groups, with these pages.
+    pub staged: Vec<(u64, Arc<StagedPages>)>,
+}
+
+/// Reads a lane and changes nothing. With `up_to_damage` it ends where it is damaged, else that is an error.
+///
+/// # Errors
+/// As [`super::recover_lane()`]; with `up_to_damage` as [`super::recover_up_to_damage()`].
+pub fn read_lane(
+    env: &Env,
+    dir: &Path,
+    (store, lane): (Uid, Lane),
+    groups: &[LogGroup],
+    up_to_damage: bool,
+    replay: &mut OnBatch<'_>,
+) -> Result<LaneRead> {
+    let staging = Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?;
+    let mut scan = Scan { lane, up_to_damage, ..Scan::new(store, &staging, replay) };
+    for (index, group) in groups.iter().enumerate() {
+        scan.group(index, group)?;
+    }
+    let judged = match scan.judge(groups) {
+        Err(e) if !up_to_damage => return Err(e),
+        judged => judged.err(),
+    };
+    let damage = scan.damage.take().or(judged);
+    let staged = scan.staged_pages(groups);
+    Ok(LaneRead { report: scan.report(groups), damage, staged })
+}
+
+impl Scan<'_> {
+    fn staged_pages(&self, groups: &[LogGroup]) -> Vec<(u64, Arc<StagedPages>)> {
+        let mut all: Vec<(u64, StagedPages)> = Vec::new();
+        for from in &self.staged {
+            let Some(group) = groups.get(from.group) else { continue };
+            let Some(page) = self.closed(group, from) else { continue };
+            match all.last_mut() {
+                Some((ltn, file)) if *ltn == group.ltn => file.pages.push((from.offset, page)),
+                _ => {
+                    let pages = vec![(from.offset, page)];
+                    all.push((group.ltn, StagedPages { file: group.file.clone(), pages }));
+                }
+            }
+        }
+        all.into_iter().map(|(ltn, file)| (ltn, Arc::new(file))).collect()
+    }
+}
+
+/// The file of a group, with pages over it that are staged.
+#[derive(Debug)]
+pub struct StagedPages {
+    file: Arc<dyn InPlaceFile>,
+    /// Offsets, and what is there.
+    pages: Vec<(u64, Vec<u8>)>,
+}
+
+impl InPlaceFile for StagedPages {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn block_len(&self) -> usize {
+        self.file.block_len()
+    }
+
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_durable(data, offset)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let end = offset.saturating_add(buf.len() as u64);
+        let end_of = |(at, page): &(u64, Vec<u8>)| *at + page.len() as u64;
+        let over = self.pages.iter().filter(|page| page.0 < end && offset < end_of(page));
+        let covered: u64 = over.clone().map(|page| end_of(page).min(end) - page.0.max(offset)).sum();
+        // Where the power failed on what was never written out the file may be unreadable.
+        if covered < buf.len() as u64 {
+            self.file.read_at(buf, offset)?;
+        }
+        for page in over {
+            let (from, to) = (page.0.max(offset), end_of(page).min(end));
+            let part = buf.get_mut((from - offset) as usize..(to - offset) as usize);
+            if let (Some(part), Some(bytes)) =
+                (part, page.1.get((from - page.0) as usize..(to - page.0) as usize))
+            {
+                part.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
