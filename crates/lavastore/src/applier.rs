@@ -21,7 +21,8 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 ///
 /// After a crash, and after a close, the state is as some record left it: [`Applier::next_lsn`] says where to go on. Records below
 /// [`Applier::flushed_lsn`] are not needed for that any more ([`Applier::trim_log`]); [`Db::flush`](crate::Db::flush) brings it up to
-/// what was applied. Records are applied by one thread at a time, in the order of their LSNs. The positions are in the family
+/// what was applied. Records are applied in the order of their LSNs, and by one thread at
+/// a time: [`Applier::apply`] takes the applier for itself, and there should be one for each log. The positions are in the family
 /// `lavastore.applied`.
 ///
 /// ```
@@ -29,7 +30,7 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 /// # let db = lavastore::testing::store_with_logs();
 /// let orders = db.logs()?.log("orders")?;
 /// orders.append(1, "two apples")?;
-/// let applier = db.applier(&orders)?;
+/// let mut applier = db.applier(&orders)?;
 /// let mut changes = WriteBatch::new();
 /// changes.put("apples", "98");
 /// applier.apply(1, &changes)?;
@@ -38,7 +39,15 @@ pub(crate) const FAMILY: &str = "lavastore.applied";
 /// assert_eq!(orders.first_lsn()?, None);
 /// # Ok::<(), lavastore::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+///
+/// Two threads cannot apply with one applier:
+///
+/// ```compile_fail,E0596
+/// fn shared(applier: &lavastore::Applier) -> lavastore::Result<()> {
+///     applier.apply(1, &lavastore::WriteBatch::new())
+/// }
+/// ```
+#[derive(Debug)]
 #[must_use = "it applies nothing by itself"]
 pub struct Applier {
     positions: Family,
@@ -60,7 +69,7 @@ impl Applier {
     /// ```
     /// # use lavastore::WriteBatch;
     /// # let db = lavastore::testing::store_with_logs();
-    /// # let applier = db.applier(&db.logs()?.log("orders")?)?;
+    /// # let mut applier = db.applier(&db.logs()?.log("orders")?)?;
     /// let mut changes = WriteBatch::new();
     /// changes.put("apples", "98");
     /// applier.apply(1, &changes)?;
@@ -71,7 +80,7 @@ impl Applier {
     ///
     /// # Errors
     /// `InvalidArgument` if this record or a later one was applied; those of [`Db::write`](crate::Db::write).
-    pub fn apply(&self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
+    pub fn apply(&mut self, lsn: Lsn, changes: &WriteBatch) -> Result<()> {
         if let Some(applied) = self.applied_lsn()?.filter(|applied| *applied >= lsn) {
             return Err(Error::invalid(format!(
                 "record {lsn} is applied already: the state is at {applied}"
@@ -101,7 +110,7 @@ impl Applier {
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
-    /// let applier = db.applier(&db.logs()?.log("orders")?)?;
+    /// let mut applier = db.applier(&db.logs()?.log("orders")?)?;
     /// applier.apply(7, &lavastore::WriteBatch::new())?;
     /// assert_eq!(applier.next_lsn()?, 8);
     /// # Ok::<(), lavastore::Error>(())
@@ -117,7 +126,7 @@ impl Applier {
     ///
     /// ```
     /// # let db = lavastore::testing::store_with_logs();
-    /// let applier = db.applier(&db.logs()?.log("orders")?)?;
+    /// let mut applier = db.applier(&db.logs()?.log("orders")?)?;
     /// applier.apply(7, &lavastore::WriteBatch::new())?;
     /// assert_eq!(applier.flushed_lsn()?, None);
     /// db.flush()?;
@@ -139,7 +148,7 @@ impl Applier {
     /// # let db = lavastore::testing::store_with_logs();
     /// let orders = db.logs()?.log("orders")?;
     /// orders.append(1, "two apples")?;
-    /// let applier = db.applier(&orders)?;
+    /// let mut applier = db.applier(&orders)?;
     /// applier.apply(1, &lavastore::WriteBatch::new())?;
     /// assert_eq!(applier.trim_log()?, None, "the state is in memory only");
     /// db.flush()?;

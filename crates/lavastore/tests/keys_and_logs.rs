@@ -76,7 +76,7 @@ fn misuse_is_refused() {
     db.write_with_logs(&one("k", "v"), &LogBatch::new()).unwrap();
     assert!(db.get("k").unwrap().is_some() && orders.read(1).unwrap().is_some());
     // A position that is none.
-    let applier = db.applier(&orders).unwrap();
+    let mut applier = db.applier(&orders).unwrap();
     let positions = db.family("lavastore.applied").unwrap();
     applier.apply(1, &WriteBatch::new()).unwrap();
     let (key, _) = positions.iter().next().unwrap().unwrap();
@@ -155,7 +155,7 @@ impl Sums {
 fn recover(left: &SimEnv, durable: u64) -> (Db, u64) {
     let db = open(left).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
-    let applier = db.applier(&orders).unwrap();
+    let mut applier = db.applier(&orders).unwrap();
     let state = Sums { db: db.clone() };
     let applied = applier.applied_lsn().unwrap().unwrap_or(0);
     assert_eq!(applier.flushed_lsn().unwrap().unwrap_or(0), applied, "what survived is in tables");
@@ -180,7 +180,7 @@ fn a_state_without_a_log_is_as_one_record_left_it_after_any_crash() {
         let machine = SimEnv::new(seed);
         let (db, mut last) = recover(&machine, 0);
         let orders = db.logs().unwrap().log("orders").unwrap();
-        let applier = db.applier(&orders).unwrap();
+        let mut applier = db.applier(&orders).unwrap();
         let state = Sums { db: db.clone() };
         let start = machine.record().op_count();
         // Of every moment: the last record that was durable by then.
@@ -228,7 +228,7 @@ fn a_close_keeps_what_was_applied_and_a_log_that_is_made_again_begins_anew() {
     let machine = SimEnv::new(3);
     let db = open(&machine).unwrap();
     let orders = db.logs().unwrap().log("orders").unwrap();
-    let applier = db.applier(&orders).unwrap();
+    let mut applier = db.applier(&orders).unwrap();
     orders.append(5, "five").unwrap();
     applier.apply(5, &one("k", "v")).unwrap();
     assert_eq!((applier.applied_lsn().unwrap(), applier.flushed_lsn().unwrap()), (Some(5), None));

@@ -135,7 +135,7 @@ impl Db {
     /// let orders = db.logs()?.log("orders")?;
     /// orders.append(1, "two apples")?;
     ///
-    /// let applier = db.applier(&orders)?;
+    /// let mut applier = db.applier(&orders)?;
     /// for record in orders.scan(applier.next_lsn()?..) {
     ///     let (lsn, order) = record?;
     ///     let mut changes = WriteBatch::new();
