@@ -38,8 +38,7 @@ pub fn open_to_read(db: Option<PathBuf>) -> Result<Db> {
     Ok(Db::open_read_only_in(&place.env, place.dir, &Options::default())?)
 }
 
-/// The two halves of a store that a command reports on. Each is read for itself: the keys beside a process that writes them, the logs
-/// only while nobody has the store.
+/// The two halves of a store that a command reports on, each read for itself, also beside a process that writes it.
 pub struct Halves {
     /// The keys; none in a store of logs alone.
     pub keys: Option<Db>,
@@ -61,17 +60,21 @@ impl Halves {
         Ok(Halves { keys, dir, has_logs })
     }
 
-    /// What there is to say of the logs, once the keys were closed: on a volume both would be mounted. `None`: there are none;
-    /// `Err`: another process has the store, and what it has of logs is not known here.
-    pub fn logs<T>(&self, look: impl FnOnce(&LogStore) -> lavastore::Result<T>) -> Result<Option<Result<T>>> {
+    /// What there is to say of the logs; `None`: there are none. Beside it whether that is all, as [`read_whole`] says it of keys.
+    pub fn logs<T>(
+        &self,
+        look: impl Fn(&LogStore) -> lavastore::Result<T>,
+    ) -> Result<Option<(T, Result<()>)>> {
         if !self.has_logs {
             return Ok(None);
         }
-        let opened = Place::to_write(&self.dir).and_then(|place| Ok(log::open(&place, false)?));
-        match opened {
-            Err(e) if status::of(&*e) == Status::InUse => Ok(Some(Err(e))),
-            store => Ok(Some(Ok(look(&store?)?))),
-        }
+        let (seen, whole) = log::looked(&self.dir, |store| Ok(look(store)?))?;
+        Ok(Some((seen?, whole)))
+    }
+
+    /// As [`read_whole`], of the keys.
+    pub fn keys_whole(&self) -> Result<()> {
+        self.keys.as_ref().map_or(Ok(()), read_whole)
     }
 }
 

@@ -61,7 +61,11 @@ impl Core {
         match (read(), source, number) {
             // Who only reads has nobody who makes them again.
             (Err(e), Source::Group(ltn), Some(number)) if e.is_corruption() && self.reader().is_none() => {
-                if self.wait_for_rows(ltn, number) { read() } else { Err(e) }
+                if self.wait_for_rows(ltn, number) {
+                    read()
+                } else {
+                    Err(e)
+                }
             }
             (rows, ..) => rows,
         }

@@ -1,6 +1,6 @@
 //! `engines`: which engines share the store, and how one that is not wanted any more is removed from it.
 
-use super::{Halves, directory, open_without_logs, read_whole};
+use super::{Halves, directory, open_without_logs};
 use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use clap::Args;
@@ -29,13 +29,13 @@ pub struct EnginesArgs {
 /// Lists the engines, or removes one.
 pub fn engines(db: Option<PathBuf>, args: &EnginesArgs) -> Result<()> {
     let Some(name) = &args.remove else {
-        let mut halves = Halves::open(db)?;
-        let (all, read) = match halves.keys.take() {
-            Some(store) => (store.engines()?, read_whole(&store)),
-            None => (halves.logs(LogStore::engines)?.transpose()?.unwrap_or_default(), Ok(())),
+        let halves = Halves::open(db)?;
+        let (all, whole) = match &halves.keys {
+            Some(store) => (store.engines()?, halves.keys_whole()),
+            None => halves.logs(LogStore::engines)?.unwrap_or((Vec::new(), Ok(()))),
         };
         output::report(args.json, &json!({ "engines": as_json(&all) }), || as_text(&all))?;
-        return read;
+        return whole;
     };
     if !args.yes {
         return output::usage(format!(

@@ -1,8 +1,8 @@
 //! `stat`, `verify`, `dump`.
 
 use super::place::Place;
-use super::space::{self, family_json, family_text, space_json};
-use super::{Halves, directory, log, open_to_read, read_whole};
+use super::space::{family_json, family_text, space_json};
+use super::{Halves, directory, log, open_to_read};
 use crate::status::{Status, failure, with_message};
 use crate::{Result, output};
 use bench::host::now_ns;
@@ -42,23 +42,22 @@ pub fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
     if args.prometheus {
         return prometheus(db, args.metrics_file.as_deref());
     }
-    let mut halves = Halves::open(db)?;
+    let halves = Halves::open(db)?;
     let keys = halves.keys.as_ref().map(StatOfKeys::of).transpose()?;
-    let read = halves.keys.take().map_or(Ok(()), |store| read_whole(&store));
-    let logs = halves.logs(|store| Ok(store.stats()))?;
+    let (logs, logs_whole) = halves.logs(|store| Ok(store.stats()))?.unzip();
     let mut report = keys.as_ref().map_or_else(|| json!({}), StatOfKeys::json);
     if let Some(logs) = &logs {
-        report["logs"] = space::known(logs, log::stats_json);
+        report["logs"] = log::stats_json(logs);
     }
     output::report(args.json, &report, || {
         let mut text = keys.as_ref().map(StatOfKeys::text).unwrap_or_default();
         if let Some(logs) = &logs {
             text.push_str(if text.is_empty() { "" } else { "\n" });
-            text.push_str(&logs.as_ref().map_or_else(space::unknown_logs, log::stats_text));
+            text.push_str(&log::stats_text(logs));
         }
         text
     })?;
-    read
+    halves.keys_whole().and(logs_whole.unwrap_or(Ok(())))
 }
 
 /// What `stat` tells of keys.

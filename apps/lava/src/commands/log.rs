@@ -1,7 +1,7 @@
 //! `log`: logs of a store, records by LSN.
 //!
-//! A store of logs has one owner at a time, also for reading: a command waits for nobody and says who holds the store. `tail -f` lets go
-//! of it between two looks, so that others can write.
+//! What only reads opens the store for reading, so it works while another process has it open, and sees what was acknowledged before. `tail -f`
+//! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
 use super::directory;
@@ -9,7 +9,7 @@ use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, volume_of};
 use crate::formats::{escape, jsonl};
 use crate::status::{Status, about, failure};
-use crate::{Result, output};
+use crate::{Error, Result, output};
 use bench::host::now_ns;
 use bench::report::{human_bytes, human_count};
 use clap::{Args, Subcommand};
@@ -33,6 +33,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const TAIL_RECORDS: u64 = 10;
 /// Between two looks of `tail -f`.
 const LOOK_NS: u64 = 200_000_000;
+/// Looks at records that move while they are read.
+const LOOKS_MAX: u32 = 20;
 /// The most gaps that `stat` counts.
 const GAPS_MAX: usize = 1000;
 
@@ -79,9 +81,44 @@ pub fn options(create: bool) -> LogOptions {
     LogOptions { group_bytes: GROUP_BYTES, create_if_missing: create, ..LogOptions::default() }
 }
 
-/// Opens the logs of a store.
-pub fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
+fn open(place: &Place, create: bool) -> lavastore::Result<LogStore> {
     LogStore::open_in(&place.env, &place.dir, &options(create))
+}
+
+/// Looks at the store of logs that the user named, also beside a process that writes it: see [`looked`].
+fn look(db: Option<PathBuf>, read: impl Fn(&LogStore) -> Result<()>) -> Result<()> {
+    let (done, whole) = looked(&directory(db)?, read)?;
+    // What is not found may be behind the damage.
+    whole.and(done)
+}
+
+/// Looks at a store of logs, again if what is read moves meanwhile. The second is damage of log or manifest: what is before it was shown,
+/// and whoever asked must not take that for the whole.
+pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Result<T>, Result<()>)> {
+    let place = Place::to_read(db)?;
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
+        match read(&store) {
+            Err(e) if is_busy(&e) && looks < LOOKS_MAX => {}
+            done => return Ok((done, read_whole(&store))),
+        }
+    }
+}
+
+/// What is read has moved since the store was opened.
+fn is_busy(e: &Error) -> bool {
+    e.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::Busy)
+}
+
+fn read_whole(store: &LogStore) -> Result<()> {
+    match store.damage().first() {
+        None => Ok(()),
+        Some(damage) => {
+            Err(failure(Status::Damage, format!("this is only what is before the damage: {damage}")))
+        }
+    }
 }
 
 /// Opens the store of logs that the user named.
@@ -178,7 +215,10 @@ pub struct ReadArgs {
 }
 
 fn read(db: Option<PathBuf>, args: &ReadArgs) -> Result<()> {
-    let store = open_store(db, false)?;
+    look(db, |store| read_from(store, args))
+}
+
+fn read_from(store: &LogStore, args: &ReadArgs) -> Result<()> {
     let record = match store.open_log(&args.log)?.read(args.lsn) {
         Err(e) if e.kind() == ErrorKind::Trimmed => {
             return Err(failure(Status::KeyNotFound, format!("record {} was trimmed", args.lsn)));
@@ -233,19 +273,24 @@ pub struct TailArgs {
 
 fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
     let db = directory(db)?;
-    let (mut left, mut from) = (args.limit.unwrap_or(u64::MAX), args.from);
+    let (mut left, mut from, mut looks) = (args.limit.unwrap_or(u64::MAX), args.from, 0);
     let mut out = output::stdout();
     loop {
-        let place = Place::to_write(&db)?;
-        match open(&place, false) {
-            // Somebody writes it: later.
-            Err(e) if args.follow && from.is_some() && e.kind() == ErrorKind::Locked => {}
-            store => {
-                let (next, printed) = print_from(&store?, args, from, left, &mut out)?;
-                (from, left) = (Some(next), left - printed);
+        let place = Place::to_read(&db)?;
+        let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
+        match print_from(&store, args, &mut from, &mut left, &mut out) {
+            // Records were moved: they are where the next look finds them.
+            Err(e) if is_busy(&e) && looks < LOOKS_MAX => {
+                looks += 1;
+                continue;
+            }
+            printed => {
+                out.flush()?;
+                read_whole(&store).and(printed)?;
             }
         }
-        out.flush()?;
+        looks = 0;
+        drop(store);
         if !args.follow || left == 0 {
             return Ok(());
         }
@@ -255,26 +300,26 @@ fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
     }
 }
 
-/// Prints records, at most so many; where the next look begins, and how many it were.
+/// Prints records from an LSN on, or the last ones, and notes where the next look begins and how many are left to print.
 fn print_from(
     store: &LogStore,
     args: &TailArgs,
-    from: Option<Lsn>,
-    most: u64,
+    from: &mut Option<Lsn>,
+    left: &mut u64,
     out: &mut impl Write,
-) -> Result<(Lsn, u64)> {
+) -> Result<()> {
     let log = store.open_log(&args.log)?;
-    let mut next = from.map_or_else(|| nth_last(&log, args.limit.unwrap_or(TAIL_RECORDS)), Ok)?;
-    let mut printed = 0;
+    let next = from.map_or_else(|| nth_last(&log, args.limit.unwrap_or(TAIL_RECORDS)), Ok)?;
+    *from = Some(next);
     let mut records = log.scan(next..);
-    while printed < most
+    while *left > 0
         && let Some(record) = records.next()
     {
         let (lsn, bytes) = record?;
         print_record(out, args.json, lsn, &bytes)?;
-        (printed, next) = (printed + 1, lsn.saturating_add(1));
+        (*left, *from) = (*left - 1, Some(lsn.saturating_add(1)));
     }
-    Ok((next, printed))
+    Ok(())
 }
 
 /// Where the last so many records of a log begin.
@@ -360,14 +405,17 @@ pub struct ListArgs {
 }
 
 fn ls(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
-    let store = open_store(db, false)?;
+    look(db, |store| list(store, args.json))
+}
+
+fn list(store: &LogStore, json: bool) -> Result<()> {
     let mut logs = Vec::new();
     for name in store.log_names() {
         let log = store.open_log(&name)?;
         logs.push((log.id(), log.first_lsn()?, log.last_lsn()?, name));
     }
     let one = |(id, first, last, name): &(u64, Option<Lsn>, Option<Lsn>, String)| json!({ "name": name, "id": id, "first_lsn": first, "last_lsn": last });
-    output::report(args.json, &json!({ "logs": logs.iter().map(one).collect::<Vec<_>>() }), || {
+    output::report(json, &json!({ "logs": logs.iter().map(one).collect::<Vec<_>>() }), || {
         let number = |lsn: &Option<Lsn>| lsn.map_or("-".to_owned(), |lsn| lsn.to_string());
         let line = |(_, first, last, name): &(u64, Option<Lsn>, Option<Lsn>, String)| {
             format!("{:>20} {:>20}  {}\n", number(first), number(last), escape::escape(name.as_bytes()))
@@ -387,12 +435,13 @@ pub struct StatArgs {
 }
 
 fn stat(db: Option<PathBuf>, args: &StatArgs) -> Result<()> {
-    let store = open_store(db, false)?;
-    if let Some(name) = &args.log {
-        return stat_log(&store.open_log(name)?, name, args.json);
-    }
-    let stats = store.stats();
-    output::report(args.json, &stats_json(&stats), || stats_text(&stats))
+    look(db, |store| match &args.log {
+        Some(name) => stat_log(&store.open_log(name)?, name, args.json),
+        None => {
+            let stats = store.stats();
+            output::report(args.json, &stats_json(&stats), || stats_text(&stats))
+        }
+    })
 }
 
 /// What a store has of logs, as JSON.
@@ -435,10 +484,9 @@ fn stat_log(log: &Log, name: &str, json: bool) -> Result<()> {
 }
 
 fn verify(db: Option<PathBuf>, args: &ListArgs) -> Result<()> {
-    let store = open_store(db, false)?;
-    // What an open leaves to be tidied up moves records about, and they are counted where they are. Where that fails they stay.
-    let _ = store.settle();
-    let found = store.verify();
+    let place = Place::to_read(&directory(db)?)?;
+    // What is wrong with log and manifest is among what it finds.
+    let found = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?.verify();
     let checked = found.checked.fields();
     let of = |(name, count): &(&str, LogCheckedCount)| {
         (name.replace(' ', "_"), json!({ "count": count.count, "bytes": count.bytes }))

@@ -1,10 +1,10 @@
 //! `space`: who owns which bytes, as a table and a bar; of a store with keys and logs one for either, since each counts the whole
 //! directory, with the other's files as one part.
 
+use super::Halves;
 use super::inspect::ReportArgs;
-use super::{Halves, read_whole};
 use crate::formats::escape;
-use crate::{Error, Result, output};
+use crate::{Result, output};
 use bench::report::{human_bytes, human_count};
 use lavastore::{Db, FamilySpace, Holder, LogSpace, LogStore, LogStoreSpace, Space};
 use serde_json::{Map, Value, json};
@@ -16,34 +16,23 @@ const LOGS_LISTED: usize = 20;
 
 /// Shows who owns which bytes.
 pub fn space(db: Option<PathBuf>, args: &ReportArgs) -> Result<()> {
-    let mut halves = Halves::open(db)?;
+    let halves = Halves::open(db)?;
     let keys = halves.keys.as_ref().map(Db::space).transpose()?;
-    let read = halves.keys.take().map_or(Ok(()), |store| read_whole(&store));
-    let logs = halves.logs(LogStore::space)?;
+    let (logs, logs_whole) = halves.logs(LogStore::space)?.unzip();
     let mut report = keys.as_ref().map_or_else(|| json!({}), space_json);
     if let Some(logs) = &logs {
-        report["logs"] = known(logs, logs_json);
+        report["logs"] = logs_json(logs);
     }
     output::report(args.json, &report, || {
         let screen = output::Screen::of_stdout();
         let mut text = keys.as_ref().map(|space| space_text(space, screen)).unwrap_or_default();
         if let Some(logs) = &logs {
             text.push_str(if text.is_empty() { "" } else { "\nlogs\n" });
-            text.push_str(&logs.as_ref().map_or_else(unknown_logs, |logs| logs_text(logs, screen)));
+            text.push_str(&logs_text(logs, screen));
         }
         text
     })?;
-    read
-}
-
-/// What is known of the logs, as JSON; or why nothing is.
-pub fn known<T>(logs: &Result<T>, json: impl FnOnce(&T) -> Value) -> Value {
-    logs.as_ref().map_or_else(|why| json!({ "unknown": why.to_string() }), json)
-}
-
-/// Why nothing is known of the logs, for a person.
-pub fn unknown_logs(why: &Error) -> String {
-    format!("logs: not known, {why}\n")
+    halves.keys_whole().and(logs_whole.unwrap_or(Ok(())))
 }
 
 /// The ledger of the logs as JSON.
