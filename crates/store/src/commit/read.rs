@@ -149,3 +149,6 @@ impl InPlaceFile for MissingGroup {
         &self.0
     }
 }
+
+#[cfg(test)]
+mod tests;
