@@ -1,6 +1,6 @@
 //! Volumes of LavaFS as a person uses them: on an image, and on a block device where there are loop devices to be had.
 
-#![allow(clippy::disallowed_methods, reason = "looks at the program from outside")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "looks at the program from outside")]
 
 mod common;
 
