@@ -117,7 +117,7 @@ fn a_damaged_page_of_a_replayed_group_refuses_the_opening_by_file_and_offset() {
     let at = files(&sim, ".log").into_iter().find_map(|path| {
         let file = sim.env().fs.open(&path, Access::Buffered).unwrap();
         let mut page = [0; 4096];
-        file.read_at(&mut page, 8192).ok().filter(|_| page[2000..].iter().any(|byte| *byte == 7))?;
+        file.read_at(&mut page, 8192).ok().filter(|_| page[2000..].contains(&7))?;
         Some(path)
     });
     let path = at.expect("a group with records");
