@@ -413,9 +413,8 @@ fn run_with_late_trims(seed: u64, trims_late: bool) -> (u32, u32) {
         let group = world.files.get_mut(&Source::Group(world.next - 1)).unwrap();
         group.records.retain(|(log, lsn)| !is_small(*log) || lsn % (10 * EACH) == 0);
         let end = world.next * EACH;
-        for log in 9..logs {
-            let point = &mut world.trimmed[log];
-            *point = (*point).max(end.saturating_sub(keeps[log]));
+        for (point, keep) in world.trimmed.iter_mut().zip(&keeps).skip(9) {
+            *point = (*point).max(end.saturating_sub(*keep));
         }
         if trims_late && round == 80 {
             (0..logs as u64).filter(|log| is_late(*log)).for_each(|log| world.trimmed[log as usize] = end);

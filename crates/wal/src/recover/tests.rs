@@ -1,7 +1,7 @@
 use super::*;
 use crate::store_model::{Caller, Expectation, any_block_len, recover_all};
-use io::Rng;
 use io::sim::{CrashKind, SimEnv};
+use io::{PAGE, Rng};
 
 const STARTS: [u64; 2] = [1, (1 << 32) - 10];
 
