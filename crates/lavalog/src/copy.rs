@@ -87,10 +87,8 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
     let Some(other) = other else {
         return Ok(());
     };
-    let name = match other.name {
-        "" if other.id == EngineId::NATIVE => "LavaKV",
-        name => name,
-    };
+    // That of keys has no name in the manifest.
+    let name = if other.id == EngineId::NATIVE { "LavaKV" } else { other.name };
     let why = format!(
         "the store has something of engine {name}, which a checkpoint of the logs would not have: take the checkpoint where the store \
          is opened with both, which has both at one moment"

@@ -188,6 +188,64 @@ fn what_is_missing_costs_no_more_than_what_was_in_it() {
     }
 }
 
+/// Puts other bytes into the place of a file.
+fn replace(sim: &SimEnv, path: &Path, bytes: &[u8]) {
+    sim.env().fs.remove(path).unwrap();
+    let mut file = sim.env().fs.create(path, &io::CreateOptions::default()).unwrap();
+    file.append(bytes).unwrap();
+    file.sync(io::SyncKind::Full).unwrap();
+}
+
+fn tells(report: &RepairReport, what: &str) -> bool {
+    report.damaged.iter().any(|damage| damage.why.contains(what))
+}
+
+/// The file of a group that is storage is gone: what its index file says was there is told.
+#[test]
+fn a_group_that_is_missing_costs_its_records() {
+    let (sim, whole) = made(6, true);
+    let told = files(&sim, ".log").iter().filter(|path| {
+        let damaged = sim.crash(CrashKind::ProcessKill, 6);
+        damaged.env().fs.remove(path).unwrap();
+        let report = check(&damaged, &whole, &path.display().to_string());
+        tells(&report, "no page is left of a log group that is kept as storage")
+    });
+    assert!(told.count() > 0);
+}
+
+/// Nothing says what a file is whose footer is damaged, if there is no manifest.
+#[test]
+fn a_file_without_footer_and_manifest_is_told() {
+    let (sim, whole) = made(7, true);
+    let cold = &files(&sim, ".e1-3")[0];
+    for entry in sim.env().fs.list(Path::new(DIR)).unwrap() {
+        if entry.name.starts_with("MANIFEST") {
+            sim.env().fs.remove(&io::fs::join(Path::new(DIR), &entry.name)).unwrap();
+        }
+    }
+    let len = sim.env().fs.open(cold, Access::Buffered).unwrap().len().unwrap();
+    (len - 40..len).for_each(|at| sim.flip_bit(cold, at, 0).unwrap());
+    let report = check(&sim, &whole, "no footer");
+    assert!(tells(&report, "without a manifest nothing tells what it is"), "{report:?}");
+}
+
+/// A manifest that has lost its end is found out by what the log saw durable.
+#[test]
+fn a_manifest_that_was_cut_is_found_out() {
+    let (sim, whole) = made(8, true);
+    let manifest = sim.env().fs.list(Path::new(DIR)).unwrap();
+    let manifest = manifest.into_iter().rfind(|entry| entry.name.starts_with("MANIFEST")).unwrap();
+    let path = io::fs::join(Path::new(DIR), &manifest.name);
+    let bytes = sim.env().fs.read_all(&path, 1 << 30).unwrap();
+    let found_out = (1..40).map(|part| bytes.len() * part / 40).filter(|keep| {
+        let damaged = sim.crash(CrashKind::ProcessKill, 8);
+        replace(&damaged, &path, &bytes[..*keep]);
+        let report = check(&damaged, &whole, &format!("manifest cut to {keep}"));
+        tells(&report, "durable: its end is missing")
+    });
+    assert!(found_out.count() > 0);
+}
+
 /// A bit of any file, at many places.
 #[test]
 fn a_bit_of_any_file_costs_what_is_under_its_checksum() {
@@ -232,10 +290,7 @@ fn files_that_were_cut_are_read_as_far_as_they_go() {
             let Ok(bytes) = sim.env().fs.read_all(&path, 1 << 30) else { continue };
             let keep = rng.below(bytes.len() as u64 + 1) as usize;
             what += &format!(", {} cut to {keep}", entry.name);
-            sim.env().fs.remove(&path).unwrap();
-            let mut file = sim.env().fs.create(&path, &io::CreateOptions::default()).unwrap();
-            file.append(&bytes[..keep]).unwrap();
-            file.sync(io::SyncKind::Full).unwrap();
+            replace(&sim, &path, &bytes[..keep]);
         }
         check(&sim, &whole, &what);
     }

@@ -27,6 +27,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use wal::{Lane, PreparedGroup, PriorGroup};
 
+/// Retained groups for each one that may wait to be used again.
+const RETAINED_PER_FREE: usize = 4;
+
 /// What a file of the ballast is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ballast {
@@ -444,7 +447,8 @@ impl GroupFiles {
     /// Puts groups whose removal from the manifest is durable on the free list, so that they are used again.
     pub(super) fn discard(&self, dropped: &[u64]) -> Result<()> {
         let is_bound = self.space.is_limited() || self.lane.retains();
-        let bound = if is_bound { self.terms.free_groups_max } else { usize::MAX };
+        let bound =
+            if is_bound { self.terms.free_groups_max.max(self.free_of_retained()) } else { usize::MAX };
         let surplus = self.recycle(dropped, bound);
         let (removes, mut outcome) = (!surplus.is_empty(), Ok(()));
         for file in surplus {
@@ -460,6 +464,12 @@ impl GroupFiles {
             self.store.sync_dir()?;
         }
         Ok(())
+    }
+
+    /// How many free groups a long lane of retained ones may have: groups become garbage several at a time, and each that is made anew is
+    /// written twice, once with zeros. Where there is a limit they are room that is had ([`GroupFiles::give_free`]).
+    fn free_of_retained(&self) -> usize {
+        lock(&self.state).retained.len() / RETAINED_PER_FREE
     }
 
     /// Moves dropped groups to the free list; returns the files that are too many or of another length than groups have
