@@ -125,7 +125,7 @@ impl LogCheck {
             self.bad(&group, there, Error::corruption(why), found);
         }
         let (mut offset, end) = (start, there.min(start + RUN_LEN));
-        let mut walk = Walk::new(&*group.file, self.lane.unit(), there.min(end + PAGE as u64));
+        let mut walk = Walk::new(&*group.file, self.lane.unit(), start..there.min(end + PAGE as u64));
         while offset < end {
             if let Err(e) = walk.move_to(offset) {
                 self.bad(&group, offset, e, found);

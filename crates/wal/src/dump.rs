@@ -19,7 +19,7 @@ pub fn dump_group(file: &dyn InPlaceFile, out: &mut dyn Write) -> Result<()> {
     // What a page number stands for is the same in all pages of a group.
     let mut unit = PAGE as u64;
     let (mut offset, mut blank) = (0, 0);
-    let mut walk = Walk::new(file, PAGE, file.len());
+    let mut walk = Walk::new(file, PAGE, 0..file.len());
     while offset < file.len() {
         walk.move_to(offset)?;
         let bytes = walk.page(offset);

@@ -2,7 +2,8 @@
 //!
 //! Groups are read in the order of their numbers, every page once. The log is the longest run of pages that continue
 //! each other: by number, by group (a first page names the group before it and its end) and by fill (`prev_used`). Where
-//! a group file has no intact page, the staging file may have it. Batches are replayed as their last fragment comes by.
+//! a group file has no intact page, the staging file may have it. Batches are replayed as their last fragment comes by. One
+//! thread judges and replays; where there are others, they read what comes next meanwhile, and nothing depends on it (`walk`).
 //!
 //! Let `h` be the number after that run, and `D` the highest `durable_end` on any intact page of a live group, or the
 //! end of a group that was sealed by an earlier recovery. If `h < D`, a page that was durable is gone: corruption. Else
@@ -130,7 +131,7 @@ pub fn recover_lane(
         return Err(Error::invalid("log groups must be given in ascending order, each once"));
     }
     let staging = Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?;
-    let mut scan = Scan { lane, ..Scan::new(store, &staging, replay) };
+    let mut scan = Scan { lane, ..Scan::new(env, store, &staging, replay) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
@@ -155,7 +156,7 @@ pub fn recover_up_to_damage(
 ) -> Result<(RecoveryReport, Option<Error>)> {
     let staging = Staging::read(env, &io::fs::join(dir, STAGING_NAME), store)?;
     let mut on_batch = |batch: &LoggedBatch<'_>| replay(batch.tenant, batch.first_seq, batch.bytes);
-    let mut scan = Scan { up_to_damage: true, ..Scan::new(store, &staging, &mut on_batch) };
+    let mut scan = Scan { up_to_damage: true, ..Scan::new(env, store, &staging, &mut on_batch) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
@@ -217,6 +218,7 @@ struct Partial {
 }
 
 struct Scan<'a> {
+    env: &'a Env,
     store: Uid,
     lane: Lane,
     staging: &'a Staging,
@@ -256,8 +258,9 @@ struct Cursor<'g> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(store: Uid, staging: &'a Staging, replay: &'a mut OnBatch<'a>) -> Self {
+    fn new(env: &'a Env, store: Uid, staging: &'a Staging, replay: &'a mut OnBatch<'a>) -> Self {
         Scan {
+            env,
             store,
             lane: Lane::FIRST,
             staging,
@@ -297,7 +300,7 @@ impl<'a> Scan<'a> {
             self.staging.of_group(self.owner(group), group.ltn).next().map(|page| page.header.first_lpn);
         let mut cursor = Cursor { index, group, first_lpn: staged_first, accepting: !self.broken };
         let (len, unit) = (group.file.len(), self.unit());
-        let mut walk = Walk::new(&*group.file, unit as usize, len);
+        let mut walk = Walk::ahead(self.env, &group.file, unit as usize, 0..len);
         let mut offset = 0;
         while offset + unit <= len {
             // A page that the power failed on may be unreadable: it is as good as never written, or else was durable, and

@@ -169,6 +169,8 @@ ranks! {
     LogTail,
     /// Log: who has the right to write, who waits, the first failure.
     LogCommit,
+    /// Log: what was read ahead while it is replayed.
+    LogAhead,
     /// What is known later: whether it is, and whom to wake.
     Completion,
     /// Repair: what was met in damaged files.

@@ -94,6 +94,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     assert!(states > 1800);
 }
 
+mod ahead;
 mod assembly;
 mod crafted;
 mod damage;

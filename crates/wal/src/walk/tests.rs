@@ -1,0 +1,211 @@
+//! Windows under schedules: with threads that read ahead, on files of which parts cannot be read, everything is as without
+//! them, whoever is faster and wherever the walk ends; and no thread is left behind.
+
+use super::*;
+use base::sync::{Mutex, lock, rank};
+use base::{Error, ErrorKind};
+use io::sim::SimEnv;
+use io::sim::threads::{Plan, Stuck};
+use io::{Access, Priority, Rng, Spawner, ThreadHandle};
+use std::path::Path;
+use std::thread::ThreadId;
+
+/// Seeds that every change is tried with.
+const SEEDS: u64 = 2_000;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+
+/// A file that remembers how far it was read, and of which parts cannot be read, each for a reason.
+#[derive(Debug)]
+pub(crate) struct Flawed {
+    pub file: Arc<dyn InPlaceFile>,
+    pub bad: Vec<(Range<u64>, i32)>,
+    /// Who reads and is not this thread panics.
+    pub reads_for: Option<ThreadId>,
+    pub reached: Mutex<u64, rank::Noted>,
+}
+
+impl Flawed {
+    pub fn new(file: Arc<dyn InPlaceFile>, bad: Vec<(Range<u64>, i32)>) -> Flawed {
+        Flawed { file, bad, reads_for: None, reached: Mutex::default() }
+    }
+
+    /// With as many bad parts as the seed says, mostly none.
+    pub fn any(file: Arc<dyn InPlaceFile>, rng: &mut Rng) -> Flawed {
+        let len = file.len();
+        let part = |rng: &mut Rng| {
+            let start = rng.below(len) / 512 * 512;
+            let end = start + [512, PAGE as u64, 3 * READ_LEN as u64][rng.below(3) as usize];
+            (start..end, [EIO, EIO, EACCES][rng.below(3) as usize])
+        };
+        let count = [0, 0, 1, 3][rng.below(4) as usize];
+        let bad = (0..count).map(|_| part(rng)).collect();
+        Flawed::new(file, bad)
+    }
+}
+
+impl InPlaceFile for Flawed {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+    fn block_len(&self) -> usize {
+        self.file.block_len()
+    }
+    fn write_at(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_at(data, offset)
+    }
+    fn write_durable(&self, data: &AlignedBuf, offset: u64) -> Result<()> {
+        self.file.write_durable(data, offset)
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        assert!(self.reads_for.is_none_or(|only| only == std::thread::current().id()), "on purpose");
+        let end = offset + buf.len() as u64;
+        let mut reached = lock(&self.reached);
+        *reached = end.max(*reached);
+        drop(reached);
+        let bad = self.bad.iter().find(|(bad, _)| bad.start < end && offset < bad.end);
+        match bad {
+            Some((_, why)) => {
+                Err(Error::from_io("read", self.path(), std::io::Error::from_raw_os_error(*why)))
+            }
+            None => self.file.read_at(buf, offset),
+        }
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+/// Starts so many threads and then no more.
+#[derive(Debug)]
+pub(crate) struct Few {
+    pub spawner: Arc<dyn Spawner>,
+    pub left: Mutex<u64, rank::Noted>,
+}
+
+impl Spawner for Few {
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> Result<Box<dyn ThreadHandle>> {
+        let mut left = lock(&self.left);
+        *left = left.checked_sub(1).ok_or_else(|| Error::new(ErrorKind::Busy, "no more threads"))?;
+        drop(left);
+        self.spawner.spawn(name, priority, body)
+    }
+}
+
+/// An environment in which so many threads can be had.
+pub(crate) fn with_few(env: &Env, threads: u64) -> Env {
+    let few = |spawner| Arc::new(Few { spawner, left: Mutex::new(threads) }) as Arc<dyn Spawner>;
+    Env { spawner: env.spawner.clone().map(few), ..env.clone() }
+}
+
+/// A file of so many bytes, no two pages alike.
+fn filled(env: &Env, rng: &mut Rng, pages: u64) -> Arc<dyn InPlaceFile> {
+    let file = env.fs.create_in_place("/file".as_ref(), pages * PAGE as u64, Access::Direct).unwrap();
+    let mut buf = AlignedBuf::zeroed((pages * PAGE as u64) as usize);
+    rng.fill(buf.as_mut_slice());
+    file.write_at(&buf, 0).unwrap();
+    file
+}
+
+/// What a walk sees: of each place that it looks at, the bytes and what went wrong.
+fn seen(mut walk: Walk<'_>, len: u64, mut rng: Rng, env: &Env) -> Vec<(u64, Vec<u8>, Option<String>)> {
+    let stops_at = if rng.one_in(3) { rng.below(len) } else { len };
+    let sleeps = rng.one_in(2);
+    let mut seen = Vec::new();
+    let mut offset = 0;
+    while offset < stops_at {
+        let failed = walk.move_to(offset).err().map(|e| format!("{e:?}"));
+        seen.push((offset, walk.page(offset).to_vec(), failed));
+        offset += 512 * rng.range(1, 9);
+        if sleeps && rng.one_in(4) {
+            env.clock.sleep_ns(rng.below(1_000_000));
+        }
+    }
+    seen
+}
+
+/// A walk with threads and one without, over the same file. True if there was something that could not be read.
+fn compared(seed: u64) -> Result<bool, Stuck> {
+    let sim = SimEnv::new(seed);
+    let ran = sim.run_threads(&Plan::new(seed), move |env| {
+        let mut rng = Rng::new(seed);
+        let pages = rng.range(1, 40);
+        let file = Arc::new(Flawed::any(filled(env, &mut rng, pages), &mut rng)) as Arc<dyn InPlaceFile>;
+        let (len, threads, unit) = (file.len(), rng.below(4), [512, PAGE][rng.below(2) as usize]);
+        let look = rng.fork();
+        let expected = seen(Walk::new(&*file, unit, 0..len), len, look.clone(), env);
+        let walk = Walk::ahead(&with_few(env, threads), &file, unit, 0..len);
+        let started = walk.ahead.is_some();
+        assert_eq!(started, threads > 0 && walk.windows.count() >= ahead::WINDOWS_MAX, "seed {seed}");
+        let found = seen(walk, len, look, env);
+        assert!(found == expected, "seed {seed}: {pages} pages, {threads} threads");
+        assert_eq!(Arc::strong_count(&file), 1, "seed {seed}: a thread has not ended");
+        started && expected.iter().any(|(.., failed)| failed.is_some())
+    });
+    Ok(ran?.value)
+}
+
+#[test]
+fn windows_read_ahead_are_what_they_would_be() {
+    let first = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
+    let count = std::env::var("SCHEDULE_COUNT").ok().and_then(|n| n.parse::<u64>().ok());
+    let mut failed = 0;
+    for seed in first.unwrap_or(1)..first.unwrap_or(1) + count.unwrap_or(SEEDS) {
+        failed += u64::from(compared(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}")));
+    }
+    assert!(count.is_some() || failed > SEEDS / 20, "{failed} files could not be read in part");
+}
+
+/// However long a window is looked at, only so many are read meanwhile; and mostly all of these are, since each that is taken makes
+/// room for another.
+#[test]
+fn what_is_read_ahead_has_a_bound() {
+    for seed in 1..=100 {
+        let sim = SimEnv::new(seed);
+        let ran = sim.run_threads(&Plan::new(seed), move |env| {
+            let inner = filled(env, &mut Rng::new(seed), 60);
+            let flawed = Arc::new(Flawed::new(inner, Vec::new()));
+            let file = flawed.clone() as Arc<dyn InPlaceFile>;
+            let mut walk = Walk::ahead(env, &file, PAGE, 0..file.len());
+            let mut filled = 0;
+            for window in 0..walk.windows.count() {
+                walk.move_to(window * STEP).unwrap();
+                env.clock.sleep_ns(10_000_000);
+                let last = (window + ahead::WINDOWS_MAX).min(walk.windows.count() - 1);
+                let end = (walk.windows.start_of(last) + READ_LEN as u64).min(file.len());
+                let reached = *lock(&flawed.reached);
+                assert!(reached <= end, "seed {seed}, window {window}");
+                filled += u64::from(reached == end);
+            }
+            filled * 2 > walk.windows.count()
+        });
+        assert!(ran.unwrap_or_else(|why| panic!("seed {seed}: {why}")).value);
+    }
+}
+
+/// A thread that panics leaves a window to whoever asks for it, and nobody waiting.
+#[test]
+fn a_thread_that_panics_is_done_without() {
+    let sim = SimEnv::new(1);
+    let env = Env { spawner: Env::kernel().spawner, ..sim.env() };
+    let inner = filled(&env, &mut Rng::new(1), 40);
+    let reads_for = Some(std::thread::current().id());
+    let file = Arc::new(Flawed { reads_for, ..Flawed::new(inner.clone(), Vec::new()) });
+    let file = file as Arc<dyn InPlaceFile>;
+    let mut walk = Walk::ahead(&env, &file, PAGE, 0..file.len());
+    assert!(walk.ahead.is_some());
+    for offset in (0..file.len()).step_by(PAGE) {
+        let mut expected = [0; PAGE];
+        inner.read_at(&mut expected, offset).unwrap();
+        walk.move_to(offset).unwrap();
+        assert!(walk.page(offset) == expected, "{offset}");
+    }
+}
