@@ -37,7 +37,7 @@ pub fn read_lane(
     replay: &mut OnBatch<'_>,
 ) -> Result<LaneRead> {
     let staging = Staging::read(env, &io::fs::join(dir, lane.staging_name()), store)?;
-    let mut scan = Scan { lane, up_to_damage, ..Scan::new(store, &staging, replay) };
+    let mut scan = Scan { lane, up_to_damage, ..Scan::new(env, store, &staging, replay) };
     for (index, group) in groups.iter().enumerate() {
         scan.group(index, group)?;
     }
