@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 use store::commit::{Lane, LogFindings, LoggedBatch};
 use store::copy::{Copy, LaneCopy};
 use store::guest::{Copies, Held};
-use store::manifest::{Engine, EngineId, LogGroupMeta, State};
+use store::manifest::{Engine, LogGroupMeta, State};
 use store::names;
 
 /// Bytes of a group of the copy that are left for what confirms its end.
@@ -87,8 +87,8 @@ fn refuse_other_engines(core: &Core) -> Result<()> {
     let Some(other) = other else {
         return Ok(());
     };
-    // That of keys has no name in the manifest.
-    let name = if other.id == EngineId::NATIVE { "LavaKV" } else { other.name };
+    // That of keys has no name in some manifests.
+    let name = if other.name.is_empty() { "LavaKV" } else { other.name };
     let why = format!(
         "the store has something of engine {name}, which a checkpoint of the logs would not have: take the checkpoint where the store \
          is opened with both, which has both at one moment"

@@ -1,12 +1,12 @@
 //! Repair: a new store of every record that can be proved in a damaged one.
 //!
-//! 1. [`sources`] looks at every file of the directory: the manifest, or what intact records of a damaged one tell; checkpoints, index
+//! 1. `sources` looks at every file of the directory: the manifest, or what intact records of a damaged one tell; checkpoints, index
 //!    files and cold files, by what they say of themselves; the groups of the lane of records, page by page.
-//! 2. [`known`] replays all of it into the state that an open would come to ([`crate::logs`]): the checkpoint, every operation of every
+//! 2. `known` replays all of it into the state that an open would come to ([`crate::logs`]): the checkpoint, every operation of every
 //!    group, every record of every cold file. What a row of an index says is taken as well, although it proves nothing: so it is known of
 //!    a record that is lost that it was there, and a record that a newer one had replaced does not come up in its place.
-//! 3. [`save`] reads groups and cold files once more, and appends each record that is alive by that state, with the bytes under whose
-//!    checksum it was found, to a new store. What is alive and was not found is lost, and the [`report`] tells it, log by log.
+//! 3. `save` reads groups and cold files once more, and appends each record that is alive by that state, with the bytes under whose
+//!    checksum it was found, to a new store. What is alive and was not found is lost, and the `report` tells it, log by log.
 //!
 //! A record is saved only from a batch or a cold record whose checksum holds, and only under the log and LSN that stand under the same
 //! checksum; so nothing is saved that was never appended. What is trimmed, truncated or deleted stays so, as far as the checkpoint or an

@@ -2,7 +2,7 @@
 //!
 //! The writer removes files and uses those of old log groups again while somebody opens the store for reading. So opening is an attempt, and
 //! what looks like damage may be the writer at work: it is tried again from the start, a bounded number of times. What is found
-//! [`SAME_MAX`] times in a row, the same, is no writer at work.
+//! `SAME_MAX` times in a row, the same, is no writer at work.
 
 use base::{ErrorKind, Result};
 use io::Env;

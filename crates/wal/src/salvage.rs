@@ -17,7 +17,7 @@
 //!
 //! **The lane of records** is read in the same way, with two differences. Groups that are kept as storage come before the chain, with
 //! whatever gaps collection has left between them: each is read as far as it was filled. And without a manifest every group counts of
-//! which no later one says that a recovery passed it over ([`not_passed_over`]): one that was freed may be among them.
+//! which no later one says that a recovery passed it over (`not_passed_over`): one that was freed may be among them.
 //!
 //! Invariants: nothing is written. Memory is about 150 bytes for each page of the log, and the longest batch.
 
