@@ -116,7 +116,7 @@ pub(crate) const ROWS: &[Row] = &[
         name: "log-io-errors-on-lavafs",
         about: "the row log-io-errors, on LavaFS",
         unit: Unit::Checks,
-        ci: 200,
+        ci: 1_000,
         alone: false,
         case: |context, seed| machine::on_lavafs(|| logs::io_errors::case(context, seed)),
     },
