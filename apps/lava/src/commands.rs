@@ -81,7 +81,12 @@ impl Halves {
 /// To be called when everything was printed: where manifest or log are damaged, a store opened for reading shows what is before
 /// the damage. Whoever asked must not take that for the whole.
 pub fn read_whole(store: &Db) -> Result<()> {
-    match store.damage().first() {
+    is_whole(&store.damage())
+}
+
+/// The same, by the damage of keys or logs.
+pub fn is_whole(damage: &[lavastore::Error]) -> Result<()> {
+    match damage.first() {
         None => Ok(()),
         Some(damage) => {
             let what = format!("this is only what is before the damage: {damage}");

@@ -4,9 +4,9 @@
 //! looks again whenever a file of the store changed. A record that is moved while it is read is looked for once more.
 
 use super::checkpoint::{CheckpointArgs, made, target_beside};
-use super::directory;
 use super::log_repair::{self, LogRepairArgs};
 use super::place::{Place, volume_of};
+use super::{directory, is_whole};
 use crate::formats::{escape, jsonl};
 use crate::status::{Status, about, failure};
 use crate::{Error, Result, output};
@@ -102,7 +102,7 @@ pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Re
         let store = LogStore::open_read_only_in(&place.env, &place.dir, &options(false))?;
         match read(&store) {
             Err(e) if is_busy(&e) && looks < LOOKS_MAX => {}
-            done => return Ok((done, read_whole(&store))),
+            done => return Ok((done, is_whole(&store.damage()))),
         }
     }
 }
@@ -110,15 +110,6 @@ pub fn looked<T>(db: &Path, read: impl Fn(&LogStore) -> Result<T>) -> Result<(Re
 /// What is read has moved since the store was opened.
 fn is_busy(e: &Error) -> bool {
     e.downcast_ref::<lavastore::Error>().is_some_and(|e| e.kind() == ErrorKind::Busy)
-}
-
-fn read_whole(store: &LogStore) -> Result<()> {
-    match store.damage().first() {
-        None => Ok(()),
-        Some(damage) => {
-            Err(failure(Status::Damage, format!("this is only what is before the damage: {damage}")))
-        }
-    }
 }
 
 /// Opens the store of logs that the user named.
@@ -286,7 +277,7 @@ fn tail(db: Option<PathBuf>, args: &TailArgs) -> Result<()> {
             }
             printed => {
                 out.flush()?;
-                read_whole(&store).and(printed)?;
+                is_whole(&store.damage()).and(printed)?;
             }
         }
         looks = 0;

@@ -35,6 +35,15 @@ pub fn files(sim: &SimEnv, kind: &str) -> Vec<PathBuf> {
     of_kind.map(|entry| io::fs::join(Path::new(DIR), &entry.name)).collect()
 }
 
+/// The files of the groups that are storage, oldest first.
+fn retained(sim: &SimEnv) -> Vec<PathBuf> {
+    let engines = store::manifest::Engines::default();
+    let manifest = store::manifest::Manifest::recover(&sim.env(), Path::new(DIR), true, &engines).unwrap();
+    let state = manifest.state();
+    let groups = state.log_groups.values().filter(|group| group.retained_bytes.is_some());
+    groups.map(|group| io::fs::join(Path::new(DIR), &store::names::log(group.file))).collect()
+}
+
 /// How many records of a log are read, and how many are damaged.
 fn count(store: &LogStore, name: &str) -> (usize, usize) {
     let log = store.open_log(name).unwrap();
@@ -189,16 +198,7 @@ fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
     let sim = made(3);
     let index = files(&sim, ".e1-1").remove(0);
     sim.flip_bit(&index, 20, 3).unwrap();
-    let state = store::manifest::Manifest::recover(
-        &sim.env(),
-        Path::new(DIR),
-        true,
-        &store::manifest::Engines::default(),
-    )
-    .unwrap()
-    .state();
-    for group in state.log_groups.values().filter(|group| group.retained_bytes.is_some()) {
-        let path = io::fs::join(Path::new(DIR), &store::names::log(group.file));
+    for path in retained(&sim) {
         (0..40).for_each(|n| sim.flip_bit(&path, n * 4096 + 700, 3).unwrap());
     }
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
@@ -220,18 +220,10 @@ fn damaged_rows_of_a_damaged_group_are_lost_and_tried_once() {
 #[test]
 fn a_lost_index_file_is_written_anew_and_the_next_open_reads_no_group() {
     let sim = made(1);
-    let state = store::manifest::Manifest::recover(
-        &sim.env(),
-        Path::new(DIR),
-        true,
-        &store::manifest::Engines::default(),
-    )
-    .unwrap()
-    .state();
-    let kept = state.log_groups.values().filter(|group| group.retained_bytes.is_some());
-    let kept: Vec<String> = kept.map(|group| store::names::log(group.file)).collect();
+    let kept = retained(&sim);
     let opening = |sim: &SimEnv| {
-        let reads = || kept.iter().map(|name| sim.count_ops(Some(OpKind::Read), name)).sum::<u64>();
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let reads = || kept.iter().map(|path| sim.count_ops(Some(OpKind::Read), &name(path))).sum::<u64>();
         let before = reads();
         let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
         (reads() - before, store)
@@ -326,16 +318,7 @@ fn a_lost_cold_file_costs_its_records_and_no_others() {
 #[test]
 fn a_lost_group_costs_its_records_and_no_others() {
     let sim = made(3);
-    let state = store::manifest::Manifest::recover(
-        &sim.env(),
-        Path::new(DIR),
-        true,
-        &store::manifest::Engines::default(),
-    )
-    .unwrap()
-    .state();
-    let group = state.log_groups.values().find(|group| group.retained_bytes.is_some()).unwrap().file;
-    let path = io::fs::join(Path::new(DIR), &store::names::log(group));
+    let path = retained(&sim).remove(0);
     assert!(sim.env().fs.open(&path, Access::Buffered).is_ok());
     sim.env().fs.remove(&path).unwrap();
     let store = LogStore::open(&sim.env(), Path::new(DIR), &options()).unwrap();
