@@ -27,7 +27,7 @@ use ingest::{IngestArgs, IngestReport};
 use io::Rng;
 use redo::{PAGE_BYTES, Redo};
 use serde::{Deserialize, Serialize};
-use server::{Applier, At, Change, PageEngine, PageServer};
+use server::{Applier, At, Change, PageEngine, PageRead, PageServer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -374,9 +374,11 @@ fn read_pages(
     while now_ns() < end_ns {
         let number = rng.below(args.pages);
         let applied = server.applied(number % args.slices);
-        let lsn = applied.saturating_sub(rng.below(LOOK_BACK)).max(server.oldest(number)).max(LOADED_LSN);
+        let mut lsn = applied.saturating_sub(rng.below(LOOK_BACK)).max(server.oldest(number)).max(LOADED_LSN);
         let begun_ns = now_ns();
-        server.read_page(number, lsn, &mut page)?;
+        while let PageRead::KeptFrom(oldest) = server.read_page(number, lsn, &mut page)? {
+            lsn = oldest;
+        }
         record.complete(begun_ns, now_ns(), 1, page.len() as u64);
     }
     Ok(record)
@@ -478,7 +480,12 @@ fn compare(server: &PageServer, args: &PageServerArgs, writers: &[Writer<'_>]) -
                 fill(slice, lsn, page, &mut expected[from..from + args.record_size]);
             }
         }
-        server.read_page(page, of.next_lsn - 1, &mut found)?;
+        if let PageRead::KeptFrom(oldest) = server.read_page(page, of.next_lsn - 1, &mut found)? {
+            return Err(format!(
+                "wrong answer: page {page} is kept from {oldest} on, which was never written"
+            )
+            .into());
+        }
         if found != expected {
             let at = found.iter().zip(&expected).position(|(a, b)| a != b);
             return Err(format!("wrong answer: page {page} is another one, from byte {at:?} on").into());

@@ -12,7 +12,7 @@
 //! What is in the [`PageEngine`] is enough to open again: for each slice how far it was applied, the same batch as the deltas that
 //! follow from it. In memory there is the *chain* of each page: its versions and the LSNs of its deltas, so that a reader
 //! asks for what there is and nothing else. A page keeps its last two versions and the deltas behind the older one: a reader of
-//! a recent LSN that is overtaken by one version still finds everything; by two, it asks the chain again.
+//! a recent LSN that is overtaken by one version still finds everything; by two, it is told from where on the page is kept.
 //!
 //! After LavaStore, SIGMOD 2024 (section 2.1): log manager, delta store, page store, segment manager.
 
@@ -30,8 +30,9 @@ pub const FOLDED: usize = 16;
 const APPLY_RECORDS: usize = 256;
 /// Applied bytes of records after which pages are made durable and logs are trimmed.
 const TRIM_BYTES: u64 = 16 << 20;
-/// How often a reader asks the chain again.
-const RETRIES_MAX: usize = 100;
+/// How often a reader asks the chain again that is not yet what the engine has, and how long it waits before.
+const RETRIES_MAX: usize = 10_000;
+const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// A page as of an LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,16 @@ pub struct At {
     pub page: u64,
     /// The LSN.
     pub lsn: u64,
+}
+
+/// What came of reading a page.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageRead {
+    /// The page as of the LSN.
+    Whole,
+    /// It is kept from this LSN on: newer versions have overtaken the reader.
+    KeptFrom(u64),
 }
 
 /// One change of what is kept of pages.
@@ -432,8 +443,8 @@ impl PageServer {
     /// A page as it was at an LSN, into `out`.
     ///
     /// # Errors
-    /// An LSN that is not applied yet, or so old that its versions are gone; those of the engine.
-    pub fn read_page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<()> {
+    /// An LSN that is not applied yet; those of the engine.
+    pub fn read_page(&self, page: u64, lsn: u64, out: &mut Vec<u8>) -> Result<PageRead> {
         let of = self.of_page(page);
         if lsn > of.applied.load(Ordering::Acquire) {
             return Err(format!("page {page} is not applied up to {lsn} yet").into());
@@ -443,16 +454,15 @@ impl PageServer {
                 let chains = of.chains.read().unwrap_or_else(PoisonError::into_inner);
                 chains.get(&page).cloned().unwrap_or_default()
             };
-            if lsn < chain.newer && lsn < chain.older.unwrap_or(0) {
-                return Err(format!(
-                    "page {page} is kept from {} on, not as of {lsn}",
-                    chain.older.unwrap_or(0)
-                )
-                .into());
+            let oldest = chain.older.unwrap_or(0);
+            if lsn < oldest {
+                return Ok(PageRead::KeptFrom(oldest));
             }
             if self.build(page, &chain, &chain.deltas, lsn, out)? {
-                return Ok(());
+                return Ok(PageRead::Whole);
             }
+            // The engine has what the applier has made of the page, and the chain has it in a moment.
+            self.wait_for_change(RETRY_WAIT);
         }
         Err(format!("page {page} changed {RETRIES_MAX} times while it was read").into())
     }

@@ -1,9 +1,10 @@
 use super::*;
-use crate::host::WorkDir;
+use crate::host::{WorkDir, now_ns};
 use crate::logs::LogSite;
 use crate::pages::ingest::IngestArgs;
 use crate::pages::lava::{LavaPages, page_and_lsn};
-use crate::pages::{Mix, PageOpener, PageServerArgs};
+use crate::pages::{Mix, PageOpener, PageServerArgs, read_pages};
+use std::sync::atomic::AtomicBool;
 
 fn dir() -> WorkDir {
     WorkDir::fresh(&std::env::temp_dir().join(format!("bench-pages-{}", std::process::id()))).unwrap()
@@ -36,7 +37,7 @@ fn record(page: u64, at: u16, bytes: &[u8]) -> Vec<u8> {
 
 fn page(server: &PageServer, number: u64, lsn: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    server.read_page(number, lsn, &mut out).unwrap();
+    assert_eq!(server.read_page(number, lsn, &mut out).unwrap(), PageRead::Whole);
     out
 }
 
@@ -85,8 +86,8 @@ fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
     };
     let read_all = |server: &PageServer| {
         (oldest..=count).for_each(|lsn| assert!(page(server, 3, lsn) == expected(lsn), "as of {lsn}"));
-        let why = server.read_page(3, oldest - 1, &mut Vec::new()).unwrap_err().to_string();
-        assert!(why.contains("kept from"), "{why}");
+        let read = server.read_page(3, oldest - 1, &mut Vec::new()).unwrap();
+        assert_eq!(read, PageRead::KeptFrom(oldest));
     };
     read_all(&server);
     let (mut versions, mut deltas) = (0, 0);
@@ -114,6 +115,42 @@ fn a_page_is_folded_keeps_two_versions_and_is_the_same_after_opening_again() {
     assert!(server.apply(&mut applier, 1).unwrap());
     assert_eq!(page(&server, 3, count + 1)[0], b'x');
     assert_eq!(server.backlog_bytes(), 0);
+    server.close().unwrap();
+}
+
+/// A page that is made anew all the time: who reads it is overtaken between the choice of an LSN and the read.
+#[test]
+fn a_reader_that_is_overtaken_reads_what_is_kept() {
+    let dir = dir();
+    let args = PageServerArgs { pages: 2, ..args() };
+    let engine = LavaPages { site: LogSite::machine() }.open(dir.path(), &args).unwrap();
+    crate::pages::load(&*engine, &args).unwrap();
+    let server = PageServer::open(engine, 2).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let applying = scope.spawn(|| crate::pages::apply_slices(&server, &stop));
+        let readers: Vec<_> = (0..2u64)
+            .map(|seed| {
+                let (server, args, from_ns) = (&server, &args, now_ns());
+                scope.spawn(move || read_pages(server, args, seed, from_ns, from_ns + 300_000_000))
+            })
+            .collect();
+        let mut lsn = crate::pages::LOADED_LSN + 1;
+        while readers.iter().any(|reader| !reader.is_finished()) {
+            for slice in 0..2 {
+                let records: Vec<_> =
+                    (lsn..lsn + 4 * FOLDED as u64).map(|n| record(slice, n as u16 % 100, b"x")).collect();
+                server.write_log(slice, lsn, &records).unwrap();
+            }
+            lsn += 4 * FOLDED as u64;
+            server.wait_for_backlog(1 << 14, Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        applying.join().unwrap().unwrap();
+        for reader in readers {
+            reader.join().unwrap().unwrap();
+        }
+    });
     server.close().unwrap();
 }
 
